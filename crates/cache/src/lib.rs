@@ -1,0 +1,1 @@
+//! Data files, presence, span fills and their verification.

@@ -1,0 +1,3 @@
+//! The binary `xebec`.
+
+fn main() {}

@@ -1,0 +1,20 @@
+//! Pure bytes, no I/O: what a layer index is, how it is written, how the trees of an image's layers merge,
+//! and how the merged tree becomes an EROFS metadata image.
+//!
+//! * [`digest`]: SHA-256 digests as the OCI specification spells them.
+//! * [`path`]: validated paths inside an image.
+//! * [`layer`]: the [`layer::LayerIndex`]: tree, pieces and spans of one layer.
+
+pub mod digest;
+pub mod layer;
+pub mod path;
+
+/// Size of a page, of an EROFS block, and of the unit in which presence is recorded, in bytes.
+///
+/// One number for all three, so that a page of a file is a page of its layer's data space.
+pub const PAGE_SIZE: u64 = 4096;
+
+/// Rounds `bytes` up to a whole number of pages; `None` on overflow.
+pub fn round_up_to_page(bytes: u64) -> Option<u64> {
+    bytes.checked_next_multiple_of(PAGE_SIZE)
+}

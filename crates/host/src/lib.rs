@@ -1,0 +1,1 @@
+//! Images and views, the fill service and its keeper, trust, running containers.

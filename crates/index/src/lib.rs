@@ -1,0 +1,1 @@
+//! Blob to LayerIndex in one streaming pass, and spans back to plain bytes.

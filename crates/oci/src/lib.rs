@@ -1,0 +1,1 @@
+//! References, manifests, and the registry client.
