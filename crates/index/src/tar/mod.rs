@@ -1,0 +1,1 @@
+//! Tar as it exists in the wild.

@@ -1,0 +1,1 @@
+//! Tables of contents that layers carry themselves.
