@@ -1,1 +1,1 @@
-//! Tar as it exists in the wild.
+//! Tar as it exists in the wild: a push parser without I/O.

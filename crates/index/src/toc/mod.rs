@@ -1,1 +1,1 @@
-//! Tables of contents that layers carry themselves.
+//! Layer indexes from a blob's own table of contents.
