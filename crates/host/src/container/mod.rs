@@ -1,1 +1,1 @@
-//! Being built.
+//! Running a container on a mounted image view: overlay, OCI bundle, runtime, probes.
