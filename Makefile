@@ -1,0 +1,58 @@
+# Every task that a developer needs. CI calls the same targets (.ci/run).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+RUN := source scripts/env.sh;
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install what is needed (Debian packages, Go and Cargo tools); quick when it is all there
+	@scripts/setup.sh
+
+.PHONY: build
+build: setup ## build everything for development
+	@$(RUN) cargo build --workspace --locked
+
+.PHONY: release
+release: setup ## build the release binary: one static file
+	@scripts/release.sh
+
+.PHONY: demo
+demo: setup ## start nginx three ways (full pull, lazily, lazily and warm) and compare
+	@scripts/demo.sh
+
+.PHONY: test
+test: setup ## run everything that CI runs
+	@scripts/test.sh all
+
+.PHONY: lint
+lint: setup ## formatting, clippy, documentation, licences
+	@scripts/test.sh lint
+
+.PHONY: unit
+unit: setup ## unit, property and documentation tests of the crates
+	@scripts/test.sh unit
+
+.PHONY: images
+images: setup ## build the test images
+	@scripts/images/build.sh all
+
+.PHONY: e2e
+e2e: setup ## end-to-end tests against real tools, as root; ONLY=NAME picks tests by a part of their name
+	@scripts/test.sh e2e
+
+.PHONY: fuzz
+fuzz: setup ## fuzz each parser; SECONDS_EACH=N (60) and TARGET=NAME may be given
+	@scripts/fuzz.sh $(or $(SECONDS_EACH),60) $(TARGET)
+
+.PHONY: bench
+bench: setup ## run the benchmarks and print their table
+	@scripts/bench.sh
+
+.PHONY: clean
+clean: ## remove what building leaves in the checkout (not the caches of tools and images)
+	@cargo clean; rm -rf out

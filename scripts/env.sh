@@ -1,0 +1,18 @@
+# Where things are. Sourced by every script and by the Makefile's recipes; running it twice changes nothing.
+#
+#   XEBEC_CACHE   what setup and the image builds keep between runs
+#   XEBEC_TOOLS   tools that the distribution does not carry, built by scripts/setup.sh
+#   XEBEC_BUILD   built test images, as OCI layouts
+#   CARGO_TARGET_DIR   honoured if set; else the checkout's own target/
+
+XEBEC_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export XEBEC_TOP
+export XEBEC_CACHE="${XEBEC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/xebec}"
+export XEBEC_TOOLS="${XEBEC_TOOLS:-$XEBEC_CACHE/tools}"
+export XEBEC_BUILD="${XEBEC_BUILD:-$XEBEC_CACHE/images}"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$XEBEC_TOP/target}"
+# runc, losetup and mkfs live in sbin, which a plain user's PATH may lack.
+case ":$PATH:" in
+*":$XEBEC_TOOLS/bin:"*) ;;
+*) export PATH="$XEBEC_TOOLS/bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin" ;;
+esac

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# Installs what building, testing and the demo need, and does nothing when it is all there.
+#
+# Three sources: Debian packages (apt), Go programs (`go install`) and Cargo programs (`cargo install`), the
+# latter two at pinned versions into a directory of our own. A stamp holds this script's hash; with an unchanged
+# stamp only the presence of each command is checked, which takes milliseconds.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+# command:package; a package is installed when its command is missing.
+PACKAGES=(
+    # building
+    cc:build-essential make:make git:git curl:curl python3:python3 pip3:python3-pip npm:npm
+    # images and registries
+    skopeo:skopeo umoci:umoci buildah:buildah mmdebstrap:mmdebstrap jq:jq
+    gzip:gzip pigz:pigz zstd:zstd xz:xz-utils tar:tar
+    # running containers
+    runc:runc crun:crun
+    # file systems and measuring
+    mkfs.erofs:erofs-utils mkfs.ext4:e2fsprogs setfattr:attr setcap:libcap2-bin
+    ip:iproute2 mount:mount flock:util-linux ps:procps fio:fio strace:strace
+)
+# command=module@version
+GO_TOOLS=(
+    registry=github.com/distribution/distribution/v3/cmd/registry@v3.0.0
+    crane=github.com/google/go-containerregistry/cmd/crane@v0.20.6
+)
+# command=crate@version
+CARGO_TOOLS=(
+    cargo-deny=cargo-deny@0.20.2
+)
+OLDEST_RUST=1.90
+OLDEST_GO=1.24
+
+stamp_file="$XEBEC_TOOLS/stamp"
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() {
+    say "$*"
+    exit 1
+}
+
+missing_commands() {
+    local item
+    for item in "${PACKAGES[@]}"; do
+        command -v "${item%%:*}" >/dev/null || echo "${item%%:*}"
+    done
+    for item in "${GO_TOOLS[@]}" "${CARGO_TOOLS[@]}"; do
+        [[ -x $XEBEC_TOOLS/bin/${item%%=*} ]] || echo "${item%%=*}"
+    done
+}
+
+# at_least HAVE WANT: whether version HAVE is WANT or newer.
+at_least() { [[ $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1) == "$2" ]]; }
+
+check_compilers() {
+    command -v cargo >/dev/null || die "Rust is missing: install Rust $OLDEST_RUST or newer with rustup (https://rustup.rs)"
+    command -v go >/dev/null || die "Go is missing: install Go $OLDEST_GO or newer (https://go.dev/dl); the test registry is built with it"
+    local rust go
+    rust=$(cargo --version | awk '{print $2}')
+    go=$(go env GOVERSION | sed 's/^go//')
+    at_least "$rust" "$OLDEST_RUST" || die "Rust $rust is too old: $OLDEST_RUST or newer is needed (rustup update)"
+    at_least "$go" "$OLDEST_GO" || die "Go $go is too old: $OLDEST_GO or newer is needed (https://go.dev/dl)"
+}
+
+install_packages() {
+    local wanted=() item
+    for item in "${PACKAGES[@]}"; do
+        command -v "${item%%:*}" >/dev/null || wanted+=("${item##*:}")
+    done
+    [[ ${#wanted[@]} -eq 0 ]] && return
+    command -v apt-get >/dev/null || die "no apt-get here; please install: ${wanted[*]}"
+    local sudo=()
+    [[ $(id -u) -eq 0 ]] || sudo=(sudo)
+    say "installing Debian packages: ${wanted[*]}"
+    "${sudo[@]}" apt-get update -q
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${wanted[@]}"
+}
+
+install_go_tools() {
+    local item
+    for item in "${GO_TOOLS[@]}"; do
+        [[ -x $XEBEC_TOOLS/bin/${item%%=*} && $(tool_version "${item%%=*}") == "${item#*=}" ]] && continue
+        say "building ${item#*=} (about 2 minutes)"
+        GOBIN="$XEBEC_TOOLS/bin" GOFLAGS=-buildvcs=false go install "${item#*=}"
+        note_version "${item%%=*}" "${item#*=}"
+    done
+}
+
+install_cargo_tools() {
+    local item
+    for item in "${CARGO_TOOLS[@]}"; do
+        [[ -x $XEBEC_TOOLS/bin/${item%%=*} && $(tool_version "${item%%=*}") == "${item#*=}" ]] && continue
+        say "building ${item#*=} (some minutes)"
+        CARGO_TARGET_DIR="$XEBEC_TOOLS/build" cargo install --quiet --locked --force --root "$XEBEC_TOOLS" "${item#*=}"
+        rm -rf "$XEBEC_TOOLS/build"
+        note_version "${item%%=*}" "${item#*=}"
+    done
+}
+
+# Which version each tool was built at is kept beside it, since not every tool can tell.
+tool_version() { cat "$XEBEC_TOOLS/versions/$1" 2>/dev/null || true; }
+note_version() {
+    mkdir -p "$XEBEC_TOOLS/versions"
+    printf '%s\n' "$2" >"$XEBEC_TOOLS/versions/$1"
+}
+
+main() {
+    local hash missing
+    hash=$(sha256sum "${BASH_SOURCE[0]}" | cut -d' ' -f1)
+    missing=$(missing_commands)
+    if [[ -z $missing && -f $stamp_file && $(<"$stamp_file") == "$hash" ]]; then
+        return 0
+    fi
+    mkdir -p "$XEBEC_TOOLS/bin"
+    # One setup at a time; the second finds the work done.
+    exec 9>"$XEBEC_TOOLS/lock"
+    flock 9
+    check_compilers
+    install_packages
+    install_go_tools
+    install_cargo_tools
+    missing=$(missing_commands | tr '\n' ' ')
+    [[ -z $missing ]] || die "still missing after installing: $missing"
+    printf '%s\n' "$hash" >"$stamp_file"
+    say "ready; tools are in $XEBEC_TOOLS"
+}
+
+main "$@"

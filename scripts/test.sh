@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Runs the checks and sums them up. `make test` is `test.sh all`, and so is CI.
+#
+#   scripts/test.sh all | lint | unit | e2e | fuzz
+#
+# Every check runs even if an earlier one failed. The last line counts all of them: single checks, the cases
+# that `cargo test` reports, and the end-to-end cases. What cannot run here is counted as skipped, with a line
+# that begins with SKIPPED and says why.
+set -uo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+cd "$XEBEC_TOP" || exit 1
+
+passed=0 failed=0 skipped=0
+failures=()
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# Runs a command, showing its output and keeping it in $log; tells how long it took.
+timed() {
+    local title=$1 started status
+    shift
+    started=$(date +%s)
+    printf '\n== %s\n' "$title"
+    "$@" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    printf -- '-- %s: %s, %s s\n' "$title" "$([[ $status -eq 0 ]] && echo ok || echo FAILED)" $(($(date +%s) - started))
+    [[ $status -eq 0 ]] || failures+=("$title")
+    return "$status"
+}
+
+# A check that passes or fails as a whole.
+check() { if timed "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi; }
+
+skip() {
+    printf 'SKIPPED %s: %s\n' "$1" "$2"
+    skipped=$((skipped + 1))
+}
+
+# A command whose output counts its own cases, as libtest or as our end-to-end runner does. Failing without a
+# failed case (it did not compile, it died) counts as one failure.
+counted() {
+    local status=0 counts=(0 0 0)
+    timed "$@" || status=$?
+    mapfile -t counts < <(awk '
+        /^test result: /                 { p += $4; f += $6; s += $8 }
+        /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p += $1; f += $3; s += $5 }
+        END { print p+0; print f+0; print s+0 }' "$log")
+    [[ $status -ne 0 && ${counts[1]} -eq 0 ]] && counts[1]=1
+    passed=$((passed + counts[0])) failed=$((failed + counts[1])) skipped=$((skipped + counts[2]))
+}
+
+documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet; }
+
+# The advisory database is a git repository elsewhere; without it nothing is known, which is no failure.
+advisories() {
+    local text status=0
+    text=$(timeout 120 cargo deny check advisories 2>&1) || status=$?
+    if grep -q 'failed to fetch advisory database' <<<"$text"; then
+        skip "advisories" "the advisory database cannot be fetched from here"
+    elif [[ $status -eq 0 ]]; then
+        echo "advisories ok"
+        passed=$((passed + 1))
+    else
+        printf '%s\n' "$text"
+        failures+=("advisories")
+        failed=$((failed + 1))
+    fi
+}
+
+lint() {
+    check "formatting" cargo fmt --all --check
+    check "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+    check "documentation" documentation
+    check "licences, bans, sources" cargo deny --log-level error check licenses bans sources
+    advisories
+}
+
+unit() { counted "unit, property and documentation tests" cargo test --workspace --locked --no-fail-fast; }
+
+e2e() {
+    if [[ $(id -u) -ne 0 ]]; then
+        skip "end to end" "must run as root: it mounts, and unpacks device nodes"
+        return
+    fi
+    check "test images" scripts/images/build.sh all
+    check "release binary" scripts/release.sh
+    counted "end to end" scripts/e2e.sh ${ONLY:+"$ONLY"}
+}
+
+fuzz() { counted "fuzzing, briefly" scripts/fuzz.sh "${SECONDS_EACH:-5}"; }
+
+case "${1:-}" in
+all) lint; unit; e2e; fuzz ;;
+lint | unit | e2e | fuzz) "$1" ;;
+*)
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2
+    exit 2
+    ;;
+esac
+
+printf '\n'
+for failure in "${failures[@]}"; do printf 'FAILED %s\n' "$failure"; done
+printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
+[[ $failed -eq 0 ]]
