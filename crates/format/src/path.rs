@@ -27,6 +27,9 @@ pub enum PathError {
     /// The path is longer than [`MAX_PATH`].
     #[error("path of {0} bytes is longer than 65536")]
     PathTooLong(usize),
+    /// The path has a leading, trailing or repeated `/` or a `.` where the normal form is required.
+    #[error("path {0:?} has an empty name or \".\" in it")]
+    NotNormal(String),
     /// The path contains a NUL byte.
     #[error("path {0:?} contains a NUL byte")]
     Nul(String),
@@ -63,6 +66,32 @@ impl LayerPath {
                 path.push(b'/');
             }
             path.extend_from_slice(name);
+        }
+        Ok(Self(path))
+    }
+
+    /// A path from bytes that must already be in the form of this type, for decoders.
+    ///
+    /// # Errors
+    /// Anything [`LayerPath::normalize`] rejects or would change.
+    pub fn from_normal_form(path: Vec<u8>) -> Result<Self, PathError> {
+        if path.is_empty() {
+            return Ok(Self(path));
+        }
+        let shown = |path: &[u8]| String::from_utf8_lossy(&path[..path.len().min(512)]).into_owned();
+        if path.len() > MAX_PATH {
+            return Err(PathError::PathTooLong(path.len()));
+        }
+        if path.contains(&0) {
+            return Err(PathError::Nul(shown(&path)));
+        }
+        for name in path.split(|&b| b == b'/') {
+            match name {
+                b"" | b"." => return Err(PathError::NotNormal(shown(&path))),
+                b".." => return Err(PathError::Parent(shown(&path))),
+                _ if name.len() > MAX_NAME => return Err(PathError::NameTooLong(shown(&path))),
+                _ => {}
+            }
         }
         Ok(Self(path))
     }
@@ -123,6 +152,24 @@ mod tests {
                 want.as_bytes()
             );
         }
+    }
+
+    #[test]
+    fn normal_form_is_what_normalize_returns() {
+        for raw in ["./usr//bin/", "/etc/passwd", "./", "a/./b", "", "/"] {
+            let path = LayerPath::normalize(raw.as_bytes()).unwrap();
+            assert_eq!(
+                LayerPath::from_normal_form(path.as_bytes().to_vec()),
+                Ok(path.clone())
+            );
+            if raw.as_bytes() != path.as_bytes() {
+                assert!(LayerPath::from_normal_form(raw.as_bytes().to_vec()).is_err());
+            }
+        }
+        assert!(matches!(
+            LayerPath::from_normal_form(b"a/../b".to_vec()),
+            Err(PathError::Parent(_))
+        ));
     }
 
     #[test]

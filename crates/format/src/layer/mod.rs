@@ -6,10 +6,19 @@
 //! the layer blob decodes to: the tar file. For blobs with their own table of contents (eStargz, zstd:chunked)
 //! the tar framing is never needed, and the plain stream of a span is just the chunk.
 
+mod check;
+mod columns;
+mod decode;
+mod encode;
+pub mod limits;
 mod span;
+mod table;
 mod tree;
 
+pub use check::InvalidIndex;
+pub use decode::DecodeError;
 pub use span::{Codec, Piece, Section, Span, Window};
+pub use table::SpanTable;
 pub use tree::{Entry, EntryKind, Extent, Metadata, Xattr};
 
 use crate::digest::Digest;

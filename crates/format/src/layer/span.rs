@@ -19,6 +19,14 @@ pub enum Codec {
     ZstdChunked,
 }
 
+impl Codec {
+    /// Whether spans are ranges of one plain stream (a tar file); `false` where a table of contents lists chunks, so
+    /// that each span's plain bytes stand alone and are the bytes of its `data`.
+    pub const fn has_plain_stream(self) -> bool {
+        matches!(self, Codec::Tar | Codec::Gzip | Codec::Zstd)
+    }
+}
+
 /// A run of file contents in the plain stream and its place in the data space.
 ///
 /// Pieces ascend in both. Several pieces may share a page only when they belong to one sparse file.

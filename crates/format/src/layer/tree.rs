@@ -20,7 +20,7 @@ pub struct Metadata {
 }
 
 /// An extended attribute, with its full name (`user.x`, `security.capability`).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xattr {
     /// Full name, at most 255 bytes, no NUL.
     pub name: Vec<u8>,
