@@ -425,7 +425,11 @@ impl TableView<'_> {
     /// Checks the spans of a table of contents, each of which stands alone.
     fn check_chunks(&self) -> Result<(), InvalidIndex> {
         for (number, span) in self.spans.iter().enumerate() {
-            if span.plain != (0..span.data.end - span.data.start) {
+            if span.plain.end > MAX_SPAN_PLAIN {
+                let problem = "needs more plain bytes decoded than a span may";
+                return Err(InvalidIndex::Span { number, problem });
+            }
+            if span.plain.end - span.plain.start != span.data.end - span.data.start {
                 let problem = "does not yield as many plain bytes as it gives";
                 return Err(InvalidIndex::Span { number, problem });
             }

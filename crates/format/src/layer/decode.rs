@@ -410,11 +410,18 @@ fn read_span_columns(
     for _ in 0..count {
         let source_range = range(&mut source, &mut source_length, last_source)?;
         let bit_offset = bits.byte()?;
-        let plain_range = match has_plain_stream {
+        let stream_range = match has_plain_stream {
             true => Some(range(&mut plain, &mut plain_length, last_plain)?),
             false => None,
         };
         let data_range = range(&mut data, &mut data_length, last_data)?;
+        let plain_range = match stream_range {
+            Some(range) => range,
+            None => {
+                let start = plain.number()?;
+                start..start.saturating_add(data_range.end - data_range.start)
+            }
+        };
         let length = window_length.count(MAX_WINDOW)? as u32;
         let window = match length {
             0 => None,
@@ -427,7 +434,6 @@ fn read_span_columns(
         if let Some(window) = &window {
             last_window = window.offset.wrapping_add(u64::from(length));
         }
-        let plain_range = plain_range.unwrap_or(0..data_range.end - data_range.start);
         (last_source, last_plain, last_data) = (source_range.end, plain_range.end, data_range.end);
         spans.push(Span {
             source: source_range,

@@ -169,6 +169,9 @@ fn encode_span_columns(spans: &[Span], has_plain_stream: bool) -> [ColumnWriter;
         if has_plain_stream {
             plain.difference(span.plain.start, last_plain);
             plain_length.number(span.plain.end.wrapping_sub(span.plain.start));
+        } else {
+            // As long as `data`; where it starts says which part of what the chunk decodes to it is.
+            plain.number(span.plain.start);
         }
         data.difference(span.data.start, last_data);
         data_length.number(span.data.end.wrapping_sub(span.data.start));

@@ -45,14 +45,16 @@ pub struct Piece {
 /// Its boundaries need not be page-aligned: a page at a boundary is present when both its spans have been
 /// written. Decoding starts at `bit_offset` of the first source byte, with `window` as history if there is one,
 /// and yields the plain bytes `plain`. The pieces inside `plain` are then placed in the data space. For indexes
-/// taken from a table of contents the plain bytes *are* the bytes of `data`.
+/// taken from a table of contents decoding yields a chunk, and its bytes `plain` *are* the bytes of `data`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The bytes of the layer blob that are needed.
     pub source: Range<u64>,
     /// Bits of the first source byte that belong to what comes before (0 to 7; gzip only).
     pub bit_offset: u8,
-    /// The range of the plain stream that decoding yields (for a table of contents: `0..length`).
+    /// The range of the plain stream that decoding yields. For indexes taken from a table of contents it is the part
+    /// of what the chunk decodes to that is the data: several small files may share a chunk (eStargz's
+    /// `innerOffset`), and what is before and behind belongs to others or to the tar framing.
     pub plain: Range<u64>,
     /// The range of the data space that it gives: from the first to after the last byte of file contents in
     /// `plain`. Never empty: stretches of the plain stream without contents are in no span.
