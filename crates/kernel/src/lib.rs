@@ -1,1 +1,18 @@
 //! The only crate with unsafe code: fanotify, mounts, shared memory. It knows no images.
+//!
+//! * [`fanotify`]: a group that is asked before each read of a guarded file, and the answers to it.
+//! * [`journal`]: the record of events that are read but not yet answered. It outlives the process that read
+//!   them, which is what makes a killed worker harmless.
+//! * [`mount`]: bind mounts, EROFS over files, overlayfs, and what is mounted where.
+//! * [`process`]: starting a process with chosen descriptors, waiting for it, signals.
+//! * [`memory`]: staying in memory when memory is short.
+//! * [`features`]: what this kernel can do, asked by trying it.
+//!
+//! Wherever rustix has a safe wrapper, it is used; the rest is a short `unsafe` block that states its reason.
+
+pub mod fanotify;
+pub mod features;
+pub mod journal;
+pub mod memory;
+pub mod mount;
+pub mod process;

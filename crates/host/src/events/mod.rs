@@ -1,1 +1,1 @@
-//! Being built.
+//! The worker's intake of events: read, recorded, handed on, answered.

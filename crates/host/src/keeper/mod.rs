@@ -1,1 +1,1 @@
-//! Being built.
+//! The keeper: the process that outlives every worker, so that no reader ever sees zeros.

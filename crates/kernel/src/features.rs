@@ -1,0 +1,1 @@
+//! What this kernel can do, asked by trying it.

@@ -1,0 +1,280 @@
+//! Mounts: private bind mounts, EROFS over files, overlayfs, and taking them down again.
+//!
+//! File systems are configured through `fsopen`/`fsconfig`, one parameter at a time: `mount(2)` takes all
+//! options in one page, which an image of a hundred layers does not fit into. A file system is first mounted
+//! detached ([`Detached`]): nobody else can see it, and it vanishes when the descriptor is dropped. Then it is
+//! attached at a path.
+//!
+//! EROFS is mounted by system calls and never by `mount(8)`: that one would put a loop device in between, and
+//! fanotify events would not fire.
+
+mod erofs;
+mod info;
+mod overlay;
+mod read_ahead;
+
+pub use erofs::Erofs;
+pub use info::{MAX_MOUNTINFO_BYTES, MountInfo, is_mounted, mounts, parse_mountinfo};
+pub use overlay::Overlay;
+pub use read_ahead::{device_number, read_ahead_kib, set_read_ahead_kib};
+pub use rustix::mount::MountAttrFlags as Attributes;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::CWD;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+};
+
+/// The longest string that `fsconfig(2)` takes: 256 bytes with the NUL (`strndup_user` in `fs/fsopen.c`).
+const MAX_FSCONFIG_STRING: usize = 255;
+
+/// How much of the kernel's own explanation is kept: messages are lines of a few dozen bytes.
+const MAX_KERNEL_MESSAGE: usize = 1024;
+
+/// What went wrong with a mount.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// A file system could not be mounted.
+    #[error("cannot mount {filesystem} from {origin} ({step}): {source}{message}")]
+    Create {
+        /// `erofs`, `overlay`.
+        filesystem: &'static str,
+        /// The source, for people.
+        origin: String,
+        /// The parameter or call that was refused.
+        step: String,
+        /// What the kernel said.
+        source: io::Error,
+        /// What the file system itself said, with a leading `; `, or nothing.
+        message: String,
+    },
+    /// A directory could not be bound to another, or a mount could not be attached.
+    #[error("cannot attach {origin} at {target}: {source}")]
+    Attach {
+        /// What was to be attached.
+        origin: String,
+        /// Where.
+        target: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A mount could not be taken down.
+    #[error("cannot unmount {target}: {source}{}", busy_advice(.source))]
+    Unmount {
+        /// The mount point.
+        target: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The table of mounts could not be read.
+    #[error("cannot read the table of mounts: {problem}")]
+    Table {
+        /// What was wrong.
+        problem: String,
+    },
+    /// A mount's read-ahead could not be read or set.
+    #[error("cannot {action} the read-ahead of device {device}: {source}")]
+    ReadAhead {
+        /// `read` or `set`.
+        action: &'static str,
+        /// `major:minor` of the mounted file system.
+        device: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+fn busy_advice(source: &io::Error) -> &'static str {
+    if source.raw_os_error() == Some(libc::EBUSY) {
+        "; a process still uses it: end the process or leave the directory, then try again"
+    } else {
+        ""
+    }
+}
+
+/// A mount that is attached nowhere. Dropping it takes it down.
+#[derive(Debug)]
+pub struct Detached {
+    fd: OwnedFd,
+    origin: String,
+}
+
+impl Detached {
+    /// Makes the mount visible at the directory or file `target`.
+    ///
+    /// The descriptor still refers to the mount, but dropping it no longer takes the mount down.
+    ///
+    /// # Errors
+    /// [`MountError::Attach`].
+    pub fn attach(&self, target: &Path) -> Result<(), MountError> {
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        rustix::mount::move_mount(&self.fd, "", CWD, target, flags).map_err(|errno| MountError::Attach {
+            origin: self.origin.clone(),
+            target: target.to_owned(),
+            source: errno.into(),
+        })
+    }
+
+    /// A path to the mount's root, valid in this process while the value lives.
+    pub fn path(&self) -> PathBuf {
+        descriptor_path(self.fd.as_fd())
+    }
+
+    /// The device number that files of the mounted file system report; see [`set_read_ahead_kib`].
+    ///
+    /// # Errors
+    /// What `fstat` said.
+    pub fn device(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.fd)?.st_dev)
+    }
+}
+
+impl AsFd for Detached {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Binds the directory `origin` to the directory `target` as a private mount: mounts below it stay here, and
+/// mounts elsewhere do not appear in it. Mounts below `origin` are not taken along.
+///
+/// # Errors
+/// [`MountError::Attach`].
+pub fn bind_private(origin: &Path, target: &Path) -> Result<(), MountError> {
+    let error = |errno: rustix::io::Errno| MountError::Attach {
+        origin: origin.display().to_string(),
+        target: target.to_owned(),
+        source: errno.into(),
+    };
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let fd = rustix::mount::open_tree(CWD, origin, flags).map_err(error)?;
+    let detached = Detached {
+        fd,
+        origin: origin.display().to_string(),
+    };
+    detached.attach(target)?;
+    // Propagation can only be changed on an attached mount. What it was attached to does not matter here:
+    // the mount point's own parent decides who else sees it, and nobody opens files through those copies.
+    rustix::mount::mount_change(target, MountPropagationFlags::PRIVATE).map_err(|errno| {
+        let _ = unmount_lazily(target);
+        error(errno)
+    })
+}
+
+/// Takes down the mount at `target`; fails with `EBUSY` while files of it are open.
+///
+/// # Errors
+/// [`MountError::Unmount`].
+pub fn unmount(target: &Path) -> Result<(), MountError> {
+    unmount_with(target, UnmountFlags::NOFOLLOW)
+}
+
+/// Takes the mount at `target` out of the tree at once; the file system goes when its last user does.
+///
+/// # Errors
+/// [`MountError::Unmount`].
+pub fn unmount_lazily(target: &Path) -> Result<(), MountError> {
+    unmount_with(target, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
+}
+
+fn unmount_with(target: &Path, flags: UnmountFlags) -> Result<(), MountError> {
+    rustix::mount::unmount(target, flags).map_err(|errno| MountError::Unmount {
+        target: target.to_owned(),
+        source: errno.into(),
+    })
+}
+
+/// A file system that is being configured. Remembers what it is, so that errors can say so.
+struct Context {
+    fd: OwnedFd,
+    filesystem: &'static str,
+    origin: String,
+}
+
+impl Context {
+    fn open(filesystem: &'static str, origin: String) -> Result<Context, MountError> {
+        match rustix::mount::fsopen(filesystem, FsOpenFlags::FSOPEN_CLOEXEC) {
+            Ok(fd) => Ok(Context {
+                fd,
+                filesystem,
+                origin,
+            }),
+            Err(errno) => Err(MountError::Create {
+                filesystem,
+                origin,
+                step: "fsopen".to_owned(),
+                source: errno.into(),
+                message: String::new(),
+            }),
+        }
+    }
+
+    /// Sets a parameter to a path. A path that is too long for the kernel goes by way of a descriptor.
+    fn set_path(&self, key: &str, path: &Path) -> Result<(), MountError> {
+        let step = || format!("{key}={}", path.display());
+        if path.as_os_str().as_bytes().len() <= MAX_FSCONFIG_STRING {
+            return self.set_string(key, path, step);
+        }
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty())
+            .map_err(|errno| self.error(step(), errno))?;
+        // The link leads to the same file on the same mount, so a mark on that mount still counts.
+        self.set_string(key, &descriptor_path(file.as_fd()), step)
+    }
+
+    fn set_string(&self, key: &str, value: &Path, step: impl Fn() -> String) -> Result<(), MountError> {
+        rustix::mount::fsconfig_set_string(&self.fd, key, value).map_err(|errno| self.error(step(), errno))
+    }
+
+    fn set_option(&self, key: &str, value: &str) -> Result<(), MountError> {
+        self.set_string(key, Path::new(value), || format!("{key}={value}"))
+    }
+
+    fn set_flag(&self, key: &str) -> Result<(), MountError> {
+        rustix::mount::fsconfig_set_flag(&self.fd, key).map_err(|errno| self.error(key.to_owned(), errno))
+    }
+
+    fn mount(self, attributes: Attributes) -> Result<Detached, MountError> {
+        rustix::mount::fsconfig_create(&self.fd).map_err(|errno| self.error("create".to_owned(), errno))?;
+        let fd = rustix::mount::fsmount(&self.fd, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+            .map_err(|errno| self.error("fsmount".to_owned(), errno))?;
+        Ok(Detached {
+            fd,
+            origin: self.origin,
+        })
+    }
+
+    fn error(&self, step: String, errno: rustix::io::Errno) -> MountError {
+        MountError::Create {
+            filesystem: self.filesystem,
+            origin: self.origin.clone(),
+            step,
+            source: errno.into(),
+            message: self.kernel_message(),
+        }
+    }
+
+    /// Reading a configuration descriptor gives the messages of the file system, one per `read(2)`.
+    fn kernel_message(&self) -> String {
+        let mut text = String::new();
+        let mut line = [0u8; 256];
+        while let Ok(bytes) = rustix::io::read(&self.fd, &mut line) {
+            let line = line.get(..bytes).unwrap_or_default();
+            if line.is_empty() || text.len() + line.len() > MAX_KERNEL_MESSAGE {
+                break;
+            }
+            text.push_str("; ");
+            text.push_str(String::from_utf8_lossy(line).trim_end());
+        }
+        text
+    }
+}
+
+fn descriptor_path(fd: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}

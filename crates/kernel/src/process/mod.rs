@@ -1,0 +1,77 @@
+//! Processes: starting them with chosen descriptors ([`Spawn`]), waiting for them ([`Child`]), signals as
+//! something to poll ([`Signals`]), and facts about this process.
+
+mod binary;
+mod child;
+mod signals;
+mod spawn;
+
+pub use binary::{BinaryError, Linkage, linkage, own_linkage};
+pub use child::{Child, Ending};
+pub use signals::Signals;
+pub use spawn::{Spawn, SpawnError, find_program};
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::io::FdFlags;
+use rustix::process::{Resource, Rlimit};
+
+/// Takes a descriptor that the parent put at `number`, and keeps it from being inherited further.
+///
+/// It is told apart from descriptors of this process by not being close-on-exec: whatever Rust opens is, and so
+/// is what this function has already given out.
+///
+/// # Errors
+/// `EBADF` when nothing is open there, `EBUSY` when it is not an inherited descriptor or was taken before.
+pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
+    static TAKING: Mutex<()> = Mutex::new(());
+    let _guard = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: F_GETFD takes any number and only tells whether it is open, and its flags.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if flags & libc::FD_CLOEXEC != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    // SAFETY: it is open, it came from the parent, and the lock and the flag see to it that it is given out
+    // once.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
+    Ok(fd)
+}
+
+/// Raises the soft limit of open files to the hard one, and returns it. Each waiting reader needs one.
+///
+/// # Errors
+/// What `setrlimit` said.
+pub fn raise_open_file_limit() -> io::Result<u64> {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    rustix::process::setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    )?;
+    Ok(limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// The soft limit of open files.
+pub fn open_file_limit() -> u64 {
+    rustix::process::getrlimit(Resource::Nofile)
+        .current
+        .unwrap_or(u64::MAX)
+}
+
+/// A random identity of the running kernel: it changes with each boot.
+///
+/// # Errors
+/// When `/proc` is not mounted.
+pub fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+        .trim()
+        .to_owned())
+}
