@@ -1,0 +1,314 @@
+//! `roots.json`: the facts that this host knows about one index of one layer, kept beside the cached index.
+//!
+//! Only facts that stay true are kept (see [`super`]), so every image and every policy may share the file. It is
+//! replaced as a whole (written, synced, renamed), under a lock, so that two processes lose nothing of each other.
+//! A damaged file counts as an empty one, with a warning: that costs a new proof or a look at the registry, never
+//! trust. The facts' times are for people; nothing is decided by them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use xebec_format::digest::Digest;
+
+use super::roots::{Binding, Roots, Signing};
+
+/// Largest `roots.json` that is read, in bytes; [`MAX_FACTS`] facts of each kind fit four times.
+pub const MAX_RECORD: usize = 1024 * 1024;
+/// Most signings, and most bindings, that are kept; the oldest go first. A layer shared by more images than this
+/// only costs the later ones another look at the registry.
+const MAX_FACTS: usize = 512;
+/// Version of the file's format.
+const VERSION: u32 = 1;
+/// Version of the method by which indexes are proven. To be raised if a defect is found in the method: older
+/// proofs then no longer count.
+const PROOF_METHOD: u32 = 1;
+
+/// What is known about one index of one layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    version: u32,
+    layer: Digest,
+    index: Digest,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proven: Option<Proof>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disproved: Option<Disproof>,
+    signed: Vec<Dated<Signing>>,
+    bound: Vec<Dated<Binding>>,
+}
+
+/// This host read the whole layer, and the index was right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Proof {
+    /// Seconds since 1970.
+    at: u64,
+    method: u32,
+}
+
+/// This host read the whole layer, and the index was wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Disproof {
+    /// Seconds since 1970.
+    at: u64,
+    why: String,
+}
+
+/// A fact, and when it was first seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Dated<T> {
+    /// Seconds since 1970.
+    at: u64,
+    fact: T,
+}
+
+/// A record as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedRecord {
+    /// What is known; nothing, if the file is missing or damaged.
+    pub record: Record,
+    /// What was wrong with the file, for the log.
+    pub warning: Option<String>,
+}
+
+/// Why a record cannot be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {path}: {source}", path = path.display())]
+pub struct RecordError {
+    action: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Record {
+    /// A record of `index` of `layer` that holds no facts.
+    pub fn new(layer: Digest, index: Digest) -> Self {
+        Self {
+            version: VERSION,
+            layer,
+            index,
+            proven: None,
+            disproved: None,
+            signed: Vec::new(),
+            bound: Vec::new(),
+        }
+    }
+
+    /// The layer and the index that this is about.
+    pub fn pair(&self) -> (Digest, Digest) {
+        (self.layer, self.index)
+    }
+
+    /// What counts for an image that was reached over the documents in `path` (all digests from the user's name to
+    /// the image manifest, both included). Add [`Roots::found_in_registry`] if this lookup found it there.
+    pub fn roots(&self, path: &[Digest]) -> Roots {
+        let mut roots = Roots::none();
+        if self
+            .proven
+            .as_ref()
+            .is_some_and(|proof| proof.method == PROOF_METHOD)
+        {
+            roots = roots.proven();
+        }
+        for Dated { fact, .. } in &self.signed {
+            roots = roots.signed(fact.clone());
+        }
+        for Dated { fact, .. } in &self.bound {
+            roots = roots.bound(fact, path);
+        }
+        match &self.disproved {
+            Some(disproof) => roots.disproved(disproof.why.clone()),
+            None => roots,
+        }
+    }
+
+    /// Notes that this host read the whole layer at `now` and the index agreed. A disproof goes: the two exclude
+    /// each other, and the later reading had the same bytes and perhaps a better method.
+    pub fn note_proven(&mut self, now: SystemTime) {
+        self.disproved = None;
+        self.proven = Some(Proof {
+            at: seconds(now),
+            method: PROOF_METHOD,
+        });
+    }
+
+    /// Notes that this host read the whole layer at `now` and the index was wrong, and how.
+    pub fn note_disproved(&mut self, now: SystemTime, why: &str) {
+        const MAX_WHY: usize = 1000;
+        self.proven = None;
+        self.disproved = Some(Disproof {
+            at: seconds(now),
+            why: why.chars().take(MAX_WHY).collect(),
+        });
+    }
+
+    /// Notes a signature that [`verify`](super::verify) accepted, on the artifact that holds this index.
+    pub fn note_signed(&mut self, now: SystemTime, signing: Signing) {
+        note(&mut self.signed, now, signing);
+    }
+
+    /// Notes a binding of the artifact that holds this index.
+    pub fn note_bound(&mut self, now: SystemTime, binding: Binding) {
+        note(&mut self.bound, now, binding);
+    }
+
+    /// Reads the bytes of a `roots.json` that is expected to be about `index` of `layer`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(bytes: &[u8], layer: Digest, index: Digest) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        if bytes.len() > MAX_RECORD {
+            return Err(format!("it is larger than {MAX_RECORD} bytes"));
+        }
+        // First the version alone: a later format may have any fields.
+        let Versioned { version } = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if version != VERSION {
+            return Err(format!("it has version {version}, this program reads {VERSION}"));
+        }
+        let record: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if record.pair() != (layer, index) {
+            return Err(format!(
+                "it is about index {} of layer {}",
+                record.index, record.layer
+            ));
+        }
+        if record.proven.is_some() && record.disproved.is_some() {
+            return Err("it says both proven and disproved".to_owned());
+        }
+        Ok(record)
+    }
+
+    /// Reads the record in the file `path`. Never fails: what cannot be read counts as no facts, with a warning.
+    pub fn load(path: &Path, layer: Digest, index: Digest) -> LoadedRecord {
+        let read = match read_limited(path) {
+            Ok(None) => {
+                return LoadedRecord {
+                    record: Self::new(layer, index),
+                    warning: None,
+                };
+            }
+            Ok(Some(bytes)) => Self::parse(&bytes, layer, index),
+            Err(error) => Err(error.to_string()),
+        };
+        match read {
+            Ok(record) => LoadedRecord {
+                record,
+                warning: None,
+            },
+            Err(problem) => LoadedRecord {
+                record: Self::new(layer, index),
+                warning: Some(format!(
+                    "{} is not usable ({problem}); the index of layer {layer} counts as not proven, signed or bound \
+                     until that is found out again",
+                    path.display()
+                )),
+            },
+        }
+    }
+
+    /// Reads the record in `path`, lets `change` add to it and writes it back, all under a lock. The change is
+    /// durable when this returns.
+    ///
+    /// # Errors
+    /// The file, its lock (`PATH.lock`) or its directory cannot be written.
+    pub fn update(
+        path: &Path,
+        layer: Digest,
+        index: Digest,
+        change: impl FnOnce(&mut Self),
+    ) -> Result<LoadedRecord, RecordError> {
+        let failed = |action| {
+            move |source| RecordError {
+                action,
+                path: path.to_owned(),
+                source,
+            }
+        };
+        let lock_path = beside(path, ".lock");
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock_path);
+        let lock = lock.map_err(failed("open the lock of"))?;
+        lock.lock().map_err(failed("lock"))?;
+        let mut loaded = Self::load(path, layer, index);
+        let before = loaded.record.clone();
+        change(&mut loaded.record);
+        if loaded.record != before || loaded.warning.is_some() {
+            let bytes =
+                serde_json::to_vec_pretty(&loaded.record).map_err(|error| failed("encode")(error.into()))?;
+            replace(path, &bytes).map_err(failed("write"))?;
+        }
+        Ok(loaded)
+    }
+}
+
+fn note<T: PartialEq>(facts: &mut Vec<Dated<T>>, now: SystemTime, fact: T) {
+    if facts.iter().any(|known| known.fact == fact) {
+        return;
+    }
+    if facts.len() >= MAX_FACTS {
+        facts.remove(0);
+    }
+    facts.push(Dated {
+        at: seconds(now),
+        fact,
+    });
+}
+
+/// Seconds since 1970; 0 for a clock that is set before.
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The bytes of a file; `None` if there is none. One byte more than allowed tells the parser that it is too large.
+fn read_limited(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_RECORD as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// The path of a file whose name is that of `path` with `suffix`.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    PathBuf::from(path)
+}
+
+/// Puts `bytes` in the place of the file `path`; readers see the old file or the new one, also after power loss.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // One name suffices, for the lock is held; what a crash left behind is overwritten.
+    let temporary = beside(path, ".new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}

@@ -1,0 +1,142 @@
+//! The roots of trust that count at one lookup, and the evidence that they come from.
+//!
+//! [`Roots`] can only be filled from evidence: a signature that [`verify`](super::verify) accepted, a binding whose
+//! document lies on the way from the user's name to the manifest, this host's own proof, or (said by the caller)
+//! that a registry listed the index as a referrer.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use xebec_format::digest::Digest;
+
+use super::key::KeyId;
+
+/// That a trusted key signed the artifact which holds an index.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Signing {
+    /// Which key, independent of the name that `trust.toml` gives it.
+    pub key: KeyId,
+    /// The repository that the signature was made for, normalized (`docker-reference` of the payload).
+    pub identity: String,
+    /// The artifact manifest that was signed.
+    pub artifact: Digest,
+}
+
+/// That a document which the user's name covers also covers an index.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Binding {
+    /// An image index names the image manifest and the index artifact (`xebec index --bind`).
+    ImageIndex {
+        /// The image index.
+        image_index: Digest,
+        /// The image manifest in it.
+        manifest: Digest,
+        /// The index artifact that it binds to the manifest.
+        artifact: Digest,
+    },
+    /// The layer carries its own table of contents (eStargz, zstd:chunked), and its digest is annotated in the
+    /// image manifest.
+    TableOfContents {
+        /// The image manifest with the annotation.
+        manifest: Digest,
+    },
+}
+
+impl Binding {
+    /// Whether the binding counts for an image that was reached over the documents in `path`.
+    fn counts_on(&self, path: &[Digest]) -> bool {
+        match self {
+            Self::ImageIndex {
+                image_index,
+                manifest,
+                ..
+            } => path.contains(image_index) && path.contains(manifest),
+            Self::TableOfContents { manifest } => path.contains(manifest),
+        }
+    }
+}
+
+/// What vouches for one index of one layer, for one image reached by one name.
+///
+/// Made anew for each lookup, usually by [`Record::roots`](super::Record::roots) plus
+/// [`found_in_registry`](Self::found_in_registry); never stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Roots {
+    registry: bool,
+    proven: bool,
+    signed: BTreeSet<Signing>,
+    bound: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disproved: Option<String>,
+}
+
+impl Roots {
+    /// Nothing vouches.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Adds that the registry listed the index as a referrer of the image, at this very lookup.
+    #[must_use]
+    pub fn found_in_registry(mut self) -> Self {
+        self.registry = true;
+        self
+    }
+
+    /// Adds that this host read the whole layer and the index agreed. An index that this host has itself made from
+    /// the whole, digest-checked layer is proven by that.
+    #[must_use]
+    pub fn proven(mut self) -> Self {
+        self.proven = true;
+        self
+    }
+
+    /// Adds a verified signature. Whether its key counts for the image at hand is for the policy to say.
+    #[must_use]
+    pub fn signed(mut self, signing: Signing) -> Self {
+        self.signed.insert(signing);
+        self
+    }
+
+    /// Adds a binding, if it counts on the way on which the image was reached: `path` holds the digests of all
+    /// documents from the user's name to the image manifest, both included (an image index, then the manifest).
+    #[must_use]
+    pub fn bound(mut self, binding: &Binding, path: &[Digest]) -> Self {
+        self.bound |= binding.counts_on(path);
+        self
+    }
+
+    /// Adds that this host found the index to be wrong, and why. Outweighs every root.
+    #[must_use]
+    pub fn disproved(mut self, why: impl Into<String>) -> Self {
+        self.disproved = Some(why.into());
+        self
+    }
+
+    /// Whether the registry listed the index.
+    pub fn is_in_registry(&self) -> bool {
+        self.registry
+    }
+
+    /// Whether this host has proven the index.
+    pub fn is_proven(&self) -> bool {
+        self.proven
+    }
+
+    /// Whether the name itself covers the index.
+    pub fn is_bound(&self) -> bool {
+        self.bound
+    }
+
+    /// The signatures, of keys that may no longer be trusted or be valid for other repositories.
+    pub fn signings(&self) -> impl Iterator<Item = &Signing> {
+        self.signed.iter()
+    }
+
+    /// Why this host holds the index to be wrong, if it does.
+    pub fn why_disproved(&self) -> Option<&str> {
+        self.disproved.as_deref()
+    }
+}
