@@ -1,13 +1,12 @@
 //! From header fields to an [`Entry`]: validated paths, owners and devices, and what whiteout names mean.
 
-use xebec_format::layer::{EntryKind, Metadata};
+use xebec_format::layer::{Entry, EntryKind, Metadata, Xattr};
 use xebec_format::path::LayerPath;
 
 use super::error::EntryProblem;
 use super::header::{Header, kind};
-use super::limits::TarLimits;
-use super::pax::PaxRecords;
 use super::xattr::{Inode, collect_xattrs};
+use xebec_format::layer::limits::MAX_SYMLINK;
 
 /// Largest device numbers of Linux (`include/linux/kdev_t.h`: 12 bits major, 20 bits minor).
 const MAX_MAJOR: i64 = (1 << 12) - 1;
@@ -15,7 +14,7 @@ const MAX_MINOR: i64 = (1 << 20) - 1;
 
 /// What a name that starts with `.wh.` stands for (OCI image spec, "Whiteouts").
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Marker {
+pub(super) enum Marker {
     /// The path is removed from lower layers.
     Whiteout(LayerPath),
     /// Everything below the path is removed from lower layers.
@@ -25,7 +24,7 @@ pub(crate) enum Marker {
 }
 
 /// Tells whether `path` is a marker, and which. The type of such an entry does not matter.
-pub(crate) fn marker(path: &LayerPath) -> Result<Option<Marker>, EntryProblem> {
+pub(super) fn marker(path: &LayerPath) -> Result<Option<Marker>, EntryProblem> {
     let Some((directory, name)) = path.split_last() else {
         return Ok(None);
     };
@@ -45,7 +44,7 @@ pub(crate) fn marker(path: &LayerPath) -> Result<Option<Marker>, EntryProblem> {
 
 /// What a header announces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Announced {
+pub(crate) enum Announced {
     /// An entry without contents.
     Entry(LayerPath, Metadata, EntryKind),
     /// A regular file, whose place is not known yet.
@@ -54,11 +53,12 @@ pub(super) enum Announced {
     Nothing,
 }
 
-/// Makes an entry of a header to which PAX records and long names have been applied.
-pub(super) fn announce(
+/// Makes an entry of a header to which PAX records and long names have been applied, and of its extended attributes
+/// (names and values; at most `max_xattrs` bytes).
+pub(crate) fn announce<'a>(
     header: &Header,
-    records: &PaxRecords,
-    limits: &TarLimits,
+    xattrs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    max_xattrs: u64,
 ) -> Result<Announced, EntryProblem> {
     let path = LayerPath::normalize(&header.name)?;
     match marker(&path)? {
@@ -73,7 +73,7 @@ pub(super) fn announce(
     }
     let (entry_kind, inode) = match header.kind {
         kind::FILE | kind::CONTIGUOUS | kind::SPARSE => {
-            let metadata = metadata(header, records, Inode::Ordinary, limits)?;
+            let metadata = metadata(header, collect_xattrs(xattrs, Inode::Ordinary, max_xattrs)?)?;
             return Ok(Announced::File(path, metadata));
         }
         kind::DIRECTORY => (EntryKind::Directory, Inode::Ordinary),
@@ -90,27 +90,37 @@ pub(super) fn announce(
         kind::FIFO => (EntryKind::Fifo, Inode::Special),
         unknown => return Err(EntryProblem::Type(unknown)),
     };
-    let metadata = metadata(header, records, inode, limits)?;
+    let metadata = metadata(header, collect_xattrs(xattrs, inode, max_xattrs)?)?;
     Ok(Announced::Entry(path, metadata, entry_kind))
+}
+
+/// Bytes that an entry takes up in memory, about.
+pub(crate) fn memory_of(entry: &Entry) -> u64 {
+    let kind = match &entry.kind {
+        EntryKind::File { extents, .. } => size_of_val(extents.as_slice()),
+        EntryKind::Symlink { target } => target.len(),
+        EntryKind::Hardlink { target } => target.as_bytes().len(),
+        _ => 0,
+    };
+    let xattrs = entry.metadata.xattrs.iter();
+    let xattrs: usize = xattrs
+        .map(|xattr| size_of_val(xattr) + xattr.name.len() + xattr.value.len())
+        .sum();
+    (size_of::<Entry>() + entry.path.as_bytes().len() + kind + xattrs) as u64
 }
 
 fn marked(path: LayerPath, kind: EntryKind) -> Announced {
     Announced::Entry(path, Metadata::default(), kind)
 }
 
-fn metadata(
-    header: &Header,
-    records: &PaxRecords,
-    inode: Inode,
-    limits: &TarLimits,
-) -> Result<Metadata, EntryProblem> {
+fn metadata(header: &Header, xattrs: Vec<Xattr>) -> Result<Metadata, EntryProblem> {
     Ok(Metadata {
         mode: (header.mode & 0o7777) as u16,
         uid: owner("uid", header.uid)?,
         gid: owner("gid", header.gid)?,
         mtime: header.mtime,
         mtime_nanoseconds: header.mtime_nanoseconds,
-        xattrs: collect_xattrs(records.xattrs(), inode, limits.xattrs)?,
+        xattrs,
     })
 }
 
@@ -133,7 +143,7 @@ fn device(header: &Header) -> Result<(u32, u32), EntryProblem> {
 
 fn symlink(header: &Header) -> Result<EntryKind, EntryProblem> {
     let length = header.link.len();
-    if length == 0 || length > TarLimits::SYMLINK_TARGET {
+    if length == 0 || length > MAX_SYMLINK {
         return Err(EntryProblem::SymlinkTarget(length));
     }
     let target = header.link.clone();

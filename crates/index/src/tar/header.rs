@@ -10,40 +10,40 @@ pub(super) const BLOCK: usize = 512;
 pub(super) type Block = [u8; BLOCK];
 
 /// Type flags that the parser itself acts on.
-pub(super) mod kind {
+pub(crate) mod kind {
     /// Regular file of archives older than ustar.
-    pub(in crate::tar) const OLD_FILE: u8 = 0;
+    pub(crate) const OLD_FILE: u8 = 0;
     /// Regular file.
-    pub(in crate::tar) const FILE: u8 = b'0';
+    pub(crate) const FILE: u8 = b'0';
     /// Hard link.
-    pub(in crate::tar) const HARDLINK: u8 = b'1';
+    pub(crate) const HARDLINK: u8 = b'1';
     /// Symbolic link.
-    pub(in crate::tar) const SYMLINK: u8 = b'2';
+    pub(crate) const SYMLINK: u8 = b'2';
     /// Character device.
-    pub(in crate::tar) const CHAR: u8 = b'3';
+    pub(crate) const CHAR: u8 = b'3';
     /// Block device.
-    pub(in crate::tar) const BLOCK: u8 = b'4';
+    pub(crate) const BLOCK: u8 = b'4';
     /// Directory.
-    pub(in crate::tar) const DIRECTORY: u8 = b'5';
+    pub(crate) const DIRECTORY: u8 = b'5';
     /// Named pipe.
-    pub(in crate::tar) const FIFO: u8 = b'6';
+    pub(crate) const FIFO: u8 = b'6';
     /// Contiguous file: POSIX says to treat it as a regular file.
-    pub(in crate::tar) const CONTIGUOUS: u8 = b'7';
+    pub(crate) const CONTIGUOUS: u8 = b'7';
     /// PAX header for the next entry.
-    pub(in crate::tar) const PAX: u8 = b'x';
+    pub(crate) const PAX: u8 = b'x';
     /// PAX header for all later entries.
-    pub(in crate::tar) const PAX_GLOBAL: u8 = b'g';
+    pub(crate) const PAX_GLOBAL: u8 = b'g';
     /// GNU: the next entry's name.
-    pub(in crate::tar) const LONG_NAME: u8 = b'L';
+    pub(crate) const LONG_NAME: u8 = b'L';
     /// GNU: the next entry's link target.
-    pub(in crate::tar) const LONG_LINK: u8 = b'K';
+    pub(crate) const LONG_LINK: u8 = b'K';
     /// GNU: sparse file.
-    pub(in crate::tar) const SPARSE: u8 = b'S';
+    pub(crate) const SPARSE: u8 = b'S';
 }
 
 /// Which dialect a header is in; decides what is in its last 167 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(crate) enum Dialect {
     V7,
     Ustar,
     Star,
@@ -52,19 +52,19 @@ pub(super) enum Dialect {
 
 /// A header's fields, before PAX records and long names are applied.
 #[derive(Clone, Debug)]
-pub(super) struct Header {
-    pub(super) dialect: Dialect,
-    pub(super) kind: u8,
-    pub(super) name: Vec<u8>,
-    pub(super) link: Vec<u8>,
-    pub(super) size: i64,
-    pub(super) mode: i64,
-    pub(super) uid: i64,
-    pub(super) gid: i64,
-    pub(super) mtime: i64,
-    pub(super) mtime_nanoseconds: u32,
-    pub(super) major: i64,
-    pub(super) minor: i64,
+pub(crate) struct Header {
+    pub(crate) dialect: Dialect,
+    pub(crate) kind: u8,
+    pub(crate) name: Vec<u8>,
+    pub(crate) link: Vec<u8>,
+    pub(crate) size: i64,
+    pub(crate) mode: i64,
+    pub(crate) uid: i64,
+    pub(crate) gid: i64,
+    pub(crate) mtime: i64,
+    pub(crate) mtime_nanoseconds: u32,
+    pub(crate) major: i64,
+    pub(crate) minor: i64,
 }
 
 impl Header {

@@ -40,8 +40,9 @@ pub use error::{EntryProblem, HeaderProblem, SparseProblem, TarError};
 pub use limits::TarLimits;
 pub use parser::TarParser;
 
-pub(crate) use entry::{Marker, marker};
-pub(crate) use xattr::{Inode, collect_xattrs};
+pub(crate) use entry::{Announced, announce, memory_of};
+pub(crate) use header::{Dialect, Header, kind};
+pub(crate) use sparse::{RawMap, place};
 
 use xebec_format::layer::Entry;
 

@@ -3,7 +3,7 @@
 use xebec_format::layer::{Entry, EntryKind, Metadata};
 use xebec_format::path::LayerPath;
 
-use super::entry::{Announced, announce};
+use super::entry::{Announced, announce, memory_of};
 use super::error::{EntryProblem, HeaderProblem, SparseProblem, TarError};
 use super::header::{BLOCK, Block, Dialect, Header, kind};
 use super::limits::TarLimits;
@@ -28,6 +28,7 @@ pub struct TarParser {
     end_block: bool,
     pending: Pending,
     tree: u64,
+    pieces: u64,
     summary: TarSummary,
 }
 
@@ -96,6 +97,7 @@ impl TarParser {
             end_block: false,
             pending: Pending::default(),
             tree: 0,
+            pieces: 0,
             summary: TarSummary::default(),
         }
     }
@@ -439,7 +441,7 @@ impl TarParser {
         map_size: u64,
         sink: &mut impl TarSink,
     ) -> Result<(), TarError> {
-        let announced = announce(&member.header, &member.records, &self.limits);
+        let announced = announce(&member.header, member.records.xattrs(), self.limits.xattrs);
         let announced = announced.map_err(|problem| self.refuse(&member.header, problem))?;
         let left = member.stored.saturating_sub(map_size);
         let padding = padding(member.stored);
@@ -479,6 +481,10 @@ impl TarParser {
         let placement = placement.map_err(|problem| self.refuse(&member.header, problem.into()))?;
         let fits = placement.filter(|placement| placement.data_end <= self.limits.data);
         let placement = fits.ok_or_else(|| self.over("the data space", self.limits.data))?;
+        self.pieces += placement.runs.len() as u64;
+        if self.pieces > self.limits.pieces {
+            return Err(self.over("the number of pieces of sparse files", self.limits.pieces));
+        }
         self.summary.data_size = placement.data_end;
         let kind = EntryKind::File {
             size,
@@ -520,21 +526,6 @@ impl TarParser {
         let at = self.header_at;
         TarError::Limit { at, what, limit }
     }
-}
-
-/// Bytes that an entry takes up in memory, about.
-fn memory_of(entry: &Entry) -> u64 {
-    let kind = match &entry.kind {
-        EntryKind::File { extents, .. } => size_of_val(extents.as_slice()),
-        EntryKind::Symlink { target } => target.len(),
-        EntryKind::Hardlink { target } => target.as_bytes().len(),
-        _ => 0,
-    };
-    let xattrs = entry.metadata.xattrs.iter();
-    let xattrs: usize = xattrs
-        .map(|xattr| size_of_val(xattr) + xattr.name.len() + xattr.value.len())
-        .sum();
-    (size_of::<Entry>() + entry.path.as_bytes().len() + kind + xattrs) as u64
 }
 
 /// The first `limit` of `bytes`, or all.

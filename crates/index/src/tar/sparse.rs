@@ -12,22 +12,22 @@ use super::number::{decimal, numeric};
 use super::pax::{PaxRecords, SPARSE_MAP};
 
 /// A map as written: offset and length of each segment of data.
-pub(super) type RawMap = Vec<(i64, i64)>;
+pub(crate) type RawMap = Vec<(i64, i64)>;
 
 /// A run of stored contents and its place in the data space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) data_offset: u64,
-    pub(super) length: u64,
+pub(crate) struct Run {
+    pub(crate) data_offset: u64,
+    pub(crate) length: u64,
 }
 
 /// Where a file's contents go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Placement {
-    pub(super) extents: Vec<Extent>,
-    pub(super) runs: Vec<Run>,
+pub(crate) struct Placement {
+    pub(crate) extents: Vec<Extent>,
+    pub(crate) runs: Vec<Run>,
     /// End of the last page in the data space.
-    pub(super) data_end: u64,
+    pub(crate) data_end: u64,
 }
 
 /// Which PAX sparse format a file's records announce.
@@ -154,7 +154,7 @@ fn old_segments(table: &[u8], map: &mut RawMap) -> Result<(), SparseProblem> {
 
 /// Places a file of `size` bytes, of which the archive stores `stored`, from page boundary `data_start` on.
 /// `map` is `None` for files that are not sparse. `None` if an offset overflows.
-pub(super) fn place(
+pub(crate) fn place(
     map: Option<&RawMap>,
     size: u64,
     stored: u64,

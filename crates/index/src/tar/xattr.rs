@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use xebec_format::layer::Xattr;
 
 use super::error::EntryProblem;
-use super::limits::TarLimits;
+use xebec_format::layer::limits::{MAX_XATTR_NAME, MAX_XATTR_VALUE};
 
 /// What Linux distinguishes when it takes attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Inode {
+pub(super) enum Inode {
     /// A file, a directory, or a hard link (to whatever it links).
     Ordinary,
     /// A symbolic link: no `user.*`, no access control list.
@@ -25,7 +25,7 @@ pub(crate) enum Inode {
 ///
 /// # Errors
 /// Names and values that Linux cannot hold, and more than `max_total` bytes in all.
-pub(crate) fn collect_xattrs<'a>(
+pub(super) fn collect_xattrs<'a>(
     records: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     inode: Inode,
     max_total: u64,
@@ -34,17 +34,13 @@ pub(crate) fn collect_xattrs<'a>(
     for (name, value) in records {
         let shown = || String::from_utf8_lossy(name.get(..64).unwrap_or(name)).into_owned();
         let namespaces = [&b"user."[..], b"security.", b"trusted."];
-        if name.is_empty()
-            || name.len() > TarLimits::XATTR_NAME
-            || namespaces.contains(&name)
-            || name.contains(&0)
-        {
+        if name.is_empty() || name.len() > MAX_XATTR_NAME || namespaces.contains(&name) || name.contains(&0) {
             return Err(EntryProblem::XattrName(shown()));
         }
         if !is_settable(name, inode) {
             continue;
         }
-        if value.len() > TarLimits::XATTR_VALUE {
+        if value.len() > MAX_XATTR_VALUE {
             return Err(EntryProblem::XattrValue(shown()));
         }
         xattrs.insert(name, value);
