@@ -229,7 +229,7 @@ fn artifact_descriptor(bound: &BoundArtifact, manifest: &str) -> RawDescriptor {
 /// The bytes are no image index, or bind two artifacts to the manifest.
 pub fn bound_artifact(
     image_index: &[u8],
-    manifest: &Digest,
+    manifest: Digest,
 ) -> Result<Option<(BoundArtifact, Binding)>, BindError> {
     let index = RawIndex::parse(image_index)?;
     let text = manifest.to_string();
@@ -246,14 +246,14 @@ pub fn bound_artifact(
         match found {
             Some(first) if first.artifact != artifact => {
                 return Err(BindError::Ambiguous {
-                    manifest: *manifest,
+                    manifest,
                     first: first.artifact,
                     second: artifact,
                 });
             }
             _ => {
                 found = Some(BoundArtifact {
-                    manifest: *manifest,
+                    manifest,
                     artifact,
                     artifact_size: entry.size,
                 })
@@ -267,7 +267,7 @@ pub fn bound_artifact(
             bound,
             Binding::ImageIndex {
                 image_index,
-                manifest: *manifest,
+                manifest,
                 artifact: bound.artifact,
             },
         )

@@ -6,11 +6,11 @@
 //!
 //! * **Facts** ([`Record`], the file `roots.json` beside a cached index). They are about one pair of a layer and
 //!   an index and stay true for ever: "this host read the whole layer and the index is right", "this key signed
-//!   the artifact that holds the index", "this image index names the manifest and the artifact". Facts are kept
-//!   and shared by all images.
+//!   the artifact that holds the index", "this image index names the manifest and the artifact", "this repository
+//!   listed the artifact beside this manifest". Facts are kept beside the cached index.
 //! * **A lookup** ([`Roots`]): the facts that count for *one* image, reached by *one* name. A binding counts only
-//!   when the document that binds was passed on the way from the user's name to the manifest. That an index was
-//!   found in the registry is no fact about the pair at all; it is never kept.
+//!   when the document that binds was passed on the way from the user's name to the manifest; a listing counts
+//!   only for the repository and the manifest where it was seen.
 //! * **Judgement** ([`Policy::admits`], from `trust.toml`): does that suffice, today, for this name? Nothing of a
 //!   judgement is kept either, so that a key taken out of `trust.toml` stops counting at once.
 //!
@@ -43,11 +43,11 @@ pub use bind::{
 pub use file::{Identity, KeyEntry, MAX_TRUST_FILE, RegistryEntry, RegistryRoot, TrustFile, TrustFileError};
 pub use key::{KeyError, KeyId, MAX_KEY_FILE, PrivateKey, PublicKey, password_from_environment};
 pub use payload::{MAX_PAYLOAD, Payload, PayloadError};
-pub use policy::{DEFAULT_PATH, Policy, PolicyError};
-pub use record::{LoadedRecord, MAX_RECORD, Record, RecordError};
+pub use policy::{Policy, PolicyError};
+pub use record::{MAX_RECORD, RECORD_FILE, Record, RecordError};
 pub use refusal::Refusal;
-pub use roots::{Binding, Roots, Signing};
-pub use scope::{Pattern, PatternError, RepositoryName};
+pub use roots::{Binding, Listing, Roots, Signing};
+pub use scope::{NameError, Pattern, PatternError, RepositoryName};
 pub use signature::{
     MAX_SIGNATURE_MANIFEST, MAX_SIGNATURES, SIGNATURE_ANNOTATION, SIGNATURE_LAYER_MEDIA_TYPE, SignError,
     SignatureEntry, SignatureManifest, SignatureManifestError, SignaturePush, VerifyError, sign,

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 
-use super::scope::RepositoryName;
+use super::scope::{NameError, RepositoryName};
 
 /// Largest payload that is read, in bytes. Cosign's own have about 250; annotations add some.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
@@ -33,6 +33,9 @@ pub enum PayloadError {
     /// Signed, but as something else.
     #[error("the payload is a {0:?}, not a {SIGNATURE_TYPE:?}")]
     Type(String),
+    /// For no repository.
+    #[error("the payload names no repository: {0}")]
+    Identity(#[from] NameError),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -81,7 +84,7 @@ impl Payload {
         }
         Ok(Self {
             manifest: critical.image.docker_manifest_digest,
-            identity: RepositoryName::from_docker_reference(&critical.identity.docker_reference),
+            identity: RepositoryName::from_docker_reference(&critical.identity.docker_reference)?,
         })
     }
 

@@ -12,9 +12,6 @@ use super::roots::{Roots, Signing};
 use super::scope::{Pattern, PatternError, RepositoryName, parse_prefix};
 use super::{Naming, Root};
 
-/// Where `trust.toml` is unless the user names another file.
-pub const DEFAULT_PATH: &str = "/etc/xebec/trust.toml";
-
 /// A policy as it is applied: names normalized, keys read.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
@@ -217,26 +214,22 @@ impl Policy {
         TEMPLATE
     }
 
-    /// Judges an index for an image: the strongest root that it rests on.
-    ///
-    /// `registry` and `repository` are what the *user* named, also when a mirror answered.
+    /// Judges an index for an image in `repository`: the strongest root that it rests on.
     ///
     /// # Errors
     /// No root suffices, or the index was disproved: [`Refusal`] says which root is missing and how to get it.
     pub fn admits(
         &self,
-        registry: &str,
-        repository: &str,
+        repository: &RepositoryName,
         naming: Naming,
         roots: &Roots,
     ) -> Result<Root, Refusal> {
-        let name = RepositoryName::new(registry, repository);
-        let rule = self.rule_for(&name);
+        let rule = self.rule_for(repository);
         if roots.why_disproved().is_none() {
             if roots.is_bound() {
                 return Ok(Root::Bound);
             }
-            if roots.signings().any(|signing| self.counts(signing, &name)) {
+            if roots.signings().any(|signing| self.counts(signing, repository)) {
                 return Ok(Root::Signed);
             }
             if roots.is_proven() {
@@ -246,7 +239,7 @@ impl Policy {
                 return Ok(Root::Registry);
             }
         }
-        Err(self.refusal(name, naming, rule, roots))
+        Err(self.refusal(repository, naming, rule, roots))
     }
 
     /// Judges a chain of layers that is shared as a whole: it rests on its weakest member.
@@ -256,14 +249,11 @@ impl Policy {
     /// there is nothing in it to believe.
     pub fn admits_chain(
         &self,
-        registry: &str,
-        repository: &str,
+        repository: &RepositoryName,
         naming: Naming,
         members: &[Roots],
     ) -> Result<Root, Refusal> {
-        let members = members
-            .iter()
-            .map(|roots| self.admits(registry, repository, naming, roots));
+        let members = members.iter().map(|roots| self.admits(repository, naming, roots));
         let members = members.collect::<Result<Vec<_>, _>>()?;
         Ok(Root::weakest(members).unwrap_or(Root::Bound))
     }
@@ -282,10 +272,8 @@ impl Policy {
     }
 
     /// Whether any key counts for images in a repository, so that looking for signatures is worth a request.
-    pub fn has_key_for(&self, registry: &str, repository: &str) -> bool {
-        self.keys_for(&RepositoryName::new(registry, repository))
-            .next()
-            .is_some()
+    pub fn has_keys_for(&self, repository: &RepositoryName) -> bool {
+        self.keys_for(repository).next().is_some()
     }
 
     fn counts(&self, signing: &Signing, name: &RepositoryName) -> bool {
@@ -307,10 +295,10 @@ impl Policy {
         }
     }
 
-    fn refusal(&self, name: RepositoryName, naming: Naming, rule: Rule, roots: &Roots) -> Refusal {
+    fn refusal(&self, name: &RepositoryName, naming: Naming, rule: Rule, roots: &Roots) -> Refusal {
         let ignored = roots.signings().map(|signing| match self.key_name(signing.key) {
             None => format!("the key {} is not in trust.toml", signing.key),
-            Some(key) if !self.keys_for(&name).any(|k| k.public.id() == signing.key) => {
+            Some(key) if !self.keys_for(name).any(|k| k.public.id() == signing.key) => {
                 format!("the key {key:?} is not valid for {name} in trust.toml")
             }
             Some(key) => format!(
@@ -320,7 +308,7 @@ impl Policy {
         });
         Refusal(Box::new(Details {
             ignored_signatures: ignored.collect(),
-            trusted_keys: self.keys_for(&name).map(|key| key.name.clone()).collect(),
+            trusted_keys: self.keys_for(name).map(|key| key.name.clone()).collect(),
             in_registry: roots.is_in_registry(),
             disproved: roots.why_disproved().map(str::to_owned),
             image: name.to_string(),

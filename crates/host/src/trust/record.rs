@@ -14,11 +14,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 
-use super::roots::{Binding, Roots, Signing};
+use super::roots::{Binding, Listing, Roots, Signing};
+use super::scope::RepositoryName;
 
+/// Name of the file in the folder of a cached index.
+pub const RECORD_FILE: &str = "roots.json";
 /// Largest `roots.json` that is read, in bytes; [`MAX_FACTS`] facts of each kind fit four times.
 pub const MAX_RECORD: usize = 1024 * 1024;
-/// Most signings, and most bindings, that are kept; the oldest go first. A layer shared by more images than this
+/// Most facts of each kind that are kept; the oldest go first. A layer shared by more images than this
 /// only costs the later ones another look at the registry.
 const MAX_FACTS: usize = 512;
 /// Version of the file's format.
@@ -40,6 +43,7 @@ pub struct Record {
     disproved: Option<Disproof>,
     signed: Vec<Dated<Signing>>,
     bound: Vec<Dated<Binding>>,
+    listed: Vec<Dated<Listing>>,
 }
 
 /// This host read the whole layer, and the index was right.
@@ -69,15 +73,6 @@ struct Dated<T> {
     fact: T,
 }
 
-/// A record as it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoadedRecord {
-    /// What is known; nothing, if the file is missing or damaged.
-    pub record: Record,
-    /// What was wrong with the file, for the log.
-    pub warning: Option<String>,
-}
-
 /// Why a record cannot be kept.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {path}: {source}", path = path.display())]
@@ -98,6 +93,7 @@ impl Record {
             disproved: None,
             signed: Vec::new(),
             bound: Vec::new(),
+            listed: Vec::new(),
         }
     }
 
@@ -106,9 +102,9 @@ impl Record {
         (self.layer, self.index)
     }
 
-    /// What counts for an image that was reached over the documents in `path` (all digests from the user's name to
-    /// the image manifest, both included). Add [`Roots::found_in_registry`] if this lookup found it there.
-    pub fn roots(&self, path: &[Digest]) -> Roots {
+    /// What counts for an image of `repository` that was reached over the documents in `path`: all digests from the
+    /// user's name to the image manifest, both included (an image index if there is one, then the manifest).
+    pub fn roots(&self, repository: &RepositoryName, path: &[Digest]) -> Roots {
         let mut roots = Roots::none();
         if self
             .proven
@@ -123,40 +119,60 @@ impl Record {
         for Dated { fact, .. } in &self.bound {
             roots = roots.bound(fact, path);
         }
+        for Dated { fact, .. } in &self.listed {
+            roots = roots.listed(fact, repository, path);
+        }
         match &self.disproved {
             Some(disproof) => roots.disproved(disproof.why.clone()),
             None => roots,
         }
     }
 
-    /// Notes that this host read the whole layer at `now` and the index agreed. A disproof goes: the two exclude
-    /// each other, and the later reading had the same bytes and perhaps a better method.
-    pub fn note_proven(&mut self, now: SystemTime) {
+    /// Whether this host has proven the index.
+    pub fn is_proven(&self) -> bool {
+        self.proven
+            .as_ref()
+            .is_some_and(|proof| proof.method == PROOF_METHOD)
+    }
+
+    /// Why this host holds the index to be wrong, if it does.
+    pub fn why_disproved(&self) -> Option<&str> {
+        self.disproved.as_ref().map(|disproof| disproof.why.as_str())
+    }
+
+    /// Notes that this host read the whole layer and the index agreed. A disproof goes: the two exclude each other,
+    /// and the later reading had the same bytes and perhaps a better method.
+    pub fn set_proven(&mut self) {
         self.disproved = None;
         self.proven = Some(Proof {
-            at: seconds(now),
+            at: now(),
             method: PROOF_METHOD,
         });
     }
 
-    /// Notes that this host read the whole layer at `now` and the index was wrong, and how.
-    pub fn note_disproved(&mut self, now: SystemTime, why: &str) {
+    /// Notes that this host read the whole layer and the index was wrong, and how.
+    pub fn set_disproved(&mut self, why: &str) {
         const MAX_WHY: usize = 1000;
         self.proven = None;
         self.disproved = Some(Disproof {
-            at: seconds(now),
+            at: now(),
             why: why.chars().take(MAX_WHY).collect(),
         });
     }
 
     /// Notes a signature that [`verify`](super::verify) accepted, on the artifact that holds this index.
-    pub fn note_signed(&mut self, now: SystemTime, signing: Signing) {
-        note(&mut self.signed, now, signing);
+    pub fn add_signing(&mut self, signing: Signing) {
+        add(&mut self.signed, signing);
     }
 
     /// Notes a binding of the artifact that holds this index.
-    pub fn note_bound(&mut self, now: SystemTime, binding: Binding) {
-        note(&mut self.bound, now, binding);
+    pub fn add_binding(&mut self, binding: Binding) {
+        add(&mut self.bound, binding);
+    }
+
+    /// Notes that a repository listed the artifact that holds this index as a referrer of an image.
+    pub fn add_listing(&mut self, listing: Listing) {
+        add(&mut self.listed, listing);
     }
 
     /// Reads the bytes of a `roots.json` that is expected to be about `index` of `layer`.
@@ -189,89 +205,81 @@ impl Record {
         Ok(record)
     }
 
-    /// Reads the record in the file `path`. Never fails: what cannot be read counts as no facts, with a warning.
-    pub fn load(path: &Path, layer: Digest, index: Digest) -> LoadedRecord {
+    /// Reads the record in `directory`. Never fails: what cannot be read counts as no facts, with a warning in the
+    /// log.
+    pub fn load(directory: &Path, layer: Digest, index: Digest) -> Self {
+        Self::read(&directory.join(RECORD_FILE), layer, index).unwrap_or_else(|warning| {
+            tracing::warn!(%layer, %index, "{warning}");
+            Self::new(layer, index)
+        })
+    }
+
+    fn read(path: &Path, layer: Digest, index: Digest) -> Result<Self, String> {
         let read = match read_limited(path) {
-            Ok(None) => {
-                return LoadedRecord {
-                    record: Self::new(layer, index),
-                    warning: None,
-                };
-            }
+            Ok(None) => return Ok(Self::new(layer, index)),
             Ok(Some(bytes)) => Self::parse(&bytes, layer, index),
             Err(error) => Err(error.to_string()),
         };
-        match read {
-            Ok(record) => LoadedRecord {
-                record,
-                warning: None,
-            },
-            Err(problem) => LoadedRecord {
-                record: Self::new(layer, index),
-                warning: Some(format!(
-                    "{} is not usable ({problem}); the index of layer {layer} counts as not proven, signed or bound \
-                     until that is found out again",
-                    path.display()
-                )),
-            },
-        }
+        read.map_err(|problem| {
+            format!(
+                "{} is not usable ({problem}); this index counts as not proven, signed, bound or listed until that is \
+                 found out again",
+                path.display()
+            )
+        })
     }
 
-    /// Reads the record in `path`, lets `change` add to it and writes it back, all under a lock. The change is
-    /// durable when this returns.
+    /// Reads the record in `directory`, lets `change` add to it and writes it back, all under a lock. The change is
+    /// durable when this returns. Gives the new record.
     ///
     /// # Errors
-    /// The file, its lock (`PATH.lock`) or its directory cannot be written.
+    /// The file, its lock (`roots.json.lock`) or the directory cannot be written.
     pub fn update(
-        path: &Path,
+        directory: &Path,
         layer: Digest,
         index: Digest,
         change: impl FnOnce(&mut Self),
-    ) -> Result<LoadedRecord, RecordError> {
+    ) -> Result<Self, RecordError> {
+        let path = directory.join(RECORD_FILE);
         let failed = |action| {
-            move |source| RecordError {
-                action,
-                path: path.to_owned(),
-                source,
-            }
+            let path = path.clone();
+            move |source| RecordError { action, path, source }
         };
-        let lock_path = beside(path, ".lock");
-        let lock = OpenOptions::new()
+        let mut options = OpenOptions::new();
+        let lock = options
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(&lock_path);
+            .open(beside(&path, ".lock"));
         let lock = lock.map_err(failed("open the lock of"))?;
         lock.lock().map_err(failed("lock"))?;
-        let mut loaded = Self::load(path, layer, index);
-        let before = loaded.record.clone();
-        change(&mut loaded.record);
-        if loaded.record != before || loaded.warning.is_some() {
-            let bytes =
-                serde_json::to_vec_pretty(&loaded.record).map_err(|error| failed("encode")(error.into()))?;
-            replace(path, &bytes).map_err(failed("write"))?;
+        let before = Self::load(directory, layer, index);
+        let mut record = before.clone();
+        change(&mut record);
+        if record != before {
+            let bytes = serde_json::to_vec_pretty(&record).map_err(|error| failed("encode")(error.into()))?;
+            replace(&path, &bytes).map_err(failed("write"))?;
         }
-        Ok(loaded)
+        Ok(record)
     }
 }
 
-fn note<T: PartialEq>(facts: &mut Vec<Dated<T>>, now: SystemTime, fact: T) {
+fn add<T: PartialEq>(facts: &mut Vec<Dated<T>>, fact: T) {
     if facts.iter().any(|known| known.fact == fact) {
         return;
     }
     if facts.len() >= MAX_FACTS {
         facts.remove(0);
     }
-    facts.push(Dated {
-        at: seconds(now),
-        fact,
-    });
+    facts.push(Dated { at: now(), fact });
 }
 
 /// Seconds since 1970; 0 for a clock that is set before.
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 /// The bytes of a file; `None` if there is none. One byte more than allowed tells the parser that it is too large.

@@ -1,8 +1,8 @@
 //! The roots of trust that count at one lookup, and the evidence that they come from.
 //!
 //! [`Roots`] can only be filled from evidence: a signature that [`verify`](super::verify) accepted, a binding whose
-//! document lies on the way from the user's name to the manifest, this host's own proof, or (said by the caller)
-//! that a registry listed the index as a referrer.
+//! document lies on the way from the user's name to the manifest, a listing by the very repository for the very
+//! manifest, or this host's own proof.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 
 use super::key::KeyId;
+use super::scope::RepositoryName;
 
 /// That a trusted key signed the artifact which holds an index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -58,10 +59,37 @@ impl Binding {
     }
 }
 
+/// That the registry listed an index artifact as a referrer of an image. Worth as much as that registry, so it counts
+/// for no other repository, and for no other image.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listing {
+    /// The repository that was asked, normalized.
+    repository: String,
+    /// The image manifest.
+    manifest: Digest,
+}
+
+impl Listing {
+    /// That `repository` listed the artifact with the index among the referrers of `manifest`.
+    pub fn new(repository: &RepositoryName, manifest: Digest) -> Self {
+        Self {
+            repository: repository.to_string(),
+            manifest,
+        }
+    }
+
+    fn counts_for(&self, repository: &RepositoryName, path: &[Digest]) -> bool {
+        self.repository == repository.as_str() && path.contains(&self.manifest)
+    }
+}
+
 /// What vouches for one index of one layer, for one image reached by one name.
 ///
-/// Made anew for each lookup, usually by [`Record::roots`](super::Record::roots) plus
-/// [`found_in_registry`](Self::found_in_registry); never stored.
+/// Made anew for each lookup by [`Record::roots`](super::Record::roots); never stored.
+///
+/// Where a `path` is asked for, it holds the digests of all documents from the user's name to the image manifest,
+/// both included: an image index if there is one, then the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Roots {
     registry: bool,
@@ -78,10 +106,10 @@ impl Roots {
         Self::default()
     }
 
-    /// Adds that the registry listed the index as a referrer of the image, at this very lookup.
+    /// Adds a listing, if it counts for an image of `repository` that was reached over `path`.
     #[must_use]
-    pub fn found_in_registry(mut self) -> Self {
-        self.registry = true;
+    pub fn listed(mut self, listing: &Listing, repository: &RepositoryName, path: &[Digest]) -> Self {
+        self.registry |= listing.counts_for(repository, path);
         self
     }
 
@@ -100,8 +128,7 @@ impl Roots {
         self
     }
 
-    /// Adds a binding, if it counts on the way on which the image was reached: `path` holds the digests of all
-    /// documents from the user's name to the image manifest, both included (an image index, then the manifest).
+    /// Adds a binding, if it counts for an image that was reached over `path`.
     #[must_use]
     pub fn bound(mut self, binding: &Binding, path: &[Digest]) -> Self {
         self.bound |= binding.counts_on(path);

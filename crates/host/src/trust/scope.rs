@@ -9,19 +9,45 @@ use std::fmt;
 /// spec), hosts at most 253.
 const MAX_PATTERN: usize = 512;
 
+/// Longest name of a host and repository, in bytes; specified are 253 and 255.
+const MAX_NAME: usize = 512;
+
+/// Why something is not the name of a repository.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0:?} is not a registry and repository")]
+pub struct NameError(String);
+
 /// A registry host and a repository, normalized: `docker.io/library/nginx`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepositoryName(String);
 
 impl RepositoryName {
-    /// The name of `repository` at the registry `registry` (`host` or `host:port`).
-    pub fn new(registry: &str, repository: &str) -> Self {
-        Self(format!("{}/{}", normalize_host(registry), repository))
+    /// The name of `repository` at the registry `registry` (`host` or `host:port`): what the *user* named, also when
+    /// a mirror answers.
+    ///
+    /// # Errors
+    /// An empty component, anything that could be a tag, a digest, a scheme or a wildcard, or a name too long.
+    pub fn new(registry: &str, repository: &str) -> Result<Self, NameError> {
+        let name = format!("{}/{}", normalize_host(registry), repository);
+        let strange = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '@' | '*' | '"' | '\\');
+        let sound = !registry.contains('/')
+            && !repository.contains(':')
+            && name.len() <= MAX_NAME
+            && !name.contains(strange)
+            && name.split('/').all(|part| !matches!(part, "" | "." | ".."));
+        if sound {
+            Ok(Self(name))
+        } else {
+            Err(NameError(name.chars().take(MAX_NAME).collect()))
+        }
     }
 
     /// The name in a signature's `docker-reference`: any tag or digest is dropped, and a missing host is Docker
     /// Hub's.
-    pub fn from_docker_reference(reference: &str) -> Self {
+    ///
+    /// # Errors
+    /// As for [`RepositoryName::new`].
+    pub fn from_docker_reference(reference: &str) -> Result<Self, NameError> {
         let name = reference.split_once('@').map_or(reference, |(name, _)| name);
         let last_name = name.rfind('/').map_or(0, |slash| slash + 1);
         let name = match name[last_name..].find(':') {
@@ -223,7 +249,7 @@ mod tests {
             ("index.docker.io", "docker.io/a"),
             ("[::1]:5000", "[::1]:5000/a"),
         ] {
-            assert_eq!(RepositoryName::new(host, "a").as_str(), want);
+            assert_eq!(RepositoryName::new(host, "a").unwrap().as_str(), want);
         }
         for (reference, want) in [
             ("index.docker.io/library/nginx", "docker.io/library/nginx"),
@@ -233,8 +259,33 @@ mod tests {
             ("localhost/app@sha256:00", "localhost/app"),
             ("[::1]:5000/app:v1@sha256:00", "[::1]:5000/app"),
         ] {
-            assert_eq!(RepositoryName::from_docker_reference(reference).as_str(), want);
+            assert_eq!(
+                RepositoryName::from_docker_reference(reference).unwrap().as_str(),
+                want
+            );
         }
+    }
+
+    #[test]
+    fn names_that_are_none_are_refused() {
+        for (host, repository) in [
+            ("", "a"),
+            ("r", ""),
+            ("r", "a//b"),
+            ("r", "../a"),
+            ("r/a", "b"),
+            ("r", "a:tag"),
+            ("r", "a@b"),
+            ("r ", "a"),
+            ("r", "a*"),
+        ] {
+            assert!(
+                RepositoryName::new(host, repository).is_err(),
+                "{host:?} {repository:?}"
+            );
+        }
+        assert!(RepositoryName::new("r", &"a".repeat(511)).is_err());
+        assert!(RepositoryName::from_docker_reference("").is_err());
     }
 
     #[test]
@@ -242,7 +293,7 @@ mod tests {
         let covers = |pattern: &str, host: &str, repository: &str| {
             Pattern::parse(pattern)
                 .unwrap()
-                .covers(&RepositoryName::new(host, repository))
+                .covers(&RepositoryName::new(host, repository).unwrap())
         };
         assert!(covers("r.example.com/**", "r.example.com", "a/b/c"));
         assert!(covers("r.example.com/team/*", "r.example.com", "team/a"));
@@ -277,9 +328,9 @@ mod tests {
         }
         assert!(Pattern::parse(&"a".repeat(513)).is_err());
         assert!(parse_prefix("a/*").is_err());
-        assert!(!RepositoryName::new("r", "team2/a").is_under("r/team"));
-        assert!(RepositoryName::new("r", "team/a").is_under("r/team"));
-        assert!(RepositoryName::new("r", "team").is_under("r/team"));
+        assert!(!RepositoryName::new("r", "team2/a").unwrap().is_under("r/team"));
+        assert!(RepositoryName::new("r", "team/a").unwrap().is_under("r/team"));
+        assert!(RepositoryName::new("r", "team").unwrap().is_under("r/team"));
     }
 
     /// The obvious recursive matcher.
@@ -315,7 +366,7 @@ mod tests {
         ) {
             let parsed = Pattern::parse(&pattern.join("/"));
             prop_assume!(parsed.is_ok());
-            let name = RepositoryName::new(&names[0], &names[1..].join("/"));
+            let name = RepositoryName::new(&names[0], &names[1..].join("/")).unwrap();
             let pattern: Vec<&str> = pattern.iter().map(String::as_str).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             prop_assert_eq!(parsed.unwrap().covers(&name), model(&pattern, &names));

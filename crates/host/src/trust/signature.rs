@@ -31,7 +31,7 @@ const MANIFEST_MEDIA_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG_MEDIA_TYPE: &str = "application/vnd.oci.image.config.v1+json";
 
 /// The tag at which the signatures of the manifest `signed` are.
-pub fn signature_tag(signed: &Digest) -> String {
+pub fn signature_tag(signed: Digest) -> String {
     format!("sha256-{}.sig", signed.hex())
 }
 
@@ -183,19 +183,17 @@ pub enum VerifyError {
 /// the key says otherwise) for this repository.
 pub fn verify(
     policy: &Policy,
-    registry: &str,
-    repository: &str,
-    artifact: &Digest,
+    repository: &RepositoryName,
+    artifact: Digest,
     manifest: &SignatureManifest,
     payloads: &[impl AsRef<[u8]>],
 ) -> Result<Signing, VerifyError> {
-    let image = RepositoryName::new(registry, repository);
-    let keys: Vec<&TrustedKey> = policy.keys_for(&image).collect();
+    let keys: Vec<&TrustedKey> = policy.keys_for(repository).collect();
     if keys.is_empty() {
-        return Err(VerifyError::NoKey(image));
+        return Err(VerifyError::NoKey(repository.clone()));
     }
     if manifest.signatures.is_empty() {
-        return Err(VerifyError::NoSignature(*artifact));
+        return Err(VerifyError::NoSignature(artifact));
     }
     let blobs: Vec<(Digest, &[u8])> = payloads
         .iter()
@@ -206,7 +204,7 @@ pub fn verify(
     for entry in &manifest.signatures {
         let blob = blobs.iter().find(|(digest, _)| *digest == entry.payload);
         let verified = match blob {
-            Some((_, payload)) => verify_one(&keys, &image, artifact, entry, payload),
+            Some((_, payload)) => verify_one(&keys, repository, artifact, entry, payload),
             None => Err(format!("its payload {} is not there", entry.payload)),
         };
         match verified {
@@ -215,8 +213,8 @@ pub fn verify(
         }
     }
     Err(VerifyError::Rejected {
-        artifact: *artifact,
-        image,
+        artifact,
+        image: repository.clone(),
         reasons,
     })
 }
@@ -224,7 +222,7 @@ pub fn verify(
 fn verify_one(
     keys: &[&TrustedKey],
     image: &RepositoryName,
-    artifact: &Digest,
+    artifact: Digest,
     entry: &SignatureEntry,
     payload: &[u8],
 ) -> Result<Signing, String> {
@@ -235,7 +233,7 @@ fn verify_one(
         return Err(format!("it is by none of the keys {}", names.join(", ")));
     };
     let claim = Payload::parse(payload).map_err(|error| error.to_string())?;
-    if claim.manifest != *artifact {
+    if claim.manifest != artifact {
         return Err(format!(
             "key {:?} signed {}, something else",
             key.name, claim.manifest
@@ -250,7 +248,7 @@ fn verify_one(
     Ok(Signing {
         key: key.public.id(),
         identity: claim.identity.to_string(),
-        artifact: *artifact,
+        artifact,
     })
 }
 
@@ -295,9 +293,8 @@ pub enum SignError {
 /// See [`SignError`]. Nothing that others signed is ever dropped.
 pub fn sign(
     key: &PrivateKey,
-    registry: &str,
-    repository: &str,
-    artifact: &Digest,
+    repository: &RepositoryName,
+    artifact: Digest,
     existing: Option<&[u8]>,
 ) -> Result<SignaturePush, SignError> {
     let tag = signature_tag(artifact);
@@ -314,9 +311,9 @@ pub fn sign(
             rest: Map::new(),
         },
     };
-    let identity = RepositoryName::new(registry, repository);
+    let identity = repository.clone();
     let payload = Payload {
-        manifest: *artifact,
+        manifest: artifact,
         identity,
     }
     .to_json()?;
