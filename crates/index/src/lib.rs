@@ -1,10 +1,17 @@
 //! Blob to LayerIndex in one streaming pass, and spans back to plain bytes.
 //!
-//! * [`inflate`]: deflate, with block boundaries and history references.
-//! * [`gzip`]: members around deflate streams.
+//! * [`indexer`]: a layer blob becomes a `LayerIndex` with its sections, in one pass.
+//! * [`decode`]: a span's source bytes become verified bytes of the data space.
+//! * [`restore`]: frame and data space become the exact tar again.
+//! * [`inflate`] and [`gzip`]: deflate with block boundaries and history references, and the members around it.
 //! * [`tar`]: the plain stream's entries and contents.
 //! * [`toc`]: indexes from a blob's own table of contents (eStargz, zstd:chunked).
 
+pub mod decode;
+pub mod gzip;
+pub mod indexer;
 pub mod inflate;
+pub mod restore;
+mod source;
 pub mod tar;
 pub mod toc;

@@ -1,0 +1,59 @@
+//! The second thread: hashes the blob and the plain stream, and compresses windows.
+
+use std::sync::mpsc::Receiver;
+
+use xebec_format::digest::{Digest, Digester};
+
+use super::IndexError;
+use super::scan::ToStreams;
+
+/// Level at which windows are compressed: beyond it they take much longer and shrink by little.
+const WINDOW_LEVEL: i32 = 6;
+
+/// What the second thread found.
+pub(super) struct Streams {
+    pub(super) layer: Digest,
+    pub(super) layer_size: u64,
+    pub(super) diff_id: Digest,
+    /// Compressed histories, by number.
+    pub(super) windows: Vec<Vec<u8>>,
+}
+
+pub(super) struct StreamsThread {
+    layer: Digester,
+    layer_size: u64,
+    plain: Digester,
+    windows: Vec<Vec<u8>>,
+}
+
+impl StreamsThread {
+    pub(super) fn new() -> Self {
+        Self { layer: Digester::new(), layer_size: 0, plain: Digester::new(), windows: Vec::new() }
+    }
+
+    pub(super) fn run(mut self, from_scan: &Receiver<ToStreams>) -> Result<Streams, IndexError> {
+        let mut compressor =
+            zstd::bulk::Compressor::new(WINDOW_LEVEL).map_err(IndexError::Compress)?;
+        for message in from_scan {
+            match message {
+                ToStreams::Blob(bytes) => {
+                    self.layer.update(&bytes);
+                    self.layer_size += bytes.len() as u64;
+                }
+                ToStreams::Plain(chunk, pool) => {
+                    self.plain.update(chunk.bytes());
+                    pool.give_back(chunk);
+                }
+                ToStreams::History(bytes) => {
+                    self.windows.push(compressor.compress(&bytes).map_err(IndexError::Compress)?);
+                }
+            }
+        }
+        Ok(Streams {
+            layer: self.layer.finish(),
+            layer_size: self.layer_size,
+            diff_id: self.plain.finish(),
+            windows: self.windows,
+        })
+    }
+}
