@@ -1,0 +1,49 @@
+# Starts the CNCF distribution registry on loopback, for scripts. To be sourced after env.sh.
+#
+#   registry_start DIR   storage, configuration and logs go below DIR; sets REGISTRY (host:port) and REGISTRY_PID
+#   registry_mark        a mark in the access log, for registry_count
+#   registry_count MARK  "REQUESTS BYTES" that were answered since that mark
+#   registry_stop        ends it
+
+REGISTRY='' REGISTRY_PID='' REGISTRY_LOG=''
+
+registry_start() {
+    local dir=$1 tries
+    mkdir -p "$dir/storage"
+    REGISTRY_LOG="$dir/access.log"
+    cat >"$dir/config.yml" <<YAML
+version: 0.1
+log: {level: info, accesslog: {disabled: false}}
+storage:
+  filesystem: {rootdirectory: $dir/storage}
+  delete: {enabled: true}
+http: {addr: "127.0.0.1:0"}
+YAML
+    OTEL_TRACES_EXPORTER=none registry serve "$dir/config.yml" >"$REGISTRY_LOG" 2>"$dir/registry.log" &
+    REGISTRY_PID=$!
+    # It was told port 0; the one it got is in its log.
+    for ((tries = 0; tries < 100; tries++)); do
+        REGISTRY=$(sed -n 's/.*listening on \(127\.0\.0\.1:[0-9]*\).*/\1/p' "$dir/registry.log" | head -n1)
+        [[ -n $REGISTRY ]] && return 0
+        kill -0 "$REGISTRY_PID" 2>/dev/null || break
+        sleep 0.1
+    done
+    echo "the registry did not start:" >&2
+    tail -n 5 "$dir/registry.log" >&2
+    return 1
+}
+
+registry_mark() { stat -c %s "$REGISTRY_LOG"; }
+
+# The common log format: … "GET /path HTTP/1.1" STATUS BYTES …
+registry_count() {
+    tail -c +"$(($1 + 1))" "$REGISTRY_LOG" |
+        awk -F'"' '{ split($3, answer, " "); requests++; bytes += answer[2] } END { print requests + 0, bytes + 0 }'
+}
+
+registry_stop() {
+    [[ -n $REGISTRY_PID ]] || return 0
+    kill "$REGISTRY_PID" 2>/dev/null
+    wait "$REGISTRY_PID" 2>/dev/null
+    REGISTRY_PID=''
+}
