@@ -3,10 +3,15 @@
 //!
 //! * [`digest`]: SHA-256 digests as the OCI specification spells them.
 //! * [`path`]: validated paths inside an image.
-//! * [`layer`]: the [`layer::LayerIndex`]: tree, pieces and spans of one layer.
+//! * [`layer`]: the [`layer::LayerIndex`]: tree, pieces and spans of one layer, and its encoding.
+//! * [`merge`]: the trees of an image's layers become one [`image::ImageTree`].
+//! * [`erofs`]: an [`image::ImageTree`] becomes a file system image that the kernel mounts.
 
 pub mod digest;
+pub mod erofs;
+pub mod image;
 pub mod layer;
+pub mod merge;
 pub mod path;
 
 /// Size of a page, of an EROFS block, and of the unit in which presence is recorded, in bytes.
