@@ -3,14 +3,26 @@
 use std::io;
 
 use rustix::mm::MlockAllFlags;
+use rustix::process::{Resource, Rlimit};
+use rustix::thread::CapabilitySet;
+
+use crate::process::has_capability;
 
 /// Locks the pages that the process has, and each further page from its first touch on.
 ///
 /// `MCL_ONFAULT` keeps the lock to what is used; without it every thread's whole stack would be brought in.
 ///
 /// # Errors
-/// `ENOMEM` or `EPERM` when locked memory is limited (`ulimit -l`) and `CAP_IPC_LOCK` is missing.
+/// `EPERM` when locked memory stays limited (`ulimit -l`): allocations would fail once the limit is reached.
 pub fn lock_all() -> io::Result<()> {
+    let unlimited = Rlimit {
+        current: None,
+        maximum: None,
+    };
+    let lifted = rustix::process::setrlimit(Resource::Memlock, unlimited).is_ok();
+    if !lifted && !has_capability(CapabilitySet::IPC_LOCK) {
+        return Err(io::Error::from_raw_os_error(libc::EPERM));
+    }
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     Ok(rustix::mm::mlockall(flags)?)
 }

@@ -1,1 +1,91 @@
-//! The worker's intake of events: read, recorded, handed on, answered.
+//! The worker's intake of events: read into the journal, handed on, answered.
+//!
+//! A worker is started by the keeper with a fanotify group, the journal and the listening socket at agreed
+//! numbers. The first thing that its `main` does is [`take_inherited`]: it takes them over and occupies the
+//! number of every event that a dead predecessor left owed. Only then may anything else be opened.
+//!
+//! [`EventLoop::start`] then hands the left events to the [`EventHandler`], together with new ones, which one
+//! thread reads. The handler answers each of them whenever it can, from any thread, through its [`Answer`].
+//! What is promised:
+//! * Every event that was read is answered, by this worker or by a successor; see
+//!   [`xebec_kernel::journal`] for the rules.
+//! * Reading stops before the table of owed events is full or descriptors run short: readers then wait in the
+//!   kernel's queue.
+//! * An event that was being filled when as many workers died as are allowed is denied, and named in the log.
+//!   One that is a death away from that is filled alone among its like, so that the next death points at it.
+//!
+//! Why the worker reads, and not the keeper: `docs/decisions/0003-who-reads-events.md`.
+
+mod answer;
+mod event_loop;
+mod inherited;
+
+pub use answer::Answer;
+pub use event_loop::EventLoop;
+pub use inherited::{Inherited, LeftEvents, descriptors, take_inherited};
+pub use xebec_kernel::journal::FileId;
+
+use std::sync::Arc;
+
+use xebec_kernel::journal::JournalError;
+
+/// What keeps a worker from serving.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EventError {
+    /// A descriptor that the keeper hands down is missing.
+    #[error(
+        "descriptor {number} ({what}) was not handed down: {source}; \
+         a worker is started by the keeper, not by hand"
+    )]
+    NotInherited {
+        /// What should have been there.
+        what: &'static str,
+        /// At which number.
+        number: i32,
+        /// What was wrong with it.
+        source: std::io::Error,
+    },
+    /// The journal could not be taken over.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The thread that reads events could not be started.
+    #[error("cannot start the thread that reads events: {source}")]
+    Thread {
+        /// What was wrong.
+        source: std::io::Error,
+    },
+}
+
+/// A reader waits for bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Number of the event; it tells events apart in logs.
+    pub serial: u64,
+    /// The process that reads.
+    pub pid: i32,
+    /// Which file; `None` when the worker that read the event died before it looked. The range must then be
+    /// filled in *every* guarded file that is not complete, before the event is allowed.
+    pub file: Option<FileId>,
+    /// First byte wanted.
+    pub offset: u64,
+    /// Number of bytes wanted.
+    pub count: u64,
+    /// How many workers died while they filled it.
+    pub deaths: u32,
+}
+
+/// Brings bytes in.
+pub trait EventHandler: Send + Sync + 'static {
+    /// Sees to it that `event`'s bytes are in its file, then answers.
+    ///
+    /// Called by the thread that reads events, so it must not block: it answers at once or hands both values
+    /// on. It must never read through a guarded or lazy mount.
+    fn handle(self: Arc<Self>, event: Event, answer: Answer);
+
+    /// What people call a file, for log messages about events that are denied.
+    fn describe(&self, file: FileId) -> Option<String> {
+        let _ = file;
+        None
+    }
+}

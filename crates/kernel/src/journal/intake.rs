@@ -75,8 +75,8 @@ impl Intake {
                 continue;
             };
             let file = rustix::fs::fstat(&descriptor).ok().map(|status| FileId {
-                dev: status.st_dev,
-                ino: status.st_ino,
+                device: status.st_dev,
+                inode: status.st_ino,
             });
             let owed = self.enter(&event, file, Some(descriptor))?;
             batch.push(owed);
@@ -102,10 +102,10 @@ impl Intake {
         entry.file_known.store(file.is_some().into(), Ordering::Relaxed);
         entry
             .dev
-            .store(file.map_or(0, |file| file.dev), Ordering::Relaxed);
+            .store(file.map_or(0, |file| file.device), Ordering::Relaxed);
         entry
             .ino
-            .store(file.map_or(0, |file| file.ino), Ordering::Relaxed);
+            .store(file.map_or(0, |file| file.inode), Ordering::Relaxed);
         entry.offset.store(event.offset, Ordering::Relaxed);
         entry.count.store(event.count, Ordering::Relaxed);
         entry.serial.store(serial, Ordering::Relaxed);
@@ -258,8 +258,8 @@ fn owed(journal: &Arc<Journal>, slot: usize, entry: &Entry, descriptor: Option<O
         number: entry.number.load(Ordering::Relaxed),
         serial: entry.serial.load(Ordering::Relaxed),
         file: known.then(|| FileId {
-            dev: entry.dev.load(Ordering::Relaxed),
-            ino: entry.ino.load(Ordering::Relaxed),
+            device: entry.dev.load(Ordering::Relaxed),
+            inode: entry.ino.load(Ordering::Relaxed),
         }),
         pid: entry.pid.load(Ordering::Relaxed),
         offset: entry.offset.load(Ordering::Relaxed),

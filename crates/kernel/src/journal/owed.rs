@@ -13,9 +13,9 @@ use crate::fanotify::{Answered, Denial, Group};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
     /// Device number of its file system.
-    pub dev: u64,
+    pub device: u64,
     /// Inode number.
-    pub ino: u64,
+    pub inode: u64,
 }
 
 /// The answer to an event.

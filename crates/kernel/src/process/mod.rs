@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::io::FdFlags;
 use rustix::process::{Resource, Rlimit};
+use rustix::thread::CapabilitySet;
 
 /// Takes a descriptor that the parent put at `number`, and keeps it from being inherited further.
 ///
@@ -74,4 +75,9 @@ pub fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?
         .trim()
         .to_owned())
+}
+
+/// True when the calling thread may use a capability.
+pub fn has_capability(capability: CapabilitySet) -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }
