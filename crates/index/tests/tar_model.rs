@@ -127,11 +127,7 @@ fn metadata() -> impl Strategy<Value = Metadata> {
     let owner = || prop_oneof![0u32..70_000, any::<u32>()];
     let seconds = prop_oneof![0i64..2_000_000_000, -3_000_000_000i64..40_000_000_000];
     let nanoseconds = prop_oneof![Just(0u32), 0u32..1_000_000_000];
-    let xattr_name = prop::sample::select(vec![
-        "user.a",
-        "user.b",
-        "security.capability",
-    ]);
+    let xattr_name = prop::sample::select(vec!["user.a", "user.b", "security.capability"]);
     let xattrs = prop::collection::btree_map(xattr_name, vec(any::<u8>(), 0..40), 0..3);
     (0u16..0o10000, owner(), owner(), seconds, nanoseconds, xattrs).prop_map(
         |(mode, uid, gid, mtime, mtime_nanoseconds, xattrs)| {

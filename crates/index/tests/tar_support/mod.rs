@@ -1,8 +1,11 @@
 //! What the tests of the tar parser share: a sink that remembers everything, and a builder of raw archives.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use xebec_format::PAGE_SIZE;
 use xebec_format::layer::{Entry, EntryKind};
@@ -217,3 +220,28 @@ pub(crate) fn gnu_long(kind: u8, name: &[u8]) -> Vec<u8> {
 
 /// Two end blocks.
 pub(crate) const END: [u8; 1024] = [0; 1024];
+
+/// Runs a program of `gotools`; `None` (and a message) if it cannot run here.
+pub(crate) fn go_tool(name: &str, arguments: &[PathBuf]) -> Option<String> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gotools");
+    let run = Command::new("go")
+        .current_dir(directory)
+        .arg("run")
+        .arg(format!("./{name}"))
+        .args(arguments)
+        .output();
+    match run {
+        Ok(output) if output.status.success() => Some(String::from_utf8(output.stdout).unwrap()),
+        Ok(output) => {
+            eprintln!(
+                "SKIPPED: go run ./{name}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            None
+        }
+        Err(error) => {
+            eprintln!("SKIPPED: go is not available: {error}");
+            None
+        }
+    }
+}

@@ -1,0 +1,3 @@
+module xebec.test/gotools
+
+go 1.22

@@ -1,0 +1,446 @@
+//! Archives written by other programs, read by this parser and by Go's `archive/tar`, which containerd and umoci
+//! unpack layers with: the two must agree on every entry, and on which archives are no archives.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests"
+)]
+
+mod tar_support;
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tar_support::{Block, Collected, go_tool, parse_cut, pax};
+use xebec_format::digest::Digest;
+use xebec_format::layer::{Entry, EntryKind};
+use xebec_format::path::LayerPath;
+use xebec_index::tar::{EntryProblem, TarError};
+
+/// One line of `gotools/tarlist`.
+#[derive(Debug)]
+struct GoEntry {
+    kind: u8,
+    name: Vec<u8>,
+    link: Vec<u8>,
+    numbers: Vec<i64>,
+    digest: String,
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+type GoArchive = (Vec<GoEntry>, Result<(), String>);
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = text.as_bytes().chunks(2);
+    digits
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+/// What Go makes of `archives`.
+fn go_lists(archives: &[PathBuf]) -> Option<Vec<GoArchive>> {
+    let text = go_tool("tarlist", archives)?;
+    let (mut lists, mut entries) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        match fields.as_slice() {
+            ["ok"] => lists.push((std::mem::take(&mut entries), Ok(()))),
+            ["error", message] => lists.push((std::mem::take(&mut entries), Err((*message).to_owned()))),
+            [kind, name, link, numbers @ .., digest, xattrs] => entries.push(GoEntry {
+                kind: kind.as_bytes()[0],
+                name: unhex(name),
+                link: unhex(link),
+                numbers: numbers.iter().map(|number| number.parse().unwrap()).collect(),
+                digest: (*digest).to_owned(),
+                xattrs: xattrs
+                    .split(',')
+                    .filter_map(|xattr| xattr.split_once('='))
+                    .map(|(name, value)| (unhex(name), unhex(value)))
+                    .collect(),
+            }),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(lists.len(), archives.len());
+    Some(lists)
+}
+
+/// Compares an archive's entries with Go's; whiteouts and the root are not in these archives.
+fn compare(archive: &Path, parsed: &Collected, go: &[GoEntry]) {
+    let go: Vec<&GoEntry> = go.iter().filter(|entry| entry.kind != b'g').collect();
+    let shown = archive.display();
+    assert_eq!(parsed.entries.len(), go.len(), "{shown}: number of entries");
+    for (entry, go) in parsed.entries.iter().zip(go) {
+        compare_entry(parsed, entry, go).unwrap_or_else(|what| panic!("{shown}: {what}: {entry:?} {go:?}"));
+    }
+}
+
+fn compare_entry(parsed: &Collected, entry: &Entry, go: &GoEntry) -> Result<(), &'static str> {
+    let [mode, uid, gid, seconds, nanoseconds, size, major, minor] = go.numbers[..] else {
+        return Err("numbers");
+    };
+    let metadata = &entry.metadata;
+    let same = |same: bool, what| if same { Ok(()) } else { Err(what) };
+    same(LayerPath::normalize(&go.name).unwrap() == entry.path, "path")?;
+    same(i64::from(metadata.mode) == mode & 0o7777, "mode")?;
+    same((metadata.uid, metadata.gid) == (uid as u32, gid as u32), "owner")?;
+    same(
+        (metadata.mtime, i64::from(metadata.mtime_nanoseconds)) == (seconds, nanoseconds),
+        "mtime",
+    )?;
+    let xattrs = metadata.xattrs.iter().map(|xattr| (&xattr.name, &xattr.value));
+    // The test archives have no other namespaces that could be set.
+    let mut go_xattrs = go.xattrs.clone();
+    go_xattrs.sort();
+    let go_xattrs = go_xattrs
+        .iter()
+        .filter(|(name, _)| name.starts_with(b"user.") || name.starts_with(b"security."));
+    same(xattrs.eq(go_xattrs.map(|(name, value)| (name, value))), "xattrs")?;
+    match (&entry.kind, go.kind) {
+        (EntryKind::Directory, b'5') | (EntryKind::Fifo, b'6') => Ok(()),
+        (EntryKind::File { size: own, .. }, b'0' | b'7' | b'S') => {
+            same(*own == size as u64, "size")?;
+            let digest = || Digest::of(&parsed.contents(entry)).hex();
+            same(go.digest == "-" || go.digest == digest(), "contents")
+        }
+        (EntryKind::Symlink { target }, b'2') => same(*target == go.link, "symlink target"),
+        (EntryKind::Hardlink { target }, b'1') => same(
+            *target == LayerPath::normalize(&go.link).unwrap(),
+            "hard link target",
+        ),
+        (EntryKind::CharDevice { major: a, minor: b }, b'3')
+        | (EntryKind::BlockDevice { major: a, minor: b }, b'4') => {
+            same((i64::from(*a), i64::from(*b)) == (major, minor), "device")
+        }
+        _ => Err("type"),
+    }
+}
+
+/// A directory with most things that a tar program can meet; what needs privileges is added if it can be.
+fn make_tree(root: &Path) {
+    let file = |name: &str, contents: &[u8]| fs::write(root.join(name), contents).unwrap();
+    fs::create_dir_all(root.join("usr/share/some directory")).unwrap();
+    file("usr/empty", b"");
+    file("usr/share/small", b"hello");
+    file("usr/share/page", &[7; 4096]);
+    file(
+        "usr/share/large",
+        &(0..3_000_000u32)
+            .map(|n| (n.wrapping_mul(n) >> 7) as u8)
+            .collect::<Vec<_>>(),
+    );
+    file(&format!("usr/{}", "n".repeat(255)), b"a long name");
+    symlink("../share/small", root.join("usr/link")).unwrap();
+    symlink("x".repeat(300), root.join("usr/long-link")).unwrap();
+    fs::hard_link(root.join("usr/share/small"), root.join("usr/hard")).unwrap();
+    fs::hard_link(
+        root.join(format!("usr/{}", "n".repeat(255))),
+        root.join("usr/hard-long"),
+    )
+    .unwrap();
+    let mut deep = root.to_owned();
+    for _ in 0..6 {
+        deep.push("d".repeat(60));
+    }
+    fs::create_dir_all(&deep).unwrap();
+    fs::write(deep.join("leaf"), b"deep").unwrap();
+    fs::set_permissions(root.join("usr/share/small"), fs::Permissions::from_mode(0o6755)).unwrap();
+    fs::set_permissions(root.join("usr/share"), fs::Permissions::from_mode(0o1777)).unwrap();
+    let not_utf8: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"usr/\xff\xfe-latin-\xe9");
+    fs::write(root.join(not_utf8), b"bytes").unwrap();
+    for (name, segments, size) in [
+        (
+            "sparse",
+            &[(0u64, 10usize), (100_000, 5000), (8_000_000, 1)][..],
+            9_000_000,
+        ),
+        ("sparse-end", &[(65536, 4096)], 65536 + 4096),
+        (
+            "sparse-many",
+            &(0..60).map(|n| (n * 20_000, 100)).collect::<Vec<_>>(),
+            1_300_000,
+        ),
+        ("sparse-hole", &[], 1 << 20),
+    ] {
+        let file = fs::File::create(root.join("usr").join(name)).unwrap();
+        file.set_len(size).unwrap();
+        for &(offset, length) in segments {
+            file.write_all_at(&vec![b'x'; length], offset).unwrap();
+        }
+    }
+    let run = |program: &str, arguments: &[&str]| {
+        let done = Command::new(program).current_dir(root).args(arguments).output();
+        if !done.as_ref().is_ok_and(|output| output.status.success()) {
+            eprintln!("SKIPPED: {program} {arguments:?} in the test tree: {done:?}");
+        }
+    };
+    run("mkfifo", &["usr/fifo"]);
+    run("mknod", &["usr/null", "c", "1", "3"]);
+    run("mknod", &["usr/disk", "b", "259", "70000"]);
+    run("touch", &["-d", "1955-11-05 06:15:00.25 UTC", "usr/old"]);
+    run(
+        "touch",
+        &["-d", "2300-01-01 00:00:00.000000001 UTC", "usr/future"],
+    );
+    run("setfattr", &["-n", "user.note", "-v", "a=b\n", "usr/share/small"]);
+    run("setcap", &["cap_net_raw+ep", "usr/share/page"]);
+    run("chown", &["3000000000:70000", "usr/empty"]);
+}
+
+fn gnu_tar_archives(directory: &Path) -> Vec<PathBuf> {
+    let tree = directory.join("tree");
+    fs::create_dir(&tree).unwrap();
+    make_tree(&tree);
+    let sparse = |version| ["--format=pax", "--sparse", "--hole-detection=seek", version];
+    let variants: [(&str, &[&str]); 10] = [
+        ("gnu", &["--format=gnu"]),
+        ("oldgnu", &["--format=oldgnu"]),
+        (
+            "gnu-sparse",
+            &["--format=gnu", "--sparse", "--hole-detection=seek"],
+        ),
+        (
+            "gnu-raw-sparse",
+            &["--format=gnu", "--sparse", "--hole-detection=raw"],
+        ),
+        ("pax", &["--format=pax", "--xattrs", "--xattrs-include=*"]),
+        ("pax-sparse-0.0", &sparse("--sparse-version=0.0")),
+        ("pax-sparse-0.1", &sparse("--sparse-version=0.1")),
+        ("pax-sparse-1.0", &sparse("--sparse-version=1.0")),
+        ("ustar", &["--format=ustar", "--ignore-failed-read"]),
+        ("v7", &["--format=v7", "--ignore-failed-read"]),
+    ];
+    let mut archives = Vec::new();
+    for (name, options) in variants {
+        let archive = directory.join(format!("{name}.tar"));
+        let output = Command::new("tar")
+            .arg("-C")
+            .arg(&tree)
+            .args(options)
+            .arg("-cf")
+            .arg(&archive)
+            .arg("usr")
+            .output();
+        match output {
+            // 2: names or owners that ustar and v7 cannot hold were left out.
+            Ok(output) if output.status.success() || archive.exists() && matches!(name, "ustar" | "v7") => {
+                archives.push(archive);
+            }
+            other => eprintln!("SKIPPED: GNU tar, {name}: {other:?}"),
+        }
+    }
+    archives
+}
+
+fn python_archives(directory: &Path) -> Vec<PathBuf> {
+    let script = r#"
+import io, sys, tarfile
+for name, kind in (("ustar", tarfile.USTAR_FORMAT), ("gnu", tarfile.GNU_FORMAT), ("pax", tarfile.PAX_FORMAT)):
+    with tarfile.open(f"{sys.argv[1]}/python-{name}.tar", "w", format=kind) as archive:
+        def add(path, contents=b"", **fields):
+            info = tarfile.TarInfo(path)
+            info.size = len(contents)
+            for key, value in fields.items():
+                setattr(info, key, value)
+            archive.addfile(info, io.BytesIO(contents))
+        add("d", type=tarfile.DIRTYPE, mode=0o2755)
+        add("d/file", b"x" * 5000, uid=1000, gid=1001, mtime=1700000000)
+        add("d/continuous", b"y" * 10, type=tarfile.CONTTYPE)
+        add("d/old", b"z" * 10, type=tarfile.AREGTYPE)
+        add("d/oldslash/", type=tarfile.AREGTYPE)
+        add("d/hard", type=tarfile.LNKTYPE, linkname="d/file")
+        add("d/sym", type=tarfile.SYMTYPE, linkname="/abs/../target")
+        add("d/null", type=tarfile.CHRTYPE, devmajor=1, devminor=3)
+        if kind != tarfile.USTAR_FORMAT:
+            add("d/" + "long/" * 60 + "name", b"long")
+            add("d/long-link", type=tarfile.SYMTYPE, linkname="t" * 500)
+            add("d/large-owner", uid=4000000000, gid=2**31)
+        if kind == tarfile.GNU_FORMAT:
+            add("d/before-1970", mtime=-1000000000)
+        if kind == tarfile.PAX_FORMAT:
+            add("d/subsecond", mtime=-1.25)
+            add("d/\udcff\udcfe", b"bytes")
+            add("d/attributes", pax_headers={"SCHILY.xattr.user.a": "1", "SCHILY.xattr.user.empty": ""})
+"#;
+    let output = Command::new("python3")
+        .arg("-c")
+        .arg(script)
+        .arg(directory)
+        .output();
+    match output {
+        Ok(output) if output.status.success() => ["ustar", "gnu", "pax"]
+            .iter()
+            .map(|name| directory.join(format!("python-{name}.tar")))
+            .collect(),
+        other => {
+            eprintln!("SKIPPED: python3's tarfile: {other:?}");
+            Vec::new()
+        }
+    }
+}
+
+#[test]
+fn archives_of_other_programs_are_read_as_go_reads_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut archives = gnu_tar_archives(directory.path());
+    archives.extend(python_archives(directory.path()));
+    let parsed: Vec<Collected> = archives
+        .iter()
+        .map(|archive| {
+            let bytes = fs::read(archive).unwrap();
+            let parsed = parse_cut(&bytes, &[1, 511, 100_000, 13]);
+            let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", archive.display()));
+            parsed.check_extents();
+            parsed
+        })
+        .collect();
+    // Sparse or not, GNU tar's archives hold the same files.
+    let tree = directory.path().join("tree");
+    for (archive, parsed) in archives.iter().zip(&parsed) {
+        for entry in &parsed.entries {
+            let path = tree.join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(
+                entry.path.as_bytes(),
+            ));
+            if matches!(entry.kind, EntryKind::File { .. }) && entry.path.as_bytes().starts_with(b"usr") {
+                let same = parsed.contents(entry) == fs::read(&path).unwrap();
+                assert!(same, "{}: contents of {}", archive.display(), entry.path);
+            }
+        }
+    }
+    let Some(lists) = go_lists(&archives) else { return };
+    let mut compared = 0;
+    for ((archive, parsed), (go, end)) in archives.iter().zip(&parsed).zip(lists) {
+        assert_eq!(end, Ok(()), "{}", archive.display());
+        compare(archive, parsed, &go);
+        compared += go.len();
+    }
+    eprintln!(
+        "{compared} entries of {} archives are as Go reads them",
+        archives.len()
+    );
+}
+
+/// Why this parser refuses an archive that Go's reader accepts, on purpose; anything else is a defect.
+fn refused_on_purpose(error: &TarError) -> bool {
+    let TarError::Entry { problem, .. } = error else {
+        return false;
+    };
+    // containerd refuses what is not in this list, too; Go's reader knows nothing of images.
+    matches!(
+        problem,
+        EntryProblem::Type(_)
+            | EntryProblem::Path(_)
+            | EntryProblem::SymlinkTarget(_)
+            | EntryProblem::LinkTarget
+            | EntryProblem::XattrName(_)
+            | EntryProblem::Owner(..)
+            | EntryProblem::Device(..)
+    )
+}
+
+/// The archives that Go's own tests read, many of them broken in one way each.
+fn go_test_archives() -> Vec<PathBuf> {
+    let Ok(output) = Command::new("go").args(["env", "GOROOT"]).output() else {
+        eprintln!("SKIPPED: go is not available");
+        return Vec::new();
+    };
+    let root = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let Ok(files) = fs::read_dir(root.join("src/archive/tar/testdata")) else {
+        eprintln!("SKIPPED: Go is installed without the test data of archive/tar");
+        return Vec::new();
+    };
+    let archives = files.map(|file| file.unwrap().path());
+    let mut archives: Vec<PathBuf> = archives
+        .filter(|path| path.extension().is_some_and(|e| e == "tar"))
+        .collect();
+    archives.sort();
+    archives
+}
+
+/// Archives that differ from a sound one in one place.
+fn mutants(directory: &Path) -> Vec<PathBuf> {
+    let base = [
+        pax(
+            b'x',
+            &[
+                (b"path", b"long/name"),
+                (b"mtime", b"-1.5"),
+                (b"SCHILY.xattr.user.a", b"v"),
+            ],
+        ),
+        Block::new(b'0', b"a", 5).member(b"hello"),
+        Block::gnu(b'2', b"x", 0).with(157, b"y").finish(),
+        pax(
+            b'x',
+            &[
+                (b"GNU.sparse.map", b"10,5"),
+                (b"GNU.sparse.numblocks", b"1"),
+                (b"GNU.sparse.size", b"99"),
+            ],
+        ),
+        Block::new(b'0', b"s", 5).member(b"12345"),
+        Block::gnu(b'S', b"old", 5)
+            .with(386, b"00000010000\000000000005\0")
+            .with(483, b"00000020000\0")
+            .finish(),
+        b"12345".to_vec(),
+        vec![0; 507 + 1024],
+    ]
+    .concat();
+    let mut archives = Vec::new();
+    // A fixed walk over positions and values: every run tests the same.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for number in 0..400 {
+        let mut bytes = base.clone();
+        for _ in 0..2 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let at = (state >> 8) as usize % bytes.len();
+            bytes[at] =
+                [0, b'0', b'7', b' ', b'9', 0x80, 0xff, b'/', state as u8][(state >> 40) as usize % 9];
+        }
+        for block in bytes
+            .chunks_exact_mut(512)
+            .filter(|block| &block[257..262] == b"ustar")
+        {
+            block[148..156].fill(b' ');
+            let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+            block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        }
+        let path = directory.join(format!("mutant-{number}.tar"));
+        fs::write(&path, bytes).unwrap();
+        archives.push(path);
+    }
+    archives
+}
+
+#[test]
+fn what_go_refuses_is_refused_and_what_it_accepts_is_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut archives = go_test_archives();
+    archives.extend(mutants(directory.path()));
+    let Some(lists) = go_lists(&archives) else { return };
+    let (mut accepted, mut refused, mut on_purpose) = (0, 0, 0);
+    for (archive, (go, end)) in archives.iter().zip(lists) {
+        let parsed = parse_cut(&fs::read(archive).unwrap(), &[300]);
+        match (parsed, end) {
+            (Ok(parsed), Ok(())) => {
+                compare(archive, &parsed, &go);
+                accepted += 1;
+            }
+            (Err(_), Err(_)) => refused += 1,
+            (Err(error), Ok(())) if refused_on_purpose(&error) => on_purpose += 1,
+            (Ok(_), Err(message)) => panic!("{}: Go refuses: {message}", archive.display()),
+            (Err(error), Ok(())) => panic!("{}: only refused here: {error}", archive.display()),
+        }
+    }
+    eprintln!(
+        "{accepted} archives accepted by both, {refused} refused by both, {on_purpose} on purpose only here"
+    );
+}
