@@ -19,11 +19,11 @@ use super::scope::RepositoryName;
 
 /// Name of the file in the folder of a cached index.
 pub const RECORD_FILE: &str = "roots.json";
-/// Largest `roots.json` that is read, in bytes; [`MAX_FACTS`] facts of each kind fit four times.
+/// Largest `roots.json` that is read, in bytes; [`MAX_FACTS`] facts of each kind fit twice.
 pub const MAX_RECORD: usize = 1024 * 1024;
 /// Most facts of each kind that are kept; the oldest go first. A layer shared by more images than this
 /// only costs the later ones another look at the registry.
-const MAX_FACTS: usize = 512;
+const MAX_FACTS: usize = 256;
 /// Version of the file's format.
 const VERSION: u32 = 1;
 /// Version of the method by which indexes are proven. To be raised if a defect is found in the method: older

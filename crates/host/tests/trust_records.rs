@@ -1,0 +1,232 @@
+//! `roots.json`: what it keeps, what counts where, that damage costs facts and never trust, and that writers at the
+//! same time lose nothing of each other.
+
+use std::fs;
+use std::thread;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use xebec_format::digest::Digest;
+use xebec_host::trust::{Binding, Listing, Policy, RECORD_FILE, Record, RepositoryName, Root};
+use xebec_host::trust::{MAX_RECORD, Naming};
+
+fn pair() -> (Digest, Digest) {
+    (Digest::of(b"layer"), Digest::of(b"index"))
+}
+
+fn repository(name: &str) -> RepositoryName {
+    RepositoryName::from_docker_reference(name).unwrap()
+}
+
+fn binding(number: u32) -> Binding {
+    Binding::TableOfContents {
+        manifest: Digest::of(&number.to_le_bytes()),
+    }
+}
+
+#[test]
+fn a_record_is_written_and_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let (layer, index) = pair();
+    let (image, manifest) = (repository("r.example.com/app"), Digest::of(b"manifest"));
+    assert_eq!(
+        Record::load(directory.path(), layer, index),
+        Record::new(layer, index)
+    );
+    let written = Record::update(directory.path(), layer, index, |record| {
+        record.set_proven();
+        record.add_binding(Binding::TableOfContents { manifest });
+        record.add_binding(Binding::TableOfContents { manifest });
+        record.add_listing(Listing::new(&image, manifest));
+    });
+    let written = written.unwrap();
+    assert_eq!(Record::load(directory.path(), layer, index), written);
+    let roots = written.roots(&image, &[manifest]);
+    assert!(roots.is_proven() && roots.is_bound() && roots.is_in_registry());
+    let text = fs::read_to_string(directory.path().join(RECORD_FILE)).unwrap();
+    assert_eq!(
+        text.matches("table-of-contents").count(),
+        1,
+        "the same fact twice is one fact\n{text}"
+    );
+    // Nothing else is left, and nobody else can write it.
+    let mut names: Vec<_> = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["roots.json", "roots.json.lock"]);
+    use std::os::unix::fs::PermissionsExt;
+    let mode = fs::metadata(directory.path().join(RECORD_FILE))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_listing_counts_only_where_it_was_seen() {
+    let (layer, index) = pair();
+    let (here, there) = (
+        repository("r.example.com/app"),
+        repository("evil.example.com/app"),
+    );
+    let (manifest, other) = (Digest::of(b"manifest"), Digest::of(b"other"));
+    let mut record = Record::new(layer, index);
+    record.add_listing(Listing::new(&there, manifest));
+    record.add_listing(Listing::new(&here, other));
+    let policy = Policy::default();
+    let admits = |image: &RepositoryName, path: &[Digest]| {
+        policy.admits(image, Naming::Tag, &record.roots(image, path)).ok()
+    };
+    assert_eq!(admits(&here, &[manifest]), None, "another repository listed it");
+    assert_eq!(admits(&there, &[other]), None, "it was listed for another image");
+    assert_eq!(admits(&there, &[manifest]), Some(Root::Registry));
+    assert_eq!(
+        admits(&here, &[Digest::of(b"image index"), other]),
+        Some(Root::Registry)
+    );
+    let by_digest = policy.admits(&there, Naming::Digest, &record.roots(&there, &[manifest]));
+    assert!(by_digest.unwrap_err().to_string().contains("named by digest"));
+}
+
+#[test]
+fn a_disproof_outweighs_everything_until_a_proof() {
+    let (layer, index) = pair();
+    let (image, manifest) = (repository("r.example.com/app"), Digest::of(b"manifest"));
+    let mut record = Record::new(layer, index);
+    record.add_binding(Binding::TableOfContents { manifest });
+    record.set_proven();
+    record.set_disproved("file /bin/sh has other contents");
+    assert!(!record.is_proven());
+    for naming in [Naming::Tag, Naming::Digest] {
+        let refusal = Policy::default()
+            .admits(&image, naming, &record.roots(&image, &[manifest]))
+            .unwrap_err();
+        assert!(refusal.is_alarm());
+        assert!(refusal.to_string().contains("/bin/sh"), "{refusal}");
+    }
+    record.set_proven();
+    let roots = record.roots(&image, &[manifest]);
+    assert_eq!(
+        Policy::default().admits(&image, Naming::Digest, &roots).unwrap(),
+        Root::Bound
+    );
+}
+
+#[test]
+fn damage_counts_as_no_facts() {
+    let directory = tempfile::tempdir().unwrap();
+    let (layer, index) = pair();
+    let mut record = Record::new(layer, index);
+    record.set_proven();
+    let good = serde_json::to_value(&record).unwrap();
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut value = good.clone();
+        change(&mut value);
+        value.to_string().into_bytes()
+    };
+    assert_eq!(Record::parse(&with(&|_| {}), layer, index).unwrap(), record);
+    let damaged: Vec<Vec<u8>> = vec![
+        Vec::new(),
+        b"{}".to_vec(),
+        with(&|v| v["version"] = json!(2)),
+        with(&|v| v["layer"] = json!(index)),
+        with(&|v| v["index"] = json!(layer)),
+        with(&|v| v["unknown"] = json!(1)),
+        with(&|v| v["proven"]["unknown"] = json!(1)),
+        with(&|v| v["disproved"] = json!({ "at": 1, "why": "" })),
+        with(&|v| v["bound"] = json!([{ "at": 1, "fact": { "by": "magic" } }])),
+        with(&|v| *v = json!([])),
+        good.to_string().into_bytes()[..40].to_vec(),
+        vec![0; 4096],
+        vec![b' '; MAX_RECORD + 1],
+    ];
+    for bytes in damaged {
+        assert!(
+            Record::parse(&bytes, layer, index).is_err(),
+            "{}",
+            String::from_utf8_lossy(&bytes)
+        );
+        fs::write(directory.path().join(RECORD_FILE), &bytes).unwrap();
+        let loaded = Record::load(directory.path(), layer, index);
+        assert_eq!(loaded, Record::new(layer, index));
+    }
+    // A proof by a method that later turned out to be wrong.
+    let old = Record::parse(&with(&|v| v["proven"]["method"] = json!(0)), layer, index).unwrap();
+    assert!(!old.is_proven());
+    // What is damaged can be written again.
+    let written = Record::update(directory.path(), layer, index, Record::set_proven).unwrap();
+    assert!(written.is_proven() && Record::load(directory.path(), layer, index).is_proven());
+}
+
+#[test]
+fn facts_are_bounded_and_fit_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (layer, index) = pair();
+    let longest = repository(&format!("{}.example.com/{}", "h".repeat(240), "r".repeat(250)));
+    Record::update(directory.path(), layer, index, |record| {
+        record.set_disproved(&"\u{1F4A5}".repeat(10_000));
+        for number in 0..5000u32 {
+            record.add_binding(Binding::ImageIndex {
+                image_index: Digest::of(&number.to_le_bytes()),
+                manifest: layer,
+                artifact: index,
+            });
+            record.add_listing(Listing::new(&longest, Digest::of(&number.to_le_bytes())));
+        }
+    })
+    .unwrap();
+    let size = fs::metadata(directory.path().join(RECORD_FILE)).unwrap().len() as usize;
+    assert!(size < MAX_RECORD, "{size}");
+    let record = Record::load(directory.path(), layer, index);
+    assert!(record.why_disproved().is_some());
+    let newest = Digest::of(&4999u32.to_le_bytes());
+    assert!(record.roots(&longest, &[newest]).is_in_registry());
+    assert!(
+        !record
+            .roots(&longest, &[Digest::of(&0u32.to_le_bytes())])
+            .is_in_registry()
+    );
+}
+
+#[test]
+fn writers_at_the_same_time_lose_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (layer, index) = pair();
+    thread::scope(|scope| {
+        for writer in 0..8u32 {
+            let path = directory.path();
+            scope.spawn(move || {
+                for number in 0..10 {
+                    let fact = binding(writer * 10 + number);
+                    Record::update(path, layer, index, |record| record.add_binding(fact)).unwrap();
+                }
+            });
+        }
+        for _ in 0..200 {
+            // A reader sees whole files only; a damaged one would count as empty, but facts only ever grow here.
+            let path = directory.path().join(RECORD_FILE);
+            if let Ok(bytes) = fs::read(&path) {
+                Record::parse(&bytes, layer, index).unwrap();
+            }
+        }
+    });
+    let record = Record::load(directory.path(), layer, index);
+    let image = repository("r.example.com/app");
+    for number in 0..80u32 {
+        let manifest = Digest::of(&number.to_le_bytes());
+        assert!(
+            record.roots(&image, &[manifest]).is_bound(),
+            "fact {number} was lost"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let (layer, index) = pair();
+        prop_assert!(Record::parse(&bytes, layer, index).is_err());
+    }
+}
