@@ -1,5 +1,5 @@
 //! What the tests of this crate share: data that compresses in different ways, tar archives, and encoders.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::io::Write;
 use std::path::Path;
