@@ -1,0 +1,154 @@
+//! A worker with a fake fill service: it writes the pattern by the ordinary path, in a few threads.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use xebec_host::events::{self, Answer, Event, EventHandler, EventLoop, FileId};
+use xebec_kernel::process::Signals;
+
+use crate::reader::{FILES, PAGE, PAGES, pattern};
+use crate::stage_kills;
+
+/// Threads that fill, so that several events are under way when the worker dies.
+const FILLERS: usize = 4;
+
+/// Reading this page kills the worker that fills it.
+pub const POISON_PAGE: u64 = 4711;
+
+struct Filler {
+    files: Vec<File>,
+    by_id: HashMap<FileId, u64>,
+    queue: Mutex<Sender<(Event, Answer)>>,
+    poisoned: bool,
+}
+
+pub fn main(directory: &Path, behaviour: &str) -> ExitCode {
+    if behaviour == "kill-at-stages" {
+        stage_kills::arm();
+    }
+    let inherited = events::take_inherited().unwrap();
+    // Only for tests: the process namespace would end it anyway.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
+    let signals = Signals::block(&[rustix::process::Signal::TERM.as_raw()]).unwrap();
+    let (_group, journal, listener, left) = inherited.into_parts();
+    std::fs::write(directory.join("worker.pid"), std::process::id().to_string()).unwrap();
+
+    let layers = directory.join("root/layers");
+    let files: Vec<File> = (0..FILES)
+        .map(|file| {
+            File::options()
+                .read(true)
+                .write(true)
+                .open(layers.join(format!("data{file}")))
+                .unwrap()
+        })
+        .collect();
+    let by_id = files
+        .iter()
+        .zip(0..)
+        .map(|(file, number)| (identity(file), number))
+        .collect();
+    let (sender, receiver) = channel();
+    let filler = Arc::new(Filler {
+        files,
+        by_id,
+        queue: Mutex::new(sender),
+        poisoned: behaviour == "poisoned",
+    });
+    let receiver = Arc::new(Mutex::new(receiver));
+    for _ in 0..FILLERS {
+        let (filler, receiver) = (filler.clone(), receiver.clone());
+        std::thread::spawn(move || filler.work(&receiver));
+    }
+    let event_loop = EventLoop::start(left, filler).unwrap();
+
+    while behaviour == "idle-after-client" && !directory.join("accept").exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    while !journal.stop_requested() {
+        let mut polled = [
+            PollFd::new(&signals, PollFlags::IN),
+            PollFd::new(&listener, PollFlags::IN),
+        ];
+        let second = Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        let _ = rustix::event::poll(&mut polled, Some(&second));
+        let client = !polled[1].revents().is_empty();
+        if client {
+            // A client asks with nothing but its presence; the answer is the worker's process id.
+            let (mut stream, _) = listener.accept().unwrap();
+            // It may be gone: a keeper that finds its lock taken only looks whether somebody is there.
+            let _ = std::io::Write::write_all(&mut stream, std::process::id().to_string().as_bytes());
+            if behaviour == "idle-after-client" {
+                break;
+            }
+        }
+    }
+    while event_loop.owed() > 0 && behaviour != "leaves-readers" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    event_loop.stop();
+    std::fs::write(directory.join("counters"), format!("{:?}", journal.counters())).unwrap();
+    ExitCode::SUCCESS
+}
+
+impl Filler {
+    fn work(&self, receiver: &Mutex<Receiver<(Event, Answer)>>) {
+        loop {
+            let Ok((event, answer)) = receiver.lock().unwrap().recv() else {
+                return;
+            };
+            self.fill(&event);
+            answer.allow();
+        }
+    }
+
+    fn fill(&self, event: &Event) {
+        let pages = event.offset / PAGE as u64..(event.offset + event.count).div_ceil(PAGE as u64).min(PAGES);
+        if self.poisoned && pages.contains(&POISON_PAGE) {
+            stage_kills::die();
+        }
+        let known = event.file.and_then(|file| self.by_id.get(&file).copied());
+        let which = known.map_or(0..FILES, |file| file..file + 1);
+        for file in which {
+            for page in pages.clone() {
+                self.files[file as usize]
+                    .write_all_at(&pattern(file, page), page * PAGE as u64)
+                    .unwrap();
+            }
+        }
+    }
+}
+
+impl EventHandler for Filler {
+    fn handle(self: Arc<Self>, event: Event, answer: Answer) {
+        let never_answers = std::env::var_os("XEBEC_TEST_NEVER_ANSWER").is_some();
+        if never_answers {
+            // It stays in the journal, owed.
+            std::mem::forget(answer);
+            return;
+        }
+        self.queue.lock().unwrap().send((event, answer)).unwrap();
+    }
+
+    fn describe(&self, file: FileId) -> Option<String> {
+        self.by_id.get(&file).map(|number| format!("data{number}"))
+    }
+}
+
+fn identity(file: &File) -> FileId {
+    let metadata = file.metadata().unwrap();
+    FileId {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+    }
+}
