@@ -1,1 +1,297 @@
-//! Running a container on a mounted image view: overlay, OCI bundle, runtime, probes.
+//! Running a container on a mounted image view.
+//!
+//! A view is a read-only directory that holds an image's files. Here it becomes the lower layer of an
+//! overlay, an OCI bundle is written beside it, and an OCI runtime (`runc` or `crun`) creates and starts the
+//! container. This process then plays the part that a shim plays elsewhere: it is the container's parent
+//! (as a child subreaper), hands signals on, owns the terminal's other side, watches the probes and collects
+//! the exit status.
+//!
+//! What a container gets (namespaces, capabilities, mounts, masked paths, system call filter) is what docker
+//! and containerd give by default; `spec` says it line by line. Two things differ on purpose. A directory
+//! that the image declares as a volume is simply part of the container's layer. And a `SIGWINCH` that reaches
+//! this process without a terminal is not handed on: a resized window must not stop nginx or httpd, which
+//! take that signal as an order to shut down.
+//!
+//! Promises: the overlay is unmounted and the runtime's state is deleted on every way out of [`run`]; what a
+//! killed process left behind is found by its record and cleaned up by the next run ([`cleanup_stale`]).
+
+mod bundle;
+mod command;
+mod error;
+mod image_config;
+mod output;
+mod probe;
+mod record;
+mod runtime;
+mod seccomp;
+mod signal;
+mod spec;
+mod supervise;
+mod terminal;
+mod user;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+pub use error::RunError;
+pub use image_config::{ImageConfig, ImageConfigError};
+pub use probe::{Probe, ProbeParseError};
+pub use record::{Record, RecordError, cleanup_stale, list};
+pub use signal::{SignalParseError, StopSignal};
+pub use user::UserError;
+
+/// How long a container may take to become ready before it is stopped, unless told otherwise. The slowest
+/// start in the measurements that Xebec is built on (3 GB of python wheels at 100 Mbit/s) took 30 s.
+pub const DEFAULT_PROBE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long a container may take to end after its stop signal before it is killed; docker's figure.
+pub const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the user asked for, beyond what the image's own configuration says.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Name of the container; made up (12 hexadecimal digits) if absent.
+    pub id: Option<String>,
+    /// The image's name as the user gave it; only recorded, for `xebec ps`.
+    pub image: String,
+    /// Replaces the image's `Cmd` if not empty.
+    pub command: Vec<String>,
+    /// Replaces the image's `Entrypoint`; then the image's `Cmd` does not count either.
+    pub entrypoint: Option<Vec<String>>,
+    /// Variables that are added to, or replace, those of the image.
+    pub env: Vec<(String, String)>,
+    /// Replaces the image's working directory; an absolute path.
+    pub workdir: Option<String>,
+    /// Replaces the image's user: `user[:group]`, names or numbers.
+    pub user: Option<String>,
+    /// Host files and directories to be seen inside the container.
+    pub volumes: Vec<Volume>,
+    /// The network that the container sees.
+    pub net: Net,
+    /// Hand this process's standard input to the container; otherwise it reads `/dev/null`.
+    pub interactive: bool,
+    /// Give the container a terminal of its own, joined to this process's terminal.
+    pub tty: bool,
+    /// Remove the container's layer when it has ended.
+    pub rm: bool,
+    /// The container is ready when every one of these has been seen once.
+    pub probes: Vec<Probe>,
+    /// Stop the container as soon as it is ready; [`run`] then returns exit code 0.
+    pub exit_on_ready: bool,
+    /// Stop the container and fail if it is not ready after this time, counted from its start.
+    pub probe_timeout: Duration,
+    /// Time between the stop signal and `SIGKILL`.
+    pub stop_timeout: Duration,
+    /// Name of the host inside the container. By default that of this host with [`Net::Host`], and the
+    /// container's id otherwise.
+    pub hostname: Option<String>,
+    /// The OCI runtime to use; by default the first of `runc` and `crun` that is found.
+    pub runtime: Option<PathBuf>,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self {
+            id: None,
+            image: String::new(),
+            command: Vec::new(),
+            entrypoint: None,
+            env: Vec::new(),
+            workdir: None,
+            user: None,
+            volumes: Vec::new(),
+            net: Net::Host,
+            interactive: false,
+            tty: false,
+            rm: false,
+            probes: Vec::new(),
+            exit_on_ready: false,
+            probe_timeout: DEFAULT_PROBE_TIMEOUT,
+            stop_timeout: DEFAULT_STOP_TIMEOUT,
+            hostname: None,
+            runtime: None,
+        }
+    }
+}
+
+/// A file or directory of the host that is bind-mounted into the container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// Absolute path on the host; it must exist.
+    pub source: PathBuf,
+    /// Absolute path in the container; created if missing.
+    pub target: PathBuf,
+    /// Whether the container may only read it.
+    pub read_only: bool,
+}
+
+/// `SRC:DST` or `SRC:DST:ro` (or `:rw`), both paths absolute.
+impl FromStr for Volume {
+    type Err = RunError;
+
+    fn from_str(text: &str) -> Result<Self, RunError> {
+        let wrong = |reason| RunError::Volume {
+            volume: text.to_owned(),
+            reason,
+        };
+        let mut parts = text.split(':');
+        let (Some(source), Some(target)) = (parts.next(), parts.next()) else {
+            return Err(wrong("write it as SRC:DST or SRC:DST:ro"));
+        };
+        let read_only = match parts.next() {
+            None | Some("rw") => false,
+            Some("ro") => true,
+            Some(_) => return Err(wrong("the only modes are ro and rw")),
+        };
+        if parts.next().is_some() {
+            return Err(wrong(
+                "a path cannot hold a colon; write it as SRC:DST or SRC:DST:ro",
+            ));
+        }
+        let volume = Volume {
+            source: source.into(),
+            target: target.into(),
+            read_only,
+        };
+        volume.check()?;
+        Ok(volume)
+    }
+}
+
+impl Volume {
+    fn check(&self) -> Result<(), RunError> {
+        let wrong = |reason| RunError::Volume {
+            volume: format!("{}:{}", self.source.display(), self.target.display()),
+            reason,
+        };
+        if !self.source.is_absolute() || !self.target.is_absolute() {
+            return Err(wrong("both paths must be absolute"));
+        }
+        if self.target == Path::new("/") {
+            return Err(wrong("the container's root cannot be replaced"));
+        }
+        Ok(())
+    }
+}
+
+/// The network that a container sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Net {
+    /// The host's own: every port of the container is a port of the host.
+    #[default]
+    Host,
+    /// A namespace of its own with nothing but a loopback interface.
+    None,
+}
+
+impl FromStr for Net {
+    type Err = RunError;
+
+    fn from_str(text: &str) -> Result<Self, RunError> {
+        match text {
+            "host" => Ok(Net::Host),
+            "none" => Ok(Net::None),
+            _ => Err(RunError::Net(text.to_owned())),
+        }
+    }
+}
+
+/// Where containers are kept. Two pairs of directories never meet.
+#[derive(Clone, Debug)]
+pub struct Directories {
+    /// `<root>/containers`: one directory per container, with its layer, its mount point and its bundle.
+    pub state: PathBuf,
+    /// `<run>`: one record per container below `containers/`, and the runtime's own state below `runtime/`.
+    /// Best on a tmpfs, so that nothing in it outlives the processes that it describes.
+    pub run: PathBuf,
+}
+
+/// What happened to a container. The function that receives it runs before the next step is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The overlay is mounted.
+    Mounted {
+        /// The container's name.
+        id: String,
+    },
+    /// The runtime has made the container; its first process waits for the start and has read nothing yet.
+    Created {
+        /// Process id of the container's first process, on the host.
+        pid: i32,
+    },
+    /// The container's command was told to run.
+    Started,
+    /// Every probe has been seen.
+    Ready {
+        /// Time since [`run`] was called.
+        after: Duration,
+    },
+    /// The container's first process has ended.
+    Exited {
+        /// Its exit code.
+        code: ExitCode,
+    },
+}
+
+/// The exit code of a container as a shell would see it: the code of its first process, or 128 plus the
+/// number of the signal that ended it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExitCode(pub u8);
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        code.0.into()
+    }
+}
+
+/// Runs a container on `view` and waits for its end.
+///
+/// `view` is a directory that shows the image's files and does not change; nothing is written to it. While
+/// the container runs, `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT`, `SIGUSR1` and `SIGUSR2` that reach this
+/// process are handed to the container, and the third `SIGINT` or `SIGTERM` kills it. The process becomes a
+/// child subreaper and stays one; its dispositions for these signals are not put back, so a program should
+/// end soon after this returns.
+///
+/// # Errors
+/// Whatever kept the container from running or from becoming ready ([`RunError`]). A container that ran and
+/// ended is no error, whatever its exit code, unless a probe was still waiting.
+pub fn run(
+    view: &Path,
+    image: &ImageConfig,
+    options: &RunOptions,
+    dirs: &Directories,
+    events: &mut dyn FnMut(Event),
+) -> Result<ExitCode, RunError> {
+    let began = Instant::now();
+    for volume in &options.volumes {
+        volume.check()?;
+    }
+    let runtime = runtime::Runtime::find(options.runtime.as_deref(), dirs)?;
+    let process = command::Process::resolve(view, image, options)?;
+    let stop_signal = image.stop_signal()?;
+    probe::refuse_ready_before(options)?;
+    if let Err(error) = record::cleanup_stale(dirs) {
+        tracing::warn!(%error, "containers that were left behind could not be cleaned up");
+    }
+
+    let mut bundle = bundle::Bundle::create(view, options, dirs, &runtime, &process)?;
+    events(Event::Mounted {
+        id: bundle.id().to_owned(),
+    });
+    bundle.write_spec(&process, options)?;
+    let outcome = supervise::supervise(
+        &mut bundle,
+        &supervise::Orders {
+            options,
+            stop_signal,
+            began,
+        },
+        events,
+    );
+    let closed = bundle.close();
+    let code = outcome?;
+    closed?;
+    Ok(code)
+}

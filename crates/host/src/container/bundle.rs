@@ -1,0 +1,370 @@
+//! What a container has on disk and in the mount table while it lives, and its removal.
+//!
+//! ```text
+//! <state>/<id>/upper         the container's layer
+//!              work          scratch directory of overlayfs
+//!              merged        mount point of the overlay: the container's root
+//!              config.json   the OCI bundle, with merged as its root
+//!              etc/          resolv.conf, hosts and hostname, bound over those of the image
+//!              runtime.log   what the runtime had to say
+//!              remove        there if the directory is to go when the container has ended (--rm)
+//! <run>/containers/<id>.json its record: who it is and whose it is
+//! ```
+//!
+//! The record is written before anything else and removed after everything else, so whatever a killed process
+//! left is found by its record.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::command::Process;
+use super::record::{self, Record};
+use super::runtime::Runtime;
+use super::spec::{self, SpecInput};
+use super::{Directories, Net, RunError, RunOptions};
+use xebec_kernel::mount::{self, Attributes, MountError, Overlay};
+
+/// Longest name of a container; also the longest name of a host (`HOST_NAME_MAX`).
+const NAME_LIMIT: usize = 64;
+
+/// `f_type` of the second version of control groups (`linux/magic.h`, `CGROUP2_SUPER_MAGIC`).
+const CGROUP2: i64 = 0x6367_7270;
+
+/// The marker of a directory that goes with its container.
+pub(super) const REMOVE_MARKER: &str = "remove";
+
+/// The mount point's name.
+pub(super) const MERGED: &str = "merged";
+
+/// A container's directory with its overlay mounted. Dropped, it leaves nothing that it should not.
+pub(super) struct Bundle {
+    dirs: Directories,
+    path: PathBuf,
+    record: Record,
+    runtime: Runtime,
+    rm: bool,
+    open: bool,
+    /// Tells cleaners that know no record of it that the directory is in use.
+    lock: Option<OwnedFd>,
+}
+
+impl Bundle {
+    /// Makes the directories and mounts the overlay.
+    pub(super) fn create(
+        view: &Path,
+        options: &RunOptions,
+        dirs: &Directories,
+        runtime: &Runtime,
+        process: &Process,
+    ) -> Result<Self, RunError> {
+        let id = match &options.id {
+            Some(id) if is_name(id) => id.clone(),
+            Some(id) => return Err(RunError::Id(id.clone())),
+            None => random_id()?,
+        };
+        let view = fs::canonicalize(view).map_err(failed("find the image view", view))?;
+        fs::create_dir_all(&dirs.state).map_err(failed("create", &dirs.state))?;
+        // The mount table and the runtime want absolute paths.
+        let state = fs::canonicalize(&dirs.state).map_err(failed("find", &dirs.state))?;
+        let path = state.join(&id);
+        let record = Record::new(&id, &options.image, &view, &path, options.rm, &process.args)?;
+        record.claim(&dirs.run)?;
+        let mut bundle = Bundle {
+            dirs: dirs.clone(),
+            path,
+            record,
+            runtime: runtime.clone(),
+            rm: options.rm,
+            open: false,
+            lock: None,
+        };
+        if let Err(error) = bundle.make_directories() {
+            record::remove(&bundle.dirs.run, bundle.id());
+            return Err(error);
+        }
+        bundle.open = true;
+        bundle.mount(&view)?;
+        Ok(bundle)
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.record.id
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Where the runtime leaves the process id.
+    pub(super) fn pid_file(&self) -> PathBuf {
+        self.path.join("pid")
+    }
+
+    /// Where the runtime sends the terminal. In the run directory, because a socket's path must be short.
+    pub(super) fn console_socket(&self) -> PathBuf {
+        record::directory(&self.dirs.run).join(format!("{}.tty", self.id()))
+    }
+
+    /// Writes down which process the container is.
+    pub(super) fn record_pid(&mut self, pid: i32) -> Result<(), RunError> {
+        self.record.set_pid(pid)?;
+        Ok(self.record.save(&self.dirs.run)?)
+    }
+
+    fn make_directories(&mut self) -> Result<(), RunError> {
+        match fs::create_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(RunError::Exists {
+                    id: self.id().to_owned(),
+                    path: self.path.clone(),
+                });
+            }
+            outcome => outcome.map_err(failed("create", &self.path))?,
+        }
+        // Nobody but root may look into a container's layer: it holds setuid files (CVE-2021-41103).
+        set_mode(&self.path, 0o700)?;
+        self.lock = Some(record::lock_now(&self.path).map_err(failed("lock", &self.path))?);
+        if self.rm {
+            let marker = self.path.join(REMOVE_MARKER);
+            fs::write(&marker, b"").map_err(failed("write", &marker))?;
+        }
+        for name in ["upper", "work", MERGED, "etc"] {
+            let path = self.path.join(name);
+            fs::create_dir(&path).map_err(failed("create", &path))?;
+        }
+        Ok(())
+    }
+
+    fn mount(&self, view: &Path) -> Result<(), RunError> {
+        let upper = self.path.join("upper");
+        copy_root_attributes(view, &upper)?;
+        let mut overlay = Overlay::new().lower(view).upper(upper, self.path.join("work"));
+        if self.rm {
+            // The layer may be lost with the power. Without this, unmounting would sync the whole file system
+            // that the layer is on.
+            overlay = overlay.option("volatile", None);
+        }
+        let mounted = overlay.mount_at(&self.path.join(MERGED), Attributes::empty());
+        mounted.map(drop).map_err(|source| RunError::Overlay {
+            id: self.id().to_owned(),
+            source,
+        })
+    }
+
+    /// Writes `config.json` and the files it refers to.
+    pub(super) fn write_spec(&self, process: &Process, options: &RunOptions) -> Result<(), RunError> {
+        let hostname = self.hostname(options)?;
+        let network_files = self.write_network_files(&hostname, options.net)?;
+        let volumes = options
+            .volumes
+            .iter()
+            .map(|volume| match fs::metadata(&volume.source) {
+                Ok(_) => Ok(volume.clone()),
+                Err(source) => Err(failed("find the volume's source", &volume.source)(source)),
+            });
+        let volumes = volumes.collect::<Result<Vec<_>, _>>()?;
+        let config = spec::config_json(&SpecInput {
+            id: self.id(),
+            process,
+            root: &self.path.join(MERGED),
+            hostname: &hostname,
+            net: options.net,
+            terminal: options.tty,
+            volumes: &volumes,
+            network_files: &network_files,
+            unified_cgroups: unified_cgroups(),
+        });
+        let path = self.path.join("config.json");
+        fs::write(&path, config.to_string()).map_err(failed("write", &path))
+    }
+
+    fn hostname(&self, options: &RunOptions) -> Result<String, RunError> {
+        match &options.hostname {
+            Some(name) if is_hostname(name) => Ok(name.clone()),
+            Some(name) => Err(RunError::Hostname(name.clone())),
+            None if options.net == Net::Host => {
+                let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+                Ok(if name.is_empty() {
+                    self.id().to_owned()
+                } else {
+                    name
+                })
+            }
+            None => Ok(self.id().to_owned()),
+        }
+    }
+
+    /// On the host's network the host's own files are right, but a container may write to its `/etc`: it gets
+    /// copies, as from docker and nerdctl.
+    fn write_network_files(
+        &self,
+        hostname: &str,
+        net: Net,
+    ) -> Result<Vec<(PathBuf, &'static str)>, RunError> {
+        let host = |path: &str| fs::read_to_string(path).ok();
+        let loopback =
+            || format!("127.0.0.1\tlocalhost {hostname}\n::1\tlocalhost ip6-localhost ip6-loopback\n");
+        let hosts = if net == Net::Host {
+            host("/etc/hosts")
+        } else {
+            None
+        };
+        let files = [
+            (
+                "resolv.conf",
+                "/etc/resolv.conf",
+                host("/etc/resolv.conf").unwrap_or_default(),
+            ),
+            ("hosts", "/etc/hosts", hosts.unwrap_or_else(loopback)),
+            ("hostname", "/etc/hostname", format!("{hostname}\n")),
+        ];
+        let mut written = Vec::new();
+        for (name, target, text) in files {
+            let path = self.path.join("etc").join(name);
+            fs::write(&path, text).map_err(failed("write", &path))?;
+            set_mode(&path, 0o644)?;
+            written.push((path, target));
+        }
+        Ok(written)
+    }
+
+    /// Ends whatever still runs, unmounts the overlay, removes what is to be removed.
+    pub(super) fn close(&mut self) -> Result<(), RunError> {
+        if !std::mem::take(&mut self.open) {
+            return Ok(());
+        }
+        self.runtime.delete(self.id());
+        remove(&self.path, self.rm)?;
+        // A socket that was never used.
+        let _ = fs::remove_file(self.console_socket());
+        record::remove(&self.dirs.run, self.id());
+        Ok(())
+    }
+}
+
+impl Drop for Bundle {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::warn!(%error, id = self.id(), "a container left something behind; the next run tries again");
+        }
+    }
+}
+
+/// Unmounts the overlay in a container's directory, and removes the directory if `all` says so; else only what
+/// is of no use without the container.
+pub(super) fn remove(path: &Path, all: bool) -> Result<(), RunError> {
+    let merged = path.join(MERGED);
+    unmount(&merged)?;
+    let outcome = if all {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_dir_all(path.join("work"))
+    };
+    match outcome {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the mount at `target` away, now if nobody uses it, else as soon as nobody does. A directory on which
+/// nothing is mounted is no error.
+fn unmount(target: &Path) -> Result<(), MountError> {
+    match mount::unmount(target).or_else(|_| mount::unmount_lazily(target)) {
+        // EINVAL: not a mount point.
+        Err(MountError::Unmount { source, .. })
+            if matches!(Errno::from_io_error(&source), Some(Errno::INVAL | Errno::NOENT)) =>
+        {
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
+
+/// The root directory of an overlay shows the attributes of its uppermost layer.
+fn copy_root_attributes(view: &Path, upper: &Path) -> Result<(), RunError> {
+    use std::os::unix::fs::{MetadataExt, chown};
+    let root = fs::metadata(view).map_err(failed("look at the image view", view))?;
+    chown(upper, Some(root.uid()), Some(root.gid())).map_err(failed("change the owner of", upper))?;
+    set_mode(upper, root.mode() & 0o7777)
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<(), RunError> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed("set the mode of", path))
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RunError {
+    let path = path.to_owned();
+    move |source| RunError::File { doing, path, source }
+}
+
+/// A name that is safe as a file's, as a control group's and for both runtimes.
+pub(super) fn is_name(id: &str) -> bool {
+    id.len() <= NAME_LIMIT
+        && id.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}
+
+fn is_hostname(name: &str) -> bool {
+    (1..=NAME_LIMIT).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
+}
+
+/// Twelve hexadecimal digits, as short as docker shows them.
+fn random_id() -> Result<String, RunError> {
+    let mut bytes = [0_u8; 6];
+    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|error| RunError::System {
+        doing: "get random bytes for a name",
+        source: error.into(),
+    })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn unified_cgroups() -> bool {
+    rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|stat| i64::try_from(stat.f_type) == Ok(CGROUP2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_safe_as_file_names() {
+        for good in ["a", "web-1", "A.b_c-9", &"x".repeat(64)] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in [
+            "",
+            ".",
+            "..",
+            "-a",
+            "a/b",
+            "../x",
+            "a b",
+            "a\0",
+            "é",
+            &"x".repeat(65),
+        ] {
+            assert!(!is_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn random_names_are_names_and_differ() {
+        let (one, two) = (random_id().unwrap_or_default(), random_id().unwrap_or_default());
+        assert!(is_name(&one) && is_name(&two) && one != two);
+    }
+}

@@ -1,0 +1,230 @@
+//! What the container's first process is: its command line, environment, directory and user.
+//!
+//! The rules are docker's, because images are written for them: the user's entrypoint replaces the image's
+//! *and* its `Cmd`; the user's command replaces `Cmd` only; variables of the user win over those of the image,
+//! and those over the defaults.
+
+use std::path::Path;
+
+use super::user::{self, Identity};
+use super::{ImageConfig, RunError, RunOptions};
+
+/// Where programs are looked for if the image does not say; docker's and containerd's default.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The terminal type that docker and containerd announce.
+const DEFAULT_TERM: &str = "xterm";
+
+/// The container's first process, everything decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    /// Never empty.
+    pub args: Vec<String>,
+    /// Names are unique.
+    pub env: Vec<(String, String)>,
+    /// Absolute.
+    pub cwd: String,
+    pub identity: Identity,
+}
+
+impl Process {
+    /// Joins what the image says with what the user says. Reads the image's user and group lists through
+    /// `view`, without ever leaving it.
+    pub(super) fn resolve(view: &Path, image: &ImageConfig, options: &RunOptions) -> Result<Self, RunError> {
+        let args = args(image, options)?;
+        let identity = user::resolve(view, options.user.as_deref().unwrap_or(&image.user))?;
+        let process = Process {
+            args,
+            env: env(image, options, &identity)?,
+            cwd: cwd(image, options)?,
+            identity,
+        };
+        process.refuse_nul()?;
+        Ok(process)
+    }
+
+    fn refuse_nul(&self) -> Result<(), RunError> {
+        let parts = [
+            ("the command", self.args.iter().any(|arg| arg.contains('\0'))),
+            (
+                "the environment",
+                self.env
+                    .iter()
+                    .any(|(name, value)| name.contains('\0') || value.contains('\0')),
+            ),
+            ("the working directory", self.cwd.contains('\0')),
+        ];
+        match parts.iter().find(|(_, nul)| *nul) {
+            Some((what, _)) => Err(RunError::Nul { what }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn args(image: &ImageConfig, options: &RunOptions) -> Result<Vec<String>, RunError> {
+    let (entrypoint, cmd) = match &options.entrypoint {
+        Some(entrypoint) => (entrypoint, &options.command),
+        None if options.command.is_empty() => (&image.entrypoint, &image.cmd),
+        None => (&image.entrypoint, &options.command),
+    };
+    let args: Vec<String> = entrypoint.iter().chain(cmd).cloned().collect();
+    match args.first() {
+        Some(program) if !program.is_empty() => Ok(args),
+        _ => Err(RunError::NoCommand),
+    }
+}
+
+fn cwd(image: &ImageConfig, options: &RunOptions) -> Result<String, RunError> {
+    let cwd = match options.workdir.as_deref().unwrap_or(&image.working_dir) {
+        "" => "/",
+        cwd => cwd,
+    };
+    if cwd.starts_with('/') {
+        Ok(cwd.to_owned())
+    } else {
+        Err(RunError::Workdir(cwd.to_owned()))
+    }
+}
+
+fn env(
+    image: &ImageConfig,
+    options: &RunOptions,
+    identity: &Identity,
+) -> Result<Vec<(String, String)>, RunError> {
+    let mut env = Environment::default();
+    env.set("PATH", DEFAULT_PATH);
+    if options.tty {
+        env.set("TERM", DEFAULT_TERM);
+    }
+    env.set("HOME", &identity.home);
+    // An entry without '=' sets nothing; a builder's slip that docker passes over too.
+    for (name, value) in image.env.iter().filter_map(|entry| entry.split_once('=')) {
+        if !name.is_empty() {
+            env.set(name, value);
+        }
+    }
+    for (name, value) in &options.env {
+        if name.is_empty() || name.contains('=') {
+            return Err(RunError::EnvName(name.clone()));
+        }
+        env.set(name, value);
+    }
+    Ok(env.0)
+}
+
+/// Variables in the order of their first setting.
+#[derive(Default)]
+struct Environment(Vec<(String, String)>);
+
+impl Environment {
+    fn set(&mut self, name: &str, value: &str) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, old)) => value.clone_into(old),
+            None => self.0.push((name.to_owned(), value.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn strings(list: &[&str]) -> Vec<String> {
+        list.iter().map(|&s| s.to_owned()).collect()
+    }
+
+    fn image() -> ImageConfig {
+        ImageConfig {
+            entrypoint: strings(&["/entry"]),
+            cmd: strings(&["serve", "-x"]),
+            env: strings(&["PATH=/opt", "LANG=C", "broken", "EMPTY="]),
+            working_dir: "/srv".into(),
+            ..ImageConfig::default()
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_put_together_as_docker_does() {
+        let line = |entrypoint: Option<&[&str]>, command: &[&str]| {
+            let options = RunOptions {
+                entrypoint: entrypoint.map(strings),
+                command: strings(command),
+                ..RunOptions::default()
+            };
+            args(&image(), &options).map(|args| args.join(" ")).ok()
+        };
+        assert_eq!(line(None, &[]).unwrap(), "/entry serve -x");
+        assert_eq!(line(None, &["other"]).unwrap(), "/entry other");
+        assert_eq!(line(Some(&["sh"]), &[]).unwrap(), "sh");
+        assert_eq!(line(Some(&["sh", "-c"]), &["id"]).unwrap(), "sh -c id");
+        assert_eq!(line(Some(&[]), &["id"]).unwrap(), "id");
+        assert_eq!(line(Some(&[]), &[]), None);
+        assert_eq!(line(Some(&[""]), &[]), None);
+    }
+
+    #[test]
+    fn the_users_variables_win_over_the_images_and_those_over_the_defaults() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = RunOptions {
+            env: vec![("LANG".into(), "de".into()), ("NEW".into(), "a=b".into())],
+            tty: true,
+            ..RunOptions::default()
+        };
+        let process = Process::resolve(directory.path(), &image(), &options).unwrap();
+        let line: Vec<String> = process
+            .env
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        assert_eq!(
+            line,
+            [
+                "PATH=/opt",
+                "TERM=xterm",
+                "HOME=/",
+                "LANG=de",
+                "EMPTY=",
+                "NEW=a=b"
+            ]
+        );
+        assert_eq!(process.cwd, "/srv");
+    }
+
+    #[test]
+    fn what_no_program_can_be_given_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused =
+            |options: RunOptions| Process::resolve(directory.path(), &image(), &options).unwrap_err();
+        let options = RunOptions::default;
+        assert!(matches!(
+            refused(RunOptions {
+                command: strings(&["a\0b"]),
+                ..options()
+            }),
+            RunError::Nul { .. }
+        ));
+        assert!(matches!(
+            refused(RunOptions {
+                workdir: Some("srv".into()),
+                ..options()
+            }),
+            RunError::Workdir(_)
+        ));
+        let env = |name: &str| vec![(name.to_owned(), String::new())];
+        assert!(matches!(
+            refused(RunOptions {
+                env: env("A=B"),
+                ..options()
+            }),
+            RunError::EnvName(_)
+        ));
+        assert!(matches!(
+            refused(RunOptions {
+                env: env(""),
+                ..options()
+            }),
+            RunError::EnvName(_)
+        ));
+    }
+}

@@ -1,0 +1,275 @@
+//! What a container writes: copied to this process's own output, searched for the lines that `log:` probes
+//! wait for, and its end remembered for error messages.
+//!
+//! Without probes there is nothing to search for, and the container writes to this process's output directly.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::os::fd::BorrowedFd;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use rustix::io::Errno;
+
+use super::probe::{LogPattern, Probe};
+use super::supervise::Happening;
+
+/// Longest part of a line that is searched and remembered. Longer lines are data rather than messages.
+const LINE_LIMIT: usize = 64 << 10;
+
+/// How many lines an error message shows, and how much of each.
+const TAIL_LINES: usize = 20;
+const TAIL_LINE_LIMIT: usize = 500;
+
+/// One read from a pipe: the size of a pipe's buffer on Linux (`pipe(7)`).
+const READ_SIZE: usize = 64 << 10;
+
+/// Which of this process's outputs something goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Destination {
+    Stdout,
+    Stderr,
+}
+
+impl Destination {
+    fn fd(self) -> BorrowedFd<'static> {
+        match self {
+            Destination::Stdout => rustix::stdio::stdout(),
+            Destination::Stderr => rustix::stdio::stderr(),
+        }
+    }
+}
+
+/// The last lines, shared by everything that writes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tail(Arc<Mutex<VecDeque<String>>>);
+
+impl Tail {
+    fn push(&self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line.get(..TAIL_LINE_LIMIT).unwrap_or(line)).into_owned();
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == TAIL_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(text);
+    }
+
+    /// The lines as the end of an error message.
+    pub(super) fn sentence(&self) -> String {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::new();
+        for line in lines.iter() {
+            text.push_str(if text.is_empty() {
+                "; the last it wrote:\n  "
+            } else {
+                "\n  "
+            });
+            text.extend(
+                line.chars()
+                    .map(|c| if c.is_control() && c != '\t' { ' ' } else { c }),
+            );
+        }
+        text
+    }
+}
+
+/// Searches what passes, line by line.
+pub(super) struct Search {
+    /// Patterns not yet seen, with the probe that each belongs to.
+    patterns: Vec<(usize, LogPattern)>,
+    line: Vec<u8>,
+    tail: Tail,
+    sender: Sender<Happening>,
+}
+
+impl Search {
+    pub(super) fn new(probes: &[Probe], tail: &Tail, sender: &Sender<Happening>) -> Self {
+        let patterns = probes
+            .iter()
+            .enumerate()
+            .filter_map(|(index, probe)| match probe {
+                Probe::Log(pattern) => Some((index, pattern.clone())),
+                _ => None,
+            });
+        Search {
+            patterns: patterns.collect(),
+            line: Vec::new(),
+            tail: tail.clone(),
+            sender: sender.clone(),
+        }
+    }
+
+    pub(super) fn take(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let (text, ended) = match piece.strip_suffix(b"\n") {
+                Some(text) => (text, true),
+                None => (piece, false),
+            };
+            let room = LINE_LIMIT.saturating_sub(self.line.len());
+            self.line.extend_from_slice(text.get(..room).unwrap_or(text));
+            if ended {
+                self.end_line();
+            }
+        }
+        // A prompt may never end its line.
+        if !self.line.is_empty() {
+            self.search();
+        }
+    }
+
+    fn end_line(&mut self) {
+        if self.line.last() == Some(&b'\r') {
+            self.line.pop();
+        }
+        self.search();
+        self.tail.push(&self.line);
+        self.line.clear();
+    }
+
+    fn search(&mut self) {
+        let Self {
+            patterns,
+            line,
+            sender,
+            ..
+        } = self;
+        patterns.retain(|(index, LogPattern(pattern))| {
+            let seen = pattern.is_match(line);
+            if seen {
+                // Nobody listens any more when the container is being stopped.
+                let _ = sender.send(Happening::Seen(*index));
+            }
+            !seen
+        });
+    }
+}
+
+impl Drop for Search {
+    fn drop(&mut self) {
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+    }
+}
+
+/// Copies `from` to this process's output until it ends. If that output is gone, what comes is still searched
+/// and then dropped: a container does not stop because nobody reads it.
+pub(super) fn copy(from: impl Read + Send + 'static, to: Destination, search: Search) -> io::Result<Copying> {
+    let thread = thread::Builder::new().name("container-output".into());
+    let (done, ended) = std::sync::mpsc::channel();
+    thread.spawn(move || {
+        let _done: Sender<()> = done;
+        copy_all(from, to, search);
+    })?;
+    Ok(Copying(ended))
+}
+
+/// A copy that is under way.
+pub(super) struct Copying(std::sync::mpsc::Receiver<()>);
+
+impl Copying {
+    /// Waits until everything has been copied, but not for ever: a process outside may hold the pipe open.
+    pub(super) fn finish(self, patience: std::time::Duration) {
+        let _ = self.0.recv_timeout(patience);
+    }
+}
+
+fn copy_all(mut from: impl Read, to: Destination, mut search: Search) {
+    let mut buffer = vec![0_u8; READ_SIZE];
+    let mut open = true;
+    loop {
+        match from.read(&mut buffer) {
+            // A terminal ends with EIO when its last user has closed it.
+            Ok(0) | Err(_) => break,
+            Ok(length) => {
+                let bytes = buffer.get(..length).unwrap_or_default();
+                open = open && write_all(to.fd(), bytes);
+                search.take(bytes);
+            }
+        }
+    }
+}
+
+/// Whether all of it was written.
+pub(super) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        match rustix::io::write(to, bytes) {
+            Ok(length) => bytes = bytes.get(length..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                // Somebody made the descriptor non-blocking; wait as a blocking one would.
+                let mut wait = [rustix::event::PollFd::from_borrowed_fd(
+                    to,
+                    rustix::event::PollFlags::OUT,
+                )];
+                if rustix::event::poll(&mut wait, None).is_err() {
+                    return false;
+                }
+            }
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn seen(patterns: &[&str], pieces: &[&[u8]]) -> (Vec<usize>, String) {
+        let probes: Vec<Probe> = patterns
+            .iter()
+            .map(|pattern| format!("log:{pattern}").parse().unwrap())
+            .collect();
+        let (sender, happenings) = mpsc::channel();
+        let tail = Tail::default();
+        let mut search = Search::new(&probes, &tail, &sender);
+        pieces.iter().for_each(|piece| search.take(piece));
+        drop((search, sender));
+        let seen = happenings.iter().map(|happening| match happening {
+            Happening::Seen(index) => index,
+            _ => usize::MAX,
+        });
+        (seen.collect(), tail.sentence())
+    }
+
+    #[test]
+    fn lines_are_found_however_they_are_cut() {
+        assert_eq!(
+            seen(&["ready$"], &[b"not rea", b"dy yet\nnow rea", b"dy\r\nmore"]).0,
+            [0]
+        );
+        assert_eq!(
+            seen(&["^b$", "^a$"], &[b"a\nb\na\nb\n"]).0,
+            [1, 0],
+            "each is seen once"
+        );
+        assert_eq!(seen(&["^login: "], &[b"login: "]).0, [0], "a line need not end");
+        assert!(
+            seen(&["a\nb", "ab"], &[b"a\nb\n"]).0.is_empty(),
+            "a pattern never spans lines"
+        );
+        assert_eq!(seen(&["\\xff"], &["\u{ff}\n".as_bytes()]).0, [0]);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_end_is_remembered() {
+        let long = vec![b'x'; LINE_LIMIT * 3];
+        let (found, tail) = seen(&["x{10}y"], &[&long, b"y\n"]);
+        assert!(found.is_empty());
+        assert!(tail.len() < TAIL_LINE_LIMIT + 100);
+        let many: Vec<u8> = (0..100)
+            .flat_map(|n| format!("line {n}\n").into_bytes())
+            .collect();
+        let (_, tail) = seen(&[], &[&many, b"\x1b[2Jlast"]);
+        assert_eq!(tail.lines().count(), TAIL_LINES + 1);
+        assert!(
+            tail.contains("line 99") && !tail.contains("line 80\n") && tail.ends_with(" [2Jlast"),
+            "{tail}"
+        );
+    }
+}

@@ -1,0 +1,279 @@
+//! Probes: how to tell that a service is ready.
+//!
+//! A probe is written as one word: `port:80`, `http://127.0.0.1/health`, `log:ready to accept`,
+//! `file:/run/app.sock`, `exec:pg_isready`, `exit`. The module `watch` looks out for them.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use regex::bytes::Regex;
+
+use super::{Net, RunError, RunOptions};
+
+/// How long one attempt waits for a connection. On the loopback interface it is there or refused at once.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long one attempt waits for an HTTP answer: a service that is still loading may be slow with its first.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The same before the container is started, when an answer would be somebody else's.
+const BEFORE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Longest part of an HTTP answer that is read; the status line is all that counts.
+const STATUS_LINE_LIMIT: usize = 1024;
+
+/// Largest compiled pattern of a `log:` probe; far above any pattern that a person writes.
+const PATTERN_LIMIT: usize = 1 << 20;
+
+/// Something that is seen when a service is ready.
+#[derive(Clone, Debug)]
+pub enum Probe {
+    /// A TCP connection to this port of the container's loopback interface is accepted.
+    Port(u16),
+    /// A GET of this URL is answered with a status from 200 to 399.
+    Http(HttpUrl),
+    /// A line that the container writes, to standard output or standard error, matches.
+    Log(LogPattern),
+    /// The path exists in the container. Symbolic links are resolved as the container would.
+    File(PathBuf),
+    /// The command, run in the container, exits with 0.
+    Exec(Vec<String>),
+    /// The container exits with 0.
+    Exit,
+}
+
+/// An `http` URL in its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpUrl {
+    host: String,
+    port: u16,
+    path: String,
+}
+
+/// A regular expression (syntax of the `regex` crate) that is searched for in each line.
+#[derive(Clone, Debug)]
+pub struct LogPattern(pub(super) Regex);
+
+/// A probe that cannot be understood.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "probe {probe:?}: {reason} (probes are port:N, http://HOST:PORT/PATH, log:REGEX, file:/PATH, exec:COMMAND, exit)"
+)]
+pub struct ProbeParseError {
+    probe: String,
+    reason: String,
+}
+
+impl FromStr for Probe {
+    type Err = ProbeParseError;
+
+    fn from_str(text: &str) -> Result<Self, ProbeParseError> {
+        parse(text).map_err(|reason| ProbeParseError {
+            probe: text.to_owned(),
+            reason,
+        })
+    }
+}
+
+fn parse(text: &str) -> Result<Probe, String> {
+    if text == "exit" {
+        return Ok(Probe::Exit);
+    }
+    let (kind, rest) = text.split_once(':').ok_or("there is no such probe")?;
+    match kind {
+        "port" => match rest.parse() {
+            Ok(port) if port > 0 => Ok(Probe::Port(port)),
+            _ => Err("a port is a number from 1 to 65535".into()),
+        },
+        "http" => rest
+            .strip_prefix("//")
+            .ok_or_else(|| "write it as http://HOST:PORT/PATH".into())
+            .and_then(http),
+        "https" => Err("only plain http is spoken; use exec: with a program of the image, or port:".into()),
+        "log" if rest.is_empty() => Err("an empty pattern matches everything".into()),
+        "log" => match regex::bytes::RegexBuilder::new(rest)
+            .size_limit(PATTERN_LIMIT)
+            .build()
+        {
+            Ok(pattern) => Ok(Probe::Log(LogPattern(pattern))),
+            Err(error) => Err(format!("the pattern is no regular expression: {error}")),
+        },
+        "file" if rest.starts_with('/') && !rest.contains('\0') => Ok(Probe::File(rest.into())),
+        "file" => Err("the path must be absolute".into()),
+        "exec" => exec(rest),
+        _ => Err("there is no such probe".into()),
+    }
+}
+
+/// A JSON array is the command itself; anything else is for the image's shell, as in a Dockerfile.
+fn exec(text: &str) -> Result<Probe, String> {
+    let args = if text.trim_start().starts_with('[') {
+        serde_json::from_str(text)
+            .map_err(|error| format!("the command is no JSON array of strings: {error}"))?
+    } else if text.trim().is_empty() {
+        Vec::new()
+    } else {
+        vec!["/bin/sh".to_owned(), "-c".to_owned(), text.to_owned()]
+    };
+    match args.iter().any(|arg| arg.contains('\0')) {
+        true => Err("the command holds a NUL byte".into()),
+        false if args.is_empty() => Err("the command is empty".into()),
+        false => Ok(Probe::Exec(args)),
+    }
+}
+
+fn http(rest: &str) -> Result<Probe, String> {
+    let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
+    let at = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(at);
+    if rest.bytes().any(|byte| byte.is_ascii_control() || byte == b' ') {
+        return Err("a URL holds neither spaces nor control characters".into());
+    }
+    if authority.contains('@') {
+        return Err("a user name in the URL is not supported; use exec:".into());
+    }
+    let (host, port) = match authority.rsplit_once(':') {
+        // A colon inside brackets belongs to the address.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let port = match port {
+        None => 80,
+        Some(port) => port
+            .parse()
+            .ok()
+            .filter(|&port| port > 0)
+            .ok_or("the port is a number from 1 to 65535")?,
+    };
+    if host.is_empty() {
+        return Err("the URL names no host".into());
+    }
+    let path = if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("/{path}")
+    };
+    Ok(Probe::Http(HttpUrl {
+        host: host.to_owned(),
+        port,
+        path,
+    }))
+}
+
+/// As it was written, or could have been.
+impl fmt::Display for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Probe::Port(port) => write!(f, "port:{port}"),
+            Probe::Http(HttpUrl { host, port, path }) => write!(f, "http://{host}:{port}{path}"),
+            Probe::Log(LogPattern(pattern)) => write!(f, "log:{pattern}"),
+            Probe::File(path) => write!(f, "file:{}", path.display()),
+            Probe::Exec(args) => match args.as_slice() {
+                [shell, dash_c, script] if shell == "/bin/sh" && dash_c == "-c" => write!(f, "exec:{script}"),
+                args => write!(f, "exec:{}", serde_json::json!(args)),
+            },
+            Probe::Exit => write!(f, "exit"),
+        }
+    }
+}
+
+/// On the host's network somebody else may already answer; then the probe would tell nothing.
+pub(super) fn refuse_ready_before(options: &RunOptions) -> Result<(), RunError> {
+    if options.net != Net::Host {
+        return Ok(());
+    }
+    let answered = options.probes.iter().find(|probe| match probe {
+        Probe::Port(port) => port_answers(*port, BEFORE_TIMEOUT),
+        Probe::Http(url) => url.answers(BEFORE_TIMEOUT),
+        _ => false,
+    });
+    match answered {
+        Some(probe) => Err(RunError::ReadyBefore(probe.to_string())),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn port_accepts(port: u16) -> bool {
+    port_answers(port, CONNECT_TIMEOUT)
+}
+
+fn port_answers(port: u16, timeout: Duration) -> bool {
+    let loopback = [
+        IpAddr::from(Ipv4Addr::LOCALHOST),
+        IpAddr::from(Ipv6Addr::LOCALHOST),
+    ];
+    loopback
+        .iter()
+        .any(|&address| connect(SocketAddr::new(address, port), timeout).is_some())
+}
+
+/// A port that nobody listens to can still "accept": the kernel may choose the very same port for this end, and
+/// a connection of TCP with itself is established (RFC 9293, simultaneous open). That one does not count.
+fn connect(address: SocketAddr, timeout: Duration) -> Option<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, timeout).ok()?;
+    let itself = stream.local_addr().ok()? == stream.peer_addr().ok()?;
+    (!itself).then_some(stream)
+}
+
+impl HttpUrl {
+    /// Whether the service answers with a status that means "here I am".
+    pub(super) fn is_ready(&self) -> bool {
+        self.answers(ANSWER_TIMEOUT)
+    }
+
+    fn answers(&self, timeout: Duration) -> bool {
+        let bare = self.host.trim_start_matches('[').trim_end_matches(']');
+        let addresses = (bare, self.port).to_socket_addrs().into_iter().flatten();
+        addresses.into_iter().any(|address| {
+            let status = connect(address, timeout.min(CONNECT_TIMEOUT))
+                .and_then(|stream| self.status(stream, timeout).ok().flatten());
+            matches!(status, Some(200..=399))
+        })
+    }
+
+    fn status(&self, mut stream: TcpStream, timeout: Duration) -> io::Result<Option<u16>> {
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
+        stream.set_nodelay(true)?;
+        let Self { host, port, path } = self;
+        let port = if *port == 80 {
+            String::new()
+        } else {
+            format!(":{port}")
+        };
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}{port}\r\nUser-Agent: xebec-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes())?;
+        let mut line = Vec::new();
+        let mut buffer = [0_u8; STATUS_LINE_LIMIT];
+        while !line.contains(&b'\n') && line.len() < STATUS_LINE_LIMIT {
+            match stream.read(&mut buffer)? {
+                0 => break,
+                length => line.extend_from_slice(buffer.get(..length).unwrap_or_default()),
+            }
+        }
+        Ok(status_of(&line))
+    }
+}
+
+/// `HTTP/1.1 200 OK` (RFC 9112, section 4).
+fn status_of(answer: &[u8]) -> Option<u16> {
+    let line = answer.split(|&byte| byte == b'\n').next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split(' ');
+    words.next().filter(|version| version.starts_with("HTTP/1."))?;
+    let status = words.next()?.trim();
+    if status.len() == 3 {
+        status.parse().ok()
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,448 @@
+//! Which containers there are, and what became of those whose supervisor was killed.
+//!
+//! A record is one JSON file per container. It is written atomically, first before anything of the container
+//! exists and again when its process is known. A process is named by its id *and* its start time, so that a
+//! number that the kernel has given to somebody else is not taken for it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use serde::{Deserialize, Serialize};
+
+use super::bundle::{self, REMOVE_MARKER};
+use super::runtime::Runtime;
+use super::{Directories, RunError};
+
+/// Largest record that is read. A command line has at most 2 MiB (`ARG_MAX` by default); twice that covers
+/// the rest.
+const RECORD_LIMIT: u64 = 4 << 20;
+
+/// What is known about a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The container's name.
+    pub id: String,
+    /// The image's name as the user gave it.
+    pub image: String,
+    /// The container's first process on the host; absent until the runtime has made it.
+    pub pid: Option<i32>,
+    /// When that process began, in clock ticks since the host was started (`proc_pid_stat(5)`, `starttime`).
+    pub pid_started: Option<u64>,
+    /// The process that runs and watches the container.
+    pub supervisor: i32,
+    /// When that process began, in the same unit.
+    pub supervisor_started: u64,
+    /// The image view that the container is on.
+    pub view: PathBuf,
+    /// The container's own directory.
+    pub state: PathBuf,
+    /// Whether that directory goes when the container has ended.
+    pub rm: bool,
+    /// Seconds since 1970 when the container was asked for.
+    pub created: u64,
+    /// Its command line.
+    pub command: Vec<String>,
+}
+
+/// A record could not be kept or read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Its file could not be handled.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    File {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// A running container has that name.
+    #[error("a container named {0} is running already; choose another name")]
+    Running(String),
+    /// A process could not be looked at.
+    #[error("cannot find out when process {0} was started; is /proc mounted?")]
+    NoStartTime(i32),
+    /// What a container left cannot be removed.
+    #[error("cannot clean up after container {id}: {message}")]
+    Stale {
+        /// The container.
+        id: String,
+        /// What failed.
+        message: String,
+    },
+}
+
+impl Record {
+    pub(super) fn new(
+        id: &str,
+        image: &str,
+        view: &Path,
+        state: &Path,
+        rm: bool,
+        command: &[String],
+    ) -> Result<Self, RecordError> {
+        let supervisor = rustix::process::getpid().as_raw_pid();
+        Ok(Record {
+            id: id.to_owned(),
+            image: image.to_owned(),
+            pid: None,
+            pid_started: None,
+            supervisor,
+            supervisor_started: start_time(supervisor).ok_or(RecordError::NoStartTime(supervisor))?,
+            view: view.to_owned(),
+            state: state.to_owned(),
+            rm,
+            created: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |time| time.as_secs()),
+            command: command.to_vec(),
+        })
+    }
+
+    pub(super) fn set_pid(&mut self, pid: i32) -> Result<(), RecordError> {
+        self.pid_started = Some(start_time(pid).ok_or(RecordError::NoStartTime(pid))?);
+        self.pid = Some(pid);
+        Ok(())
+    }
+
+    /// Whether the container's first process is there and has not ended.
+    pub fn is_running(&self) -> bool {
+        matches!((self.pid, self.pid_started), (Some(pid), Some(started)) if start_time(pid) == Some(started))
+    }
+
+    fn is_supervised(&self) -> bool {
+        start_time(self.supervisor) == Some(self.supervisor_started)
+    }
+
+    /// Writes the record for the first time. Only one process gets a name.
+    pub(super) fn claim(&self, run: &Path) -> Result<(), RecordError> {
+        let directory = directory(run);
+        fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
+        let (temporary, path) = (self.write_temporary(run)?, file(run, &self.id));
+        let outcome = fs::hard_link(&temporary, &path);
+        let _ = fs::remove_file(&temporary);
+        match outcome {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(RecordError::Running(self.id.clone()))
+            }
+            outcome => outcome.map_err(failed("write", &path)),
+        }
+    }
+
+    /// Writes the record again.
+    pub(super) fn save(&self, run: &Path) -> Result<(), RecordError> {
+        let (temporary, path) = (self.write_temporary(run)?, file(run, &self.id));
+        fs::rename(&temporary, &path).map_err(failed("write", &path))
+    }
+
+    fn write_temporary(&self, run: &Path) -> Result<PathBuf, RecordError> {
+        let path = directory(run).join(format!(".{}.{}", self.id, self.supervisor));
+        let mut text =
+            serde_json::to_vec_pretty(self).map_err(|error| failed("write", &path)(error.into()))?;
+        text.push(b'\n');
+        fs::File::create(&path)
+            .and_then(|mut file| file.write_all(&text))
+            .map_err(failed("write", &path))?;
+        Ok(path)
+    }
+}
+
+/// The containers that are running, by name.
+///
+/// # Errors
+/// If the directory or a record in it cannot be read. A directory that is not there has no containers.
+pub fn list(run: &Path) -> Result<Vec<Record>, RecordError> {
+    let mut running: Vec<Record> = all(run)?.into_iter().filter(Record::is_running).collect();
+    running.sort_by(|one, other| one.id.cmp(&other.id));
+    Ok(running)
+}
+
+/// Cleans up after supervisors that were killed: ends their containers, unmounts their overlays, and removes
+/// the directories that were to go. Containers whose supervisor is alive are left alone. Returns how many
+/// were cleaned up.
+///
+/// # Errors
+/// The first failure, after everything else was tried.
+pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
+    let directory = directory(&dirs.run);
+    fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
+    // One cleaner at a time; the lock goes with the descriptor.
+    let _lock = lock(&directory).map_err(failed("lock", &directory))?;
+    let mut cleaned = 0;
+    let mut outcome = Ok(());
+    for record in all(&dirs.run)?
+        .into_iter()
+        .filter(|record| !record.is_supervised())
+    {
+        match clean(&record, dirs) {
+            Ok(()) => cleaned += 1,
+            Err(error) => outcome = outcome.and(Err(stale(&record.id, &error))),
+        }
+    }
+    // After a reboot the records are gone, and the directories are not.
+    for path in marked_directories(&dirs.state) {
+        match remove_unowned(&path) {
+            Ok(removed) => cleaned += usize::from(removed),
+            Err(error) => outcome = outcome.and(Err(stale(&path.display().to_string(), &error))),
+        }
+    }
+    outcome.map(|()| cleaned)
+}
+
+fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
+    tracing::info!(
+        id = record.id,
+        "cleaning up after a container whose supervisor is gone"
+    );
+    if let Ok(runtime) = Runtime::find(None, dirs) {
+        runtime.delete(&record.id);
+    }
+    // The directory is only believed to be a container's if it carries its name.
+    if record.state.file_name() == Some(record.id.as_ref()) {
+        bundle::remove(&record.state, record.rm)?;
+    }
+    let _ = fs::remove_file(directory(&dirs.run).join(format!("{}.tty", record.id)));
+    remove(&dirs.run, &record.id);
+    Ok(())
+}
+
+fn marked_directories(state: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(state).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.join(REMOVE_MARKER).exists())
+        .collect()
+}
+
+/// A supervisor holds its container's directory locked, whichever run directory it keeps its record in.
+fn remove_unowned(path: &Path) -> Result<bool, RunError> {
+    match lock_now(path) {
+        Ok(_lock) => bundle::remove(path, true).map(|()| true),
+        Err(_) => Ok(false),
+    }
+}
+
+fn stale(id: &str, error: &RunError) -> RecordError {
+    RecordError::Stale {
+        id: id.to_owned(),
+        message: error.to_string(),
+    }
+}
+
+/// Every record that can be read. One that vanishes meanwhile has been removed by its supervisor.
+fn all(run: &Path) -> Result<Vec<Record>, RecordError> {
+    let directory = directory(run);
+    let entries = match fs::read_dir(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed("read", &directory))?,
+    };
+    let mut records = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed("read", &directory))?.path();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if let Some(id) = name.strip_suffix(".json").filter(|id| bundle::is_name(id)) {
+            records.extend(read(&path)?.filter(|record| record.id == id));
+        }
+    }
+    Ok(records)
+}
+
+fn read(path: &Path) -> Result<Option<Record>, RecordError> {
+    use io::Read;
+    let mut text = Vec::new();
+    match fs::File::open(path).and_then(|file| file.take(RECORD_LIMIT).read_to_end(&mut text)) {
+        Ok(_) => serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|error| failed("read", path)(error.into())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("read", path)(error)),
+    }
+}
+
+/// Forgets a container.
+pub(super) fn remove(run: &Path, id: &str) {
+    let path = file(run, id);
+    if let Err(error) = fs::remove_file(&path) {
+        if error.kind() != io::ErrorKind::NotFound {
+            tracing::warn!(%error, path = %path.display(), "a container's record cannot be removed");
+        }
+    }
+}
+
+/// Where the records are.
+pub(super) fn directory(run: &Path) -> PathBuf {
+    run.join("containers")
+}
+
+fn file(run: &Path, id: &str) -> PathBuf {
+    directory(run).join(format!("{id}.json"))
+}
+
+fn lock(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
+    let directory = open_directory(path)?;
+    flock(&directory, FlockOperation::LockExclusive)?;
+    Ok(directory)
+}
+
+/// Locks a directory if nobody else has.
+pub(super) fn lock_now(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
+    let directory = open_directory(path)?;
+    flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(directory)
+}
+
+fn open_directory(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
+    Ok(open(
+        path,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
+}
+
+/// When a process was started, in clock ticks since boot; nothing if it is gone, or dead and not yet reaped.
+fn start_time(pid: i32) -> Option<u64> {
+    parse_start_time(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// `proc_pid_stat(5)`: the name, in parentheses, may itself hold anything; the state follows it, and the start
+/// time is the 22nd field, the state being the third.
+fn parse_start_time(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordError {
+    let path = path.to_owned();
+    move |source| RecordError::File { doing, path, source }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn record(id: &str) -> Record {
+        Record::new(
+            id,
+            "image",
+            Path::new("/view"),
+            Path::new("/nowhere").join(id).as_path(),
+            true,
+            &["sh".into()],
+        )
+        .unwrap()
+    }
+
+    fn dirs(directory: &tempfile::TempDir) -> Directories {
+        Directories {
+            state: directory.path().join("state"),
+            run: directory.path().join("run"),
+        }
+    }
+
+    #[test]
+    fn a_name_is_given_once_and_again_when_it_is_free() {
+        let directory = tempfile::tempdir().unwrap();
+        record("a").claim(directory.path()).unwrap();
+        assert!(matches!(record("a").claim(directory.path()), Err(RecordError::Running(id)) if id == "a"));
+        remove(directory.path(), "a");
+        record("a").claim(directory.path()).unwrap();
+        assert_eq!(
+            fs::read_dir(super::directory(directory.path())).unwrap().count(),
+            1,
+            "nothing temporary stays"
+        );
+    }
+
+    #[test]
+    fn only_running_containers_are_listed() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = directory.path();
+        assert_eq!(list(run).unwrap(), []);
+        let mut running = record("b");
+        running.claim(run).unwrap();
+        assert_eq!(list(run).unwrap(), [], "no process yet");
+        running.set_pid(std::process::id() as i32).unwrap();
+        running.save(run).unwrap();
+        assert_eq!(list(run).unwrap(), [running.clone()]);
+        let other = Record {
+            id: "a".into(),
+            pid_started: Some(1),
+            ..running
+        };
+        other.claim(run).unwrap();
+        assert_eq!(
+            list(run).unwrap().len(),
+            1,
+            "the number of a process that has ended was given out again"
+        );
+    }
+
+    #[test]
+    fn records_without_a_supervisor_are_cleaned_up_and_the_others_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let dirs = dirs(&directory);
+        record("alive").claim(&dirs.run).unwrap();
+        let path = dirs.state.join("dead");
+        fs::create_dir_all(path.join("upper")).unwrap();
+        Record {
+            supervisor_started: 1,
+            state: path.clone(),
+            ..record("dead")
+        }
+        .claim(&dirs.run)
+        .unwrap();
+        assert_eq!(cleanup_stale(&dirs).unwrap(), 1);
+        assert!(!path.exists());
+        let left: Vec<String> = all(&dirs.run)
+            .unwrap()
+            .into_iter()
+            .map(|record| record.id)
+            .collect();
+        assert_eq!(left, ["alive"]);
+        assert_eq!(cleanup_stale(&dirs).unwrap(), 0);
+    }
+
+    #[test]
+    fn directories_whose_record_is_lost_go_only_if_marked_and_unlocked() {
+        let directory = tempfile::tempdir().unwrap();
+        let dirs = dirs(&directory);
+        for name in ["kept", "marked", "locked"] {
+            fs::create_dir_all(dirs.state.join(name)).unwrap();
+        }
+        for name in ["marked", "locked"] {
+            fs::write(dirs.state.join(name).join(REMOVE_MARKER), "").unwrap();
+        }
+        let _lock = lock_now(&dirs.state.join("locked")).unwrap();
+        assert_eq!(cleanup_stale(&dirs).unwrap(), 1);
+        assert!(dirs.state.join("kept").exists() && dirs.state.join("locked").exists());
+        assert!(!dirs.state.join("marked").exists());
+    }
+
+    #[test]
+    fn a_start_time_is_found_behind_any_name() {
+        let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21";
+        assert_eq!(parse_start_time(&format!("12 (a) b) {tail}")), Some(4711));
+        assert_eq!(
+            parse_start_time(&format!("12 (x) Z{}", &tail[1..])),
+            None,
+            "dead, not reaped"
+        );
+        assert_eq!(parse_start_time("12 (x) S 1"), None);
+        assert_eq!(parse_start_time(""), None);
+        assert!(start_time(std::process::id() as i32).is_some());
+        assert_eq!(start_time(-1), None);
+    }
+}

@@ -1,0 +1,235 @@
+//! From the image's `User` to numbers.
+//!
+//! Names are looked up in the image's own `/etc/passwd` and `/etc/group`. Those are files of a stranger: they
+//! are opened so that no symbolic link leads out of the view (`openat2` with `RESOLVE_IN_ROOT`), only if they
+//! are regular files, and read up to a limit. The rules are docker's: a number need not be listed; without an
+//! explicit group the user's own group counts, and every group that lists the user is added.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+
+/// Largest user or group list that is read. Lists exported from directory services reach some 100,000 lines
+/// of about 80 bytes; anything larger is no such list.
+const LIST_LIMIT: u64 = 16 << 20;
+
+/// Largest user and group number; docker's limit, and the kernel keeps -1 for "no change".
+const ID_LIMIT: u32 = i32::MAX as u32;
+
+/// How often a look-up is tried again when the kernel saw a rename meanwhile (`openat2(2)`, `EAGAIN`). A view
+/// does not change, so once would do; the view of a test may.
+const RESOLVE_ATTEMPTS: usize = 16;
+
+/// Who the container's first process is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub uid: u32,
+    pub gid: u32,
+    /// Groups beyond `gid`.
+    pub additional: Vec<u32>,
+    /// The home directory, `/` if nobody says.
+    pub home: String,
+}
+
+/// Why a user of an image could not be found.
+#[derive(Debug, thiserror::Error)]
+pub enum UserError {
+    /// The user is not listed.
+    #[error("the image has no user {0:?} in its /etc/passwd; choose another user (-u), or use its number")]
+    NoUser(String),
+    /// The group is not listed.
+    #[error(
+        "the image has no group {0:?} in its /etc/group; choose another group (-u USER:GROUP), or use its number"
+    )]
+    NoGroup(String),
+    /// A number beyond what the kernel takes.
+    #[error("user or group number {0} is too large; the largest is {ID_LIMIT}")]
+    TooLarge(String),
+    /// The list cannot be read.
+    #[error("cannot read the image's {}: {source}", path.display())]
+    List {
+        /// The list's path in the image.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// The list is not a file that could be one.
+    #[error("the image's {} is not a regular file of at most 16 MiB; use numbers for the user and group", .0.display())]
+    NotAList(PathBuf),
+}
+
+/// Finds out who `user` (`user[:group]`, empty for root) is in the image that `view` shows.
+pub(super) fn resolve(view: &Path, user: &str) -> Result<Identity, UserError> {
+    let (user, group) = match user.split_once(':') {
+        Some((user, group)) => (user, Some(group).filter(|group| !group.is_empty())),
+        None => (user, None),
+    };
+    let user = if user.is_empty() { "0" } else { user };
+    let listed = find_user(&read_list(view, "etc/passwd")?, user)?;
+    let groups = read_list(view, "etc/group")?;
+    let (gid, additional) = match group {
+        Some(group) => (find_group(&groups, group)?, Vec::new()),
+        None => (listed.gid, groups_of(&groups, &listed)),
+    };
+    Ok(Identity {
+        uid: listed.uid,
+        gid,
+        additional,
+        home: listed.home,
+    })
+}
+
+struct Listed {
+    name: Option<String>,
+    uid: u32,
+    gid: u32,
+    home: String,
+}
+
+/// A name wins over a number that reads the same, as in docker.
+fn find_user(list: &str, wanted: &str) -> Result<Listed, UserError> {
+    let number = number(wanted)?;
+    let entries = || list.lines().filter_map(passwd_entry);
+    let by_name = entries().find(|entry| entry.name.as_deref() == Some(wanted));
+    let by_number = || entries().find(|entry| Some(entry.uid) == number);
+    match (by_name.or_else(by_number), number) {
+        (Some(entry), _) => Ok(entry),
+        (None, Some(uid)) => Ok(Listed {
+            name: None,
+            uid,
+            gid: 0,
+            home: "/".into(),
+        }),
+        (None, None) => Err(UserError::NoUser(wanted.to_owned())),
+    }
+}
+
+/// `name:password:uid:gid:comment:home:shell` (`passwd(5)`); anything else is passed over.
+fn passwd_entry(line: &str) -> Option<Listed> {
+    let mut fields = line.trim().split(':');
+    let name = fields
+        .next()
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))?;
+    let uid = fields.nth(1)?.parse().ok().filter(|&uid| uid <= ID_LIMIT)?;
+    let gid = fields.next()?.parse().ok().filter(|&gid| gid <= ID_LIMIT)?;
+    let home = fields.nth(1).filter(|home| home.starts_with('/')).unwrap_or("/");
+    Some(Listed {
+        name: Some(name.to_owned()),
+        uid,
+        gid,
+        home: home.to_owned(),
+    })
+}
+
+/// `name:password:gid:member,member` (`group(5)`); anything else is passed over.
+fn group_entry(line: &str) -> Option<(&str, u32, &str)> {
+    let mut fields = line.trim().split(':');
+    let name = fields
+        .next()
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))?;
+    let gid = fields.nth(1)?.parse().ok().filter(|&gid| gid <= ID_LIMIT)?;
+    Some((name, gid, fields.next().unwrap_or("")))
+}
+
+fn find_group(list: &str, wanted: &str) -> Result<u32, UserError> {
+    let listed = list
+        .lines()
+        .filter_map(group_entry)
+        .find(|(name, ..)| *name == wanted);
+    match (listed, number(wanted)?) {
+        (Some((_, gid, _)), _) | (None, Some(gid)) => Ok(gid),
+        (None, None) => Err(UserError::NoGroup(wanted.to_owned())),
+    }
+}
+
+fn groups_of(list: &str, user: &Listed) -> Vec<u32> {
+    let Some(name) = &user.name else { return Vec::new() };
+    let mut groups: Vec<u32> = list
+        .lines()
+        .filter_map(group_entry)
+        .filter(|(_, gid, members)| {
+            *gid != user.gid && members.split(',').any(|member| member.trim() == name)
+        })
+        .map(|(_, gid, _)| gid)
+        .collect();
+    groups.sort_unstable();
+    groups.dedup();
+    groups
+}
+
+/// The number that `text` writes, if it writes one; an error if it is one that cannot be used.
+fn number(text: &str) -> Result<Option<u32>, UserError> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(None);
+    }
+    match text.parse() {
+        Ok(number) if number <= ID_LIMIT => Ok(Some(number)),
+        _ => Err(UserError::TooLarge(text.to_owned())),
+    }
+}
+
+/// The list's text, empty if the image has none. Bytes that are no UTF-8 can only spoil their own entry.
+fn read_list(view: &Path, path: &str) -> Result<String, UserError> {
+    let failed = |source: rustix::io::Errno| UserError::List {
+        path: Path::new("/").join(path),
+        source: source.into(),
+    };
+    let file = match open_in_view(view, path) {
+        Ok(file) => file,
+        // ENOTDIR and ELOOP: what is there cannot be a list, and to a libc in the container there is none.
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+            return Ok(String::new());
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    let stat = fstat(&file).map_err(failed)?;
+    let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    if !regular || u64::try_from(stat.st_size).map_or(true, |size| size > LIST_LIMIT) {
+        return Err(UserError::NotAList(Path::new("/").join(path)));
+    }
+    // The descriptor was opened without access to the content, so that a device or a fifo is never touched.
+    let again = open(
+        format!("/proc/self/fd/{}", file.as_raw_fd()),
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    );
+    let mut bytes = Vec::new();
+    File::from(again.map_err(failed)?)
+        .take(LIST_LIMIT)
+        .read_to_end(&mut bytes)
+        .map_err(|source| UserError::List {
+            path: Path::new("/").join(path),
+            source,
+        })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn open_in_view(view: &Path, path: &str) -> rustix::io::Result<OwnedFd> {
+    let root = rustix::fs::openat(
+        CWD,
+        view,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let mut outcome = Err(rustix::io::Errno::AGAIN);
+    for _ in 0..RESOLVE_ATTEMPTS {
+        outcome = openat2(
+            &root,
+            path,
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
+        );
+        if outcome.as_ref().err() != Some(&rustix::io::Errno::AGAIN) {
+            break;
+        }
+    }
+    outcome
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
