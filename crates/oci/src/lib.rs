@@ -1,1 +1,35 @@
 //! References, manifests, and the registry client.
+//!
+//! * [`reference`]: what a user types to name an image, taken apart and checked.
+//! * [`platform`]: which of an index's images fits a host.
+//! * [`manifest`], [`media_type`], [`image_config`]: what registries answer with, parsed within limits.
+//! * [`client`]: the [`Client`]: resolve, range reads, streams, referrers, push.
+//! * [`config`]: what a user may set about registries.
+//! * [`credentials`], [`auth`]: how Xebec proves who it is, as users of docker already have it set up.
+//! * [`error`]: one error type that names registry, repository, object, cause, and what to do.
+//!
+//! Everything that a registry says is checked: manifests and configs against their digests, ranges against
+//! what was asked for. Bytes of a *range* carry no digest of their own; whoever reads spans verifies them.
+
+pub mod auth;
+pub mod client;
+pub mod config;
+pub mod credentials;
+pub mod error;
+pub mod image_config;
+pub mod manifest;
+pub mod media_type;
+pub mod platform;
+pub mod reference;
+mod transport;
+
+pub use client::{
+    BlobSource, BlobStream, BlobUpload, Client, FetchedManifest, ProbeReport, PushedManifest, RangeAnswer,
+    ResolvedImage, Stats,
+};
+pub use config::{Budget, ClientConfig, Mirror};
+pub use error::{ClientError, Fault, Target};
+pub use image_config::ImageConfig;
+pub use manifest::{Descriptor, ImageManifest, Index, Manifest};
+pub use platform::Platform;
+pub use reference::{Reference, Repository};

@@ -1,0 +1,337 @@
+//! How Xebec proves who it is: anonymous or named tokens, or a password with each request.
+//!
+//! The first answer with status 401 says what a registry wants; from then on requests carry the proof from the
+//! start. Tokens are kept by registry and scope. One that has used up four fifths of its life is renewed in
+//! the background while it is still sent; one that has ended is renewed by a single call while the others
+//! wait. Credentials are looked up again for each renewal, so that what a helper hands out for some hours
+//! never ends unnoticed; between renewals they are kept for some minutes at most.
+
+mod challenge;
+pub(crate) mod tokens;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
+use tokio::time::Instant;
+
+pub use challenge::{Challenge, parse_challenges};
+
+use crate::client::stats::Counters;
+use crate::config::{Budget, is_loopback};
+use crate::credentials::{Credential, CredentialStore, basic_header};
+use crate::error::Fault;
+use crate::transport::http::{Pools, authority, execute};
+use crate::transport::registry::Server;
+use tokens::{Freshness, Slot, Token, TokenKey, Tokens};
+
+/// Largest answer of an authorization server.
+const MAX_TOKEN_ANSWER: u64 = 256 << 10;
+/// How long a password is kept before its helper is asked again.
+const BASIC_LIFE: Duration = Duration::from_secs(300);
+
+/// What a request needs to be allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Scope {
+    /// The repository, or empty for the registry as a whole.
+    pub(crate) repository: String,
+    /// Whether it writes.
+    pub(crate) push: bool,
+    /// Another repository of the same registry that it reads.
+    pub(crate) mount_from: Option<String>,
+}
+
+impl Scope {
+    pub(crate) fn pull(repository: &str) -> Self {
+        Self {
+            repository: repository.to_owned(),
+            push: false,
+            mount_from: None,
+        }
+    }
+
+    pub(crate) fn push(repository: &str) -> Self {
+        Self {
+            repository: repository.to_owned(),
+            push: true,
+            mount_from: None,
+        }
+    }
+
+    /// As distribution's token specification writes them.
+    fn texts(&self) -> Vec<String> {
+        let actions = if self.push { "pull,push" } else { "pull" };
+        let own = (!self.repository.is_empty()).then(|| format!("repository:{}:{actions}", self.repository));
+        let other = self
+            .mount_from
+            .as_ref()
+            .map(|from| format!("repository:{from}:pull"));
+        own.into_iter().chain(other).collect()
+    }
+}
+
+/// Proofs for all registries.
+#[derive(Debug, Clone)]
+pub(crate) struct Authenticator(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    pools: Arc<Pools>,
+    budget: Budget,
+    plain_http: Vec<String>,
+    store: CredentialStore,
+    challenges: Mutex<HashMap<String, Challenge>>,
+    tokens: Tokens,
+}
+
+/// Everything that a renewal needs to know.
+#[derive(Debug, Clone)]
+struct Renewal {
+    registry: String,
+    registry_is_plain: bool,
+    challenge: Challenge,
+    scope: Scope,
+    counters: Counters,
+}
+
+impl Authenticator {
+    pub(crate) fn new(
+        pools: Arc<Pools>,
+        budget: Budget,
+        plain_http: Vec<String>,
+        store: CredentialStore,
+    ) -> Self {
+        let (challenges, tokens) = Default::default();
+        Self(Arc::new(Inner {
+            pools,
+            budget,
+            plain_http,
+            store,
+            challenges,
+            tokens,
+        }))
+    }
+
+    /// What `server` is known to want.
+    pub(crate) fn challenge(&self, server: &Server) -> Option<Challenge> {
+        let challenges = self.0.challenges.lock().unwrap_or_else(PoisonError::into_inner);
+        challenges.get(&server.authority).cloned()
+    }
+
+    /// Notes what `server` said in an answer with status 401.
+    pub(crate) fn learn(&self, server: &Server, challenge: Challenge) {
+        let mut challenges = self.0.challenges.lock().unwrap_or_else(PoisonError::into_inner);
+        challenges.insert(server.authority.clone(), challenge);
+    }
+
+    /// Forgets a proof that was refused.
+    pub(crate) fn refuse(&self, server: &Server, scope: &Scope, header: &str) {
+        self.0.tokens.slot(&key(server, scope)).forget(header);
+    }
+
+    /// The `Authorization` header for a request; `None` if nothing is known to be wanted, or nothing is had.
+    ///
+    /// # Errors
+    /// If credentials or a token should be had and cannot.
+    pub(crate) async fn header(
+        &self,
+        server: &Server,
+        scope: &Scope,
+        counters: &Counters,
+    ) -> Result<Option<String>, Fault> {
+        let Some(challenge) = self.challenge(server) else {
+            return Ok(None);
+        };
+        let renewal = Renewal {
+            registry: server.authority.clone(),
+            registry_is_plain: server.scheme.get() == Some(&"http"),
+            challenge,
+            scope: scope.clone(),
+            counters: counters.clone(),
+        };
+        let slot = self.0.tokens.slot(&key(server, scope));
+        if let Some(token) = slot.get() {
+            match token.freshness() {
+                Freshness::Fresh => return Ok(Some(token.header)),
+                Freshness::Aging => {
+                    self.renew_in_background(slot, renewal);
+                    return Ok(Some(token.header));
+                }
+                Freshness::Ended => {}
+            }
+        }
+        let _single = slot.renewal.lock().await;
+        // Another call may have renewed it while this one waited.
+        if let Some(token) = slot.get().filter(|token| token.freshness() != Freshness::Ended) {
+            return Ok(Some(token.header));
+        }
+        let token = self.renew(&renewal).await?;
+        if let Some(token) = &token {
+            slot.put(token.clone());
+        }
+        Ok(token.map(|token| token.header))
+    }
+
+    fn renew_in_background(&self, slot: Arc<Slot>, renewal: Renewal) {
+        if slot.renewal.try_lock().is_err() {
+            return;
+        }
+        let this = self.clone();
+        tokio::spawn(async move {
+            let Ok(_single) = slot.renewal.try_lock() else {
+                return;
+            };
+            match this.renew(&renewal).await {
+                Ok(Some(token)) => slot.put(token),
+                Ok(None) => {}
+                Err(fault) => {
+                    tracing::warn!(registry = renewal.registry, %fault, "cannot renew a token before it ends");
+                }
+            }
+        });
+    }
+
+    async fn renew(&self, renewal: &Renewal) -> Result<Option<Token>, Fault> {
+        let found = self
+            .0
+            .store
+            .look_up(&renewal.registry, &renewal.scope.repository)
+            .await;
+        let credential = found.map_err(|error| Fault::Credentials(error.to_string()))?;
+        let asked = Instant::now();
+        match (&renewal.challenge, credential) {
+            (_, Some(Credential::RegistryToken(token))) => {
+                Ok(Some(Token::lasting(format!("Bearer {token}"), asked, BASIC_LIFE)))
+            }
+            (Challenge::Basic, Some(Credential::Basic { username, password })) => Ok(Some(Token::lasting(
+                basic_header(&username, &password),
+                asked,
+                BASIC_LIFE,
+            ))),
+            (Challenge::Basic, _) => Ok(None),
+            (
+                Challenge::Bearer {
+                    realm,
+                    service,
+                    scope,
+                },
+                credential,
+            ) => {
+                let request =
+                    self.token_request(renewal, realm, service.as_deref(), scope.as_deref(), credential)?;
+                self.fetch_token(request, &renewal.counters).await.map(Some)
+            }
+        }
+    }
+
+    /// The request for a token: POST with a refresh token, GET otherwise (distribution's "token" and "oauth").
+    fn token_request(
+        &self,
+        renewal: &Renewal,
+        realm: &str,
+        service: Option<&str>,
+        asked_scope: Option<&str>,
+        credential: Option<Credential>,
+    ) -> Result<reqwest::Request, Fault> {
+        let mut url: Url = realm
+            .parse()
+            .map_err(|_| Fault::Protocol(format!("the registry names {realm:?} as its token server")))?;
+        self.check_realm(&url, renewal.registry_is_plain)?;
+        let mut scopes = renewal.scope.texts();
+        if scopes.is_empty() {
+            scopes.extend(asked_scope.map(str::to_owned));
+        }
+        if let Some(Credential::IdentityToken(refresh_token)) = credential {
+            let joined = scopes.join(" ");
+            let form = [
+                ("grant_type", "refresh_token"),
+                ("service", service.unwrap_or_default()),
+                ("client_id", "xebec"),
+                ("scope", &joined),
+                ("refresh_token", &refresh_token),
+            ];
+            let mut request = reqwest::Request::new(reqwest::Method::POST, url.clone());
+            // The query part of a URL is encoded exactly as a form is.
+            let encoded = url
+                .query_pairs_mut()
+                .clear()
+                .extend_pairs(form)
+                .finish()
+                .query()
+                .unwrap_or_default()
+                .to_owned();
+            *request.body_mut() = Some(encoded.into());
+            let form_type = reqwest::header::HeaderValue::from_static("application/x-www-form-urlencoded");
+            request.headers_mut().insert(CONTENT_TYPE, form_type);
+            return Ok(request);
+        }
+        {
+            let mut query = url.query_pairs_mut();
+            query.extend_pairs(service.map(|service| ("service", service)));
+            query.extend_pairs(scopes.iter().map(|scope| ("scope", scope)));
+        }
+        let mut request = reqwest::Request::new(reqwest::Method::GET, url);
+        if let Some(Credential::Basic { username, password }) = credential {
+            let header = basic_header(&username, &password).parse();
+            let header =
+                header.map_err(|_| Fault::Credentials("they cannot be sent in a header".to_owned()))?;
+            request.headers_mut().insert(AUTHORIZATION, header);
+        }
+        Ok(request)
+    }
+
+    /// A registry with TLS must not make Xebec send a password in the clear.
+    fn check_realm(&self, realm: &Url, registry_is_plain: bool) -> Result<(), Fault> {
+        let host = authority(realm);
+        match realm.scheme() {
+            "https" => Ok(()),
+            "http" if registry_is_plain || is_loopback(&host) || self.0.plain_http.contains(&host) => Ok(()),
+            _ => Err(Fault::Protocol(format!(
+                "the registry names the token server {host} without TLS; list it under plain_http to allow that"
+            ))),
+        }
+    }
+
+    async fn fetch_token(&self, request: reqwest::Request, counters: &Counters) -> Result<Token, Fault> {
+        let host = authority(request.url());
+        let asked = Instant::now();
+        let answer = execute(&self.0.pools, request, &self.0.budget, counters).await?;
+        if !answer.status().is_success() {
+            // What the token server refuses is a matter of credentials, whatever number it says it with.
+            return Err(match answer.into_fault().await {
+                Fault::Status { code, message, .. } if matches!(code, 400 | 401 | 403) => Fault::Credentials(
+                    format!("token server {host} refused with status {code} {message}"),
+                ),
+                fault => fault,
+            });
+        }
+        let body = answer.body(MAX_TOKEN_ANSWER).await?;
+        counters.token();
+        Token::parse(&body, asked).map_err(|reason| Fault::Protocol(format!("token server {host}: {reason}")))
+    }
+}
+
+fn key(server: &Server, scope: &Scope) -> TokenKey {
+    TokenKey {
+        authority: server.authority.clone(),
+        scope: scope.texts().join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes() {
+        assert_eq!(Scope::pull("a/b").texts(), ["repository:a/b:pull"]);
+        let push = Scope {
+            mount_from: Some("c".to_owned()),
+            ..Scope::push("a/b")
+        };
+        assert_eq!(push.texts(), ["repository:a/b:pull,push", "repository:c:pull"]);
+        assert!(Scope::pull("").texts().is_empty());
+    }
+}

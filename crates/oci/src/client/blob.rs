@@ -1,0 +1,512 @@
+//! Blobs: small ones whole, large ones by range or as a stream.
+//!
+//! Whatever breaks, nothing is asked for twice: a range or stream that ended early goes on where it stopped.
+//! A registry that answers a range request with the whole blob is noticed; its answer is used, and the caller
+//! can have the rest of it too ([`Client::blob_range_or_whole`]). Ranges and streams are *not* verified here:
+//! a range has no digest of its own, and who takes a stream computes the digest while using it.
+
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
+use reqwest::header::{CONTENT_TYPE, RANGE};
+use xebec_format::digest::Digest;
+
+use super::Client;
+use super::course::Course;
+use crate::auth::Scope;
+use crate::error::{ClientError, Fault, Object};
+use crate::manifest::Descriptor;
+use crate::reference::Repository;
+use crate::transport::Ask;
+use crate::transport::http::Answer;
+use crate::transport::registry::Endpoint;
+
+/// Longest range that is read into memory at once; more belongs into a [`BlobStream`].
+pub const MAX_RANGE: u64 = 256 << 20;
+
+/// What came of asking for a range.
+#[derive(Debug)]
+pub enum RangeAnswer {
+    /// The range.
+    Part(Bytes),
+    /// The whole blob from its start: the registry ignores ranges.
+    Whole(BlobStream),
+}
+
+/// One way to go on after the head of an answer to a range request.
+enum Opened {
+    /// The body is (a start of) the rest of the range: this many bytes.
+    Part(Answer, u64),
+    /// The body is the whole blob.
+    Whole(Answer),
+}
+
+impl Client {
+    /// The bytes `range` of `blob`, all of them. At most [`MAX_RANGE`].
+    ///
+    /// If the registry ignores ranges, what comes before is read and thrown away.
+    ///
+    /// # Errors
+    /// [`ClientError`] names registry, repository, blob, range and the last cause.
+    pub async fn blob_range(
+        &self,
+        repository: &Repository,
+        blob: &Digest,
+        range: Range<u64>,
+    ) -> Result<Bytes, ClientError> {
+        match self.read_range(repository, blob, range, None).await? {
+            RangeAnswer::Part(bytes) => Ok(bytes),
+            // Cannot be: without a size no stream is built.
+            RangeAnswer::Whole(stream) => Err(stream.misused()),
+        }
+    }
+
+    /// The bytes `range` of `blob`, or the whole blob of `size` bytes if the registry ignores ranges: then its
+    /// answer need not be thrown away, and the blob need not be asked for again.
+    ///
+    /// # Errors
+    /// As for [`Client::blob_range`].
+    pub async fn blob_range_or_whole(
+        &self,
+        repository: &Repository,
+        blob: &Digest,
+        size: u64,
+        range: Range<u64>,
+    ) -> Result<RangeAnswer, ClientError> {
+        self.read_range(repository, blob, range, Some(size)).await
+    }
+
+    async fn read_range(
+        &self,
+        repository: &Repository,
+        blob: &Digest,
+        range: Range<u64>,
+        size: Option<u64>,
+    ) -> Result<RangeAnswer, ClientError> {
+        let target = self.target(repository, Object::Range(*blob, range.clone()));
+        let length = range.end.saturating_sub(range.start);
+        if length == 0 || length > MAX_RANGE {
+            return Err(ClientError::InvalidRange {
+                target: Box::new(target),
+                limit: MAX_RANGE,
+            });
+        }
+        let mut course = self.course(target, true);
+        let mut bytes = BytesMut::new();
+        while (bytes.len() as u64) < length {
+            let endpoint = course.endpoint();
+            let rest = range.start + bytes.len() as u64..range.end;
+            let had = bytes.len();
+            let read = async {
+                let ask = blob_ask(repository, blob, Some(rest.clone()), false);
+                match (self.open(&endpoint, &ask, &rest).await?, size) {
+                    (Opened::Whole(answer), Some(size)) if bytes.is_empty() => Ok(Some((answer, size))),
+                    (Opened::Whole(answer), _) => {
+                        take(answer, &mut bytes, rest.start, length).await.map(|()| None)
+                    }
+                    (Opened::Part(answer, announced), _) => {
+                        let until = bytes.len() as u64 + announced;
+                        take(answer, &mut bytes, 0, until).await.map(|()| None)
+                    }
+                }
+            };
+            let outcome = course.limit(read).await;
+            course.gained((bytes.len() - had) as u64);
+            match outcome {
+                Ok(None) => {}
+                Ok(Some((answer, size))) => {
+                    let stream = Reader::at_start(self, repository, blob, size, answer, course);
+                    return Ok(RangeAnswer::Whole(BlobStream::new(stream)));
+                }
+                Err(fault) => course.failed(fault).await?,
+            }
+        }
+        Ok(RangeAnswer::Part(bytes.freeze()))
+    }
+
+    /// Sends a range request and checks that the head of the answer fits it.
+    async fn open(&self, endpoint: &Endpoint, ask: &Ask, range: &Range<u64>) -> Result<Opened, Fault> {
+        let answer = self.transport.send(endpoint, ask, &self.counters).await?;
+        match answer.status().as_u16() {
+            206 => {
+                let length = check_partial(&answer, range)?;
+                endpoint.server.honours_ranges.set(true);
+                Ok(Opened::Part(answer, length))
+            }
+            200 => {
+                // To a range that is the whole blob, 200 is a fair answer.
+                let is_all = range.start == 0 && answer.content_length().is_some_and(|all| all <= range.end);
+                if !is_all && endpoint.server.honours_ranges.get() != Some(false) {
+                    endpoint.server.honours_ranges.set(false);
+                    tracing::warn!(
+                        registry = endpoint.server.authority,
+                        "the registry ignores Range and sends whole blobs; lazy reads cost a full download there"
+                    );
+                }
+                Ok(Opened::Whole(answer))
+            }
+            416 => Err(Fault::WrongRange(format!(
+                "the registry says that bytes {}..{} are outside of the blob",
+                range.start, range.end
+            ))),
+            _ => Err(answer.into_fault().await),
+        }
+    }
+
+    /// The whole of `blob`, from `from_offset` on, in order. A break is mended by going on where it happened.
+    /// The caller verifies the digest.
+    ///
+    /// # Errors
+    /// If the registry cannot be brought to answer at all; later faults are items of the stream.
+    pub async fn blob_stream(
+        &self,
+        repository: &Repository,
+        blob: &Digest,
+        size: u64,
+        from_offset: u64,
+    ) -> Result<BlobStream, ClientError> {
+        let target = self.target(repository, Object::Blob(*blob));
+        if from_offset > size {
+            return Err(ClientError::InvalidRange {
+                target: Box::new(target),
+                limit: size,
+            });
+        }
+        let course = self.course(target, true);
+        let (client, repository, blob) = (self.clone(), repository.clone(), *blob);
+        let mut reader = Reader {
+            client,
+            repository,
+            blob,
+            size,
+            position: from_offset,
+            skip: 0,
+            answer: None,
+            course,
+        };
+        if from_offset < size {
+            reader.reopen().await?;
+        }
+        Ok(BlobStream::new(reader))
+    }
+
+    /// The whole content of `descriptor`, at most `limit` bytes, verified against its digest.
+    ///
+    /// # Errors
+    /// As for [`Client::blob_range`]; and if it is larger than `limit`, or not what its digest says.
+    pub async fn blob(
+        &self,
+        repository: &Repository,
+        descriptor: &Descriptor,
+        limit: u64,
+    ) -> Result<Bytes, ClientError> {
+        let target = self.target(repository, Object::Blob(descriptor.digest));
+        if descriptor.size > limit {
+            return Err(ClientError::TooLarge {
+                target: Box::new(target),
+                size: descriptor.size,
+                limit,
+            });
+        }
+        if let Some(bytes) = descriptor.embedded() {
+            return Ok(bytes.into());
+        }
+        let mut course = self.course(target, true);
+        let ask = blob_ask(repository, &descriptor.digest, None, false);
+        loop {
+            let endpoint = course.endpoint();
+            match course.limit(self.blob_once(&endpoint, &ask, descriptor)).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(fault) => course.failed(fault).await?,
+            }
+        }
+    }
+
+    async fn blob_once(
+        &self,
+        endpoint: &Endpoint,
+        ask: &Ask,
+        descriptor: &Descriptor,
+    ) -> Result<Bytes, Fault> {
+        let answer = self.transport.send(endpoint, ask, &self.counters).await?;
+        if answer.status() != 200 {
+            return Err(answer.into_fault().await);
+        }
+        let bytes = match answer.body(descriptor.size).await {
+            Err(Fault::TooLarge { limit }) => {
+                return Err(Fault::WrongRange(format!(
+                    "the blob is longer than the {limit} bytes of its descriptor"
+                )));
+            }
+            other => other?,
+        };
+        let got = Digest::of(&bytes);
+        if got != descriptor.digest {
+            return Err(Fault::WrongDigest {
+                expected: descriptor.digest,
+                got,
+            });
+        }
+        if bytes.len() as u64 != descriptor.size {
+            // The digest is right, so the manifest is wrong about the size, and asking again will not help.
+            return Err(Fault::Protocol(format!(
+                "the manifest says {} bytes, the content has {}",
+                descriptor.size,
+                bytes.len()
+            )));
+        }
+        Ok(bytes)
+    }
+}
+
+fn blob_ask(repository: &Repository, blob: &Digest, range: Option<Range<u64>>, stream: bool) -> Ask {
+    let path = format!("{}/blobs/{blob}", repository.name());
+    let mut ask = Ask::get(path, Scope::pull(repository.name()));
+    ask.blob = Some(*blob);
+    ask.stream = stream;
+    match range {
+        Some(range) => ask.header(
+            RANGE,
+            &format!("bytes={}-{}", range.start, range.end.saturating_sub(1)),
+        ),
+        None => ask,
+    }
+}
+
+/// Checks the head of a 206 answer; the length of the part that it brings.
+fn check_partial(answer: &Answer, asked: &Range<u64>) -> Result<u64, Fault> {
+    let content_type = answer.header(CONTENT_TYPE.as_str()).unwrap_or_default();
+    if content_type.starts_with("multipart/") {
+        return Err(Fault::WrongRange(
+            "one range was asked for, several parts came".to_owned(),
+        ));
+    }
+    let Some(got) = answer.content_range() else {
+        return Err(Fault::WrongRange(
+            "status 206 without a usable Content-Range".to_owned(),
+        ));
+    };
+    // A server may send less than was asked for (RFC 9110, section 15.3.7), but from the same start.
+    if got.start != asked.start || got.end > asked.end {
+        return Err(Fault::WrongRange(format!(
+            "asked for bytes {}..{}, got {}..{}",
+            asked.start, asked.end, got.start, got.end
+        )));
+    }
+    let length = got.end - got.start;
+    match answer.content_length() {
+        Some(announced) if announced != length => Err(Fault::WrongRange(format!(
+            "Content-Range has {length} bytes, Content-Length says {announced}"
+        ))),
+        _ => Ok(length),
+    }
+}
+
+/// Appends the body to `bytes` until there are `until` of them, after leaving out the first `skip`.
+async fn take(mut answer: Answer, bytes: &mut BytesMut, mut skip: u64, until: u64) -> Result<(), Fault> {
+    let missing = |bytes: &BytesMut| until.saturating_sub(bytes.len() as u64);
+    bytes.reserve(usize::try_from(missing(bytes)).unwrap_or(0));
+    while missing(bytes) > 0 {
+        let Some(mut part) = answer.chunk().await? else {
+            return Err(Fault::Truncated {
+                expected: until,
+                got: bytes.len() as u64,
+            });
+        };
+        skip_in(&mut part, &mut skip);
+        part.truncate(usize::try_from(missing(bytes)).unwrap_or(usize::MAX));
+        bytes.extend_from_slice(&part);
+    }
+    // Reading to the end lets the connection be used again.
+    if skip == 0 && answer.status() == 206 {
+        answer.discard().await;
+    }
+    Ok(())
+}
+
+/// Drops the part of `part` that is still to be skipped.
+fn skip_in(part: &mut Bytes, skip: &mut u64) {
+    let dropped = (part.len() as u64).min(*skip);
+    *skip -= dropped;
+    *part = part.split_off(usize::try_from(dropped).unwrap_or(part.len()));
+}
+
+/// A blob read in order.
+#[derive(Debug)]
+struct Reader {
+    client: Client,
+    repository: Repository,
+    blob: Digest,
+    size: u64,
+    position: u64,
+    /// Bytes of the answer that were delivered before.
+    skip: u64,
+    answer: Option<Answer>,
+    course: Course,
+}
+
+impl Reader {
+    fn at_start(
+        client: &Client,
+        repository: &Repository,
+        blob: &Digest,
+        size: u64,
+        answer: Answer,
+        course: Course,
+    ) -> Self {
+        let (client, repository, blob) = (client.clone(), repository.clone(), *blob);
+        Self {
+            client,
+            repository,
+            blob,
+            size,
+            position: 0,
+            skip: 0,
+            answer: Some(answer),
+            course,
+        }
+    }
+
+    /// The next part; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        while self.position < self.size {
+            self.reopen().await?;
+            let Some(answer) = &mut self.answer else {
+                continue;
+            };
+            let fault = match answer.chunk().await {
+                Ok(Some(mut part)) => {
+                    skip_in(&mut part, &mut self.skip);
+                    part.truncate(usize::try_from(self.size - self.position).unwrap_or(usize::MAX));
+                    if part.is_empty() {
+                        continue;
+                    }
+                    self.position += part.len() as u64;
+                    self.course.gained(part.len() as u64);
+                    return Ok(Some(part));
+                }
+                Ok(None) => Fault::Truncated {
+                    expected: self.size,
+                    got: self.position,
+                },
+                Err(fault) => fault,
+            };
+            self.answer = None;
+            self.course.failed(fault).await?;
+        }
+        self.answer = None;
+        Ok(None)
+    }
+
+    /// Makes sure that there is an answer to read from.
+    async fn reopen(&mut self) -> Result<(), ClientError> {
+        while self.answer.is_none() {
+            let endpoint = self.course.endpoint();
+            match self.course.limit(self.open_once(&endpoint)).await {
+                Ok((answer, skip)) => (self.answer, self.skip) = (Some(answer), skip),
+                Err(fault) => self.course.failed(fault).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn open_once(&self, endpoint: &Endpoint) -> Result<(Answer, u64), Fault> {
+        let rest = self.position..self.size;
+        let range = (self.position > 0).then(|| rest.clone());
+        let ask = blob_ask(&self.repository, &self.blob, range, true);
+        let (answer, skip, length) = match self.client.open(endpoint, &ask, &rest).await? {
+            Opened::Part(answer, length) => (answer, 0, length),
+            Opened::Whole(answer) => (answer, self.position, self.size),
+        };
+        match answer.content_length() {
+            Some(announced) if announced != length => Err(Fault::WrongRange(format!(
+                "the manifest says {length} bytes, the registry announces {announced}"
+            ))),
+            _ => Ok((answer, skip)),
+        }
+    }
+}
+
+type Step = Pin<Box<dyn Future<Output = (Box<Reader>, Result<Option<Bytes>, ClientError>)> + Send>>;
+
+/// A whole blob in parts, in order; it ends after the first error. See [`Client::blob_stream`].
+pub struct BlobStream {
+    size: u64,
+    reader: Option<Box<Reader>>,
+    step: Option<Step>,
+}
+
+impl std::fmt::Debug for BlobStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlobStream")
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl BlobStream {
+    fn new(reader: Reader) -> Self {
+        Self {
+            size: reader.size,
+            reader: Some(Box::new(reader)),
+            step: None,
+        }
+    }
+
+    /// Size of the blob.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The next part; `None` at the end.
+    ///
+    /// # Errors
+    /// When the rest cannot be had.
+    pub async fn next_part(&mut self) -> Result<Option<Bytes>, ClientError> {
+        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context))
+            .await
+            .transpose()
+    }
+
+    fn misused(self) -> ClientError {
+        let target = self.reader.map(|reader| reader.course.target().to_string());
+        ClientError::Config(format!(
+            "{}: a stream was not expected",
+            target.unwrap_or_default()
+        ))
+    }
+}
+
+impl Stream for BlobStream {
+    type Item = Result<Bytes, ClientError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.step.is_none() {
+            let Some(mut reader) = self.reader.take() else {
+                return Poll::Ready(None);
+            };
+            self.step = Some(Box::pin(async move {
+                let part = reader.next().await;
+                (reader, part)
+            }));
+        }
+        let Some(step) = &mut self.step else {
+            return Poll::Ready(None);
+        };
+        let Poll::Ready((reader, part)) = step.as_mut().poll(context) else {
+            return Poll::Pending;
+        };
+        self.step = None;
+        Poll::Ready(match part {
+            Ok(Some(part)) => {
+                self.reader = Some(reader);
+                Some(Ok(part))
+            }
+            Ok(None) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! The course of one call: which endpoint is asked next, and when to give up.
+//!
+//! Mirrors are asked in order and passed over when they fail; the registry itself comes last and its fault
+//! decides what the call says. After it, the call waits and starts over, within its budget.
+
+use tokio::time::Instant;
+
+use super::Client;
+use crate::error::{ClientError, Fault, Target};
+use crate::transport::attempts::Attempts;
+use crate::transport::registry::{Endpoint, Servers};
+
+/// A call that progresses in steps no larger than this counts as not progressing.
+const LEAST_PROGRESS: u64 = 64 << 10;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Course {
+    client: Client,
+    target: Target,
+    by_digest: bool,
+    /// Mirrors that are still to be asked in this round, nearest last.
+    mirrors: Vec<Endpoint>,
+    current: Endpoint,
+    attempts: Attempts,
+    /// Bytes received since the last fault.
+    gained: u64,
+}
+
+impl Client {
+    /// The course of a call that reads; mirrors are asked for what `target` names by digest.
+    pub(super) fn course(&self, target: Target, by_digest: bool) -> Course {
+        let (current, mirrors) = round(&self.transport.servers, &target.registry, by_digest);
+        let attempts = self.transport.attempts(&self.counters);
+        Course {
+            client: self.clone(),
+            target,
+            by_digest,
+            mirrors,
+            current,
+            attempts,
+            gained: 0,
+        }
+    }
+
+    /// The course of a call to the registry itself.
+    pub(super) fn course_at_origin(&self, target: Target) -> Course {
+        let current = self.transport.servers.origin(&target.registry);
+        let attempts = self.transport.attempts(&self.counters);
+        let (mirrors, by_digest) = (Vec::new(), false);
+        Course {
+            client: self.clone(),
+            target,
+            by_digest,
+            mirrors,
+            current,
+            attempts,
+            gained: 0,
+        }
+    }
+}
+
+/// The first endpoint of a round, and the others in reverse.
+fn round(servers: &Servers, registry: &str, by_digest: bool) -> (Endpoint, Vec<Endpoint>) {
+    let mut endpoints = servers.readable(registry, by_digest);
+    endpoints.reverse();
+    let first = endpoints.pop().unwrap_or_else(|| servers.origin(registry));
+    (first, endpoints)
+}
+
+impl Course {
+    /// Whom to ask now.
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        self.current.clone()
+    }
+
+    /// What the call is about.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Bounds one try by the time that the call has left.
+    pub(crate) async fn limit<T>(&self, once: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        let limit = self.client.transport.config.budget.total_deadline;
+        let deadline: Instant = self.attempts.deadline();
+        tokio::time::timeout_at(deadline, once)
+            .await
+            .unwrap_or(Err(Fault::Timeout("complete answer", limit)))
+    }
+
+    /// Notes that `bytes` more arrived.
+    pub(crate) fn gained(&mut self, bytes: u64) {
+        self.gained += bytes;
+    }
+
+    /// After a fault: turns to the next endpoint, or waits and starts over.
+    ///
+    /// # Errors
+    /// The call's error, when it is time to give up.
+    pub(crate) async fn failed(&mut self, fault: Fault) -> Result<(), ClientError> {
+        if std::mem::take(&mut self.gained) >= LEAST_PROGRESS {
+            self.attempts.progressed();
+        }
+        pass_over(&self.current, &fault);
+        if let Some(next) = self.mirrors.pop() {
+            self.current = next;
+            return Ok(());
+        }
+        self.attempts
+            .after(fault, &self.current.server.gate, &self.target)
+            .await?;
+        if self.current.mirror_of.is_some() || self.by_digest {
+            let servers = &self.client.transport.servers;
+            (self.current, self.mirrors) = round(servers, &self.target.registry, self.by_digest);
+        }
+        Ok(())
+    }
+}
+
+/// Notes a mirror's fault: one that cannot be reached is left alone for a while.
+fn pass_over(endpoint: &Endpoint, fault: &Fault) {
+    if endpoint.mirror_of.is_none() {
+        return;
+    }
+    tracing::debug!(mirror = endpoint.server.authority, %fault, "mirror passed over");
+    let unusable = matches!(
+        fault,
+        Fault::Connect(_) | Fault::Tls(_) | Fault::Timeout(..) | Fault::Stalled { .. }
+    );
+    if unusable
+        || matches!(
+            fault,
+            Fault::Status {
+                code: 429 | 500..,
+                ..
+            }
+        )
+    {
+        endpoint.server.rest();
+    }
+}

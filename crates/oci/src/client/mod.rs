@@ -1,0 +1,81 @@
+//! The registry client.
+//!
+//! A [`Client`] is cheap to clone; clones share connections, tokens, redirects and what was learned of each
+//! registry. Every call tries mirrors first and then the registry, again and again within the budget of
+//! [`crate::config::Budget`], and ends in content or in one [`ClientError`].
+
+mod blob;
+mod course;
+mod manifest;
+mod probe;
+mod push;
+mod referrers;
+mod resolve;
+pub(crate) mod stats;
+
+use std::sync::Arc;
+
+pub use blob::{BlobStream, MAX_RANGE, RangeAnswer};
+pub use manifest::FetchedManifest;
+pub use probe::{AuthKind, ProbeReport};
+pub use push::{BlobSource, BlobUpload, PushedManifest};
+pub use resolve::ResolvedImage;
+pub use stats::Stats;
+
+use crate::config::ClientConfig;
+use crate::error::{ClientError, Object, Target};
+use crate::reference::Repository;
+use crate::transport::Transport;
+use stats::Counters;
+
+/// Reads from and writes to registries.
+#[derive(Debug, Clone)]
+pub struct Client {
+    transport: Arc<Transport>,
+    counters: Counters,
+}
+
+impl Client {
+    /// A client with these settings. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// If a file with certificates cannot be read, or a mirror is not a URL.
+    pub fn new(config: ClientConfig) -> Result<Self, ClientError> {
+        Ok(Self {
+            transport: Arc::new(Transport::new(config)?),
+            counters: Counters::default(),
+        })
+    }
+
+    /// What this client and all clones of it asked for and got.
+    pub fn stats(&self) -> Stats {
+        self.counters.read()
+    }
+
+    /// The same client with counters of its own, which start at zero and count in this one's as well: for the
+    /// figures of a single start.
+    #[must_use]
+    pub fn with_own_stats(&self) -> Self {
+        Self {
+            transport: self.transport.clone(),
+            counters: self.counters.part(),
+        }
+    }
+
+    /// Whether `registry`, or the first of its mirrors that was asked, answers a range request with that range;
+    /// `None` until one was asked.
+    pub fn ranges_honoured(&self, registry: &str) -> Option<bool> {
+        let endpoints = self.transport.servers.readable(registry, true);
+        endpoints
+            .iter()
+            .find_map(|endpoint| endpoint.server.honours_ranges.get())
+    }
+
+    fn target(&self, repository: &Repository, object: Object) -> Target {
+        Target {
+            registry: repository.registry().to_owned(),
+            repository: Some(repository.name().to_owned()),
+            object,
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Blobs and manifests to a registry.
+//!
+//! A blob that is there already is not sent again; one that another repository of the registry has is mounted
+//! from it. Otherwise it is sent in one piece, and in several to registries (or proxies before them) that do
+//! not take one piece of that size.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION};
+use reqwest::{Method, Url};
+use xebec_format::digest::{Digest, Digester};
+
+use super::Client;
+use crate::auth::Scope;
+use crate::error::{ClientError, Fault, Object, Target};
+use crate::reference::Repository;
+use crate::transport::http::{Answer, authority};
+use crate::transport::registry::Endpoint;
+use crate::transport::{Ask, Payload, Place};
+
+/// Size of a piece when a blob is sent in pieces; proxies commonly refuse bodies above 100 MiB, some above 32.
+const PIECE: u64 = 16 << 20;
+/// Largest smallest piece that a registry may ask for (`OCI-Chunk-Min-Length`).
+const MAX_PIECE: u64 = 1 << 30;
+
+/// Where the bytes of a blob are.
+#[derive(Debug, Clone)]
+pub enum BlobSource {
+    /// In memory.
+    Bytes(Bytes),
+    /// In a file, which must not change meanwhile.
+    File(PathBuf),
+}
+
+/// How a blob came to be in the repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlobUpload {
+    /// It was there.
+    Existed,
+    /// Another repository of the registry had it.
+    Mounted,
+    /// It was sent.
+    Sent,
+}
+
+/// A manifest that the registry took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushedManifest {
+    /// Its digest.
+    pub digest: Digest,
+    /// Whether the registry noted its `subject`, so that the referrers API lists it (`OCI-Subject`).
+    pub subject_noted: bool,
+}
+
+/// What is to be sent.
+struct Blob {
+    digest: Digest,
+    size: u64,
+    source: BlobSource,
+}
+
+impl Blob {
+    fn part(&self, offset: u64, length: u64) -> Payload {
+        match &self.source {
+            BlobSource::Bytes(bytes) => {
+                let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                Payload::Bytes(bytes.slice(at(offset)..at(offset.saturating_add(length))))
+            }
+            BlobSource::File(path) => Payload::File {
+                path: path.clone(),
+                offset,
+                length,
+            },
+        }
+    }
+}
+
+impl Client {
+    /// Brings a blob into `repository` and gives its digest. `mount_from` is another repository of the same
+    /// registry that may have it.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or the registry does not take the blob.
+    pub async fn push_blob(
+        &self,
+        repository: &Repository,
+        source: BlobSource,
+        mount_from: Option<&Repository>,
+    ) -> Result<(Digest, BlobUpload), ClientError> {
+        let blob = measure(source).await.map_err(|(path, source)| {
+            let target = self.target(repository, Object::Api);
+            ClientError::Source {
+                target: Box::new(target),
+                path,
+                source,
+            }
+        })?;
+        let target = self.target(repository, Object::BlobUpload(blob.digest));
+        let from = mount_from.filter(|from| from.registry() == repository.registry() && *from != repository);
+        let mut course = self.course_at_origin(target);
+        loop {
+            let endpoint = course.endpoint();
+            // A large upload takes its time; its requests are bounded one by one.
+            match self.push_blob_once(&endpoint, repository, &blob, from).await {
+                Ok(upload) => return Ok((blob.digest, upload)),
+                Err(fault) => course.failed(fault).await?,
+            }
+        }
+    }
+
+    async fn push_blob_once(
+        &self,
+        endpoint: &Endpoint,
+        repository: &Repository,
+        blob: &Blob,
+        from: Option<&Repository>,
+    ) -> Result<BlobUpload, Fault> {
+        let name = repository.name();
+        let scope = Scope {
+            mount_from: from.map(|from| from.name().to_owned()),
+            ..Scope::push(name)
+        };
+        let path = Place::Path(format!("{name}/blobs/{}", blob.digest));
+        let head = self
+            .transport
+            .send(
+                endpoint,
+                &Ask::new(Method::HEAD, path, scope.clone()),
+                &self.counters,
+            )
+            .await?;
+        match head.status().as_u16() {
+            200 => return Ok(BlobUpload::Existed),
+            404 => head.discard().await,
+            _ => return Err(head.into_fault().await),
+        }
+        let mount = from.map_or(String::new(), |from| {
+            format!("?mount={}&from={}", blob.digest, from.name())
+        });
+        let start = Ask::new(
+            Method::POST,
+            Place::Path(format!("{name}/blobs/uploads/{mount}")),
+            scope.clone(),
+        )
+        .payload(Payload::Bytes(Bytes::new()));
+        let answer = self.transport.send(endpoint, &start, &self.counters).await?;
+        match answer.status().as_u16() {
+            201 if from.is_some() => return Ok(BlobUpload::Mounted),
+            202 => {}
+            _ => return Err(answer.into_fault().await),
+        }
+        let place = next_place(&answer)?;
+        answer.discard().await;
+        match self.send_whole(endpoint, &scope, place, blob).await {
+            // What a registry, or a proxy before it, says to a body that it finds too large.
+            Err(Fault::Status { code: 411 | 413, .. }) if blob.size > 0 => {
+                tracing::debug!(blob = %blob.digest, "the registry does not take it in one piece");
+                self.send_in_pieces(endpoint, name, &scope, blob).await?;
+            }
+            other => other?,
+        }
+        Ok(BlobUpload::Sent)
+    }
+
+    async fn send_whole(
+        &self,
+        endpoint: &Endpoint,
+        scope: &Scope,
+        place: Url,
+        blob: &Blob,
+    ) -> Result<(), Fault> {
+        let ask = Ask::new(
+            Method::PUT,
+            Place::Url(with_digest(place, &blob.digest)),
+            scope.clone(),
+        )
+        .header(CONTENT_TYPE, "application/octet-stream")
+        .payload(blob.part(0, blob.size));
+        let answer = self.transport.send(endpoint, &ask, &self.counters).await?;
+        expect(answer, &[201, 204]).await.map(drop)
+    }
+
+    async fn send_in_pieces(
+        &self,
+        endpoint: &Endpoint,
+        name: &str,
+        scope: &Scope,
+        blob: &Blob,
+    ) -> Result<(), Fault> {
+        let start = Ask::new(
+            Method::POST,
+            Place::Path(format!("{name}/blobs/uploads/")),
+            scope.clone(),
+        )
+        .payload(Payload::Bytes(Bytes::new()));
+        let answer = expect(
+            self.transport.send(endpoint, &start, &self.counters).await?,
+            &[202],
+        )
+        .await?;
+        let least = answer
+            .header("oci-chunk-min-length")
+            .and_then(|text| text.parse::<u64>().ok());
+        let piece = PIECE.max(least.unwrap_or(0)).min(MAX_PIECE);
+        let mut place = next_place(&answer)?;
+        answer.discard().await;
+        let mut offset = 0;
+        while offset < blob.size {
+            let length = piece.min(blob.size - offset);
+            let ask = Ask::new(Method::PATCH, Place::Url(place), scope.clone())
+                .header(CONTENT_TYPE, "application/octet-stream")
+                .header(CONTENT_RANGE, &format!("{offset}-{}", offset + length - 1))
+                .payload(blob.part(offset, length));
+            let answer = expect(
+                self.transport.send(endpoint, &ask, &self.counters).await?,
+                &[202, 204],
+            )
+            .await?;
+            place = next_place(&answer)?;
+            answer.discard().await;
+            offset += length;
+        }
+        let ask = Ask::new(
+            Method::PUT,
+            Place::Url(with_digest(place, &blob.digest)),
+            scope.clone(),
+        )
+        .payload(Payload::Bytes(Bytes::new()));
+        let answer = self.transport.send(endpoint, &ask, &self.counters).await?;
+        expect(answer, &[201, 204]).await.map(drop)
+    }
+
+    /// Puts a manifest into `repository` under `name`, a tag or its own digest.
+    ///
+    /// # Errors
+    /// If the registry does not take it, for example because a blob it names is missing.
+    pub async fn push_manifest(
+        &self,
+        repository: &Repository,
+        name: &str,
+        media_type: &str,
+        bytes: Bytes,
+    ) -> Result<PushedManifest, ClientError> {
+        let digest = Digest::of(&bytes);
+        let target = self.target(repository, Object::ManifestUpload(name.to_owned()));
+        let path = Place::Path(format!("{}/manifests/{name}", repository.name()));
+        let ask = Ask::new(Method::PUT, path, Scope::push(repository.name()))
+            .header(CONTENT_TYPE, media_type)
+            .payload(Payload::Bytes(bytes));
+        let mut course = self.course_at_origin(target);
+        loop {
+            let endpoint = course.endpoint();
+            match course
+                .limit(self.push_manifest_once(&endpoint, &ask, digest))
+                .await
+            {
+                Ok(pushed) => return Ok(pushed),
+                Err(fault) => course.failed(fault).await?,
+            }
+        }
+    }
+
+    async fn push_manifest_once(
+        &self,
+        endpoint: &Endpoint,
+        ask: &Ask,
+        digest: Digest,
+    ) -> Result<PushedManifest, Fault> {
+        let answer = self.transport.send(endpoint, ask, &self.counters).await?;
+        let answer = expect(answer, &[201, 202, 200]).await?;
+        let stored = answer
+            .header("docker-content-digest")
+            .and_then(|text| text.parse::<Digest>().ok());
+        if let Some(got) = stored.filter(|stored| *stored != digest) {
+            return Err(Fault::WrongDigest {
+                expected: digest,
+                got,
+            });
+        }
+        let subject_noted = answer
+            .headers()
+            .contains_key(HeaderName::from_static("oci-subject"));
+        answer.discard().await;
+        Ok(PushedManifest {
+            digest,
+            subject_noted,
+        })
+    }
+}
+
+/// Size and digest of a source.
+async fn measure(source: BlobSource) -> Result<Blob, (PathBuf, std::io::Error)> {
+    let path = match &source {
+        BlobSource::Bytes(bytes) => {
+            let (digest, size) = (Digest::of(bytes), bytes.len() as u64);
+            return Ok(Blob { digest, size, source });
+        }
+        BlobSource::File(path) => path.clone(),
+    };
+    let file = path.clone();
+    let work = tokio::task::spawn_blocking(move || -> std::io::Result<(Digest, u64)> {
+        use std::io::Read as _;
+        let mut file = std::fs::File::open(file)?;
+        let (mut digester, mut size, mut part) = (Digester::new(), 0, vec![0; 256 << 10]);
+        loop {
+            let read = file.read(&mut part)?;
+            let Some(bytes) = part.get(..read).filter(|bytes| !bytes.is_empty()) else {
+                return Ok((digester.finish(), size));
+            };
+            digester.update(bytes);
+            size += read as u64;
+        }
+    });
+    let measured = work
+        .await
+        .unwrap_or_else(|error| Err(std::io::Error::other(error)));
+    let (digest, size) = measured.map_err(|error| (path, error))?;
+    Ok(Blob { digest, size, source })
+}
+
+/// An answer of one of these statuses.
+async fn expect(answer: Answer, statuses: &[u16]) -> Result<Answer, Fault> {
+    if statuses.contains(&answer.status().as_u16()) {
+        Ok(answer)
+    } else {
+        Err(answer.into_fault().await)
+    }
+}
+
+/// Where an upload goes on. Registries behind a proxy that ends TLS often say `http` for themselves.
+fn next_place(answer: &Answer) -> Result<Url, Fault> {
+    let location = answer.header(LOCATION.as_str()).unwrap_or_default();
+    let wrong = || {
+        Fault::Protocol(format!(
+            "the registry names {location:?} as the place of an upload"
+        ))
+    };
+    let mut next = answer.url().join(location).map_err(|_| wrong())?;
+    if location.is_empty() || !matches!(next.scheme(), "http" | "https") {
+        return Err(wrong());
+    }
+    if answer.url().scheme() == "https" && next.scheme() == "http" {
+        if next.host_str() != answer.url().host_str() {
+            return Err(Fault::Protocol(format!(
+                "upload to {} without TLS",
+                authority(&next)
+            )));
+        }
+        next.set_scheme("https").map_err(|()| wrong())?;
+        next.set_port(answer.url().port()).map_err(|()| wrong())?;
+    }
+    Ok(next)
+}
+
+fn with_digest(mut place: Url, digest: &Digest) -> Url {
+    place.query_pairs_mut().append_pair("digest", &digest.to_string());
+    place
+}
+
+impl Client {
+    /// The target of a call about a registry as a whole.
+    pub(super) fn registry_target(registry: &str) -> Target {
+        Target {
+            registry: registry.to_owned(),
+            repository: None,
+            object: Object::Api,
+        }
+    }
+}

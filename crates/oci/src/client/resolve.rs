@@ -1,0 +1,199 @@
+//! From a reference to one image: index, manifest, config, each verified by its digest.
+
+use bytes::Bytes;
+use xebec_format::digest::Digest;
+
+use super::{Client, FetchedManifest};
+use crate::error::{ClientError, Object, Target};
+use crate::image_config::{ImageConfig, MAX_CONFIG_SIZE};
+use crate::manifest::{Descriptor, ImageManifest, Index, Manifest};
+use crate::media_type::{ACCEPT_IMAGE, layer_encoding};
+use crate::platform::Platform;
+use crate::reference::{Reference, Repository};
+
+/// Indexes may point to indexes; real ones do so once at most.
+const MAX_INDEX_DEPTH: usize = 3;
+
+/// One image, found and verified.
+#[derive(Debug, Clone)]
+pub struct ResolvedImage {
+    /// What was asked for.
+    pub reference: Reference,
+    /// Where its manifest and blobs are.
+    pub repository: Repository,
+    /// The index that named the manifest, if one did; of several, the first.
+    pub index_digest: Option<Digest>,
+    /// That index, parsed.
+    pub index: Option<Index>,
+    /// Digest of the manifest: the identity of the image.
+    pub manifest_digest: Digest,
+    /// The manifest as it was sent.
+    pub manifest_bytes: Bytes,
+    /// Type of the manifest.
+    pub manifest_media_type: String,
+    /// The manifest, parsed.
+    pub manifest: ImageManifest,
+    /// The config as it was sent.
+    pub config_bytes: Bytes,
+    /// The config, parsed. It has one diff ID for each layer.
+    pub config: ImageConfig,
+    /// What the image runs on, by its index or its config.
+    pub platform: Platform,
+}
+
+impl ResolvedImage {
+    /// The descriptor of the manifest, for artifacts that refer to it.
+    pub fn descriptor(&self) -> Descriptor {
+        Descriptor::of(&self.manifest_media_type, &self.manifest_bytes)
+    }
+
+    /// Layers with the digests of their plain tars, lowest first.
+    pub fn layers(&self) -> impl ExactSizeIterator<Item = (&Descriptor, Digest)> {
+        self.manifest
+            .layers
+            .iter()
+            .zip(self.config.rootfs.diff_ids.iter().copied())
+    }
+}
+
+impl Client {
+    /// Finds the image that `reference` means for `platform`, following indexes.
+    ///
+    /// # Errors
+    /// If it is not there, not for this platform, not an image, or not what its digests say.
+    pub async fn resolve(
+        &self,
+        reference: &Reference,
+        platform: &Platform,
+    ) -> Result<ResolvedImage, ClientError> {
+        let repository = reference.repository();
+        let mut name = reference.manifest_name();
+        let mut index = None;
+        let mut chosen = None;
+        for _ in 0..=MAX_INDEX_DEPTH {
+            let fetched = self.manifest(repository, &name, ACCEPT_IMAGE).await?;
+            let target = self.target(repository, Object::Manifest(name));
+            let parsed = fetched.parse().map_err(|source| ClientError::Manifest {
+                target: Box::new(target.clone()),
+                source,
+            })?;
+            match parsed {
+                Manifest::Image(manifest) => {
+                    let found = Found {
+                        fetched,
+                        manifest: *manifest,
+                        index,
+                        chosen,
+                    };
+                    return self.finish(reference, platform, found, target).await;
+                }
+                Manifest::Index(list) => {
+                    let Some(entry) = list.select(platform) else {
+                        return Err(no_platform(target, platform, list.platforms()));
+                    };
+                    name = entry.digest.to_string();
+                    chosen = entry.platform.clone().or(chosen);
+                    index = index.or(Some((fetched.digest, list)));
+                }
+            }
+        }
+        let media_type = format!("index of indexes more than {MAX_INDEX_DEPTH} deep");
+        let target = self.target(repository, Object::Manifest(name));
+        Err(ClientError::NotAnImage {
+            target: Box::new(target),
+            media_type,
+        })
+    }
+
+    /// Fetches the config and checks that manifest, config and platform agree.
+    async fn finish(
+        &self,
+        reference: &Reference,
+        platform: &Platform,
+        found: Found,
+        target: Target,
+    ) -> Result<ResolvedImage, ClientError> {
+        let Found {
+            fetched,
+            manifest,
+            index,
+            chosen,
+        } = found;
+        if !manifest.is_image() {
+            let media_type = manifest.artifact_type.unwrap_or(manifest.config.media_type);
+            return Err(ClientError::NotAnImage {
+                target: Box::new(target),
+                media_type,
+            });
+        }
+        let repository = reference.repository();
+        let config_bytes = self.blob(repository, &manifest.config, MAX_CONFIG_SIZE).await?;
+        let refuse = |reason: String| {
+            let target = self.target(repository, Object::Blob(manifest.config.digest));
+            ClientError::ImageConfig {
+                target: Box::new(target),
+                reason,
+            }
+        };
+        let config = ImageConfig::parse(&config_bytes).map_err(|error| refuse(error.to_string()))?;
+        let (layers, diff_ids) = (manifest.layers.len(), config.rootfs.diff_ids.len());
+        if layers != diff_ids {
+            return Err(refuse(format!(
+                "the manifest has {layers} layers and the config {diff_ids} diff IDs"
+            )));
+        }
+        if let Some(odd) = manifest
+            .layers
+            .iter()
+            .find(|layer| layer_encoding(&layer.media_type).is_none())
+        {
+            return Err(refuse(format!(
+                "layer {} has the unknown type {:?}",
+                odd.digest, odd.media_type
+            )));
+        }
+        let own = config.platform();
+        // An index vouches for its entries; a lone manifest is held to its config.
+        if let Some(own) = own
+            .as_ref()
+            .filter(|own| chosen.is_none() && platform.rank(own).is_none())
+        {
+            return Err(no_platform(target, platform, vec![own.to_string()]));
+        }
+        Ok(ResolvedImage {
+            reference: reference.clone(),
+            repository: repository.clone(),
+            index_digest: index.as_ref().map(|(digest, _)| *digest),
+            index: index.map(|(_, index)| index),
+            manifest_digest: fetched.digest,
+            manifest_media_type: media_type_of(&manifest, &fetched),
+            manifest_bytes: fetched.bytes,
+            manifest,
+            config_bytes,
+            config,
+            platform: chosen.or(own).unwrap_or_else(|| platform.clone()),
+        })
+    }
+}
+
+/// What the way through the indexes led to.
+struct Found {
+    fetched: FetchedManifest,
+    manifest: ImageManifest,
+    index: Option<(Digest, Index)>,
+    chosen: Option<Platform>,
+}
+
+fn media_type_of(manifest: &ImageManifest, fetched: &FetchedManifest) -> String {
+    let named = manifest.media_type.as_deref().or(fetched.media_type.as_deref());
+    let known = named.filter(|text| ACCEPT_IMAGE.contains(text));
+    known.unwrap_or(crate::media_type::OCI_MANIFEST).to_owned()
+}
+
+fn no_platform(target: Target, platform: &Platform, offered: Vec<String>) -> ClientError {
+    ClientError::NoPlatform {
+        target: Box::new(target),
+        platform: platform.to_string(),
+        offered,
+    }
+}

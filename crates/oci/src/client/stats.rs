@@ -1,0 +1,114 @@
+//! What was asked of registries and what came back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A reading of the counters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Stats {
+    /// HTTP requests sent, those for tokens and those after redirects included.
+    pub requests: u64,
+    /// Bytes of bodies received.
+    pub bytes_received: u64,
+    /// Bytes of bodies sent.
+    pub bytes_sent: u64,
+    /// Tries that failed and were followed by another.
+    pub retries: u64,
+    /// Tokens obtained.
+    pub tokens: u64,
+    /// Redirects followed, those from the cache not included.
+    pub redirects: u64,
+}
+
+#[derive(Debug, Default)]
+struct Cells {
+    requests: AtomicU64,
+    bytes_received: AtomicU64,
+    bytes_sent: AtomicU64,
+    retries: AtomicU64,
+    tokens: AtomicU64,
+    redirects: AtomicU64,
+}
+
+/// Counters; those of a part count in those of the whole as well.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counters {
+    own: Arc<Cells>,
+    whole: Option<Arc<Counters>>,
+}
+
+impl Counters {
+    /// Counters that start at zero and count in these as well.
+    pub(crate) fn part(&self) -> Self {
+        Self {
+            own: Arc::default(),
+            whole: Some(Arc::new(self.clone())),
+        }
+    }
+
+    fn add(&self, cell: fn(&Cells) -> &AtomicU64, amount: u64) {
+        cell(&self.own).fetch_add(amount, Ordering::Relaxed);
+        if let Some(whole) = &self.whole {
+            whole.add(cell, amount);
+        }
+    }
+
+    pub(crate) fn request(&self) {
+        self.add(|cells| &cells.requests, 1);
+    }
+
+    pub(crate) fn received(&self, bytes: u64) {
+        self.add(|cells| &cells.bytes_received, bytes);
+    }
+
+    pub(crate) fn sent(&self, bytes: u64) {
+        self.add(|cells| &cells.bytes_sent, bytes);
+    }
+
+    pub(crate) fn retry(&self) {
+        self.add(|cells| &cells.retries, 1);
+    }
+
+    pub(crate) fn token(&self) {
+        self.add(|cells| &cells.tokens, 1);
+    }
+
+    pub(crate) fn redirect(&self) {
+        self.add(|cells| &cells.redirects, 1);
+    }
+
+    pub(crate) fn read(&self) -> Stats {
+        let read = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        Stats {
+            requests: read(&self.own.requests),
+            bytes_received: read(&self.own.bytes_received),
+            bytes_sent: read(&self.own.bytes_sent),
+            retries: read(&self.own.retries),
+            tokens: read(&self.own.tokens),
+            redirects: read(&self.own.redirects),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_count_in_the_whole() {
+        let whole = Counters::default();
+        let (one, two) = (whole.part(), whole.part());
+        one.received(3);
+        two.received(4);
+        two.part().request();
+        assert_eq!((one.read().bytes_received, two.read().bytes_received), (3, 4));
+        assert_eq!(
+            whole.read(),
+            Stats {
+                bytes_received: 7,
+                requests: 1,
+                ..Stats::default()
+            }
+        );
+    }
+}

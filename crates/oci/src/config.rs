@@ -1,0 +1,240 @@
+//! What a user may set about registries, as a section of Xebec's TOML configuration.
+//!
+//! Everything has a default that suits a public registry; `docs/registries.md` shows the file. Durations are
+//! written as `"500ms"`, `"30s"`, `"5m"`.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::reference::split_host_port;
+
+/// Settings of a [`crate::Client`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientConfig {
+    /// Registries (`host[:port]`) that are spoken to without TLS. Loopback registries need no entry: TLS is
+    /// tried first, then plain HTTP, as docker does.
+    pub plain_http: Vec<String>,
+    /// PEM files with certificate authorities to trust beside those of the system.
+    pub ca_files: Vec<PathBuf>,
+    /// Mirrors by registry (`host[:port]`), tried in order before the registry itself.
+    pub mirrors: HashMap<String, Vec<Mirror>>,
+    /// Docker's `config.json`, or the directory it is in. Default: `$DOCKER_CONFIG`, else `~/.docker`.
+    pub docker_config: Option<PathBuf>,
+    /// How long, how often and how much at once.
+    pub budget: Budget,
+    /// How requests introduce themselves.
+    pub user_agent: String,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            plain_http: Vec::new(),
+            ca_files: Vec::new(),
+            mirrors: HashMap::new(),
+            docker_config: None,
+            budget: Budget::default(),
+            user_agent: concat!("xebec/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+/// Another place that holds what a registry holds.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mirror {
+    /// `host[:port]`, or a URL `http[s]://host[:port][/prefix]`. A URL with `http` allows plain HTTP.
+    pub url: String,
+    /// Whether the mirror may say which image a tag means. Off by default: what a mirror answers to a digest
+    /// can be verified, what it answers to a tag has to be believed.
+    #[serde(default)]
+    pub resolve_tags: bool,
+}
+
+/// How much a registry is asked for, and how patiently.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Budget {
+    /// Requests for manifests and ranges under way at one registry, from all containers together. Whole-blob
+    /// streams have the same number again, so that a full pull cannot starve a reader.
+    pub max_concurrent_per_registry: usize,
+    /// Tries of one call without progress, the first included.
+    pub attempts: u32,
+    /// Longest pause before the second try; doubles with each further one. The pause is drawn evenly between
+    /// zero and that ("full jitter"), so that hosts that failed together do not return together.
+    #[serde(with = "duration_text")]
+    pub base_delay: Duration,
+    /// The doubling ends here.
+    #[serde(with = "duration_text")]
+    pub max_delay: Duration,
+    /// Time for one call with all its tries. Streams are not bound by it while bytes arrive.
+    #[serde(with = "duration_text")]
+    pub total_deadline: Duration,
+    /// Time to reach a registry, TLS included.
+    #[serde(with = "duration_text")]
+    pub connect_timeout: Duration,
+    /// Time from a request to the head of its answer.
+    #[serde(with = "duration_text")]
+    pub response_timeout: Duration,
+    /// A body that brings less than [`Budget::stall_bytes`] in this time is given up and resumed.
+    #[serde(with = "duration_text")]
+    pub stall_window: Duration,
+    /// See [`Budget::stall_window`].
+    pub stall_bytes: u64,
+    /// Retries that one registry may be sent in a burst, from all calls together.
+    pub retry_burst: u32,
+    /// Further retries a second; when the burst is used up, retries wait for their turn.
+    pub retries_per_second: f64,
+    /// Time a credential helper may take.
+    #[serde(with = "duration_text")]
+    pub helper_timeout: Duration,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            // containerd downloads 3 layers at once and browsers open 6 connections; page-sized reads of many
+            // containers gain from more, and public registries start to refuse well above this.
+            max_concurrent_per_registry: 16,
+            // Eight tries last about 12 s on average, which outlives the restart of a registry.
+            attempts: 8,
+            base_delay: Duration::from_millis(200),
+            max_delay: Duration::from_secs(15),
+            // A reader in the kernel waits for this; longer than that, an error is kinder.
+            total_deadline: Duration::from_secs(120),
+            connect_timeout: Duration::from_secs(10),
+            response_timeout: Duration::from_secs(30),
+            // 1.6 KB/s: slower than any line that could start a container.
+            stall_window: Duration::from_secs(10),
+            stall_bytes: 16 << 10,
+            retry_burst: 32,
+            retries_per_second: 4.0,
+            helper_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Whether `authority` (`host[:port]`) can only be this machine.
+pub fn is_loopback(authority: &str) -> bool {
+    let Some((host, _)) = split_host_port(authority) else {
+        return false;
+    };
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|h| h.strip_suffix(']'))
+        .unwrap_or(host);
+    host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Why a text is no duration.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0:?} is not a duration: expected a number and \"ms\", \"s\", \"m\" or \"h\", for example \"30s\"")]
+pub struct DurationError(String);
+
+/// Reads `"500ms"`, `"30s"`, `"5m"`, `"1h"`.
+///
+/// # Errors
+/// If there is no whole number, no known unit, or the result is too large.
+pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
+    let refuse = || DurationError(text.to_owned());
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits).ok_or_else(refuse)?;
+    let number: u64 = number.parse().map_err(|_| refuse())?;
+    let milliseconds = match unit {
+        "ms" => Some(number),
+        "s" => number.checked_mul(1_000),
+        "m" => number.checked_mul(60_000),
+        "h" => number.checked_mul(3_600_000),
+        _ => None,
+    };
+    milliseconds.map(Duration::from_millis).ok_or_else(refuse)
+}
+
+mod duration_text {
+    use super::{Duration, parse_duration};
+    use serde::{Deserialize, Deserializer, de::Error};
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        parse_duration(&text).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_toml() {
+        let config: ClientConfig = toml::from_str(
+            r#"
+            plain_http = ["registry.lan:5000"]
+            ca_files = ["/etc/xebec/ca.pem"]
+            docker_config = "/root/.docker"
+            [budget]
+            attempts = 3
+            base_delay = "50ms"
+            total_deadline = "5m"
+            [[mirrors."docker.io"]]
+            url = "https://mirror.lan/hub"
+            resolve_tags = true
+            "#,
+        )
+        .unwrap();
+        assert_eq!(config.budget.attempts, 3);
+        assert_eq!(config.budget.base_delay, Duration::from_millis(50));
+        assert_eq!(config.budget.total_deadline, Duration::from_secs(300));
+        assert_eq!(config.budget.connect_timeout, Budget::default().connect_timeout);
+        assert!(config.mirrors["docker.io"][0].resolve_tags);
+        assert_eq!(
+            toml::from_str::<ClientConfig>("").unwrap(),
+            ClientConfig::default()
+        );
+        assert!(toml::from_str::<ClientConfig>("plain_htp = []").is_err());
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(parse_duration("1h"), Ok(Duration::from_secs(3600)));
+        for text in [
+            "",
+            "5",
+            "s",
+            "1.5s",
+            "-1s",
+            "99999999999999999999s",
+            "18446744073709551615h",
+            "5 s",
+        ] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn loopback() {
+        for host in [
+            "localhost",
+            "localhost:5000",
+            "127.0.0.1",
+            "127.8.8.8:80",
+            "[::1]:5000",
+            "[::1]",
+        ] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in [
+            "docker.io",
+            "localhost.example",
+            "10.0.0.1:5000",
+            "[2001:db8::1]",
+            "[::1",
+        ] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! Credentials as users of docker already have them: `config.json` and credential helpers.
+//!
+//! The file is read again for each look-up, so that `docker login` needs no restart of Xebec; look-ups are rare
+//! because [`crate::auth`] keeps what they give for a few minutes. The order is docker's: a helper named for
+//! the registry (`credHelpers`), then the helper for all (`credsStore`), then the file's own `auths`. As in
+//! containers/image, an entry of `auths` may also name a path below a registry.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::{DecodePaddingMode, general_purpose};
+use serde::Deserialize;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+/// Largest `config.json` and largest answer of a helper; real ones have a few KiB.
+const MAX_CONFIG_JSON: u64 = 1 << 20;
+/// The key under which docker keeps credentials of its own registry.
+const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
+/// The user name by which a helper says that its secret is an identity token.
+const TOKEN_USER: &str = "<token>";
+
+/// What proves who is asking.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// A name and a password.
+    Basic {
+        /// The name.
+        username: String,
+        /// The password or access token.
+        password: String,
+    },
+    /// An OAuth refresh token (`identitytoken`).
+    IdentityToken(String),
+    /// A bearer token that is sent as it is (`registrytoken`).
+    RegistryToken(String),
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Secrets must not reach logs by way of a Debug print.
+        match self {
+            Self::Basic { username, .. } => write!(f, "Basic({username:?}, …)"),
+            Self::IdentityToken(_) => f.write_str("IdentityToken(…)"),
+            Self::RegistryToken(_) => f.write_str("RegistryToken(…)"),
+        }
+    }
+}
+
+/// Why credentials cannot be had although they are configured.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not what docker writes.
+    #[error("{path} is not a docker config: {reason}")]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The helper cannot be run, failed, or gave nonsense.
+    #[error("credential helper docker-credential-{helper} for {registry}: {reason}")]
+    Helper {
+        /// The helper's name after `docker-credential-`.
+        helper: String,
+        /// The key it was asked for.
+        registry: String,
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// Where credentials come from.
+#[derive(Debug, Clone)]
+pub struct CredentialStore {
+    file: Option<PathBuf>,
+    helper_timeout: Duration,
+}
+
+/// The parts of `config.json` that matter here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DockerConfig {
+    auths: HashMap<String, Option<AuthEntry>>,
+    cred_helpers: HashMap<String, String>,
+    creds_store: Option<String>,
+}
+
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default)]
+struct AuthEntry {
+    auth: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    identitytoken: Option<String>,
+    registrytoken: Option<String>,
+}
+
+impl CredentialStore {
+    /// Reads from `config` (the file, or the directory it is in), or where docker has it.
+    pub fn new(config: Option<&Path>, helper_timeout: Duration) -> Self {
+        let directory = || {
+            let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".docker"));
+            std::env::var_os("DOCKER_CONFIG").map(PathBuf::from).or_else(home)
+        };
+        let file = match config {
+            Some(path) if path.is_dir() => Some(path.join("config.json")),
+            Some(path) => Some(path.to_owned()),
+            None => directory().map(|directory| directory.join("config.json")),
+        };
+        Self { file, helper_timeout }
+    }
+
+    /// The credentials for `repository` of `registry` (`host[:port]`); `None` if there are none.
+    ///
+    /// # Errors
+    /// If the file is there but cannot be used, or a helper fails.
+    pub async fn look_up(
+        &self,
+        registry: &str,
+        repository: &str,
+    ) -> Result<Option<Credential>, CredentialError> {
+        let Some(config) = self.read().await? else {
+            return Ok(None);
+        };
+        let (config, path) = config;
+        let keys = keys_of(registry);
+        let named = keys
+            .iter()
+            .find_map(|key| Some((config.cred_helpers.get(key)?, key)));
+        let for_all = config
+            .creds_store
+            .as_ref()
+            .filter(|name| !name.is_empty())
+            .zip(keys.first());
+        for (helper, key) in named.into_iter().chain(for_all) {
+            if let Some(credential) = run_helper(helper, key, self.helper_timeout).await? {
+                return Ok(Some(credential));
+            }
+        }
+        let entry = find_entry(&config.auths, &keys, repository);
+        let parsed = entry.map(|entry| entry_credential(&entry)).transpose();
+        parsed
+            .map(Option::flatten)
+            .map_err(|reason| CredentialError::Parse { path, reason })
+    }
+
+    async fn read(&self) -> Result<Option<(DockerConfig, PathBuf)>, CredentialError> {
+        let Some(path) = self.file.clone() else {
+            return Ok(None);
+        };
+        let failed = |source| CredentialError::Read {
+            path: path.clone(),
+            source,
+        };
+        let file = match tokio::fs::File::open(&path).await {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_CONFIG_JSON)
+            .read_to_end(&mut bytes)
+            .await
+            .map_err(failed)?;
+        match serde_json::from_slice(&bytes) {
+            Ok(config) => Ok(Some((config, path))),
+            Err(error) => Err(CredentialError::Parse {
+                path,
+                reason: error.to_string(),
+            }),
+        }
+    }
+}
+
+/// The spellings under which a registry's credentials may be filed, the usual one first.
+fn keys_of(registry: &str) -> Vec<String> {
+    if matches!(registry, "docker.io" | "registry-1.docker.io" | "index.docker.io") {
+        let others = ["index.docker.io", "docker.io", "registry-1.docker.io"];
+        return std::iter::once(DOCKER_HUB_KEY)
+            .chain(others)
+            .map(str::to_owned)
+            .collect();
+    }
+    vec![registry.to_owned()]
+}
+
+/// The entry for the longest path above `repository`, else for the registry.
+fn find_entry(
+    auths: &HashMap<String, Option<AuthEntry>>,
+    keys: &[String],
+    repository: &str,
+) -> Option<AuthEntry> {
+    // Old tools filed entries under URLs; compare by what is left of them.
+    let bare = |key: &str| {
+        let key = key.trim_start_matches("https://").trim_start_matches("http://");
+        let key = key.trim_end_matches('/');
+        key.trim_end_matches("/v1").trim_end_matches("/v2").to_owned()
+    };
+    let by_bare: HashMap<String, &AuthEntry> = auths
+        .iter()
+        .map(|(key, entry)| (bare(key), entry))
+        .filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
+        .collect();
+    let hosts: Vec<String> = keys.iter().map(|key| bare(key)).collect();
+    let mut path = repository;
+    loop {
+        for host in &hosts {
+            let key = if path.is_empty() {
+                host.clone()
+            } else {
+                format!("{host}/{path}")
+            };
+            if let Some(entry) = by_bare.get(&key) {
+                return Some((*entry).clone());
+            }
+        }
+        if path.is_empty() {
+            return None;
+        }
+        path = path.rsplit_once('/').map_or("", |(above, _)| above);
+    }
+}
+
+/// What an entry of `auths` holds. An entry with nothing in it marks that a helper has the secret.
+fn entry_credential(entry: &AuthEntry) -> Result<Option<Credential>, String> {
+    let some = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    if let Some(token) = some(&entry.registrytoken) {
+        return Ok(Some(Credential::RegistryToken(token)));
+    }
+    if let Some(token) = some(&entry.identitytoken) {
+        return Ok(Some(Credential::IdentityToken(token)));
+    }
+    if let Some(auth) = some(&entry.auth) {
+        return decode_auth(&auth).map(Some);
+    }
+    match (some(&entry.username), some(&entry.password)) {
+        (Some(username), Some(password)) => Ok(Some(Credential::Basic { username, password })),
+        _ => Ok(None),
+    }
+}
+
+fn decode_auth(auth: &str) -> Result<Credential, String> {
+    let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let engine = GeneralPurpose::new(&base64::alphabet::STANDARD, lenient);
+    let wrong = || "an \"auth\" entry is not base64 of \"name:password\"".to_owned();
+    let bytes = engine.decode(auth.trim()).map_err(|_| wrong())?;
+    let text = String::from_utf8(bytes).map_err(|_| wrong())?;
+    let (username, password) = text.split_once(':').ok_or_else(wrong)?;
+    // Docker on Windows once padded the password with NUL bytes.
+    let password = password.trim_end_matches('\0');
+    Ok(Credential::Basic {
+        username: username.to_owned(),
+        password: password.to_owned(),
+    })
+}
+
+/// Asks `docker-credential-<helper> get`; `None` if it says that it knows none.
+async fn run_helper(
+    helper: &str,
+    registry: &str,
+    timeout: Duration,
+) -> Result<Option<Credential>, CredentialError> {
+    let fail = |reason: String| CredentialError::Helper {
+        helper: helper.to_owned(),
+        registry: registry.to_owned(),
+        reason,
+    };
+    if helper.contains('/') {
+        return Err(fail("its name must not contain a slash".to_owned()));
+    }
+    let (success, answer) = tokio::time::timeout(timeout, ask_helper(helper, registry))
+        .await
+        .map_err(|_| fail(format!("no answer within {timeout:?}")))?
+        .map_err(|error| fail(error.to_string()))?;
+    if !success {
+        let text = String::from_utf8_lossy(&answer);
+        let text = text.trim();
+        // The protocol has no error codes; all helpers share this sentence for "none".
+        return if text.contains("credentials not found") {
+            Ok(None)
+        } else {
+            Err(fail(format!(
+                "it failed: {}",
+                text.chars().take(200).collect::<String>()
+            )))
+        };
+    }
+    #[derive(Deserialize)]
+    struct Answer {
+        #[serde(rename = "Username")]
+        username: String,
+        #[serde(rename = "Secret")]
+        secret: String,
+    }
+    // The answer holds a secret, so the message must not quote it.
+    let Answer { username, secret } =
+        serde_json::from_slice(&answer).map_err(|_| fail("its answer is not JSON as agreed".to_owned()))?;
+    Ok(match (username.as_str(), secret.is_empty()) {
+        (_, true) => None,
+        (TOKEN_USER, _) => Some(Credential::IdentityToken(secret)),
+        _ => Some(Credential::Basic {
+            username,
+            password: secret,
+        }),
+    })
+}
+
+/// Runs the helper; whether it succeeded, and what it printed.
+async fn ask_helper(helper: &str, registry: &str) -> std::io::Result<(bool, Vec<u8>)> {
+    let mut child = tokio::process::Command::new(format!("docker-credential-{helper}"))
+        .arg("get")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A helper that does not read its input may close it first.
+        let _ = stdin.write_all(registry.as_bytes()).await;
+    }
+    let mut answer = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout.take(MAX_CONFIG_JSON).read_to_end(&mut answer).await?;
+    }
+    Ok((child.wait().await?.success(), answer))
+}
+
+/// The value of an `Authorization: Basic` header.
+pub(crate) fn basic_header(username: &str, password: &str) -> String {
+    format!(
+        "Basic {}",
+        general_purpose::STANDARD.encode(format!("{username}:{password}"))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn look_up(
+        json: &str,
+        registry: &str,
+        repository: &str,
+    ) -> Result<Option<Credential>, CredentialError> {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("config.json"), json).unwrap();
+        let store = CredentialStore::new(Some(directory.path()), Duration::from_secs(5));
+        store.look_up(registry, repository).await
+    }
+
+    fn basic(username: &str, password: &str) -> Credential {
+        Credential::Basic {
+            username: username.to_owned(),
+            password: password.to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn entries_of_the_file() {
+        let json = r#"{"auths": {
+            "https://index.docker.io/v1/": {"auth": "aHViOnB3OjE="},
+            "r.example:5000": {"username": "u", "password": "p"},
+            "https://old.example/v2/": {"auth": "bzpw"},
+            "r.example:5000/team/app": {"auth": "dGVhbTpw"},
+            "acr.example": {"auth": "MDA6", "identitytoken": "refresh"},
+            "empty.example": {}, "null.example": null, "bad.example": {"auth": "%%%"}
+        }}"#;
+        let get = |registry, repository| look_up(json, registry, repository);
+        assert_eq!(
+            get("docker.io", "library/x").await.unwrap(),
+            Some(basic("hub", "pw:1"))
+        );
+        assert_eq!(get("r.example:5000", "x").await.unwrap(), Some(basic("u", "p")));
+        assert_eq!(
+            get("r.example:5000", "team/app/sub").await.unwrap(),
+            Some(basic("team", "p"))
+        );
+        assert_eq!(
+            get("r.example:5000", "team/application").await.unwrap(),
+            Some(basic("u", "p"))
+        );
+        assert_eq!(get("old.example", "x").await.unwrap(), Some(basic("o", "p")));
+        assert_eq!(
+            get("acr.example", "x").await.unwrap(),
+            Some(Credential::IdentityToken("refresh".to_owned()))
+        );
+        for none in ["empty.example", "null.example", "other.example", "r.example"] {
+            assert_eq!(get(none, "x").await.unwrap(), None, "{none}");
+        }
+        assert!(matches!(
+            get("bad.example", "x").await,
+            Err(CredentialError::Parse { .. })
+        ));
+    }
+
+    #[tokio::test]
+    async fn no_file_is_no_credentials_but_a_broken_one_is_an_error() {
+        let store = CredentialStore::new(
+            Some(Path::new("/nonexistent/config.json")),
+            Duration::from_secs(1),
+        );
+        assert_eq!(store.look_up("r.example", "x").await.unwrap(), None);
+        assert!(matches!(
+            look_up("{", "r.example", "x").await,
+            Err(CredentialError::Parse { .. })
+        ));
+        assert_eq!(look_up("{}", "r.example", "x").await.unwrap(), None);
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        assert!(!format!("{:?}", basic("u", "hunter2")).contains("hunter2"));
+        assert!(!format!("{:?}", Credential::IdentityToken("hunter2".to_owned())).contains("hunter2"));
+    }
+
+    #[tokio::test]
+    async fn helpers_that_cannot_run_or_may_not() {
+        let error = look_up(
+            r#"{"credHelpers": {"r.example": "xebec-none"}}"#,
+            "r.example",
+            "x",
+        )
+        .await
+        .unwrap_err();
+        assert!(
+            error.to_string().contains("docker-credential-xebec-none"),
+            "{error}"
+        );
+        let error = look_up(r#"{"credsStore": "../x"}"#, "r.example", "x")
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("slash"), "{error}");
+    }
+}

@@ -1,0 +1,395 @@
+//! One error type that names registry, repository, object, cause, and what to do.
+//!
+//! A [`Fault`] is what went wrong in one try; most are worth another one. When a call gives up, the last fault
+//! becomes the cause of a [`ClientError`], which says what was asked for ([`Target`]) and how often.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use xebec_format::digest::Digest;
+
+use crate::manifest::ManifestError;
+
+/// What was asked of which registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// `host[:port]`.
+    pub registry: String,
+    /// Path in the registry; `None` when the registry as a whole was asked.
+    pub repository: Option<String>,
+    /// What it was asked for.
+    pub object: Object,
+}
+
+/// What a registry can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Object {
+    /// Whether it is a registry at all.
+    Api,
+    /// A manifest by tag or digest.
+    Manifest(String),
+    /// A whole blob.
+    Blob(Digest),
+    /// A byte range of a blob.
+    Range(Digest, Range<u64>),
+    /// What refers to a manifest.
+    Referrers(Digest),
+    /// To take a blob.
+    BlobUpload(Digest),
+    /// To take a manifest under a tag or digest.
+    ManifestUpload(String),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.registry)?;
+        if let Some(repository) = &self.repository {
+            write!(f, "/{repository}")?;
+        }
+        match &self.object {
+            Object::Api => write!(f, ": registry API"),
+            Object::Manifest(name) => write!(f, ": manifest {name}"),
+            Object::Blob(digest) => write!(f, ": blob {digest}"),
+            Object::Range(digest, range) => {
+                write!(f, ": bytes {}..{} of blob {digest}", range.start, range.end)
+            }
+            Object::Referrers(digest) => write!(f, ": referrers of {digest}"),
+            Object::BlobUpload(digest) => write!(f, ": upload of blob {digest}"),
+            Object::ManifestUpload(name) => write!(f, ": upload of manifest {name}"),
+        }
+    }
+}
+
+/// What went wrong in one try.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// No connection came about.
+    #[error("no connection: {0}")]
+    Connect(String),
+    /// The server's certificate is not trusted, or TLS failed otherwise.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The connection broke, or the peer does not speak HTTP as it should.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// Something did not happen in time.
+    #[error("no {0} within {1:?}")]
+    Timeout(&'static str, Duration),
+    /// The body came too slowly.
+    #[error("only {bytes} bytes within {window:?}")]
+    Stalled {
+        /// Bytes that came in the window.
+        bytes: u64,
+        /// The time they took.
+        window: Duration,
+    },
+    /// The registry answered with an HTTP status that is not success.
+    #[error("HTTP status {code}{}", explain(.message))]
+    Status {
+        /// The status code.
+        code: u16,
+        /// What the body said, shortened.
+        message: String,
+        /// What `Retry-After` asked for.
+        retry_after: Option<Duration>,
+    },
+    /// The body ended before it was complete.
+    #[error("the body ended after {got} of {expected} bytes")]
+    Truncated {
+        /// Length that was announced or asked for.
+        expected: u64,
+        /// Bytes that came.
+        got: u64,
+    },
+    /// The answer is not the range that was asked for.
+    #[error("wrong range: {0}")]
+    WrongRange(String),
+    /// The content does not have the digest by which it was asked for.
+    #[error("wrong content: expected {expected}, got {got}")]
+    WrongDigest {
+        /// What was asked for.
+        expected: Digest,
+        /// What came.
+        got: Digest,
+    },
+    /// The body is larger than is accepted for this kind of content.
+    #[error("the body is larger than {limit} bytes")]
+    TooLarge {
+        /// The limit.
+        limit: u64,
+    },
+    /// The answer breaks the distribution protocol in another way.
+    #[error("{0}")]
+    Protocol(String),
+    /// Credentials could not be had.
+    #[error("credentials: {0}")]
+    Credentials(String),
+}
+
+fn explain(message: &str) -> String {
+    if message.is_empty() {
+        String::new()
+    } else {
+        format!(" ({message})")
+    }
+}
+
+impl Fault {
+    /// Whether another try could end differently.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Fault::Connect(_)
+            | Fault::Broken(_)
+            | Fault::Timeout(..)
+            | Fault::Stalled { .. }
+            | Fault::Truncated { .. }
+            | Fault::WrongRange(_)
+            | Fault::WrongDigest { .. } => true,
+            // 408, 425 and 429 ask for it; 501 and 505 will not change; the other 5xx are passing.
+            Fault::Status { code, .. } => {
+                matches!(code, 408 | 425 | 429) || (*code >= 500 && !matches!(code, 501 | 505))
+            }
+            Fault::Tls(_) | Fault::TooLarge { .. } | Fault::Protocol(_) | Fault::Credentials(_) => false,
+        }
+    }
+
+    /// How long the registry asked to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Fault::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// Why a call gave up.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The settings cannot be used.
+    #[error("registry settings: {0}")]
+    Config(String),
+    /// A file with certificate authorities cannot be used.
+    #[error("cannot read certificates from {path}: {reason}")]
+    CaFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The registry does not have it.
+    #[error("{target} was not found{}; check the name, and that it was pushed there", explain(.message))]
+    NotFound {
+        /// What was asked for.
+        target: Box<Target>,
+        /// What the registry said.
+        message: String,
+    },
+    /// The registry wants credentials, or others.
+    #[error("{target}: not authorized ({cause}); run `docker login {}`, or check the credentials that \
+             config.json names for it", .target.registry)]
+    Unauthorized {
+        /// What was asked for.
+        target: Box<Target>,
+        /// The last answer.
+        cause: Fault,
+    },
+    /// The registry knows who asks and refuses.
+    #[error("{target}: access denied{}; ask the owner of the repository for access, or run `docker login {}` \
+             as someone who has it", explain(.message), .target.registry)]
+    Denied {
+        /// What was asked for.
+        target: Box<Target>,
+        /// What the registry said.
+        message: String,
+    },
+    /// The registry asked to be left alone for longer than the call may last.
+    #[error(
+        "{target}: the registry limits requests and still did so after {attempts} tries ({cause}); wait, log \
+             in for a higher limit, or configure a mirror"
+    )]
+    RateLimited {
+        /// What was asked for.
+        target: Box<Target>,
+        /// Tries, the first included.
+        attempts: u32,
+        /// The last answer.
+        cause: Fault,
+    },
+    /// The registry could not be reached.
+    #[error(
+        "{target}: the registry cannot be reached, tried {attempts} times ({cause}); check its name, the \
+             network and proxy settings, and for a registry without TLS list it under plain_http"
+    )]
+    Unreachable {
+        /// What was asked for.
+        target: Box<Target>,
+        /// Tries, the first included.
+        attempts: u32,
+        /// The last fault.
+        cause: Fault,
+    },
+    /// The registry answered, but never with what was asked for.
+    #[error(
+        "{target}: gave up after {attempts} tries: {cause}; see `xebec doctor` for what this registry can do"
+    )]
+    Failed {
+        /// What was asked for.
+        target: Box<Target>,
+        /// Tries, the first included.
+        attempts: u32,
+        /// The last fault.
+        cause: Fault,
+    },
+    /// The content is not what its digest says.
+    #[error(
+        "{target}: the registry sent content with digest {got}, tried {attempts} times; its storage or a proxy \
+             on the way is damaged or dishonest"
+    )]
+    WrongDigest {
+        /// What was asked for, by digest.
+        target: Box<Target>,
+        /// What came.
+        got: Digest,
+        /// Tries, the first included.
+        attempts: u32,
+    },
+    /// The content is larger than Xebec reads for its kind.
+    #[error("{target}: {size} bytes is more than the limit of {limit}")]
+    TooLarge {
+        /// What was asked for.
+        target: Box<Target>,
+        /// Its length, or a lower bound of it.
+        size: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The manifest cannot be used.
+    #[error("{target}: {source}")]
+    Manifest {
+        /// Which manifest.
+        target: Box<Target>,
+        /// What is wrong with it.
+        source: ManifestError,
+    },
+    /// The image's config cannot be used.
+    #[error("{target}: the image config cannot be used: {reason}")]
+    ImageConfig {
+        /// Which config.
+        target: Box<Target>,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The manifest is not of a container image.
+    #[error("{target} is not a container image but an artifact with config type {media_type:?}")]
+    NotAnImage {
+        /// Which manifest.
+        target: Box<Target>,
+        /// Type of its config.
+        media_type: String,
+    },
+    /// The image is not made for this platform.
+    #[error("{target} has no image for {platform}; it has: {}", .offered.join(", "))]
+    NoPlatform {
+        /// Which index or image.
+        target: Box<Target>,
+        /// What was wanted.
+        platform: String,
+        /// What there is.
+        offered: Vec<String>,
+    },
+    /// The range asked for is empty, reversed or too long.
+    #[error("{target}: a range must have between 1 and {limit} bytes")]
+    InvalidRange {
+        /// What was asked for.
+        target: Box<Target>,
+        /// Longest range.
+        limit: u64,
+    },
+    /// A file to be pushed cannot be read.
+    #[error("{target}: cannot read {path}: {source}")]
+    Source {
+        /// What was to be pushed.
+        target: Box<Target>,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl ClientError {
+    /// The error of a call whose last try ended in `fault`.
+    pub(crate) fn from_fault(target: Target, attempts: u32, fault: Fault) -> Self {
+        let target = Box::new(target);
+        match fault {
+            Fault::Status {
+                code: 404 | 410,
+                message,
+                ..
+            } => Self::NotFound { target, message },
+            Fault::Status { code: 401, .. } | Fault::Credentials(_) => {
+                Self::Unauthorized { target, cause: fault }
+            }
+            Fault::Status {
+                code: 403, message, ..
+            } => Self::Denied { target, message },
+            Fault::Status { code: 429, .. } => Self::RateLimited {
+                target,
+                attempts,
+                cause: fault,
+            },
+            Fault::Connect(_) | Fault::Tls(_) => Self::Unreachable {
+                target,
+                attempts,
+                cause: fault,
+            },
+            Fault::WrongDigest { got, .. } => Self::WrongDigest {
+                target,
+                got,
+                attempts,
+            },
+            Fault::TooLarge { limit } => Self::TooLarge {
+                target,
+                size: limit.saturating_add(1),
+                limit,
+            },
+            cause => Self::Failed {
+                target,
+                attempts,
+                cause,
+            },
+        }
+    }
+
+    /// Whether the same call could succeed later without anyone changing anything.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::RateLimited { .. } | Self::WrongDigest { .. } => true,
+            Self::Unreachable { cause, .. } | Self::Failed { cause, .. } => cause.is_retryable(),
+            _ => false,
+        }
+    }
+
+    /// What was asked for, if it was a registry.
+    pub fn target(&self) -> Option<&Target> {
+        match self {
+            Self::Config(_) | Self::CaFile { .. } => None,
+            Self::NotFound { target, .. }
+            | Self::Unauthorized { target, .. }
+            | Self::Denied { target, .. }
+            | Self::RateLimited { target, .. }
+            | Self::Unreachable { target, .. }
+            | Self::Failed { target, .. }
+            | Self::WrongDigest { target, .. }
+            | Self::TooLarge { target, .. }
+            | Self::Manifest { target, .. }
+            | Self::ImageConfig { target, .. }
+            | Self::NotAnImage { target, .. }
+            | Self::NoPlatform { target, .. }
+            | Self::InvalidRange { target, .. }
+            | Self::Source { target, .. } => Some(target),
+        }
+    }
+}

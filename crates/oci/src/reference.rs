@@ -1,0 +1,425 @@
+//! What a user types to name an image: `[host[:port]/]path[:tag][@digest]`.
+//!
+//! The grammar is that of the `reference` package of CNCF distribution, and so are the defaults: a first
+//! component that could not be a host belongs to the path, the registry is then `docker.io`, and a single
+//! name there means `library/name`. A parsed [`Reference`] prints in full, and what it prints parses to
+//! itself.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use xebec_format::digest::{Digest, DigestError};
+
+/// The registry that is meant when a reference names none.
+pub const DEFAULT_REGISTRY: &str = "docker.io";
+/// The tag that is meant when a reference has neither tag nor digest.
+pub const DEFAULT_TAG: &str = "latest";
+/// Longest host and path together, in bytes (distribution's `NameTotalLengthMax`).
+pub const MAX_NAME_LENGTH: usize = 255;
+/// Longest tag, in bytes (distribution spec, "Pulling manifests").
+pub const MAX_TAG_LENGTH: usize = 128;
+
+/// A repository in a registry.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Repository {
+    registry: String,
+    name: String,
+}
+
+/// The name of an image: a repository, and a tag or a digest or both in it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reference {
+    repository: Repository,
+    tag: Option<String>,
+    digest: Option<Digest>,
+}
+
+/// Why a text names no image.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ReferenceError {
+    /// Nothing was given.
+    #[error("an image reference cannot be empty")]
+    Empty,
+    /// The part before the first `/` looks like a registry, but is no host.
+    #[error("{0:?} is not a registry host: expected a name or address with an optional \":port\"")]
+    Registry(String),
+    /// The path has upper-case letters.
+    #[error("repository {0:?} must be in lower case")]
+    UpperCase(String),
+    /// The path has a component that the distribution specification does not allow.
+    #[error(
+        "{0:?} is not a repository name: components are lower-case letters and digits, separated by '.', \
+         '_', '__' or dashes"
+    )]
+    Repository(String),
+    /// The tag has characters or a length that are not allowed.
+    #[error("{0:?} is not a tag: up to 128 letters, digits, '_', '.' and '-', not starting with '.' or '-'")]
+    Tag(String),
+    /// Host and path are longer than [`MAX_NAME_LENGTH`].
+    #[error("a name of {0} bytes is longer than 255")]
+    TooLong(usize),
+    /// What follows `@` is no digest.
+    #[error(transparent)]
+    Digest(#[from] DigestError),
+}
+
+impl Repository {
+    /// The repository `name` of `registry`, both checked.
+    ///
+    /// # Errors
+    /// If either does not follow the grammar of the distribution specification.
+    pub fn new(registry: &str, name: &str) -> Result<Self, ReferenceError> {
+        check_registry(registry)?;
+        check_name(name)?;
+        let length = registry.len() + 1 + name.len();
+        if length > MAX_NAME_LENGTH {
+            return Err(ReferenceError::TooLong(length));
+        }
+        Ok(Self {
+            registry: registry.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Host, and port if there is one: `docker.io`, `localhost:5000`, `[::1]:5000`.
+    pub fn registry(&self) -> &str {
+        &self.registry
+    }
+
+    /// The path in the registry, for example `library/nginx`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The reference to `digest` in this repository.
+    pub fn at(&self, digest: Digest) -> Reference {
+        Reference {
+            repository: self.clone(),
+            tag: None,
+            digest: Some(digest),
+        }
+    }
+
+    /// The reference to `tag` in this repository.
+    ///
+    /// # Errors
+    /// If `tag` does not follow the grammar.
+    pub fn tagged(&self, tag: &str) -> Result<Reference, ReferenceError> {
+        check_tag(tag)?;
+        Ok(Reference {
+            repository: self.clone(),
+            tag: Some(tag.to_owned()),
+            digest: None,
+        })
+    }
+}
+
+impl Reference {
+    /// Host, and port if there is one.
+    pub fn registry(&self) -> &str {
+        &self.repository.registry
+    }
+
+    /// Registry and path.
+    pub fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
+    /// The tag as given.
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    /// The digest as given.
+    pub fn digest(&self) -> Option<Digest> {
+        self.digest
+    }
+
+    /// Whether the name fixes the content. A digest wins over a tag beside it.
+    pub fn is_by_digest(&self) -> bool {
+        self.digest.is_some()
+    }
+
+    /// What to ask the registry for: the digest if there is one, else the tag, else `latest`.
+    pub fn manifest_name(&self) -> String {
+        match (&self.digest, &self.tag) {
+            (Some(digest), _) => digest.to_string(),
+            (None, Some(tag)) => tag.clone(),
+            (None, None) => DEFAULT_TAG.to_owned(),
+        }
+    }
+}
+
+impl FromStr for Reference {
+    type Err = ReferenceError;
+
+    fn from_str(text: &str) -> Result<Self, ReferenceError> {
+        if text.is_empty() {
+            return Err(ReferenceError::Empty);
+        }
+        let (name, digest) = match text.split_once('@') {
+            Some((name, digest)) => (name, Some(digest.parse()?)),
+            None => (text, None),
+        };
+        // A colon after the last slash starts a tag; before it, a port.
+        let last_slash = name.rfind('/').map_or(0, |at| at + 1);
+        let (name, tag) = match name.get(last_slash..).and_then(|last| last.split_once(':')) {
+            Some((last, tag)) => (name.get(..last_slash + last.len()).unwrap_or(name), Some(tag)),
+            None => (name, None),
+        };
+        if let Some(tag) = tag {
+            check_tag(tag)?;
+        }
+        Ok(Self {
+            repository: split_repository(name)?,
+            tag: tag.map(str::to_owned),
+            digest,
+        })
+    }
+}
+
+/// Tells the registry from the path, with docker's defaults.
+fn split_repository(name: &str) -> Result<Repository, ReferenceError> {
+    let (registry, path) = match name.split_once('/') {
+        Some((first, rest)) if is_host(first) => (first, rest),
+        _ => (DEFAULT_REGISTRY, name),
+    };
+    // Both spellings are the same registry and must share credentials and caches.
+    let registry = if registry == "index.docker.io" {
+        DEFAULT_REGISTRY
+    } else {
+        registry
+    };
+    if registry == DEFAULT_REGISTRY && !path.contains('/') {
+        return Repository::new(registry, &format!("library/{path}"));
+    }
+    Repository::new(registry, path)
+}
+
+/// Whether a first component can only be a host (distribution's `splitDockerDomain`).
+fn is_host(component: &str) -> bool {
+    component == "localhost"
+        || component.contains(['.', ':', '['])
+        || component.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+fn check_registry(registry: &str) -> Result<(), ReferenceError> {
+    let refuse = || ReferenceError::Registry(registry.to_owned());
+    let (host, port) = split_host_port(registry).ok_or_else(refuse)?;
+    if let Some(port) = port {
+        let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits || port.parse::<u16>().is_err() {
+            return Err(refuse());
+        }
+    }
+    if let Some(address) = host.strip_prefix('[') {
+        let address = address.strip_suffix(']').ok_or_else(refuse)?;
+        return address
+            .parse::<std::net::Ipv6Addr>()
+            .map(|_| ())
+            .map_err(|_| refuse());
+    }
+    let label_is_fine = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    if host.split('.').all(label_is_fine) {
+        Ok(())
+    } else {
+        Err(refuse())
+    }
+}
+
+/// Splits `host[:port]`; an IPv6 address is in brackets, which stay part of the host.
+pub(crate) fn split_host_port(authority: &str) -> Option<(&str, Option<&str>)> {
+    if authority.starts_with('[') {
+        let end = authority.find(']')? + 1;
+        let (host, rest) = authority.split_at_checked(end)?;
+        return match rest.strip_prefix(':') {
+            Some(port) => Some((host, Some(port))),
+            None if rest.is_empty() => Some((host, None)),
+            None => None,
+        };
+    }
+    Some(match authority.split_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (authority, None),
+    })
+}
+
+fn check_name(name: &str) -> Result<(), ReferenceError> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Err(ReferenceError::UpperCase(name.to_owned()));
+    }
+    if name.split('/').all(is_path_component) {
+        Ok(())
+    } else {
+        Err(ReferenceError::Repository(name.to_owned()))
+    }
+}
+
+/// `[a-z0-9]+(?:(?:[._]|__|[-]+)[a-z0-9]+)*` of the distribution specification.
+fn is_path_component(component: &str) -> bool {
+    let mut separators = component.split(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+    // Between two letters there is an empty separator; the first and the last must be empty too.
+    let edges_are_plain = |component: &str| {
+        let plain = |byte: Option<u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        plain(component.bytes().next()) && plain(component.bytes().last())
+    };
+    edges_are_plain(component)
+        && separators.all(|run| matches!(run, "" | "." | "_" | "__") || run.bytes().all(|byte| byte == b'-'))
+}
+
+fn check_tag(tag: &str) -> Result<(), ReferenceError> {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let fine = tag.len() <= MAX_TAG_LENGTH
+        && tag.bytes().next().is_some_and(word)
+        && tag.bytes().all(|byte| word(byte) || byte == b'.' || byte == b'-');
+    if fine {
+        Ok(())
+    } else {
+        Err(ReferenceError::Tag(tag.to_owned()))
+    }
+}
+
+impl fmt::Display for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.registry, self.name)
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.repository)?;
+        if let Some(tag) = &self.tag {
+            write!(f, ":{tag}")?;
+        }
+        if let Some(digest) = &self.digest {
+            write!(f, "@{digest}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Reference {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Reference {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DIGEST: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    #[test]
+    fn defaults_are_dockers() {
+        for (text, full) in [
+            ("nginx", "docker.io/library/nginx"),
+            ("nginx:1.27", "docker.io/library/nginx:1.27"),
+            ("library/nginx", "docker.io/library/nginx"),
+            ("index.docker.io/nginx", "docker.io/library/nginx"),
+            ("foo/bar", "docker.io/foo/bar"),
+            ("localhost/foo", "localhost/foo"),
+            ("localhost:5000/foo:x", "localhost:5000/foo:x"),
+            ("[::1]:5000/foo/bar:x", "[::1]:5000/foo/bar:x"),
+            ("[2001:db8::1]/foo", "[2001:db8::1]/foo"),
+            ("ghcr.io/a/b/c__d", "ghcr.io/a/b/c__d"),
+            ("MyHost/foo", "MyHost/foo"),
+            ("host:80/foo", "host:80/foo"),
+            ("a---b/c.d_e", "docker.io/a---b/c.d_e"),
+        ] {
+            assert_eq!(
+                text.parse::<Reference>().map(|r| r.to_string()),
+                Ok(full.to_owned()),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn tag_and_digest_together() {
+        let reference: Reference = format!("r.example:5000/a:v1@{DIGEST}").parse().unwrap();
+        assert_eq!(reference.registry(), "r.example:5000");
+        assert_eq!(reference.tag(), Some("v1"));
+        assert!(reference.is_by_digest());
+        assert_eq!(reference.manifest_name(), DIGEST);
+        assert_eq!("nginx".parse::<Reference>().unwrap().manifest_name(), "latest");
+    }
+
+    #[test]
+    fn refuses_by_name() {
+        assert_eq!("".parse::<Reference>(), Err(ReferenceError::Empty));
+        for (text, want) in [
+            ("Nginx", "lower case"),
+            ("a//b", "not a repository name"),
+            ("-a/b", "not a repository name"),
+            ("a/b.", "not a repository name"),
+            ("a..b", "not a repository name"),
+            ("a___b", "not a repository name"),
+            ("r.example/", "not a repository name"),
+            ("nginx:", "not a tag"),
+            ("nginx:-x", "not a tag"),
+            ("nginx@sha512:00", "sha256"),
+            ("host:99999/a", "not a registry host"),
+            ("host:x/a", "not a registry host"),
+            ("[::1/a", "not a registry host"),
+            ("[nonsense]:5000/a", "not a registry host"),
+            ("a b", "not a repository name"),
+            ("ä", "not a repository name"),
+            ("a..b.example/x", "not a registry host"),
+        ] {
+            let error = text.parse::<Reference>().unwrap_err().to_string();
+            assert!(error.contains(want), "{text}: {error}");
+        }
+        let long = format!("{}:x", vec!["a"; 130].join("/"));
+        assert!(matches!(
+            long.parse::<Reference>(),
+            Err(ReferenceError::TooLong(_))
+        ));
+        assert!(format!("a:{}", "t".repeat(129)).parse::<Reference>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn prints_what_parses_to_itself(
+            host in prop_oneof![Just(None), "[a-z]{1,8}\\.[a-z]{2,3}(:[1-9][0-9]{0,3})?".prop_map(Some),
+                Just(Some("localhost:5000".to_owned())), Just(Some("[::1]:5000".to_owned()))],
+            path in "[a-z0-9]{1,5}((\\.|_|__|-|--)[a-z0-9]{1,5}){0,2}(/[a-z0-9]{1,8}){0,3}",
+            tag in prop::option::of("[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"),
+            digest in prop::option::of(any::<[u8; 32]>()),
+        ) {
+            let mut text = host.clone().map_or(String::new(), |host| host + "/") + &path;
+            if let Some(tag) = &tag { text += &format!(":{tag}"); }
+            let digest = digest.map(Digest::from_bytes);
+            if let Some(digest) = &digest { text += &format!("@{digest}"); }
+            let reference: Reference = text.parse().unwrap();
+            prop_assert_eq!(reference.tag(), tag.as_deref());
+            prop_assert_eq!(reference.digest(), digest);
+            prop_assert_eq!(reference.registry(), host.as_deref().unwrap_or("docker.io"));
+            prop_assert!(reference.repository().name().ends_with(&path));
+            prop_assert_eq!(reference.to_string().parse::<Reference>().unwrap(), reference);
+        }
+
+        #[test]
+        fn never_panics_and_accepts_only_what_it_can_print(text in "\\PC{0,60}|[a-z0-9:/@.\\[\\]_-]{0,40}") {
+            if let Ok(reference) = text.parse::<Reference>() {
+                prop_assert_eq!(reference.to_string().parse::<Reference>().unwrap(), reference);
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! How often, how fast and how long: backoff with jitter within a call, and a budget per registry across all.
+//!
+//! A call has a number of tries and a deadline. Between tries it waits a random time whose bound doubles, or
+//! as long as the registry asked for. Retries of all calls to one registry draw from one bucket, so that a
+//! registry which comes back is not met by everyone at once; when the bucket is empty a retry waits for its
+//! turn. A `Retry-After` holds back every call to that registry, not only the one that was told.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use crate::client::stats::Counters;
+use crate::config::Budget;
+use crate::error::{ClientError, Fault, Target};
+
+/// What all calls to one registry share.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    places: std::sync::Arc<Semaphore>,
+    streams: std::sync::Arc<Semaphore>,
+    bucket: Mutex<Bucket>,
+    closed_until: Mutex<Option<Instant>>,
+}
+
+/// A token bucket that may go into debt: who draws the missing token waits for it.
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    burst: f64,
+    per_second: f64,
+    filled: Instant,
+}
+
+impl Bucket {
+    /// Takes a token and says how long to wait for it.
+    fn draw(&mut self, now: Instant) -> Duration {
+        let gained = now.saturating_duration_since(self.filled).as_secs_f64() * self.per_second;
+        self.tokens = (self.tokens + gained).min(self.burst);
+        self.filled = now;
+        self.tokens -= 1.0;
+        if self.tokens >= 0.0 {
+            Duration::ZERO
+        } else {
+            Duration::from_secs_f64(-self.tokens / self.per_second)
+        }
+    }
+}
+
+impl Gate {
+    pub(crate) fn new(budget: &Budget) -> Self {
+        let places = budget
+            .max_concurrent_per_registry
+            .clamp(1, Semaphore::MAX_PERMITS);
+        let burst = f64::from(budget.retry_burst);
+        Self {
+            places: std::sync::Arc::new(Semaphore::new(places)),
+            streams: std::sync::Arc::new(Semaphore::new(places)),
+            bucket: Mutex::new(Bucket {
+                tokens: burst,
+                burst,
+                per_second: budget.retries_per_second.clamp(0.01, 1e6),
+                filled: Instant::now(),
+            }),
+            closed_until: Mutex::new(None),
+        }
+    }
+
+    /// Waits for a place among the requests under way, and for the end of a `Retry-After`.
+    pub(crate) async fn enter(&self, stream: bool) -> Option<OwnedSemaphorePermit> {
+        let places = if stream { &self.streams } else { &self.places };
+        let permit = places.clone().acquire_owned().await.ok();
+        let until = *self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(until) = until {
+            tokio::time::sleep_until(until).await;
+        }
+        permit
+    }
+
+    /// Holds back every call for `time`.
+    fn close_for(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut closed = self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *closed = Some(closed.map_or(until, |old| old.max(until)));
+    }
+
+    fn draw_retry(&self) -> Duration {
+        self.bucket
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .draw(Instant::now())
+    }
+}
+
+/// The tries of one call.
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    budget: Budget,
+    counters: Counters,
+    tried: u32,
+    /// Tries since the call last made progress.
+    fruitless: u32,
+    deadline: Instant,
+}
+
+/// Longest pause that one `Retry-After` may impose on all calls.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+impl Attempts {
+    pub(crate) fn new(budget: &Budget, counters: &Counters) -> Self {
+        let deadline = Instant::now() + budget.total_deadline;
+        Self {
+            budget: budget.clone(),
+            counters: counters.clone(),
+            tried: 0,
+            fruitless: 0,
+            deadline,
+        }
+    }
+
+    /// When the call must be over.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Notes that bytes arrived: tries and time count anew.
+    pub(crate) fn progressed(&mut self) {
+        self.fruitless = 0;
+        self.deadline = Instant::now() + self.budget.total_deadline;
+    }
+
+    /// After a try that failed: waits until the next one is due.
+    ///
+    /// # Errors
+    /// The call's error, if the fault will not pass, or tries or time are used up.
+    pub(crate) async fn after(
+        &mut self,
+        fault: Fault,
+        gate: &Gate,
+        target: &Target,
+    ) -> Result<(), ClientError> {
+        self.tried += 1;
+        self.fruitless += 1;
+        let give_up = |fault| Err(ClientError::from_fault(target.clone(), self.tried, fault));
+        if !fault.is_retryable() || self.fruitless >= self.budget.attempts {
+            return give_up(fault);
+        }
+        let mut pause = jittered(&self.budget, self.fruitless, fastrand::f64()).max(gate.draw_retry());
+        if let Some(asked) = fault.retry_after() {
+            gate.close_for(asked.min(MAX_RETRY_AFTER));
+            pause = pause.max(asked);
+        }
+        if Instant::now() + pause >= self.deadline {
+            return give_up(fault);
+        }
+        tracing::debug!(%target, %fault, ?pause, tried = self.tried, "will try again");
+        self.counters.retry();
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+}
+
+/// Full jitter: a `share` (0 to 1) of a bound that doubles with each fruitless try.
+fn jittered(budget: &Budget, fruitless: u32, share: f64) -> Duration {
+    let doubled = budget
+        .base_delay
+        .saturating_mul(1_u32 << fruitless.saturating_sub(1).min(30));
+    doubled.min(budget.max_delay).mul_f64(share.clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Object;
+
+    fn target() -> Target {
+        Target {
+            registry: "r.example".to_owned(),
+            repository: None,
+            object: Object::Api,
+        }
+    }
+
+    fn unavailable(retry_after: Option<u64>) -> Fault {
+        let retry_after = retry_after.map(Duration::from_secs);
+        Fault::Status {
+            code: 503,
+            message: String::new(),
+            retry_after,
+        }
+    }
+
+    #[test]
+    fn the_bound_doubles_up_to_the_limit() {
+        let budget = Budget::default();
+        let bounds: Vec<u128> = (1..=9).map(|n| jittered(&budget, n, 1.0).as_millis()).collect();
+        assert_eq!(bounds, [200, 400, 800, 1600, 3200, 6400, 12800, 15000, 15000]);
+        assert_eq!(jittered(&budget, 5, 0.0), Duration::ZERO);
+        assert_eq!(jittered(&budget, u32::MAX, 1.0), Duration::from_secs(15));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tries_are_bounded_and_progress_renews_them() {
+        let budget = Budget {
+            attempts: 3,
+            ..Budget::default()
+        };
+        let gate = Gate::new(&budget);
+        let counters = Counters::default();
+        let mut attempts = Attempts::new(&budget, &counters);
+        for _ in 0..2 {
+            attempts.after(unavailable(None), &gate, &target()).await.unwrap();
+        }
+        attempts.progressed();
+        for _ in 0..2 {
+            attempts.after(unavailable(None), &gate, &target()).await.unwrap();
+        }
+        let error = attempts
+            .after(unavailable(None), &gate, &target())
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, ClientError::Failed { attempts: 5, .. }),
+            "{error}"
+        );
+        let lasting = Fault::Status {
+            code: 404,
+            message: String::new(),
+            retry_after: None,
+        };
+        let error = Attempts::new(&budget, &Counters::default())
+            .after(lasting, &gate, &target())
+            .await
+            .unwrap_err();
+        assert!(matches!(error, ClientError::NotFound { .. }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retry_after_holds_back_every_call() {
+        let budget = Budget::default();
+        let gate = Gate::new(&budget);
+        let start = Instant::now();
+        let counters = Counters::default();
+        let mut attempts = Attempts::new(&budget, &counters);
+        let target = target();
+        let (told, other) = tokio::join!(attempts.after(unavailable(Some(7)), &gate, &target), async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            gate.enter(false).await;
+            start.elapsed()
+        });
+        told.unwrap();
+        assert!(start.elapsed() >= Duration::from_secs(7));
+        assert!(other >= Duration::from_secs(7), "{other:?}");
+        // Beyond the deadline there is no use in waiting.
+        let error = attempts
+            .after(unavailable(Some(3600)), &gate, &target)
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, ClientError::Failed { attempts: 2, .. }),
+            "{error}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retries_of_all_calls_share_a_budget() {
+        let budget = Budget {
+            retry_burst: 2,
+            retries_per_second: 1.0,
+            base_delay: Duration::from_millis(1),
+            ..Budget::default()
+        };
+        let gate = Gate::new(&budget);
+        let start = Instant::now();
+        let calls = (0..12).map(|_| async {
+            Attempts::new(&budget, &Counters::default())
+                .after(unavailable(None), &gate, &target())
+                .await
+                .unwrap();
+        });
+        futures_util::future::join_all(calls).await;
+        let took = start.elapsed().as_secs_f64();
+        assert!(
+            (9.9..11.0).contains(&took),
+            "12 retries, 2 at once and then 1 a second, took {took} s"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn places_are_bounded_and_streams_have_their_own() {
+        let budget = Budget {
+            max_concurrent_per_registry: 1,
+            ..Budget::default()
+        };
+        let gate = Gate::new(&budget);
+        let held = gate.enter(false).await;
+        assert!(gate.enter(true).await.is_some());
+        let waits = tokio::time::timeout(Duration::from_secs(1), gate.enter(false)).await;
+        assert!(waits.is_err());
+        drop(held);
+        assert!(gate.enter(false).await.is_some());
+    }
+}

@@ -1,0 +1,250 @@
+//! What is known of each registry: scheme, places, whether it honours ranges, whether it has a referrers API.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::Url;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use super::attempts::Gate;
+use crate::config::{Budget, ClientConfig, Mirror};
+use crate::error::ClientError;
+use crate::reference::DEFAULT_REGISTRY;
+
+/// A mirror that could not be reached is left out for this long.
+const MIRROR_REST: Duration = Duration::from_secs(30);
+
+/// Yes, no, or not known yet, shared between threads.
+#[derive(Debug, Default)]
+pub(crate) struct Known(AtomicU8);
+
+impl Known {
+    pub(crate) fn get(&self) -> Option<bool> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            value => Some(value == 2),
+        }
+    }
+
+    pub(crate) fn set(&self, value: bool) {
+        self.0.store(if value { 2 } else { 1 }, Ordering::Relaxed);
+    }
+}
+
+/// One server: a registry or a mirror.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// `host[:port]` as connected to.
+    pub(crate) authority: String,
+    /// Path before `/v2/`, with no slash at its end; empty for registries.
+    pub(crate) prefix: String,
+    /// `http` or `https`, once it is known.
+    pub(crate) scheme: OnceCell<&'static str>,
+    /// Places and pauses.
+    pub(crate) gate: Gate,
+    /// Whether a range request is answered with that range.
+    pub(crate) honours_ranges: Known,
+    /// Whether it answers the referrers API.
+    pub(crate) has_referrers: Known,
+    resting_until: Mutex<Option<Instant>>,
+}
+
+impl Server {
+    fn new(authority: &str, prefix: &str, scheme: Option<&'static str>, budget: &Budget) -> Self {
+        Self {
+            authority: authority.to_owned(),
+            prefix: prefix.to_owned(),
+            scheme: scheme.map_or_else(OnceCell::new, |scheme| OnceCell::new_with(Some(scheme))),
+            gate: Gate::new(budget),
+            honours_ranges: Known::default(),
+            has_referrers: Known::default(),
+            resting_until: Mutex::new(None),
+        }
+    }
+
+    /// Leaves this mirror out for a while.
+    pub(crate) fn rest(&self) {
+        *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Instant::now() + MIRROR_REST);
+    }
+
+    fn is_resting(&self) -> bool {
+        let until = *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| until > Instant::now())
+    }
+}
+
+/// One server, and for whom it answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Endpoint {
+    pub(crate) server: Arc<Server>,
+    /// The registry that it mirrors; `None` if it is the registry itself.
+    pub(crate) mirror_of: Option<String>,
+}
+
+/// All servers that were spoken to.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    known: Mutex<HashMap<String, Arc<Server>>>,
+    mirrors: HashMap<String, Vec<(String, Mirror)>>,
+    plain_http: Vec<String>,
+    budget: Budget,
+}
+
+impl Servers {
+    pub(crate) fn new(config: &ClientConfig) -> Result<Self, ClientError> {
+        let servers = Self {
+            known: Mutex::default(),
+            mirrors: HashMap::new(),
+            plain_http: config.plain_http.clone(),
+            budget: config.budget.clone(),
+        };
+        let mut mirrors = HashMap::new();
+        for (registry, list) in &config.mirrors {
+            let mut places = Vec::new();
+            for mirror in list {
+                places.push((servers.add_mirror(mirror)?, mirror.clone()));
+            }
+            mirrors.insert(registry.clone(), places);
+        }
+        Ok(Self { mirrors, ..servers })
+    }
+
+    /// Checks a mirror's URL and gives the key under which its server is known.
+    fn add_mirror(&self, mirror: &Mirror) -> Result<String, ClientError> {
+        let refuse =
+            || ClientError::Config(format!("mirror {:?} is not a host or an http(s) URL", mirror.url));
+        let with_scheme = mirror.url.contains("://");
+        let text = if with_scheme {
+            mirror.url.clone()
+        } else {
+            format!("https://{}", mirror.url)
+        };
+        let url: Url = text.parse().map_err(|_| refuse())?;
+        if url.host_str().is_none() || url.query().is_some() || !url.username().is_empty() {
+            return Err(refuse());
+        }
+        let scheme = match url.scheme() {
+            _ if !with_scheme => None,
+            "http" => Some("http"),
+            "https" => Some("https"),
+            _ => return Err(refuse()),
+        };
+        let authority = super::http::authority(&url);
+        let prefix = url.path().trim_end_matches('/');
+        let key = format!("{}://{authority}{prefix}", scheme.unwrap_or_default());
+        let scheme = scheme.or_else(|| self.allows_plain_http(&authority).then_some("http"));
+        let server = Arc::new(Server::new(&authority, prefix, scheme, &self.budget));
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key.clone(), server);
+        Ok(key)
+    }
+
+    /// Whether the user said that this host may be spoken to without TLS.
+    pub(crate) fn allows_plain_http(&self, authority: &str) -> bool {
+        self.plain_http.iter().any(|host| host == authority)
+    }
+
+    /// The server of the registry `name` (`host[:port]`).
+    pub(crate) fn registry(&self, name: &str) -> Arc<Server> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = known.get(name) {
+            return server.clone();
+        }
+        // Docker Hub is named by one host and answers at another.
+        let authority = if name == DEFAULT_REGISTRY {
+            "registry-1.docker.io"
+        } else {
+            name
+        };
+        let scheme = self.allows_plain_http(name).then_some("http");
+        let server = Arc::new(Server::new(authority, "", scheme, &self.budget));
+        known.insert(name.to_owned(), server.clone());
+        server
+    }
+
+    /// Where content of the registry `name` may be read: mirrors in order, then the registry. What is not asked for
+    /// by digest comes only from mirrors that are trusted with tags.
+    pub(crate) fn readable(&self, name: &str, by_digest: bool) -> Vec<Endpoint> {
+        let mut endpoints = Vec::new();
+        for (key, mirror) in self.mirrors.get(name).into_iter().flatten() {
+            let server = self
+                .known
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(key)
+                .cloned();
+            if let Some(server) =
+                server.filter(|server| !server.is_resting() && (by_digest || mirror.resolve_tags))
+            {
+                endpoints.push(Endpoint {
+                    server,
+                    mirror_of: Some(name.to_owned()),
+                });
+            }
+        }
+        endpoints.push(self.origin(name));
+        endpoints
+    }
+
+    /// The registry itself.
+    pub(crate) fn origin(&self, name: &str) -> Endpoint {
+        Endpoint {
+            server: self.registry(name),
+            mirror_of: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers(urls: &[(&str, bool)]) -> Result<Servers, ClientError> {
+        let list = urls
+            .iter()
+            .map(|(url, tags)| Mirror {
+                url: (*url).to_owned(),
+                resolve_tags: *tags,
+            })
+            .collect();
+        Servers::new(&ClientConfig {
+            mirrors: HashMap::from([("docker.io".to_owned(), list)]),
+            ..ClientConfig::default()
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn mirrors_come_first_and_rest_when_they_fail() {
+        let servers = servers(&[("https://m.example/hub/", false), ("[::1]:5000", true)]).unwrap();
+        let names = |by_digest| {
+            let places = servers.readable("docker.io", by_digest);
+            places
+                .iter()
+                .map(|e| format!("{}{}", e.server.authority, e.server.prefix))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(true),
+            ["m.example/hub", "[::1]:5000", "registry-1.docker.io"]
+        );
+        assert_eq!(names(false), ["[::1]:5000", "registry-1.docker.io"]);
+        servers.readable("docker.io", true)[0].server.rest();
+        assert_eq!(names(true), ["[::1]:5000", "registry-1.docker.io"]);
+        tokio::time::advance(MIRROR_REST).await;
+        assert_eq!(names(true).len(), 3);
+        assert_eq!(servers.readable("ghcr.io", true).len(), 1);
+    }
+
+    #[test]
+    fn refuses_mirrors_that_are_no_url() {
+        for url in ["", "ftp://x", "https://", "https://u@h/", "https://h/?q=1", "a b"] {
+            assert!(servers(&[(url, false)]).is_err(), "{url}");
+        }
+    }
+}
