@@ -95,7 +95,10 @@ pub fn decode_span(
     };
     let found = Digest::of(&data);
     if found != span.digest {
-        return Err(DecodeError::Digest { expected: span.digest, found });
+        return Err(DecodeError::Digest {
+            expected: span.digest,
+            found,
+        });
     }
     Ok(data)
 }
@@ -107,7 +110,11 @@ fn check_span(codec: Codec, span: &Span, source: &[u8]) -> Result<(), DecodeErro
     else {
         return Err(DecodeError::Span("a range ends before it starts"));
     };
-    let decoded = if codec.has_plain_stream() { plain } else { span.plain.end };
+    let decoded = if codec.has_plain_stream() {
+        plain
+    } else {
+        span.plain.end
+    };
     if decoded > MAX_SPAN_PLAIN || data > MAX_SPAN_DATA {
         return Err(DecodeError::Span("it is larger than a span may be"));
     }
@@ -133,7 +140,10 @@ fn decode_stream<'a>(
         Codec::Gzip | Codec::Estargz => {
             let window = open_window(span, window)?;
             let start = window.as_ref().map_or(0, Vec::len);
-            (Cow::Owned(inflate(source, span.bit_offset, window, length)?), start)
+            (
+                Cow::Owned(inflate(source, span.bit_offset, window, length)?),
+                start,
+            )
         }
         Codec::Zstd | Codec::ZstdChunked => {
             let bytes = zstd::bulk::decompress(source, length).map_err(DecodeError::Zstd)?;
@@ -143,7 +153,10 @@ fn decode_stream<'a>(
     };
     let found = bytes.len() - start;
     if found != length {
-        return Err(DecodeError::Short { expected: length as u64, found: found as u64 });
+        return Err(DecodeError::Short {
+            expected: length as u64,
+            found: found as u64,
+        });
     }
     Ok((bytes, start))
 }
@@ -156,7 +169,10 @@ fn decode_chunk(codec: Codec, span: &Span, source: &[u8]) -> Result<Vec<u8>, Dec
         _ => inflate(source, 0, None, end)?,
     };
     if chunk.len() < end {
-        return Err(DecodeError::Short { expected: end as u64, found: chunk.len() as u64 });
+        return Err(DecodeError::Short {
+            expected: end as u64,
+            found: chunk.len() as u64,
+        });
     }
     chunk.truncate(end);
     chunk.drain(..span.plain.start as usize);
@@ -188,13 +204,20 @@ fn decompress_up_to(source: &[u8], length: usize) -> Result<Vec<u8>, DecodeError
 
 /// The plain window, if the span needs one.
 fn open_window(span: &Span, window: Option<&[u8]>) -> Result<Option<Vec<u8>>, DecodeError> {
-    let Some(named) = &span.window else { return Ok(None) };
+    let Some(named) = &span.window else {
+        return Ok(None);
+    };
     let bytes = window.ok_or(DecodeError::WindowMissing)?;
     let found = Digest::of(bytes);
     if found != named.digest {
-        return Err(DecodeError::WindowDigest { expected: named.digest, found });
+        return Err(DecodeError::WindowDigest {
+            expected: named.digest,
+            found,
+        });
     }
-    zstd::bulk::decompress(bytes, HISTORY).map(Some).map_err(DecodeError::Window)
+    zstd::bulk::decompress(bytes, HISTORY)
+        .map(Some)
+        .map_err(DecodeError::Window)
 }
 
 /// Inflates up to `length` bytes behind `window`; without a window a gzip member must start here.
@@ -207,7 +230,11 @@ fn inflate(
     length: usize,
 ) -> Result<Vec<u8>, DecodeError> {
     let mut decoder = Decoder::new();
-    let mut input = Input { bytes: source, position: 0, last: true };
+    let mut input = Input {
+        bytes: source,
+        position: 0,
+        last: true,
+    };
     match &window {
         None => skip_header(&mut input)?,
         Some(_) => decoder.enter(&mut input, bit_offset)?,
@@ -217,7 +244,13 @@ fn inflate(
     let (mut history, limit) = (0, position + length);
     bytes.resize(limit + OUTPUT_SLACK, 0);
     while position < limit {
-        let mut output = Output { bytes: &mut bytes, position, history, limit, references: None };
+        let mut output = Output {
+            bytes: &mut bytes,
+            position,
+            history,
+            limit,
+            references: None,
+        };
         let stop = decoder.run(&mut input, &mut output)?;
         position = output.position;
         match stop {
@@ -256,15 +289,28 @@ fn place(
     (plain, start): (Cow<'_, [u8]>, usize),
 ) -> Result<Vec<u8>, DecodeError> {
     const OUTSIDE: DecodeError = DecodeError::Span("its pieces lie outside its ranges");
-    let first = pieces.partition_point(|piece| piece.plain_offset.saturating_add(piece.length) <= span.plain.start);
+    let first =
+        pieces.partition_point(|piece| piece.plain_offset.saturating_add(piece.length) <= span.plain.start);
     let inside = pieces.get(first..).unwrap_or_default();
     let mut data = Vec::with_capacity((span.data.end - span.data.start) as usize);
-    for piece in inside.iter().take_while(|piece| piece.plain_offset < span.plain.end) {
+    for piece in inside
+        .iter()
+        .take_while(|piece| piece.plain_offset < span.plain.end)
+    {
         let skipped = span.plain.start.saturating_sub(piece.plain_offset);
-        let end = piece.plain_offset.checked_add(piece.length).ok_or(OUTSIDE)?.min(span.plain.end);
+        let end = piece
+            .plain_offset
+            .checked_add(piece.length)
+            .ok_or(OUTSIDE)?
+            .min(span.plain.end);
         let from = (piece.plain_offset + skipped - span.plain.start) as usize + start;
-        let bytes = plain.get(from..(end - span.plain.start) as usize + start).ok_or(OUTSIDE)?;
-        let to = piece.data_offset.checked_add(skipped).and_then(|to| to.checked_sub(span.data.start));
+        let bytes = plain
+            .get(from..(end - span.plain.start) as usize + start)
+            .ok_or(OUTSIDE)?;
+        let to = piece
+            .data_offset
+            .checked_add(skipped)
+            .and_then(|to| to.checked_sub(span.data.start));
         let to = to.and_then(|to| usize::try_from(to).ok()).ok_or(OUTSIDE)?;
         if to < data.len() || to.saturating_add(bytes.len()) as u64 > span.data.end - span.data.start {
             return Err(OUTSIDE);

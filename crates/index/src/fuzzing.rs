@@ -29,9 +29,19 @@ pub fn inflate_in_steps(
     let (mut consumed, mut given, mut position) = (0, input_step.min(stream.len()), 0);
     loop {
         let bytes = &stream[consumed..given];
-        let mut input = Input { bytes, position: 0, last: given == stream.len() };
+        let mut input = Input {
+            bytes,
+            position: 0,
+            last: given == stream.len(),
+        };
         let limit = position + output_step;
-        let mut output = Output { bytes: &mut buffer, position, history: 0, limit, references: None };
+        let mut output = Output {
+            bytes: &mut buffer,
+            position,
+            history: 0,
+            limit,
+            references: None,
+        };
         let stop = decoder.run(&mut input, &mut output)?;
         plain.extend_from_slice(&output.bytes[position..output.position]);
         consumed += input.position;
@@ -61,7 +71,13 @@ pub fn inflate(bytes: &[u8]) {
 
 /// Indexes arbitrary bytes; an index that comes of it must be right in every span, and give the tar back.
 pub fn index(blob: &[u8]) {
-    let tar = TarLimits { special: 64 << 10, entries: 1000, tree: 1 << 20, data: 32 << 20, ..TarLimits::default() };
+    let tar = TarLimits {
+        special: 64 << 10,
+        entries: 1000,
+        tree: 1 << 20,
+        data: 32 << 20,
+        ..TarLimits::default()
+    };
     let options = IndexOptions {
         tar,
         max_plain: MAX_PLAIN as u64,
@@ -97,18 +113,33 @@ pub fn verify(blob: &[u8], layer: &IndexedLayer) {
         data[span.data.start as usize..span.data.end as usize].copy_from_slice(&decoded);
     }
     let restored = restore_tar(index, &layer.frame[..], &data[..], std::io::sink());
-    assert!(matches!(restored, Ok(digest) if Some(digest) == index.diff_id), "{restored:?}");
+    assert!(
+        matches!(restored, Ok(digest) if Some(digest) == index.diff_id),
+        "{restored:?}"
+    );
 }
 
 /// Decodes a span whose every field is taken from `bytes`. What comes must be as long as the span says.
 pub fn decode(bytes: &[u8]) {
-    let Some((fields, rest)) = bytes.split_first_chunk::<16>() else { return };
+    let Some((fields, rest)) = bytes.split_first_chunk::<16>() else {
+        return;
+    };
     let number = |at: usize| u64::from(u16::from_le_bytes([fields[at], fields[at + 1]]));
-    let codecs = [Codec::Tar, Codec::Gzip, Codec::Zstd, Codec::Estargz, Codec::ZstdChunked];
+    let codecs = [
+        Codec::Tar,
+        Codec::Gzip,
+        Codec::Zstd,
+        Codec::Estargz,
+        Codec::ZstdChunked,
+    ];
     let codec = codecs[usize::from(fields[0]) % codecs.len()];
     let split = (number(2) as usize).min(rest.len());
     let (window, source) = rest.split_at(split);
-    let named = Window { offset: 0, length: window.len() as u32, digest: Digest::of(window) };
+    let named = Window {
+        offset: 0,
+        length: window.len() as u32,
+        digest: Digest::of(window),
+    };
     let mut span = Span {
         source: 0..source.len() as u64,
         bit_offset: fields[1] % 9,
@@ -117,7 +148,11 @@ pub fn decode(bytes: &[u8]) {
         window: (!window.is_empty()).then_some(named),
         digest: Digest::of(b""),
     };
-    let piece = Piece { plain_offset: number(12), data_offset: number(8), length: number(14) };
+    let piece = Piece {
+        plain_offset: number(12),
+        data_offset: number(8),
+        length: number(14),
+    };
     let first = decode_span(codec, &span, &[piece], source, Some(window));
     // Only the right digest lets bytes through: tell the span its own, and look at what comes.
     if let Err(crate::decode::DecodeError::Digest { found, .. }) = first {

@@ -32,7 +32,9 @@ impl DataSource for [u8] {
     fn read_exact_at(&self, data_offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let start = usize::try_from(data_offset).ok();
         let range = start.and_then(|start| Some(start..start.checked_add(buffer.len())?));
-        let bytes = range.and_then(|range| self.get(range)).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let bytes = range
+            .and_then(|range| self.get(range))
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
         buffer.copy_from_slice(bytes);
         Ok(())
     }
@@ -87,17 +89,33 @@ pub fn restore_tar(
     tar: impl Write,
 ) -> Result<Digest, RestoreError> {
     let section = index.frame.as_ref().ok_or(RestoreError::NoFrame)?;
-    let hashing = Hashing { reader: frame, digest: Digester::new() };
+    let hashing = Hashing {
+        reader: frame,
+        digest: Digester::new(),
+    };
     let mut frame = zstd::stream::read::Decoder::new(hashing).map_err(RestoreError::Frame)?;
-    let mut output = Tar { tar, digest: Digester::new(), buffer: vec![0; BUFFER] };
+    let mut output = Tar {
+        tar,
+        digest: Digester::new(),
+        buffer: vec![0; BUFFER],
+    };
     let mut plain = 0;
     for piece in &index.pieces {
-        let gap = piece.plain_offset.checked_sub(plain).ok_or(RestoreError::Pieces)?;
+        let gap = piece
+            .plain_offset
+            .checked_sub(plain)
+            .ok_or(RestoreError::Pieces)?;
         output.copy_frame(&mut frame, gap)?;
         output.copy_data(data, piece.data_offset, piece.length)?;
-        plain = piece.plain_offset.checked_add(piece.length).ok_or(RestoreError::Pieces)?;
+        plain = piece
+            .plain_offset
+            .checked_add(piece.length)
+            .ok_or(RestoreError::Pieces)?;
     }
-    output.copy_frame(&mut frame, index.plain_size.checked_sub(plain).ok_or(RestoreError::Pieces)?)?;
+    output.copy_frame(
+        &mut frame,
+        index.plain_size.checked_sub(plain).ok_or(RestoreError::Pieces)?,
+    )?;
     if frame.read(&mut [0]).map_err(RestoreError::Frame)? != 0 {
         return Err(RestoreError::FrameLength("long"));
     }
@@ -105,7 +123,10 @@ pub fn restore_tar(
     io::copy(&mut rest, &mut io::sink()).map_err(RestoreError::Frame)?;
     let found = rest.into_inner().digest.finish();
     if found != section.digest {
-        return Err(RestoreError::FrameDigest { expected: section.digest, found });
+        return Err(RestoreError::FrameDigest {
+            expected: section.digest,
+            found,
+        });
     }
     output.tar.flush().map_err(RestoreError::Write)?;
     Ok(output.digest.finish())
@@ -135,7 +156,8 @@ impl<W: Write> Tar<W> {
     ) -> Result<(), RestoreError> {
         self.copy(length, |done, buffer| {
             let at = start.checked_add(done).ok_or(RestoreError::Pieces)?;
-            data.read_exact_at(at, buffer).map_err(|error| RestoreError::Data { at, error })
+            data.read_exact_at(at, buffer)
+                .map_err(|error| RestoreError::Data { at, error })
         })
     }
 

@@ -18,7 +18,14 @@ pub(crate) struct Source<R> {
 
 impl<R: Read> Source<R> {
     pub(crate) fn new(reader: R) -> Self {
-        Self { reader, buffer: vec![0; BUFFER], position: 0, end: 0, base: 0, finished: false }
+        Self {
+            reader,
+            buffer: vec![0; BUFFER],
+            position: 0,
+            end: 0,
+            base: 0,
+            finished: false,
+        }
     }
 
     /// Reads until at least `low` bytes (at most [`BUFFER`]) are there or the blob has ended.

@@ -1,4 +1,5 @@
 //! The inflate decoder against zlib: what zlib makes and what zlib accepts.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod support;
 
@@ -18,7 +19,9 @@ fn inflate(stream: &[u8]) -> Result<Vec<u8>, InflateError> {
 /// zlib's opinion; `None` if it refuses or does not reach the end.
 fn zlib(stream: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::new();
-    flate2::read::DeflateDecoder::new(stream).read_to_end(&mut plain).ok()?;
+    flate2::read::DeflateDecoder::new(stream)
+        .read_to_end(&mut plain)
+        .ok()?;
     Some(plain)
 }
 
@@ -56,7 +59,10 @@ fn short_distances_and_long_matches() {
     for period in 1..70 {
         let plain: Vec<u8> = (0..40_000).map(|index| (index % period) as u8).collect();
         for level in [1, 9] {
-            assert!(inflate(&deflate(&plain, level)).unwrap() == plain, "period {period}");
+            assert!(
+                inflate(&deflate(&plain, level)).unwrap() == plain,
+                "period {period}"
+            );
         }
     }
 }
@@ -86,7 +92,10 @@ impl Bits {
 /// A dynamic block's header with these code lengths, each written plainly as a 4-bit code.
 fn dynamic(litlen: &[u8], distance: &[u8]) -> Bits {
     let mut bits = Bits::default().put(1, 1).put(2, 2);
-    bits = bits.put(litlen.len() as u32 - 257, 5).put(distance.len() as u32 - 1, 5).put(19 - 4, 4);
+    bits = bits
+        .put(litlen.len() as u32 - 257, 5)
+        .put(distance.len() as u32 - 1, 5)
+        .put(19 - 4, 4);
     // Lengths 0 to 15 have 4-bit codes, in the order in which the header lists them; 16, 17, 18 have none.
     for symbol in [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15] {
         bits = bits.put(if symbol < 16 { 4 } else { 0 }, 3);
@@ -113,25 +122,59 @@ fn bad_streams_are_refused_by_name() {
     let cases: Vec<(Vec<u8>, InflateError)> = vec![
         (vec![], InflateError::Truncated),
         (vec![0b111], InflateError::BlockType),
-        (vec![1, 5, 0, 0, 0], InflateError::StoredLength { length: 5, complement: 0 }),
+        (
+            vec![1, 5, 0, 0, 0],
+            InflateError::StoredLength {
+                length: 5,
+                complement: 0,
+            },
+        ),
         (vec![1, 5, 0, 0xfa, 0xff, b'x'], InflateError::Truncated),
         (fixed().bytes(), InflateError::Truncated),
         // Length 3 (code 0000001), distance 1 (code 00000), at the very start.
-        (fixed().code(1, 7).code(0, 5).bytes(), InflateError::DistanceTooFar { distance: 1, history: 0 }),
-        // Symbol 286 and distance 30 have codes, but no meaning.
-        (fixed().code(0b1100_0110, 8).put(0, 16).bytes(), InflateError::NotASymbol),
-        (fixed().code(0x30, 8).code(1, 7).code(30, 5).put(0, 16).bytes(), InflateError::NotASymbol),
         (
-            Bits::default().put(1, 1).put(2, 2).put(30, 5).put(0, 9).bytes(),
-            InflateError::TooManyCodes { litlen: 287, distance: 1 },
+            fixed().code(1, 7).code(0, 5).bytes(),
+            InflateError::DistanceTooFar {
+                distance: 1,
+                history: 0,
+            },
+        ),
+        // Symbol 286 and distance 30 have codes, but no meaning.
+        (
+            fixed().code(0b1100_0110, 8).put(0, 16).bytes(),
+            InflateError::NotASymbol,
         ),
         (
-            Bits::default().put(1, 1).put(2, 2).put(0, 5).put(30, 5).put(0, 4).bytes(),
-            InflateError::TooManyCodes { litlen: 257, distance: 31 },
+            fixed().code(0x30, 8).code(1, 7).code(30, 5).put(0, 16).bytes(),
+            InflateError::NotASymbol,
+        ),
+        (
+            Bits::default().put(1, 1).put(2, 2).put(30, 5).put(0, 9).bytes(),
+            InflateError::TooManyCodes {
+                litlen: 287,
+                distance: 1,
+            },
+        ),
+        (
+            Bits::default()
+                .put(1, 1)
+                .put(2, 2)
+                .put(0, 5)
+                .put(30, 5)
+                .put(0, 4)
+                .bytes(),
+            InflateError::TooManyCodes {
+                litlen: 257,
+                distance: 31,
+            },
         ),
         // Four code lengths of one bit each.
         (
-            Bits::default().put(5, 3).put(0, 14).put(0b001_001_001_001, 12).bytes(),
+            Bits::default()
+                .put(5, 3)
+                .put(0, 14)
+                .put(0b001_001_001_001, 12)
+                .bytes(),
             InflateError::OversubscribedCode(Alphabet::CodeLengths),
         ),
         (
@@ -139,8 +182,19 @@ fn bad_streams_are_refused_by_name() {
             InflateError::IncompleteCode(Alphabet::CodeLengths),
         ),
         // Only lengths 16 (repeat) and 17 (zeros) have codes, and the first is a repeat.
-        (Bits::default().put(5, 3).put(0, 14).put(0b001_001, 12).put(0, 20).bytes(), InflateError::BadRepeat),
-        (dynamic(&lengths(&[(1, 1), (2, 1)]), &[0]).bytes(), InflateError::NoEndOfBlock),
+        (
+            Bits::default()
+                .put(5, 3)
+                .put(0, 14)
+                .put(0b001_001, 12)
+                .put(0, 20)
+                .bytes(),
+            InflateError::BadRepeat,
+        ),
+        (
+            dynamic(&lengths(&[(1, 1), (2, 1)]), &[0]).bytes(),
+            InflateError::NoEndOfBlock,
+        ),
         (
             dynamic(&lengths(&[(1, 1), (2, 1), (256, 1)]), &[0]).bytes(),
             InflateError::OversubscribedCode(Alphabet::LiteralsAndLengths),
@@ -149,11 +203,23 @@ fn bad_streams_are_refused_by_name() {
             dynamic(&lengths(&[(1, 2), (256, 2)]), &[0]).bytes(),
             InflateError::IncompleteCode(Alphabet::LiteralsAndLengths),
         ),
-        (dynamic(&complete, &[2, 2]).bytes(), InflateError::IncompleteCode(Alphabet::Distances)),
-        (dynamic(&complete, &[1, 1, 1]).bytes(), InflateError::OversubscribedCode(Alphabet::Distances)),
+        (
+            dynamic(&complete, &[2, 2]).bytes(),
+            InflateError::IncompleteCode(Alphabet::Distances),
+        ),
+        (
+            dynamic(&complete, &[1, 1, 1]).bytes(),
+            InflateError::OversubscribedCode(Alphabet::Distances),
+        ),
         // No distance code at all is fine until it is used; a lone one has only one of two bit patterns.
-        (dynamic(&complete, &[0]).code(0, 1).code(3, 2).put(0, 20).bytes(), InflateError::NotASymbol),
-        (dynamic(&complete, &[1]).code(0, 1).code(3, 2).put(1, 20).bytes(), InflateError::NotASymbol),
+        (
+            dynamic(&complete, &[0]).code(0, 1).code(3, 2).put(0, 20).bytes(),
+            InflateError::NotASymbol,
+        ),
+        (
+            dynamic(&complete, &[1]).code(0, 1).code(3, 2).put(1, 20).bytes(),
+            InflateError::NotASymbol,
+        ),
     ];
     for (number, (stream, error)) in cases.into_iter().enumerate() {
         assert_eq!(inflate(&stream), Err(error.clone()), "case {number}");
@@ -171,7 +237,12 @@ fn bad_streams_are_refused_by_name() {
 fn unusual_but_valid_codes() {
     let complete = lengths(&[(b'a'.into(), 1), (256, 2), (257, 2)]);
     // 'a', then a match of length 3 at distance 1 by a lone distance code, then the end.
-    let stream = dynamic(&complete, &[1]).code(0, 1).code(3, 2).code(0, 1).code(2, 2).bytes();
+    let stream = dynamic(&complete, &[1])
+        .code(0, 1)
+        .code(3, 2)
+        .code(0, 1)
+        .code(2, 2)
+        .bytes();
     assert_eq!(inflate(&stream).unwrap(), b"aaaa");
     assert_eq!(zlib(&stream).unwrap(), b"aaaa");
     // A block that is nothing but its end, with a single one-bit code.
@@ -179,8 +250,10 @@ fn unusual_but_valid_codes() {
     assert_eq!(inflate(&stream).unwrap(), b"");
     assert_eq!(zlib(&stream).unwrap(), b"");
     // Codes of up to 15 bits, through subtables.
-    let long: Vec<(usize, u8)> =
-        (0..14).map(|step| (step, step as u8 + 1)).chain([(14, 15), (256, 15)]).collect();
+    let long: Vec<(usize, u8)> = (0..14)
+        .map(|step| (step, step as u8 + 1))
+        .chain([(14, 15), (256, 15)])
+        .collect();
     let mut bits = dynamic(&lengths(&long), &[0]);
     for step in 0..14u32 {
         bits = bits.code((1 << (step + 1)) - 2, step + 1);
@@ -194,12 +267,22 @@ fn unusual_but_valid_codes() {
 /// Decodes up to block boundaries; gives the plain offset and bit position of each.
 fn boundaries(stream: &[u8]) -> (Vec<u8>, Vec<(usize, usize)>) {
     let mut decoder = Decoder::new();
-    let mut input = Input { bytes: stream, position: 0, last: true };
+    let mut input = Input {
+        bytes: stream,
+        position: 0,
+        last: true,
+    };
     let mut buffer = vec![0; 4 << 20];
     let (mut position, mut found) = (0, Vec::new());
     loop {
         let limit = buffer.len() - OUTPUT_SLACK;
-        let mut output = Output { bytes: &mut buffer, position, history: 0, limit, references: None };
+        let mut output = Output {
+            bytes: &mut buffer,
+            position,
+            history: 0,
+            limit,
+            references: None,
+        };
         let stop = decoder.run(&mut input, &mut output).unwrap();
         position = output.position;
         match stop {
@@ -223,11 +306,21 @@ fn every_block_boundary_is_an_entrance_and_only_noted_history_matters() {
         for &(plain_offset, bit) in &points {
             let history = plain_offset.min(HISTORY);
             let enter = |buffer: &mut Vec<u8>, references: Option<&mut References>| {
-                let mut input = Input { bytes: &stream, position: bit / 8, last: true };
+                let mut input = Input {
+                    bytes: &stream,
+                    position: bit / 8,
+                    last: true,
+                };
                 let mut decoder = Decoder::new();
                 decoder.enter(&mut input, (bit % 8) as u8).unwrap();
                 let limit = buffer.len() - OUTPUT_SLACK;
-                let mut output = Output { bytes: buffer, position: history, history: 0, limit, references };
+                let mut output = Output {
+                    bytes: buffer,
+                    position: history,
+                    history: 0,
+                    limit,
+                    references,
+                };
                 while output.position < output.limit
                     && decoder.run(&mut input, &mut output).unwrap() != Stop::End
                 {}
@@ -263,11 +356,21 @@ fn no_more_history_is_noted_than_is_referred_to() {
     let decode = |history: &[u8], references: Option<&mut References>| {
         let mut buffer = history.to_vec();
         buffer.resize(HISTORY + HISTORY + OUTPUT_SLACK, 0);
-        let mut input = Input { bytes: &stream, position: bit / 8, last: true };
+        let mut input = Input {
+            bytes: &stream,
+            position: bit / 8,
+            last: true,
+        };
         let mut decoder = Decoder::new();
         decoder.enter(&mut input, (bit % 8) as u8).unwrap();
         let limit = 2 * HISTORY;
-        let mut output = Output { bytes: &mut buffer, position: HISTORY, history: 0, limit, references };
+        let mut output = Output {
+            bytes: &mut buffer,
+            position: HISTORY,
+            history: 0,
+            limit,
+            references,
+        };
         while output.position < limit {
             decoder.run(&mut input, &mut output).unwrap();
         }

@@ -105,19 +105,25 @@ pub fn header_length(bytes: &[u8]) -> Result<Option<usize>, HeaderError> {
 }
 
 fn end_of_header(bytes: &[u8]) -> Result<Option<usize>, HeaderError> {
-    let Some(&flags) = bytes.get(3) else { return Ok(None) };
+    let Some(&flags) = bytes.get(3) else {
+        return Ok(None);
+    };
     if flags & FLAGS_RESERVED != 0 {
         return Err(HeaderError::Bad("reserved flags are set"));
     }
     let mut end = 10;
     if flags & FLAG_EXTRA != 0 {
-        let Some(&[low, high]) = bytes.get(end..end + 2) else { return Ok(None) };
+        let Some(&[low, high]) = bytes.get(end..end + 2) else {
+            return Ok(None);
+        };
         end += 2 + usize::from(u16::from_le_bytes([low, high]));
     }
     for flag in [FLAG_NAME, FLAG_COMMENT] {
         if flags & flag != 0 {
             let text = bytes.get(end..).unwrap_or_default();
-            let Some(zero) = text.iter().position(|&byte| byte == 0) else { return Ok(None) };
+            let Some(zero) = text.iter().position(|&byte| byte == 0) else {
+                return Ok(None);
+            };
             end += zero + 1;
         }
     }

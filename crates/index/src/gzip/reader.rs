@@ -101,7 +101,10 @@ impl<R: Read> GzipReader<R> {
     pub(crate) fn watch(&mut self) {
         let start = self.history.max(self.position.saturating_sub(HISTORY));
         let history = self.buffer[start..self.position].to_vec();
-        self.watched = Some(Watched { history, references: References::new(self.position) });
+        self.watched = Some(Watched {
+            history,
+            references: References::new(self.position),
+        });
     }
 
     /// Gives away the buffer and the range of it that is new output, and goes on with `replacement`, which must
@@ -160,8 +163,9 @@ impl<R: Read> GzipReader<R> {
             ([0, ..], Some(_)) => self.state = State::Padding,
             (bytes, previous) => {
                 if let Err(HeaderError::Magic) = header_length(bytes) {
-                    return Err(previous
-                        .map_or(GzipError::Magic { at }, |_| GzipError::TrailingGarbage { at }));
+                    return Err(
+                        previous.map_or(GzipError::Magic { at }, |_| GzipError::TrailingGarbage { at })
+                    );
                 }
                 self.state = State::Header;
                 self.member = Some(self.plain_offset());
@@ -186,7 +190,9 @@ impl<R: Read> GzipReader<R> {
                     return Ok(());
                 }
                 Ok(None) if self.source.is_last() => {
-                    return Err(GzipError::Truncated { at: at + self.source.available().len() as u64 });
+                    return Err(GzipError::Truncated {
+                        at: at + self.source.available().len() as u64,
+                    });
                 }
                 Ok(None) => low = (low * 4).min(MAX_HEADER),
                 Err(HeaderError::Magic) => return Err(GzipError::Magic { at }),
@@ -201,8 +207,11 @@ impl<R: Read> GzipReader<R> {
         if let Some(watched) = &self.watched {
             limit = limit.min(watched.references.origin + HISTORY);
         }
-        let mut input =
-            Input { bytes: self.source.available(), position: 0, last: self.source.is_last() };
+        let mut input = Input {
+            bytes: self.source.available(),
+            position: 0,
+            last: self.source.is_last(),
+        };
         let mut output = Output {
             bytes: &mut self.buffer,
             position: self.position,
@@ -254,16 +263,28 @@ impl<R: Read> GzipReader<R> {
         self.source.fill(TRAILER)?;
         let at = self.source.offset();
         let Some(&[a, b, c, d, e, f, g, h]) = self.source.available().first_chunk() else {
-            return Err(GzipError::Truncated { at: at + self.source.available().len() as u64 });
+            return Err(GzipError::Truncated {
+                at: at + self.source.available().len() as u64,
+            });
         };
         let (crc, size) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
         let found = std::mem::take(&mut self.checksum).finalize();
         let member_size = (self.plain_offset() - self.member.unwrap_or(0)) as u32;
         if found != crc {
-            return Err(GzipError::Trailer { at, what: "CRC-32", expected: crc, found });
+            return Err(GzipError::Trailer {
+                at,
+                what: "CRC-32",
+                expected: crc,
+                found,
+            });
         }
         if member_size != size {
-            return Err(GzipError::Trailer { at, what: "length", expected: size, found: member_size });
+            return Err(GzipError::Trailer {
+                at,
+                what: "length",
+                expected: size,
+                found: member_size,
+            });
         }
         self.source.consume(TRAILER);
         self.state = State::Between;
@@ -278,7 +299,9 @@ impl<R: Read> GzipReader<R> {
             return Ok(());
         }
         if let Some(garbage) = available.iter().position(|&byte| byte != 0) {
-            return Err(GzipError::TrailingGarbage { at: self.source.offset() + garbage as u64 });
+            return Err(GzipError::TrailingGarbage {
+                at: self.source.offset() + garbage as u64,
+            });
         }
         let length = available.len();
         self.source.consume(length);

@@ -16,7 +16,9 @@ pub(super) fn assemble(
     streams: Streams,
 ) -> Result<IndexedLayer, IndexError> {
     let Some(layout) = layout else {
-        return Err(IndexError::Thread("index-layout missed the end of the layer".into()));
+        return Err(IndexError::Thread(
+            "index-layout missed the end of the layer".into(),
+        ));
     };
     let laziness = laziness(scanned.codec, &layout.spans);
     let (spans, windows) = place_windows(layout.spans, streams.windows)?;
@@ -34,11 +36,20 @@ pub(super) fn assemble(
         frame: Some(section(&layout.frame)),
         contents: Some(section(&layout.contents)),
     };
-    Ok(IndexedLayer { index, windows, frame: layout.frame, contents: layout.contents, laziness })
+    Ok(IndexedLayer {
+        index,
+        windows,
+        frame: layout.frame,
+        contents: layout.contents,
+        laziness,
+    })
 }
 
 fn section(bytes: &[u8]) -> Section {
-    Section { digest: Digest::of(bytes), size: bytes.len() as u64 }
+    Section {
+        digest: Digest::of(bytes),
+        size: bytes.len() as u64,
+    }
 }
 
 /// Lays the windows of those spans that have contents one behind the other.
@@ -53,11 +64,17 @@ fn place_windows(
             None => None,
             Some(number) => {
                 let Some(bytes) = histories.get_mut(number).map(std::mem::take) else {
-                    return Err(IndexError::Thread(format!("window {number} was never compressed")));
+                    return Err(IndexError::Thread(format!(
+                        "window {number} was never compressed"
+                    )));
                 };
                 let offset = windows.len() as u64;
                 windows.extend_from_slice(&bytes);
-                Some(Window { offset, length: bytes.len() as u32, digest: Digest::of(&bytes) })
+                Some(Window {
+                    offset,
+                    length: bytes.len() as u32,
+                    digest: Digest::of(&bytes),
+                })
             }
         };
         spans.push(Span {
@@ -74,8 +91,16 @@ fn place_windows(
 
 /// Whether all spans are small enough, and if not, what the user can do.
 fn laziness(codec: Codec, spans: &[Spanned]) -> Laziness {
-    let plain = spans.iter().map(|span| span.plain.end - span.plain.start).max().unwrap_or(0);
-    let data = spans.iter().map(|span| span.data.end - span.data.start).max().unwrap_or(0);
+    let plain = spans
+        .iter()
+        .map(|span| span.plain.end - span.plain.start)
+        .max()
+        .unwrap_or(0);
+    let data = spans
+        .iter()
+        .map(|span| span.data.end - span.data.start)
+        .max()
+        .unwrap_or(0);
     if plain <= MAX_LAZY_PLAIN && data <= MAX_SPAN_DATA {
         return Laziness::Lazy;
     }

@@ -100,7 +100,9 @@ impl<'a> Sink<'a> {
             return Err(IndexError::Compress(error));
         }
         if self.frame.get_ref().len() as u64 > self.options.max_frame {
-            return Err(IndexError::FrameTooLarge { limit: self.options.max_frame });
+            return Err(IndexError::FrameTooLarge {
+                limit: self.options.max_frame,
+            });
         }
         Ok(())
     }
@@ -132,7 +134,11 @@ impl<'a> Sink<'a> {
             {
                 last.length += length;
             }
-            _ => self.pieces.push(Piece { plain_offset: self.plain, data_offset, length }),
+            _ => self.pieces.push(Piece {
+                plain_offset: self.plain,
+                data_offset,
+                length,
+            }),
         }
     }
 }
@@ -164,8 +170,12 @@ impl TarSink for Sink<'_> {
 
     fn entry(&mut self, entry: Entry) {
         self.finish_file();
-        if let EntryKind::File { size: 1.., extents } = &entry.kind {
-            self.file = Some(FileHash::new(&entry, extents, &mut self.holes_left));
+        if let EntryKind::File {
+            size: size @ 1..,
+            extents,
+        } = &entry.kind
+        {
+            self.file = Some(FileHash::new(*size, extents, &mut self.holes_left));
         }
         self.entries.push(entry);
     }
@@ -184,8 +194,7 @@ struct FileHash {
 }
 
 impl FileHash {
-    fn new(entry: &Entry, extents: &[Extent], holes_left: &mut u64) -> Self {
-        let EntryKind::File { size, .. } = entry.kind else { unreachable!() };
+    fn new(size: u64, extents: &[Extent], holes_left: &mut u64) -> Self {
         let mapped: u64 = extents.iter().map(|extent| extent.length).sum();
         let left = holes_left.checked_sub(size.saturating_sub(mapped));
         *holes_left = left.unwrap_or(*holes_left);
@@ -214,7 +223,9 @@ impl FileHash {
     }
 
     fn finish(mut self) -> [u8; 32] {
-        let Some(mut digest) = self.digest.take() else { return [0; 32] };
+        let Some(mut digest) = self.digest.take() else {
+            return [0; 32];
+        };
         hash_zeros(&mut digest, self.size.saturating_sub(self.hashed));
         *digest.finish().as_bytes()
     }

@@ -187,8 +187,12 @@ pub fn index_layer(
 
         let scanned = Scan::new(blob, options, to_streams, to_layout).run();
         // Joining cannot hang: the scan is over, and with it both channels are closed.
-        let streams = streams.join().map_err(|_| IndexError::Thread("index-streams panicked".into()))?;
-        let layout = layout.join().map_err(|_| IndexError::Thread("index-layout panicked".into()))?;
+        let streams = streams
+            .join()
+            .map_err(|_| IndexError::Thread("index-streams panicked".into()))?;
+        let layout = layout
+            .join()
+            .map_err(|_| IndexError::Thread("index-layout panicked".into()))?;
         // A scan that was cut short by a thread's error must not hide that error.
         let (layout, streams) = (layout?, streams?);
         assemble::assemble(scanned?, layout, streams)

@@ -44,7 +44,9 @@ impl Pool {
 
     fn take(&self, size: usize) -> Vec<u8> {
         let buffer = self.0.lock().ok().and_then(|mut buffers| buffers.pop());
-        buffer.filter(|buffer| buffer.len() == size).unwrap_or_else(|| vec![0; size])
+        buffer
+            .filter(|buffer| buffer.len() == size)
+            .unwrap_or_else(|| vec![0; size])
     }
 }
 
@@ -77,7 +79,9 @@ pub(super) enum ToLayout {
     Point(Point),
     Plain(Arc<Chunk>, Pool),
     /// Comes last, unless the scan failed: the blob's codec data end at this offset.
-    End { source: u64 },
+    End {
+        source: u64,
+    },
 }
 
 /// What is known after the scan.
@@ -114,7 +118,10 @@ impl<'a, R: Read> Scan<'a, R> {
         streams: SyncSender<ToStreams>,
         layout: SyncSender<ToLayout>,
     ) -> Self {
-        let blob = Tap { reader: blob, streams: streams.clone() };
+        let blob = Tap {
+            reader: blob,
+            streams: streams.clone(),
+        };
         let output = Outlet {
             options,
             streams,
@@ -150,10 +157,14 @@ impl Outlet<'_> {
     fn plain(&mut self, buffer: Vec<u8>, range: Range<usize>) -> Result<(), IndexError> {
         self.plain += range.len() as u64;
         if self.plain > self.options.max_plain {
-            return Err(IndexError::TooLarge { limit: self.options.max_plain });
+            return Err(IndexError::TooLarge {
+                limit: self.options.max_plain,
+            });
         }
         let chunk = Arc::new(Chunk { buffer, range });
-        self.streams.send(ToStreams::Plain(chunk.clone(), self.pool.clone())).map_err(stopped)?;
+        self.streams
+            .send(ToStreams::Plain(chunk.clone(), self.pool.clone()))
+            .map_err(stopped)?;
         self.tell(ToLayout::Plain(chunk, self.pool.clone()))
     }
 
@@ -166,7 +177,12 @@ impl Outlet<'_> {
         let history = history.then_some(self.histories);
         self.histories += usize::from(history.is_some());
         self.last_point = Some(plain);
-        self.tell(ToLayout::Point(Point { source, bit, plain, history }))
+        self.tell(ToLayout::Point(Point {
+            source,
+            bit,
+            plain,
+            history,
+        }))
     }
 }
 
@@ -205,7 +221,9 @@ fn scan_gzip<R: Read>(source: Source<R>, output: &mut Outlet<'_>) -> Result<u64,
 fn scan_zstd<R: Read>(mut source: Source<R>, output: &mut Outlet<'_>) -> Result<u64, IndexError> {
     let bad = |at| move |error| IndexError::Zstd { at, error };
     let mut decoder = Decoder::new().map_err(bad(0))?;
-    decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG)).map_err(bad(0))?;
+    decoder
+        .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG))
+        .map_err(bad(0))?;
     let mut buffer = output.pool.take(CHUNK);
     let mut filled = 0;
     let mut between_frames = true;

@@ -44,12 +44,22 @@ pub(super) struct SpanBuilder {
 impl SpanBuilder {
     /// For a blob with access points.
     pub(super) fn with_points() -> Self {
-        Self { cut: Cut::Points(VecDeque::new()), point: None, open: None, spans: Vec::new() }
+        Self {
+            cut: Cut::Points(VecDeque::new()),
+            point: None,
+            open: None,
+            spans: Vec::new(),
+        }
     }
 
     /// For a blob that can be read from anywhere.
     pub(super) fn with_grid(spacing: u64) -> Self {
-        Self { cut: Cut::Grid(spacing), point: None, open: None, spans: Vec::new() }
+        Self {
+            cut: Cut::Grid(spacing),
+            point: None,
+            open: None,
+            spans: Vec::new(),
+        }
     }
 
     /// Takes note of a point before contents that follow it.
@@ -82,7 +92,11 @@ impl SpanBuilder {
         match &mut self.cut {
             Cut::Grid(spacing) => {
                 let spacing = *spacing;
-                if self.open.as_ref().is_some_and(|open| open.data.start / spacing != data / spacing) {
+                if self
+                    .open
+                    .as_ref()
+                    .is_some_and(|open| open.data.start / spacing != data / spacing)
+                {
                     self.close_exact();
                 }
                 spacing - data % spacing

@@ -28,12 +28,16 @@ pub(super) struct StreamsThread {
 
 impl StreamsThread {
     pub(super) fn new() -> Self {
-        Self { layer: Digester::new(), layer_size: 0, plain: Digester::new(), windows: Vec::new() }
+        Self {
+            layer: Digester::new(),
+            layer_size: 0,
+            plain: Digester::new(),
+            windows: Vec::new(),
+        }
     }
 
     pub(super) fn run(mut self, from_scan: &Receiver<ToStreams>) -> Result<Streams, IndexError> {
-        let mut compressor =
-            zstd::bulk::Compressor::new(WINDOW_LEVEL).map_err(IndexError::Compress)?;
+        let mut compressor = zstd::bulk::Compressor::new(WINDOW_LEVEL).map_err(IndexError::Compress)?;
         for message in from_scan {
             match message {
                 ToStreams::Blob(bytes) => {
@@ -45,7 +49,8 @@ impl StreamsThread {
                     pool.give_back(chunk);
                 }
                 ToStreams::History(bytes) => {
-                    self.windows.push(compressor.compress(&bytes).map_err(IndexError::Compress)?);
+                    self.windows
+                        .push(compressor.compress(&bytes).map_err(IndexError::Compress)?);
                 }
             }
         }

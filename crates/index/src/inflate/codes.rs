@@ -172,7 +172,10 @@ impl Decoder {
             let distance = value(entry, bits);
             consume!(entry);
             if distance > to - history {
-                result = Err(InflateError::DistanceTooFar { distance, history: to - history });
+                result = Err(InflateError::DistanceTooFar {
+                    distance,
+                    history: to - history,
+                });
                 break;
             }
             if NOTE && let Some(references) = output.references.as_deref_mut() {
@@ -208,7 +211,11 @@ impl Decoder {
             if entry & SPECIAL != 0 {
                 self.consume(entry)?;
                 self.give_back(input);
-                return if entry & END != 0 { Ok(None) } else { Err(InflateError::NotASymbol) };
+                return if entry & END != 0 {
+                    Ok(None)
+                } else {
+                    Err(InflateError::NotASymbol)
+                };
             }
             let length = value(entry, self.bits);
             self.consume(entry)?;

@@ -37,16 +37,69 @@ pub(super) const PRECODE_ROOM: usize = 128;
 
 /// Base lengths and their extra bits for symbols 257 to 285 (RFC 1951, 3.2.5).
 const LENGTHS: [(u16, u8); 29] = [
-    (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (8, 0), (9, 0), (10, 0), (11, 1), (13, 1), (15, 1), (17, 1), (19, 2),
-    (23, 2), (27, 2), (31, 2), (35, 3), (43, 3), (51, 3), (59, 3), (67, 4), (83, 4), (99, 4), (115, 4), (131, 5),
-    (163, 5), (195, 5), (227, 5), (258, 0),
+    (3, 0),
+    (4, 0),
+    (5, 0),
+    (6, 0),
+    (7, 0),
+    (8, 0),
+    (9, 0),
+    (10, 0),
+    (11, 1),
+    (13, 1),
+    (15, 1),
+    (17, 1),
+    (19, 2),
+    (23, 2),
+    (27, 2),
+    (31, 2),
+    (35, 3),
+    (43, 3),
+    (51, 3),
+    (59, 3),
+    (67, 4),
+    (83, 4),
+    (99, 4),
+    (115, 4),
+    (131, 5),
+    (163, 5),
+    (195, 5),
+    (227, 5),
+    (258, 0),
 ];
 
 /// Base distances and their extra bits for symbols 0 to 29 (RFC 1951, 3.2.5).
 const DISTANCES: [(u16, u8); 30] = [
-    (1, 0), (2, 0), (3, 0), (4, 0), (5, 1), (7, 1), (9, 2), (13, 2), (17, 3), (25, 3), (33, 4), (49, 4), (65, 5),
-    (97, 5), (129, 6), (193, 6), (257, 7), (385, 7), (513, 8), (769, 8), (1025, 9), (1537, 9), (2049, 10),
-    (3073, 10), (4097, 11), (6145, 11), (8193, 12), (12289, 12), (16385, 13), (24577, 13),
+    (1, 0),
+    (2, 0),
+    (3, 0),
+    (4, 0),
+    (5, 1),
+    (7, 1),
+    (9, 2),
+    (13, 2),
+    (17, 3),
+    (25, 3),
+    (33, 4),
+    (49, 4),
+    (65, 5),
+    (97, 5),
+    (129, 6),
+    (193, 6),
+    (257, 7),
+    (385, 7),
+    (513, 8),
+    (769, 8),
+    (1025, 9),
+    (1537, 9),
+    (2049, 10),
+    (3073, 10),
+    (4097, 11),
+    (6145, 11),
+    (8193, 12),
+    (12289, 12),
+    (16385, 13),
+    (24577, 13),
 ];
 
 /// Which of the three codes of a block a table is for.
@@ -119,9 +172,14 @@ pub(super) fn build(alphabet: Alphabet, lengths: &[u8], table: &mut [u32]) -> Re
         }
         let entry = alphabet.entry(symbol) + (bits << 8 | bits);
         let first = reversed(code, bits) as usize;
-        table[first..1 << main_bits].iter_mut().step_by(1 << bits).for_each(|slot| *slot = entry);
+        table[first..1 << main_bits]
+            .iter_mut()
+            .step_by(1 << bits)
+            .for_each(|slot| *slot = entry);
     }
-    let short = (1..=main_bits as usize).map(|length| usize::from(counts[length])).sum();
+    let short = (1..=main_bits as usize)
+        .map(|length| usize::from(counts[length]))
+        .sum();
     long.build(alphabet, short, table)
 }
 
@@ -151,7 +209,10 @@ struct LongCodes {
 
 impl LongCodes {
     fn new() -> Self {
-        Self { codes: [(0, 0, 0); 320], end: 0 }
+        Self {
+            codes: [(0, 0, 0); 320],
+            end: 0,
+        }
     }
 
     fn put(&mut self, place: usize, code: u32, bits: u32, symbol: usize) {
@@ -178,7 +239,10 @@ impl LongCodes {
                 let rest = u32::from(bits) - main_bits;
                 let entry = alphabet.entry(usize::from(symbol)) + (rest << 8 | rest);
                 let first = reversed(u32::from(code) & ((1 << rest) - 1), rest) as usize;
-                subtable[first..].iter_mut().step_by(1 << rest).for_each(|slot| *slot = entry);
+                subtable[first..]
+                    .iter_mut()
+                    .step_by(1 << rest)
+                    .for_each(|slot| *slot = entry);
             }
             let pointer = (start as u32) << 16 | SPECIAL | SUBTABLE | width << 8 | main_bits;
             table[reversed(prefix(longest), main_bits) as usize] = pointer;

@@ -43,7 +43,9 @@ pub enum InflateError {
     BlockType,
     #[error("a stored deflate block's length {length:#06x} does not match its complement {complement:#06x}")]
     StoredLength { length: u16, complement: u16 },
-    #[error("a deflate block declares {litlen} literal/length codes and {distance} distance codes; at most 286 and 30 exist")]
+    #[error(
+        "a deflate block declares {litlen} literal/length codes and {distance} distance codes; at most 286 and 30 exist"
+    )]
     TooManyCodes { litlen: usize, distance: usize },
     #[error("a deflate block has more {0:?} codes than their lengths allow")]
     OversubscribedCode(Alphabet),
@@ -101,12 +103,17 @@ pub struct References {
 impl References {
     /// No references yet to what lies before `origin`.
     pub fn new(origin: usize) -> Self {
-        Self { origin, used: vec![false; HISTORY].into() }
+        Self {
+            origin,
+            used: vec![false; HISTORY].into(),
+        }
     }
 
     /// Takes note of a match of `length` bytes from `distance` before `position`.
     fn note(&mut self, position: usize, distance: usize, length: usize) {
-        let back = distance.saturating_sub(position.saturating_sub(self.origin)).min(HISTORY);
+        let back = distance
+            .saturating_sub(position.saturating_sub(self.origin))
+            .min(HISTORY);
         let first = HISTORY - back;
         self.used[first..first + length.min(back)].fill(true);
     }
@@ -160,8 +167,18 @@ impl Default for Decoder {
 impl Decoder {
     /// A decoder at the start of a stream.
     pub fn new() -> Self {
-        let tables = Tables { litlen: [SPECIAL; LITLEN_ROOM], distance: [SPECIAL; DISTANCE_ROOM], fixed: false };
-        Self { bits: 0, bit_count: 0, block: Block::Header, last_block: false, tables: Box::new(tables) }
+        let tables = Tables {
+            litlen: [SPECIAL; LITLEN_ROOM],
+            distance: [SPECIAL; DISTANCE_ROOM],
+            fixed: false,
+        };
+        Self {
+            bits: 0,
+            bit_count: 0,
+            block: Block::Header,
+            last_block: false,
+            tables: Box::new(tables),
+        }
     }
 
     /// Forgets everything but its memory, to start at another stream.
@@ -239,13 +256,19 @@ impl Decoder {
         if length != !complement {
             return Err(InflateError::StoredLength { length, complement });
         }
-        self.block = Block::Stored { left: usize::from(length) };
+        self.block = Block::Stored {
+            left: usize::from(length),
+        };
         Ok(())
     }
 
     fn fixed_tables(&mut self) -> Result<(), InflateError> {
         if !self.tables.fixed {
-            huffman::build(Alphabet::LiteralsAndLengths, &huffman::fixed_litlen(), &mut self.tables.litlen)?;
+            huffman::build(
+                Alphabet::LiteralsAndLengths,
+                &huffman::fixed_litlen(),
+                &mut self.tables.litlen,
+            )?;
             huffman::build(Alphabet::Distances, &[5; 32], &mut self.tables.distance)?;
             self.tables.fixed = true;
         }
@@ -300,7 +323,10 @@ impl Decoder {
                 length => (length as u8, 1),
             };
             let end = filled + repeat as usize;
-            lengths.get_mut(filled..end).ok_or(InflateError::BadRepeat)?.fill(length);
+            lengths
+                .get_mut(filled..end)
+                .ok_or(InflateError::BadRepeat)?
+                .fill(length);
             filled = end;
         }
         Ok(())
@@ -330,7 +356,9 @@ impl Decoder {
     /// Takes whole bytes from the input until there are at least 56 bits or no more input.
     fn refill(&mut self, input: &mut Input<'_>) {
         while self.bit_count < 56 {
-            let Some(&byte) = input.bytes.get(input.position) else { return };
+            let Some(&byte) = input.bytes.get(input.position) else {
+                return;
+            };
             self.bits |= u64::from(byte) << self.bit_count;
             self.bit_count += 8;
             input.position += 1;

@@ -94,9 +94,16 @@ pub fn sample_tar(seed: u64, size: usize) -> Vec<u8> {
             _ => numbers.below(20_000),
         };
         total += length + 512;
-        files.push((format!("dir/file-{}", files.len()), mixture(numbers.next(), length)));
+        files.push((
+            format!("dir/file-{}", files.len()),
+            mixture(numbers.next(), length),
+        ));
     }
-    tar_of(files.iter().map(|(name, contents)| (name.as_str(), contents.as_slice())))
+    tar_of(
+        files
+            .iter()
+            .map(|(name, contents)| (name.as_str(), contents.as_slice())),
+    )
 }
 
 /// gzip by zlib.
@@ -144,13 +151,24 @@ pub fn build_go(source: &str, directory: &Path) -> Option<String> {
     let binary = directory.join("program");
     std::fs::write(&file, source).unwrap();
     let go = ["go", "/usr/local/go/bin/go"].into_iter().find(|go| {
-        Command::new(go).arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+        Command::new(go)
+            .arg("version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok()
     });
     let Some(go) = go else {
         println!("SKIPPED Go: no go command");
         return None;
     };
-    let status = Command::new(go).arg("build").arg("-o").arg(&binary).arg(&file).status().unwrap();
+    let status = Command::new(go)
+        .arg("build")
+        .arg("-o")
+        .arg(&binary)
+        .arg(&file)
+        .status()
+        .unwrap();
     assert!(status.success(), "go build failed");
     Some(binary.to_str().unwrap().to_owned())
 }
