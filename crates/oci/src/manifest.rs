@@ -195,7 +195,7 @@ pub enum Manifest {
     /// One image or artifact.
     Image(Box<ImageManifest>),
     /// A list of manifests.
-    Index(Index),
+    Index(Box<Index>),
 }
 
 /// Why bytes are not a manifest that Xebec can use.
@@ -296,7 +296,7 @@ impl Manifest {
         if index.manifests.len() > MAX_INDEX_ENTRIES {
             return Err(ManifestError::Entries(index.manifests.len()));
         }
-        Ok(Self::Index(index))
+        Ok(Self::Index(Box::new(index)))
     }
 }
 

@@ -146,7 +146,7 @@ impl FromStr for Platform {
                     .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
         };
         let parts: Vec<&str> = text.split('/').collect();
-        if !parts.iter().all(|part| fine(part)) {
+        if !parts.iter().all(fine) {
             return Err(PlatformError(text.to_owned()));
         }
         let (os, architecture, variant) = match parts.as_slice() {

@@ -403,6 +403,8 @@ mod tests {
             tag in prop::option::of("[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"),
             digest in prop::option::of(any::<[u8; 32]>()),
         ) {
+            // A first component with a dot is a host.
+            let path = if host.is_none() { path.replace('.', "_") } else { path };
             let mut text = host.clone().map_or(String::new(), |host| host + "/") + &path;
             if let Some(tag) = &tag { text += &format!(":{tag}"); }
             let digest = digest.map(Digest::from_bytes);

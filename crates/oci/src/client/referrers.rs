@@ -133,7 +133,7 @@ impl Client {
             Err(ClientError::NotFound { .. }) => Ok(Index::of(Vec::new())),
             Err(error) => Err(error),
             Ok(fetched) => match fetched.parse() {
-                Ok(Manifest::Index(index)) => Ok(index),
+                Ok(Manifest::Index(index)) => Ok(*index),
                 // cosign keeps its signatures under tags that begin the same way; a manifest is no list.
                 Ok(Manifest::Image(_)) => Ok(Index::of(Vec::new())),
                 Err(source) => {

@@ -25,6 +25,8 @@ pub struct ResolvedImage {
     pub index_digest: Option<Digest>,
     /// That index, parsed.
     pub index: Option<Index>,
+    /// That index as it was sent.
+    pub index_bytes: Option<Bytes>,
     /// Digest of the manifest: the identity of the image.
     pub manifest_digest: Digest,
     /// The manifest as it was sent.
@@ -93,7 +95,7 @@ impl Client {
                     };
                     name = entry.digest.to_string();
                     chosen = entry.platform.clone().or(chosen);
-                    index = index.or(Some((fetched.digest, list)));
+                    index = index.or(Some((fetched.digest, *list)));
                 }
             }
         }
@@ -163,8 +165,9 @@ impl Client {
         Ok(ResolvedImage {
             reference: reference.clone(),
             repository: repository.clone(),
-            index_digest: index.as_ref().map(|(digest, _)| *digest),
-            index: index.map(|(_, index)| index),
+            index_digest: index.as_ref().map(|(digest, ..)| *digest),
+            index_bytes: index.as_ref().map(|(_, _, bytes)| bytes.clone()),
+            index: index.map(|(_, index, _)| index),
             manifest_digest: fetched.digest,
             manifest_media_type: media_type_of(&manifest, &fetched),
             manifest_bytes: fetched.bytes,
@@ -180,7 +183,7 @@ impl Client {
 struct Found {
     fetched: FetchedManifest,
     manifest: ImageManifest,
-    index: Option<(Digest, Index)>,
+    index: Option<(Digest, Index, Bytes)>,
     chosen: Option<Platform>,
 }
 

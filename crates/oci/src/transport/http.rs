@@ -361,7 +361,7 @@ pub(crate) fn fault_of(error: &reqwest::Error) -> Fault {
 }
 
 /// The error of type `T` somewhere below `error`.
-pub(crate) fn find_cause<'a, T: std::error::Error + 'static>(error: &'a reqwest::Error) -> Option<&'a T> {
+pub(crate) fn find_cause<T: std::error::Error + 'static>(error: &reqwest::Error) -> Option<&T> {
     let mut next = error.source();
     while let Some(cause) = next {
         if let Some(found) = cause.downcast_ref::<T>() {
