@@ -1,1 +1,9 @@
 //! Image generators, a registry that misbehaves on purpose, and other tools of the tests.
+//!
+//! * [`tar`]: tar files of any shape, also hostile ones.
+//! * [`compression`]: layer blobs from them.
+//! * [`image`]: whole images, in memory or as OCI layout directories.
+
+pub mod compression;
+pub mod image;
+pub mod tar;
