@@ -95,7 +95,7 @@ impl Client {
                     };
                     name = entry.digest.to_string();
                     chosen = entry.platform.clone().or(chosen);
-                    index = index.or(Some((fetched.digest, *list)));
+                    index = index.or(Some((fetched.digest, *list, fetched.bytes)));
                 }
             }
         }
