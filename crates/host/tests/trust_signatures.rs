@@ -78,9 +78,9 @@ fn what_cosign_signed_is_accepted() {
     let (manifest, payload) = (data("signature-manifest.json"), data("payload.json"));
     let image = repository("127.0.0.1:15871/team/app");
     let signing = check(&policy, &image, artifact, &manifest, &payload).unwrap();
-    assert_eq!(policy.key_name(signing.key), Some("cosign"));
+    assert_eq!(policy.key_name(signing.key()), Some("cosign"));
     assert_eq!(
-        (signing.identity.as_str(), signing.artifact),
+        (signing.identity(), signing.artifact()),
         ("127.0.0.1:15871/team/app", artifact)
     );
 

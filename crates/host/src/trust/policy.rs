@@ -242,6 +242,34 @@ impl Policy {
         Err(self.refusal(repository, naming, rule, roots))
     }
 
+    /// Of several indexes of one layer, the admitted one with the strongest root; of equals, the first.
+    ///
+    /// To take the first that is admitted would let whoever attaches an index in the registry displace one that is
+    /// bound, signed or proven, for images named by tag.
+    ///
+    /// # Errors
+    /// None is admitted: a refusal, an alarm before others; `None` if there are no indexes.
+    pub fn choose<K>(
+        &self,
+        repository: &RepositoryName,
+        naming: Naming,
+        indexes: impl IntoIterator<Item = (K, Roots)>,
+    ) -> Result<(K, Root), Option<Refusal>> {
+        let mut best: Option<(K, Root)> = None;
+        let mut refused: Option<Refusal> = None;
+        for (index, roots) in indexes {
+            match self.admits(repository, naming, &roots) {
+                Ok(root) if best.as_ref().is_none_or(|(_, other)| root > *other) => {
+                    best = Some((index, root))
+                }
+                Ok(_) => {}
+                Err(refusal) if refused.is_none() || refusal.is_alarm() => refused = Some(refusal),
+                Err(_) => {}
+            }
+        }
+        best.ok_or(refused)
+    }
+
     /// Judges a chain of layers that is shared as a whole: it rests on its weakest member.
     ///
     /// # Errors

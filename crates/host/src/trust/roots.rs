@@ -12,16 +12,30 @@ use xebec_format::digest::Digest;
 use super::key::KeyId;
 use super::scope::RepositoryName;
 
-/// That a trusted key signed the artifact which holds an index.
+/// That a trusted key signed the artifact which holds an index; made by [`verify`](super::verify) alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signing {
+    pub(super) key: KeyId,
+    pub(super) identity: String,
+    pub(super) artifact: Digest,
+}
+
+impl Signing {
     /// Which key, independent of the name that `trust.toml` gives it.
-    pub key: KeyId,
+    pub fn key(&self) -> KeyId {
+        self.key
+    }
+
     /// The repository that the signature was made for, normalized (`docker-reference` of the payload).
-    pub identity: String,
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
     /// The artifact manifest that was signed.
-    pub artifact: Digest,
+    pub fn artifact(&self) -> Digest {
+        self.artifact
+    }
 }
 
 /// That a document which the user's name covers also covers an index.

@@ -1,0 +1,283 @@
+//! `trust.toml` on disk, the judgement of each root under each rule, and what a refused user reads.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use xebec_format::digest::Digest;
+use xebec_host::trust::{
+    Binding, Listing, Naming, Policy, PolicyError, PrivateKey, RepositoryName, Root, Roots,
+    SignatureManifest, Signing, TrustFile, sign, verify,
+};
+
+fn repository(name: &str) -> RepositoryName {
+    RepositoryName::from_docker_reference(name).unwrap()
+}
+
+fn key(number: u8) -> PrivateKey {
+    PrivateKey::from_secret(&[number; 32]).unwrap()
+}
+
+fn write_key(directory: &Path, number: u8) {
+    let pem = key(number).public().unwrap().to_pem().unwrap();
+    fs::write(directory.join(format!("{number}.pub")), pem).unwrap();
+}
+
+/// Writes `text` and keys 1 to 3 beside it, and loads it.
+fn load(text: &str) -> Result<Policy, PolicyError> {
+    let directory = tempfile::tempdir().unwrap();
+    (1..=3).for_each(|number| write_key(directory.path(), number));
+    let path = directory.path().join("trust.toml");
+    fs::write(&path, text).unwrap();
+    Policy::load(&path)
+}
+
+fn load_error(text: &str) -> String {
+    load(text).unwrap_err().to_string()
+}
+
+/// A signing by key `number` for `image`, as verification would give it.
+fn signing(number: u8, image: &RepositoryName) -> Signing {
+    let artifact = Digest::of(b"artifact");
+    let push = sign(&key(number), image, artifact, None).unwrap();
+    let text = format!("[[key]]\nname = \"k\"\nfile = \"{number}.pub\"\nrepositories = [\"**\"]\n");
+    let manifest = SignatureManifest::parse(&push.manifest).unwrap();
+    verify(&load(&text).unwrap(), image, artifact, &manifest, &[push.payload]).unwrap()
+}
+
+fn listed(image: &RepositoryName) -> Roots {
+    let manifest = Digest::of(b"manifest");
+    Roots::none().listed(&Listing::new(image, manifest), image, &[manifest])
+}
+
+fn bound() -> Roots {
+    let manifest = Digest::of(b"manifest");
+    Roots::none().bound(&Binding::TableOfContents { manifest }, &[manifest])
+}
+
+#[test]
+fn without_a_file_the_registry_suffices_for_tags() {
+    let directory = tempfile::tempdir().unwrap();
+    let policy = Policy::load(&directory.path().join("trust.toml")).unwrap();
+    let image = repository("r.example.com/app");
+    assert_eq!(
+        policy.admits(&image, Naming::Tag, &listed(&image)).unwrap(),
+        Root::Registry
+    );
+    assert!(policy.admits(&image, Naming::Digest, &listed(&image)).is_err());
+    assert!(policy.admits(&image, Naming::Tag, &Roots::none()).is_err());
+    assert!(!policy.has_keys_for(&image));
+    // The template says the same.
+    fs::write(directory.path().join("trust.toml"), Policy::template()).unwrap();
+    let policy = Policy::load(&directory.path().join("trust.toml")).unwrap();
+    assert_eq!(
+        policy.admits(&image, Naming::Tag, &listed(&image)).unwrap(),
+        Root::Registry
+    );
+}
+
+#[test]
+fn every_root_under_every_rule() {
+    let text = "registry-root = \"never\"\n\
+                [[registry]]\nprefix = \"open.example.com\"\nregistry-root = \"tag\"\n\
+                [[registry]]\nprefix = \"open.example.com/secret\"\nregistry-root = \"never\"\n\
+                [[key]]\nname = \"ci\"\nfile = \"1.pub\"\nrepositories = [\"**\"]\n";
+    let policy = load(text).unwrap();
+    for (name, registry_suffices) in [
+        ("open.example.com/app", true),
+        ("OPEN.example.com:443/app", true),
+        ("open.example.com/secrets", true),
+        ("open.example.com/secret", false),
+        ("open.example.com/secret/deep/er", false),
+        ("open.example.com:8443/app", false),
+        ("closed.example.com/app", false),
+        ("nginx", false),
+    ] {
+        let image = repository(name);
+        for naming in [Naming::Tag, Naming::Digest] {
+            let root = |roots: &Roots| policy.admits(&image, naming, roots).ok();
+            let by_registry = (registry_suffices && naming == Naming::Tag).then_some(Root::Registry);
+            assert_eq!(root(&Roots::none()), None);
+            assert_eq!(root(&listed(&image)), by_registry, "{name} by {naming}");
+            assert_eq!(root(&Roots::none().proven()), Some(Root::Proven));
+            assert_eq!(root(&listed(&image).proven()), Some(Root::Proven));
+            assert_eq!(
+                root(&Roots::none().proven().signed(signing(1, &image))),
+                Some(Root::Signed)
+            );
+            assert_eq!(root(&listed(&image).signed(signing(2, &image))), by_registry);
+            assert_eq!(root(&bound()), Some(Root::Bound));
+            assert_eq!(root(&bound().proven().disproved("x")), None);
+        }
+    }
+}
+
+#[test]
+fn a_key_counts_where_the_file_says() {
+    let (team, other) = (
+        repository("r.example.com/team/app"),
+        repository("r.example.com/other"),
+    );
+    let entry = |repositories: &str| {
+        load(&format!(
+            "[[key]]\nname = \"ci\"\nfile = \"1.pub\"\nrepositories = {repositories}\n"
+        ))
+        .unwrap()
+    };
+    let admits = |policy: &Policy, image: &RepositoryName, signing: Signing| {
+        policy
+            .admits(image, Naming::Digest, &Roots::none().signed(signing))
+            .ok()
+    };
+    let policy = entry("[\"x/*\", \"r.example.com/team/*\"]");
+    assert!(policy.has_keys_for(&team) && !policy.has_keys_for(&other));
+    assert_eq!(admits(&policy, &team, signing(1, &team)), Some(Root::Signed));
+    assert_eq!(
+        admits(&policy, &other, signing(1, &other)),
+        None,
+        "not valid there"
+    );
+    assert_eq!(
+        admits(&policy, &team, signing(1, &other)),
+        None,
+        "signed for another repository"
+    );
+    assert_eq!(
+        admits(&policy, &team, signing(2, &team)),
+        None,
+        "not a trusted key"
+    );
+    // A fact that was noted once is judged by the policy of today.
+    assert_eq!(
+        admits(&load("").unwrap(), &team, signing(1, &team)),
+        None,
+        "the key was taken out"
+    );
+}
+
+#[test]
+fn a_chain_rests_on_its_weakest_member() {
+    let image = repository("r.example.com/app");
+    let policy = Policy::default();
+    let chain = |naming, members: &[Roots]| policy.admits_chain(&image, naming, members).ok();
+    let proven = Roots::none().proven();
+    assert_eq!(
+        chain(Naming::Digest, &[bound(), proven.clone()]),
+        Some(Root::Proven)
+    );
+    assert_eq!(
+        chain(Naming::Tag, &[bound(), listed(&image), proven.clone()]),
+        Some(Root::Registry)
+    );
+    assert_eq!(
+        chain(Naming::Digest, &[bound(), listed(&image), proven.clone()]),
+        None
+    );
+    assert_eq!(chain(Naming::Tag, &[bound(), Roots::none()]), None);
+    assert_eq!(chain(Naming::Digest, &[]), Some(Root::Bound));
+    assert_eq!(Root::weakest([Root::Signed, Root::Bound]), Some(Root::Signed));
+    assert!(!Root::Registry.holds_for_digest() && Root::Proven.holds_for_digest());
+}
+
+#[test]
+fn a_refusal_says_what_was_missing_and_how_to_get_it() {
+    let image = repository("r.example.com/app");
+    let all = [
+        "`xebec index --bind",
+        "`xebec index --sign KEY",
+        "`xebec check --prove",
+        "trust.toml",
+    ];
+    let refusal = |policy: &Policy, naming, roots: &Roots| {
+        let refusal = policy.admits(&image, naming, roots).unwrap_err();
+        assert!(!refusal.is_alarm());
+        serde_json::to_value(&refusal).unwrap();
+        let text = refusal.to_string();
+        all.iter()
+            .for_each(|remedy| assert!(text.contains(remedy), "no {remedy} in: {text}"));
+        text
+    };
+    let text = refusal(&Policy::default(), Naming::Digest, &listed(&image));
+    assert!(
+        text.contains("named by digest") && text.contains("none yet"),
+        "{text}"
+    );
+    let text = refusal(&Policy::default(), Naming::Tag, &Roots::none());
+    assert!(text.contains("nothing vouches"), "{text}");
+
+    let never = load(
+        "[[registry]]\nprefix = \"r.example.com\"\nregistry-root = \"never\"\n\
+         [[key]]\nname = \"ci\"\nfile = \"1.pub\"\nrepositories = [\"r.example.com/*\"]\n\
+         [[key]]\nname = \"elsewhere\"\nfile = \"2.pub\"\nrepositories = [\"x.example.com/*\"]\n",
+    );
+    let roots = listed(&image)
+        .signed(signing(1, &repository("r.example.com/other")))
+        .signed(signing(2, &image))
+        .signed(signing(3, &image));
+    let text = refusal(&never.unwrap(), Naming::Tag, &roots);
+    assert!(text.contains("never suffices for r.example.com"), "{text}");
+    assert!(
+        text.contains("registry-root = \"tag\"") && text.contains("(now: ci)"),
+        "{text}"
+    );
+    assert!(text.contains("\"ci\" signed for r.example.com/other"), "{text}");
+    assert!(
+        text.contains("\"elsewhere\" is not valid for r.example.com/app"),
+        "{text}"
+    );
+    assert!(text.contains("is not in trust.toml"), "{text}");
+}
+
+#[test]
+fn files_that_cannot_be_relied_on_are_refused() {
+    let key = |name: &str, file: &str, repositories: &str| {
+        format!("[[key]]\nname = {name:?}\nfile = {file:?}\nrepositories = {repositories}\n")
+    };
+    let all = "[\"**\"]";
+    assert!(load_error(&key("ci", "missing.pub", all)).contains("missing.pub"));
+    assert!(load_error(&key("ci", "trust.toml", all)).contains("not a PEM file"));
+    assert!(load_error(&key("ci", ".", all)).contains("not a file"));
+    assert!(load_error(&key("", "1.pub", all)).contains("printable name"));
+    assert!(load_error(&key("ci", "1.pub", "[]")).contains("[\"**\"]"));
+    assert!(load_error(&key("ci", "1.pub", "[\"https://r/*\"]")).contains("\"ci\""));
+    assert!(load_error(&(key("a", "1.pub", all) + &key("a", "2.pub", all))).contains("same name"));
+    assert!(load_error(&(key("a", "1.pub", all) + &key("b", "1.pub", all))).contains("same key"));
+    let twice = "[[registry]]\nprefix = \"R\"\nregistry-root = \"tag\"\n\
+                 [[registry]]\nprefix = \"r\"\nregistry-root = \"never\"\n";
+    assert!(load_error(twice).contains("two [[registry]]"));
+    let error = load_error("[[registry]]\nprefix = \"r/*\"\nregistry-root = \"tag\"\n");
+    assert!(error.contains("prefix"), "{error}");
+    assert!(load_error("nonsense").contains("trust.toml"));
+    assert!(load(&(key("a", "1.pub", all) + &key("b", "2.pub", all))).is_ok());
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trust.toml");
+    fs::create_dir(&path).unwrap();
+    assert!(matches!(Policy::load(&path), Err(PolicyError::NotAFile { .. })));
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, key("ci", "1.pub", all)).unwrap();
+    write_key(directory.path(), 1);
+    for name in ["trust.toml", "1.pub"] {
+        let file = directory.path().join(name);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(
+            matches!(Policy::load(&path), Err(PolicyError::WritableByAll { .. })),
+            "{name}"
+        );
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o664)).unwrap();
+    }
+    Policy::load(&path).unwrap();
+}
+
+#[test]
+fn too_many_keys_are_refused() {
+    let entry =
+        |number: usize| format!("[[key]]\nname = \"{number}\"\nfile = \"f\"\nrepositories = [\"**\"]\n");
+    let text: String = (0..65).map(entry).collect();
+    assert!(
+        TrustFile::parse(text.as_bytes())
+            .unwrap_err()
+            .to_string()
+            .contains("64")
+    );
+}
