@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::Path;
 use std::process::Command;
 
 use xebec_format::PAGE_SIZE;
@@ -221,27 +224,107 @@ pub(crate) fn gnu_long(kind: u8, name: &[u8]) -> Vec<u8> {
 /// Two end blocks.
 pub(crate) const END: [u8; 1024] = [0; 1024];
 
-/// Runs a program of `gotools`; `None` (and a message) if it cannot run here.
-pub(crate) fn go_tool(name: &str, arguments: &[PathBuf]) -> Option<String> {
+/// Builds and runs a program of `gotools` and gives what it prints; `None` (and a message) if it cannot be built here.
+pub(crate) fn go_tool<A: AsRef<OsStr>>(name: &str, arguments: &[A]) -> Option<String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gotools");
-    let run = Command::new("go")
+    let built = tempfile::tempdir().unwrap();
+    let program = built.path().join(name);
+    let mut build = Command::new("go");
+    build
         .current_dir(directory)
-        .arg("run")
-        .arg(format!("./{name}"))
-        .args(arguments)
-        .output();
-    match run {
-        Ok(output) if output.status.success() => Some(String::from_utf8(output.stdout).unwrap()),
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(format!("./{name}"));
+    match build.output() {
+        Ok(output) if output.status.success() => {}
         Ok(output) => {
             eprintln!(
-                "SKIPPED: go run ./{name}: {}",
+                "SKIPPED: go build ./{name}: {}",
                 String::from_utf8_lossy(&output.stderr)
             );
-            None
+            return None;
         }
         Err(error) => {
             eprintln!("SKIPPED: go is not available: {error}");
-            None
+            return None;
         }
     }
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{name}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// A directory with most things that a tar program can meet; what needs privileges is added if it can be.
+pub(crate) fn make_tree(root: &Path) {
+    let file = |name: &str, contents: &[u8]| fs::write(root.join(name), contents).unwrap();
+    fs::create_dir_all(root.join("usr/share/some directory")).unwrap();
+    file("usr/empty", b"");
+    file("usr/share/small", b"hello");
+    file("usr/share/page", &[7; 4096]);
+    file(
+        "usr/share/large",
+        &(0..3_000_000u32)
+            .map(|n| (n.wrapping_mul(n) >> 7) as u8)
+            .collect::<Vec<_>>(),
+    );
+    file(&format!("usr/{}", "n".repeat(255)), b"a long name");
+    symlink("../share/small", root.join("usr/link")).unwrap();
+    symlink("x".repeat(300), root.join("usr/long-link")).unwrap();
+    fs::hard_link(root.join("usr/share/small"), root.join("usr/hard")).unwrap();
+    fs::hard_link(
+        root.join(format!("usr/{}", "n".repeat(255))),
+        root.join("usr/hard-long"),
+    )
+    .unwrap();
+    let mut deep = root.to_owned();
+    for _ in 0..6 {
+        deep.push("d".repeat(60));
+    }
+    fs::create_dir_all(&deep).unwrap();
+    fs::write(deep.join("leaf"), b"deep").unwrap();
+    fs::set_permissions(root.join("usr/share/small"), fs::Permissions::from_mode(0o6755)).unwrap();
+    fs::set_permissions(root.join("usr/share"), fs::Permissions::from_mode(0o1777)).unwrap();
+    let not_utf8: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"usr/\xff\xfe-latin-\xe9");
+    fs::write(root.join(not_utf8), b"bytes").unwrap();
+    for (name, segments, size) in [
+        (
+            "sparse",
+            &[(0u64, 10usize), (100_000, 5000), (8_000_000, 1)][..],
+            9_000_000,
+        ),
+        ("sparse-end", &[(65536, 4096)], 65536 + 4096),
+        (
+            "sparse-many",
+            &(0..60).map(|n| (n * 20_000, 100)).collect::<Vec<_>>(),
+            1_300_000,
+        ),
+        ("sparse-hole", &[], 1 << 20),
+    ] {
+        let file = fs::File::create(root.join("usr").join(name)).unwrap();
+        file.set_len(size).unwrap();
+        for &(offset, length) in segments {
+            file.write_all_at(&vec![b'x'; length], offset).unwrap();
+        }
+    }
+    let run = |program: &str, arguments: &[&str]| {
+        let done = Command::new(program).current_dir(root).args(arguments).output();
+        if !done.as_ref().is_ok_and(|output| output.status.success()) {
+            eprintln!("SKIPPED: {program} {arguments:?} in the test tree: {done:?}");
+        }
+    };
+    run("mkfifo", &["usr/fifo"]);
+    run("mknod", &["usr/null", "c", "1", "3"]);
+    run("mknod", &["usr/disk", "b", "259", "70000"]);
+    run("touch", &["-d", "1955-11-05 06:15:00.25 UTC", "usr/old"]);
+    run(
+        "touch",
+        &["-d", "2300-01-01 00:00:00.000000001 UTC", "usr/future"],
+    );
+    run("setfattr", &["-n", "user.note", "-v", "a=b\n", "usr/share/small"]);
+    run("setcap", &["cap_net_raw+ep", "usr/share/page"]);
+    run("chown", &["3000000000:70000", "usr/empty"]);
 }
