@@ -20,6 +20,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::command::Process;
@@ -182,6 +183,8 @@ impl Bundle {
             volumes: &volumes,
             network_files: &network_files,
             unified_cgroups: unified_cgroups(),
+            // Raising one's own limit takes a capability that root need not have.
+            open_files_limit: getrlimit(Resource::Nofile).maximum,
         });
         let path = self.path.join("config.json");
         fs::write(&path, config.to_string()).map_err(failed("write", &path))

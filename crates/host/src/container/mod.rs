@@ -17,8 +17,10 @@
 
 mod bundle;
 mod command;
+mod connection;
 mod error;
 mod image_config;
+mod init;
 mod output;
 mod probe;
 mod record;
@@ -267,6 +269,9 @@ pub fn run(
     let began = Instant::now();
     for volume in &options.volumes {
         volume.check()?;
+    }
+    if options.tty && options.interactive && !terminal::is_there() {
+        return Err(RunError::NoTerminal);
     }
     let runtime = runtime::Runtime::find(options.runtime.as_deref(), dirs)?;
     let process = command::Process::resolve(view, image, options)?;

@@ -18,8 +18,8 @@ use super::supervise::Happening;
 /// Longest part of a line that is searched and remembered. Longer lines are data rather than messages.
 const LINE_LIMIT: usize = 64 << 10;
 
-/// How many lines an error message shows, and how much of each.
-const TAIL_LINES: usize = 20;
+/// How many lines of each stream an error message shows, and how much of each.
+const TAIL_LINES: usize = 12;
 const TAIL_LINE_LIMIT: usize = 500;
 
 /// One read from a pipe: the size of a pipe's buffer on Linux (`pipe(7)`).
@@ -41,14 +41,19 @@ impl Destination {
     }
 }
 
-/// The last lines, shared by everything that writes.
+/// The last lines of each stream, shared by everything that writes. They are kept apart because nobody knows
+/// the order of what passes through two pipes, and a flood in one must not hide the other's last word.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tail(Arc<Mutex<VecDeque<String>>>);
+pub(super) struct Tail(Arc<Mutex<[VecDeque<String>; 2]>>);
 
 impl Tail {
-    fn push(&self, line: &[u8]) {
+    fn push(&self, from: Destination, line: &[u8]) {
         let text = String::from_utf8_lossy(line.get(..TAIL_LINE_LIMIT).unwrap_or(line)).into_owned();
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let [stdout, stderr] = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = match from {
+            Destination::Stdout => stdout,
+            Destination::Stderr => stderr,
+        };
         if lines.len() == TAIL_LINES {
             lines.pop_front();
         }
@@ -57,9 +62,9 @@ impl Tail {
 
     /// The lines as the end of an error message.
     pub(super) fn sentence(&self) -> String {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
-        for line in lines.iter() {
+        for line in streams.iter().flatten() {
             text.push_str(if text.is_empty() {
                 "; the last it wrote:\n  "
             } else {
@@ -79,12 +84,13 @@ pub(super) struct Search {
     /// Patterns not yet seen, with the probe that each belongs to.
     patterns: Vec<(usize, LogPattern)>,
     line: Vec<u8>,
+    from: Destination,
     tail: Tail,
     sender: Sender<Happening>,
 }
 
 impl Search {
-    pub(super) fn new(probes: &[Probe], tail: &Tail, sender: &Sender<Happening>) -> Self {
+    pub(super) fn new(probes: &[Probe], from: Destination, tail: &Tail, sender: &Sender<Happening>) -> Self {
         let patterns = probes
             .iter()
             .enumerate()
@@ -95,6 +101,7 @@ impl Search {
         Search {
             patterns: patterns.collect(),
             line: Vec::new(),
+            from,
             tail: tail.clone(),
             sender: sender.clone(),
         }
@@ -123,7 +130,7 @@ impl Search {
             self.line.pop();
         }
         self.search();
-        self.tail.push(&self.line);
+        self.tail.push(self.from, &self.line);
         self.line.clear();
     }
 
@@ -155,12 +162,12 @@ impl Drop for Search {
 
 /// Copies `from` to this process's output until it ends. If that output is gone, what comes is still searched
 /// and then dropped: a container does not stop because nobody reads it.
-pub(super) fn copy(from: impl Read + Send + 'static, to: Destination, search: Search) -> io::Result<Copying> {
+pub(super) fn copy(from: impl Read + Send + 'static, search: Search) -> io::Result<Copying> {
     let thread = thread::Builder::new().name("container-output".into());
     let (done, ended) = std::sync::mpsc::channel();
     thread.spawn(move || {
         let _done: Sender<()> = done;
-        copy_all(from, to, search);
+        copy_all(from, search);
     })?;
     Ok(Copying(ended))
 }
@@ -175,7 +182,8 @@ impl Copying {
     }
 }
 
-fn copy_all(mut from: impl Read, to: Destination, mut search: Search) {
+fn copy_all(mut from: impl Read, mut search: Search) {
+    let to = search.from.fd();
     let mut buffer = vec![0_u8; READ_SIZE];
     let mut open = true;
     loop {
@@ -184,7 +192,7 @@ fn copy_all(mut from: impl Read, to: Destination, mut search: Search) {
             Ok(0) | Err(_) => break,
             Ok(length) => {
                 let bytes = buffer.get(..length).unwrap_or_default();
-                open = open && write_all(to.fd(), bytes);
+                open = open && write_all(to, bytes);
                 search.take(bytes);
             }
         }
@@ -227,7 +235,7 @@ mod tests {
             .collect();
         let (sender, happenings) = mpsc::channel();
         let tail = Tail::default();
-        let mut search = Search::new(&probes, &tail, &sender);
+        let mut search = Search::new(&probes, Destination::Stderr, &tail, &sender);
         pieces.iter().for_each(|piece| search.take(piece));
         drop((search, sender));
         let seen = happenings.iter().map(|happening| match happening {
@@ -268,7 +276,7 @@ mod tests {
         let (_, tail) = seen(&[], &[&many, b"\x1b[2Jlast"]);
         assert_eq!(tail.lines().count(), TAIL_LINES + 1);
         assert!(
-            tail.contains("line 99") && !tail.contains("line 80\n") && tail.ends_with(" [2Jlast"),
+            tail.contains("line 99") && !tail.contains("line 88\n") && tail.ends_with(" [2Jlast"),
             "{tail}"
         );
     }

@@ -211,12 +211,20 @@ fn port_answers(port: u16, timeout: Duration) -> bool {
         .any(|&address| connect(SocketAddr::new(address, port), timeout).is_some())
 }
 
+fn connect(address: SocketAddr, timeout: Duration) -> Option<TcpStream> {
+    TcpStream::connect_timeout(&address, timeout)
+        .ok()
+        .filter(|stream| !meets_itself(stream))
+}
+
 /// A port that nobody listens to can still "accept": the kernel may choose the very same port for this end, and
 /// a connection of TCP with itself is established (RFC 9293, simultaneous open). That one does not count.
-fn connect(address: SocketAddr, timeout: Duration) -> Option<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, timeout).ok()?;
-    let itself = stream.local_addr().ok()? == stream.peer_addr().ok()?;
-    (!itself).then_some(stream)
+fn meets_itself(stream: &TcpStream) -> bool {
+    match (stream.local_addr(), stream.peer_addr()) {
+        (Ok(local), Ok(peer)) => local == peer,
+        // Closed again already: no listener that one could use.
+        _ => true,
+    }
 }
 
 impl HttpUrl {

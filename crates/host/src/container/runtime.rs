@@ -5,6 +5,7 @@
 //! its input and output pass through nobody, and its start can be timed and waited with.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -129,7 +130,7 @@ impl Runtime {
             .arg("--root")
             .arg(&self.root)
             .arg("--log")
-            .arg(log)
+            .arg(self.log_argument(log))
             .arg("--log-format")
             .arg("json");
         // Meant for this process, and a runtime would hand them on.
@@ -137,6 +138,13 @@ impl Runtime {
             command.env_remove(name);
         }
         command
+    }
+
+    /// crun takes what is before a colon for the kind of log, so a path with a colon in it needs one more.
+    fn log_argument(&self, log: &Path) -> OsString {
+        let mut argument = OsString::from(if self.name().contains("crun") { "file:" } else { "" });
+        argument.push(log);
+        argument
     }
 
     fn call(&self, mut command: Command, log: &Path, doing: &'static str, id: &str) -> Result<(), RunError> {

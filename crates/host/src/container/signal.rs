@@ -1,10 +1,15 @@
-//! Signals by name and by number, and the exit codes that they turn into.
+//! Signals: by name and by number, the exit codes that they turn into, and those that this process gets.
 
 use std::str::FromStr;
+use std::sync::mpsc::Sender;
+use std::thread;
 
 use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::iterator::{Handle, Signals};
 
-use super::ExitCode;
+use super::supervise::Happening;
+use super::{ExitCode, RunError};
 
 /// First real-time signal as the C library counts, and the last; Linux `signal(7)` on every architecture that
 /// containers run on. The C library keeps 32 and 33 for itself.
@@ -100,6 +105,42 @@ fn realtime(name: &str) -> Option<i32> {
     };
     base.checked_add(offset)
         .filter(|number| REALTIME.contains(number))
+}
+
+/// The signals that are handed on. `SIGWINCH` is answered by resizing the container's terminal.
+const SIGNALS: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH];
+
+/// Hands this process's signals to the supervisor while it lives.
+pub(super) struct SignalWatch(Handle);
+
+impl SignalWatch {
+    pub(super) fn start(sender: &Sender<Happening>) -> Result<Self, RunError> {
+        let failed = |source| RunError::System {
+            doing: "listen for signals",
+            source,
+        };
+        let mut signals = Signals::new(SIGNALS).map_err(failed)?;
+        let handle = signals.handle();
+        let sender = sender.clone();
+        let listen = move || {
+            for signal in signals.forever() {
+                if sender.send(Happening::Signal(signal)).is_err() {
+                    break;
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("signals".into())
+            .spawn(listen)
+            .map_err(failed)?;
+        Ok(SignalWatch(handle))
+    }
+}
+
+impl Drop for SignalWatch {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// What a shell reports for a process that this signal ended.

@@ -58,8 +58,8 @@ const READ_ONLY_PATHS: [&str; 5] = [
     "/proc/sysrq-trigger",
 ];
 
-/// Open files: what systemd gives to services, and so what containerd 2 gives to containers. The soft limit
-/// is low for the sake of programs that use `select(2)`.
+/// Open files, soft and hard limit: what systemd gives to services, and so what containerd 2 gives to
+/// containers. The soft limit is low for the sake of programs that use `select(2)`.
 const OPEN_FILES: (u64, u64) = (1024, 524_288);
 
 /// Everything that the file depends on.
@@ -75,6 +75,8 @@ pub(super) struct SpecInput<'a> {
     pub network_files: &'a [(PathBuf, &'static str)],
     /// Whether the host's control groups are version 2 alone; then the container gets a namespace of them.
     pub unified_cgroups: bool,
+    /// The most files that this process may allow anyone to open; nothing if there is no limit.
+    pub open_files_limit: Option<u64>,
 }
 
 /// Composes the file.
@@ -97,6 +99,8 @@ fn process(input: &SpecInput<'_>) -> Value {
         identity,
     } = input.process;
     let named = env.iter().any(|(name, _)| name == "HOSTNAME");
+    let most = input.open_files_limit.unwrap_or(u64::MAX);
+    let (soft, hard) = (OPEN_FILES.0.min(most), OPEN_FILES.1.min(most));
     let hostname = (!named).then(|| format!("HOSTNAME={}", input.hostname));
     let env: Vec<String> = env
         .iter()
@@ -110,7 +114,7 @@ fn process(input: &SpecInput<'_>) -> Value {
         "env": env,
         "cwd": cwd,
         "capabilities": { "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES },
-        "rlimits": [{ "type": "RLIMIT_NOFILE", "soft": OPEN_FILES.0, "hard": OPEN_FILES.1 }],
+        "rlimits": [{ "type": "RLIMIT_NOFILE", "soft": soft, "hard": hard }],
         // Off, as in docker: programs such as sudo and ping work as on any host.
         "noNewPrivileges": false,
     })

@@ -4,30 +4,21 @@
 //! process. One thread per source feeds it; this one alone decides.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::process::Stdio;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Instant;
 
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, pidfd_open, pidfd_send_signal,
-    set_child_subreaper, waitid,
-};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
-use signal_hook::iterator::{Handle, Signals};
+use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 
 use super::bundle::Bundle;
-use super::output::{self, Copying, Destination, Search, Tail};
+use super::connection::{self, Connection};
+use super::init::{self, Init};
+use super::output::Tail;
 use super::probe::Probe;
-use super::runtime::Streams;
-use super::signal::exit_code_of;
-use super::terminal::{self, ConsoleSocket, OUTPUT_PATIENCE, Terminal};
+use super::signal::SignalWatch;
+use super::terminal::{ConsoleSocket, Terminal};
 use super::watch::{Watch, Watched};
 use super::{Event, ExitCode, RunError, RunOptions, StopSignal};
-
-/// The signals that are handed on. `SIGWINCH` is answered by resizing the container's terminal.
-const SIGNALS: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH];
 
 /// How many times somebody asks for the end before the container is killed.
 const URGES: u32 = 3;
@@ -58,14 +49,7 @@ pub(super) fn supervise(
     events: &mut dyn FnMut(Event),
 ) -> Result<ExitCode, RunError> {
     let options = orders.options;
-    if options.tty && options.interactive && !terminal::is_there() {
-        return Err(RunError::NoTerminal);
-    }
-    // The runtime ends after `create`; its child, the container, then becomes ours.
-    set_child_subreaper(Some(getpid())).map_err(|error| RunError::System {
-        doing: "become the parent of the container",
-        source: error.into(),
-    })?;
+    init::adopt()?;
     let (sender, happenings) = mpsc::channel();
     let _signals = SignalWatch::start(&sender)?;
 
@@ -108,7 +92,7 @@ pub(super) fn supervise(
     let code = supervisor.attend(&happenings)?;
     drop(watch);
     // What was written last may be what a probe waits for.
-    finish(copies);
+    connection::finish(copies);
     supervisor.conclude(code, &happenings, &tail)
 }
 
@@ -313,216 +297,5 @@ impl Supervisor<'_> {
             .map(|(probe, _)| probe.to_string())
             .collect::<Vec<_>>()
             .join(", ")
-    }
-}
-
-/// The container's first process. Dropped, it is killed if it still runs, and reaped.
-struct Init {
-    pid: i32,
-    pidfd: OwnedFd,
-}
-
-impl Init {
-    fn open(bundle: &Bundle) -> Result<Self, RunError> {
-        let path = bundle.pid_file();
-        let text = std::fs::read_to_string(&path).map_err(|source| RunError::File {
-            doing: "read the container's process id from",
-            path: path.clone(),
-            source,
-        })?;
-        let pid = text
-            .trim()
-            .parse()
-            .ok()
-            .and_then(Pid::from_raw)
-            .ok_or_else(|| RunError::File {
-                doing: "read the container's process id from",
-                path,
-                source: io::ErrorKind::InvalidData.into(),
-            })?;
-        // It is this process's child now, so its number is its own until it is reaped here.
-        let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| RunError::System {
-            doing: "find the container's first process",
-            source: error.into(),
-        })?;
-        Ok(Init {
-            pid: pid.as_raw_pid(),
-            pidfd,
-        })
-    }
-
-    /// Tells of its end, without reaping it: its number must stay its own while others look at it.
-    fn watch(&self, sender: &Sender<Happening>) -> Result<(), RunError> {
-        let failed = |source| RunError::System {
-            doing: "watch the container's first process",
-            source,
-        };
-        let (pidfd, sender) = (self.pidfd.try_clone().map_err(failed)?, sender.clone());
-        let watch = move || {
-            let code = loop {
-                match waitid(
-                    WaitId::PidFd(pidfd.as_fd()),
-                    WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
-                ) {
-                    Err(rustix::io::Errno::INTR) => {}
-                    Ok(Some(status)) => break exit_code(&status),
-                    Ok(None) | Err(_) => break ExitCode(u8::MAX),
-                }
-            };
-            let _ = sender.send(Happening::Exited(code));
-        };
-        thread::Builder::new()
-            .name("container-exit".into())
-            .spawn(watch)
-            .map_err(failed)?;
-        Ok(())
-    }
-
-    fn send(&self, signal: Signal) {
-        // It may have ended a moment ago.
-        if let Err(error) = pidfd_send_signal(&self.pidfd, signal) {
-            tracing::debug!(%error, "the container's first process took no signal");
-        }
-    }
-}
-
-impl Drop for Init {
-    fn drop(&mut self) {
-        self.send(Signal::KILL);
-        let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
-    }
-}
-
-fn exit_code(status: &WaitIdStatus) -> ExitCode {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => ExitCode(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-        (None, Some(signal)) => exit_code_of(signal),
-        (None, None) => ExitCode(u8::MAX),
-    }
-}
-
-/// Hands this process's signals to the supervisor while it lives.
-struct SignalWatch(Handle);
-
-impl SignalWatch {
-    fn start(sender: &Sender<Happening>) -> Result<Self, RunError> {
-        let failed = |source| RunError::System {
-            doing: "listen for signals",
-            source,
-        };
-        let mut signals = Signals::new(SIGNALS).map_err(failed)?;
-        let handle = signals.handle();
-        let sender = sender.clone();
-        let listen = move || {
-            for signal in signals.forever() {
-                if sender.send(Happening::Signal(signal)).is_err() {
-                    break;
-                }
-            }
-        };
-        thread::Builder::new()
-            .name("signals".into())
-            .spawn(listen)
-            .map_err(failed)?;
-        Ok(SignalWatch(handle))
-    }
-}
-
-impl Drop for SignalWatch {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-/// How the container's standard streams will reach this process.
-#[derive(Default)]
-struct Connection {
-    socket: Option<ConsoleSocket>,
-    pipes: Vec<(io::PipeReader, Destination)>,
-}
-
-impl Connection {
-    fn prepare(bundle: &Bundle, options: &RunOptions) -> Result<Self, RunError> {
-        let socket = match options.tty {
-            true => Some(ConsoleSocket::bind(bundle.console_socket())?),
-            false => None,
-        };
-        Ok(Connection {
-            socket,
-            pipes: Vec::new(),
-        })
-    }
-
-    /// The streams to give to the runtime. With a terminal the container gets none of them.
-    fn streams(&mut self, options: &RunOptions) -> Result<Streams, RunError> {
-        if options.tty {
-            return Ok(Streams {
-                stdin: Stdio::null(),
-                stdout: Stdio::null(),
-                stderr: Stdio::null(),
-            });
-        }
-        let stdin = if options.interactive {
-            Stdio::inherit()
-        } else {
-            Stdio::null()
-        };
-        if options.probes.is_empty() {
-            return Ok(Streams {
-                stdin,
-                stdout: Stdio::inherit(),
-                stderr: Stdio::inherit(),
-            });
-        }
-        let (stdout, stderr) = (self.pipe(Destination::Stdout)?, self.pipe(Destination::Stderr)?);
-        Ok(Streams {
-            stdin,
-            stdout,
-            stderr,
-        })
-    }
-
-    fn pipe(&mut self, to: Destination) -> Result<Stdio, RunError> {
-        let (reader, writer) = io::pipe().map_err(|source| RunError::System {
-            doing: "make a pipe for the container's output",
-            source,
-        })?;
-        self.pipes.push((reader, to));
-        Ok(writer.into())
-    }
-
-    /// Begins to pass on what the container writes.
-    fn open(
-        self,
-        options: &RunOptions,
-        tail: &Tail,
-        sender: &Sender<Happening>,
-    ) -> Result<Passing, RunError> {
-        let failed = |source| RunError::System {
-            doing: "copy the container's output",
-            source,
-        };
-        let search = || Search::new(&options.probes, tail, sender);
-        let mut copies = Vec::new();
-        for (pipe, to) in self.pipes {
-            copies.push(output::copy(pipe, to, search()).map_err(failed)?);
-        }
-        let Some(socket) = self.socket else {
-            return Ok((None, copies));
-        };
-        let terminal = Terminal::join(socket.receive()?, options.interactive)?;
-        copies.push(output::copy(terminal.output()?, Destination::Stdout, search()).map_err(failed)?);
-        Ok((Some(terminal), copies))
-    }
-}
-
-/// The container's output while it is passed on: its terminal, if it has one, and the copies under way.
-type Passing = (Option<Terminal>, Vec<Copying>);
-
-/// Waits for the rest of the output.
-fn finish(copies: Vec<Copying>) {
-    let until = Instant::now() + OUTPUT_PATIENCE;
-    for copy in copies {
-        copy.finish(until.saturating_duration_since(Instant::now()));
     }
 }

@@ -1,0 +1,110 @@
+//! The container's first process: this process's child, though the runtime made it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::Sender;
+use std::thread;
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, waitid,
+};
+
+use super::bundle::Bundle;
+use super::signal::exit_code_of;
+use super::supervise::Happening;
+use super::{ExitCode, RunError};
+
+/// Makes this process the parent of every process below it whose own parent ends. The runtime ends after
+/// `create`; its child, the container, is then a child of this process.
+pub(super) fn adopt() -> Result<(), RunError> {
+    set_child_subreaper(Some(getpid())).map_err(|error| RunError::System {
+        doing: "become the parent of the container",
+        source: error.into(),
+    })
+}
+
+/// The container's first process. Dropped, it is killed if it still runs, and reaped.
+pub(super) struct Init {
+    pub pid: i32,
+    pidfd: OwnedFd,
+}
+
+impl Init {
+    pub(super) fn open(bundle: &Bundle) -> Result<Self, RunError> {
+        let path = bundle.pid_file();
+        let text = std::fs::read_to_string(&path).map_err(|source| RunError::File {
+            doing: "read the container's process id from",
+            path: path.clone(),
+            source,
+        })?;
+        let pid = text
+            .trim()
+            .parse()
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| RunError::File {
+                doing: "read the container's process id from",
+                path,
+                source: io::ErrorKind::InvalidData.into(),
+            })?;
+        // It is this process's child now, so its number is its own until it is reaped here.
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| RunError::System {
+            doing: "find the container's first process",
+            source: error.into(),
+        })?;
+        Ok(Init {
+            pid: pid.as_raw_pid(),
+            pidfd,
+        })
+    }
+
+    /// Tells of its end, without reaping it: its number must stay its own while others look at it.
+    pub(super) fn watch(&self, sender: &Sender<Happening>) -> Result<(), RunError> {
+        let failed = |source| RunError::System {
+            doing: "watch the container's first process",
+            source,
+        };
+        let (pidfd, sender) = (self.pidfd.try_clone().map_err(failed)?, sender.clone());
+        let watch = move || {
+            let code = loop {
+                match waitid(
+                    WaitId::PidFd(pidfd.as_fd()),
+                    WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+                ) {
+                    Err(rustix::io::Errno::INTR) => {}
+                    Ok(Some(status)) => break exit_code(&status),
+                    Ok(None) | Err(_) => break ExitCode(u8::MAX),
+                }
+            };
+            let _ = sender.send(Happening::Exited(code));
+        };
+        thread::Builder::new()
+            .name("container-exit".into())
+            .spawn(watch)
+            .map_err(failed)?;
+        Ok(())
+    }
+
+    pub(super) fn send(&self, signal: Signal) {
+        // It may have ended a moment ago.
+        if let Err(error) = pidfd_send_signal(&self.pidfd, signal) {
+            tracing::debug!(%error, "the container's first process took no signal");
+        }
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        self.send(Signal::KILL);
+        let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
+    }
+}
+
+fn exit_code(status: &WaitIdStatus) -> ExitCode {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => ExitCode(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        (None, Some(signal)) => exit_code_of(signal),
+        (None, None) => ExitCode(u8::MAX),
+    }
+}

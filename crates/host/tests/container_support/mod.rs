@@ -1,0 +1,505 @@
+//! Cases of `container_run`: a busybox image view in a temporary directory, a supervisor in a process of its
+//! own, and the certainty that nothing stays.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use xebec_host::container::{self, Directories, Event, ImageConfig, RunError, RunOptions, cleanup_stale};
+
+/// No case takes nearly as long.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// Names the file that says what a supervisor is to do.
+const ORDERS: &str = "XEBEC_TEST_CONTAINER_ORDERS";
+
+const BUSYBOX: &str = "/bin/busybox";
+
+/// Why containers cannot be run here, if they cannot.
+pub fn skip_reason() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("containers need root".into());
+    }
+    if !Command::new("runc")
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        return Some("runc is not installed (apt install runc)".into());
+    }
+    let is_static = Command::new("ldd").arg(BUSYBOX).output().is_ok_and(|output| {
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&text).contains("not a dynamic executable")
+    });
+    (!is_static).then(|| "there is no static busybox (apt install busybox-static)".into())
+}
+
+/// A port of the host that is free now.
+pub fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+/// One image view, and what is to be run on it.
+pub struct Case {
+    directory: tempfile::TempDir,
+    image: String,
+    orders: Vec<(String, String)>,
+    input: Vec<u8>,
+}
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub struct Run {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+    pub error: String,
+    pub ready_after: Duration,
+    events: Vec<String>,
+}
+
+impl Run {
+    pub fn events(&self) -> Vec<String> {
+        self.events.clone()
+    }
+}
+
+impl Case {
+    pub fn new() -> Self {
+        let directory = tempfile::Builder::new()
+            .prefix("xebec-container")
+            .tempdir()
+            .unwrap();
+        build_view(&directory.path().join("view"));
+        Case {
+            directory,
+            image: "{}".into(),
+            orders: Vec::new(),
+            input: Vec::new(),
+        }
+    }
+
+    pub fn dirs(&self) -> Directories {
+        Directories {
+            state: self.state(),
+            run: self.directory.path().join("run"),
+        }
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.directory.path().join("state, with: \\odd name")
+    }
+
+    pub fn view(&self) -> PathBuf {
+        self.directory.path().join("view")
+    }
+
+    pub fn make_directory(&self, name: &str) -> PathBuf {
+        let path = self.directory.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    }
+
+    pub fn image(&mut self, config: &str) -> &mut Self {
+        self.image = config.into();
+        self
+    }
+
+    pub fn set(&mut self, key: &str, value: &str) -> &mut Self {
+        self.orders.retain(|(known, _)| known != key);
+        self.add(key, value)
+    }
+
+    pub fn add(&mut self, key: &str, value: &str) -> &mut Self {
+        self.orders.push((key.into(), value.into()));
+        self
+    }
+
+    pub fn flag(&mut self, key: &str) -> &mut Self {
+        self.set(key, "yes")
+    }
+
+    pub fn command(&mut self, command: &[&str]) -> &mut Self {
+        self.set("command", &serde_json::json!(command).to_string())
+    }
+
+    pub fn shell(&mut self, script: &str) -> &mut Self {
+        self.command(&["/bin/sh", "-c", script])
+    }
+
+    pub fn input(&mut self, input: &str) -> &mut Self {
+        self.input = input.into();
+        self
+    }
+
+    pub fn view_mode(&self, mode: u32) {
+        fs::set_permissions(self.view(), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// Every path of the view with what a write would change.
+    pub fn view_listing(&self) -> Vec<(PathBuf, u32, u64, i64, i64)> {
+        let mut listing = Vec::new();
+        let mut left = vec![self.view()];
+        while let Some(path) = left.pop() {
+            let meta = fs::symlink_metadata(&path).unwrap();
+            if meta.is_dir() {
+                left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+            listing.push((path, meta.mode(), meta.len(), meta.mtime(), meta.ctime_nsec()));
+        }
+        listing.sort();
+        listing
+    }
+
+    pub fn run(&mut self) -> Run {
+        self.start().finish()
+    }
+
+    pub fn start(&mut self) -> Running {
+        let mut command = self.supervisor();
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(&self.input).unwrap();
+        let stdout = Collected::of(child.stdout.take().unwrap());
+        let stderr = Collected::of(child.stderr.take().unwrap());
+        Running {
+            child,
+            stdout,
+            stderr,
+            report: self.report(),
+        }
+    }
+
+    /// Starts it on a new terminal of this size.
+    pub fn start_on_terminal(&mut self, rows: u16, columns: u16) -> OnTerminal {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+        let open = || File::options().read(true).write(true).open(&name).unwrap();
+        let (slave, observer) = (open(), open());
+        resize(&observer.into(), rows, columns);
+        let mut command = self.supervisor();
+        command
+            .stdin(slave.try_clone().unwrap())
+            .stdout(slave.try_clone().unwrap())
+            .stderr(slave);
+        let child = command.spawn().unwrap();
+        drop(command);
+        let text = Collected::of(File::from(master.try_clone().unwrap()));
+        let running = Running {
+            child,
+            stdout: text.clone(),
+            stderr: Collected::default(),
+            report: self.report(),
+        };
+        OnTerminal {
+            running,
+            master,
+            text,
+        }
+    }
+
+    fn report(&self) -> PathBuf {
+        self.directory.path().join("report")
+    }
+
+    /// A process that does what the case says and reports into the case's directory.
+    fn supervisor(&self) -> Command {
+        let _ = fs::remove_file(self.report());
+        let orders = serde_json::json!({
+            "directory": self.directory.path(), "state": self.state(), "image": self.image, "orders": self.orders,
+        });
+        let path = self.directory.path().join("orders");
+        fs::write(&path, orders.to_string()).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "supervisor_process", "--nocapture", "--quiet"])
+            .env(ORDERS, path);
+        command
+    }
+
+    pub fn assert_unmounted(&self) {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let name = self.directory.path().file_name().unwrap().to_str().unwrap();
+        assert!(!mounts.contains(name), "still mounted: {mounts}");
+    }
+
+    /// Nothing is mounted, recorded or known to the runtime.
+    pub fn assert_clean(&self) {
+        self.assert_unmounted();
+        let entries = |path: PathBuf| fs::read_dir(path).map(|entries| entries.count()).unwrap_or(0);
+        assert_eq!(entries(self.dirs().run.join("containers")), 0);
+        assert_eq!(entries(self.dirs().run.join("runtime")), 0);
+    }
+}
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if let Err(error) = cleanup_stale(&self.dirs()) {
+            eprintln!("not cleaned up: {error}");
+        }
+    }
+}
+
+/// A supervisor at work.
+pub struct Running {
+    child: Child,
+    stdout: Collected,
+    stderr: Collected,
+    report: PathBuf,
+}
+
+impl Running {
+    pub fn signal(&self, number: i32) {
+        let status = Command::new("kill")
+            .arg(format!("-{number}"))
+            .arg(self.child.id().to_string())
+            .status();
+        assert!(status.unwrap().success());
+    }
+
+    pub fn wait_for_output(&mut self, text: &str) {
+        self.stdout.wait_for(text);
+    }
+
+    pub fn finish(mut self) -> Run {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if began.elapsed() > WATCHDOG {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                panic!(
+                    "the watchdog had to end it; output: {} {}",
+                    self.stdout.text(),
+                    self.stderr.text()
+                );
+            }
+            thread::sleep(Duration::from_millis(2));
+        };
+        let report = fs::read_to_string(&self.report).unwrap_or_default();
+        let field = |key: &str| {
+            report
+                .lines()
+                .filter_map(|line| line.strip_prefix(key))
+                .map(str::to_owned)
+                .collect()
+        };
+        let (events, ready, error): (Vec<String>, Vec<String>, Vec<String>) =
+            (field("event "), field("ready_ms "), field("error "));
+        // A killed supervisor leaves a container that still holds the pipes: wait only for what ends.
+        if status.code().is_some() {
+            self.stdout.wait_for_end();
+            self.stderr.wait_for_end();
+        }
+        Run {
+            code: status.code().unwrap_or(-1),
+            stdout: strip_harness(&self.stdout.text()),
+            stderr: self.stderr.text(),
+            error: error.join("\n"),
+            ready_after: Duration::from_millis(ready.first().map_or(0, |ms| ms.parse().unwrap())),
+            events,
+        }
+    }
+}
+
+/// The test harness announces its one test on standard output.
+fn strip_harness(text: &str) -> String {
+    text.strip_prefix("\nrunning 1 test\n").unwrap_or(text).to_owned()
+}
+
+/// A supervisor at work on a terminal.
+pub struct OnTerminal {
+    running: Running,
+    master: OwnedFd,
+    text: Collected,
+}
+
+impl OnTerminal {
+    pub fn wait_for(&mut self, text: &str) {
+        self.text.wait_for(text);
+    }
+
+    pub fn write(&mut self, text: &str) {
+        rustix::io::write(&self.master, text.as_bytes()).unwrap();
+    }
+
+    pub fn resize(&mut self, rows: u16, columns: u16) {
+        resize(&self.master, rows, columns);
+    }
+
+    pub fn finish(self) -> (Run, String) {
+        let text = self.text;
+        let run = self.running.finish();
+        (run, text.text())
+    }
+}
+
+fn resize(terminal: &OwnedFd, rows: u16, columns: u16) {
+    let size = rustix::termios::Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    rustix::termios::tcsetwinsize(terminal, size).unwrap();
+}
+
+/// What a stream has given so far.
+#[derive(Clone, Default)]
+struct Collected(Arc<Mutex<(Vec<u8>, bool)>>);
+
+impl Collected {
+    fn of(mut stream: impl Read + Send + 'static) -> Self {
+        let collected = Collected::default();
+        let other = collected.clone();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                other.0.lock().unwrap().0.extend_from_slice(&buffer[..length]);
+            }
+            other.0.lock().unwrap().1 = true;
+        });
+        collected
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap().0).into_owned()
+    }
+
+    fn wait_for(&self, text: &str) {
+        let began = Instant::now();
+        while !self.text().contains(text) {
+            assert!(began.elapsed() < WATCHDOG / 4, "no {text:?} in {:?}", self.text());
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn wait_for_end(&self) {
+        let began = Instant::now();
+        while !self.0.lock().unwrap().1 && began.elapsed() < Duration::from_secs(2) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn build_view(view: &Path) {
+    for directory in ["bin", "etc", "tmp", "mnt", "root", "proc", "sys", "dev"] {
+        fs::create_dir_all(view.join(directory)).unwrap();
+    }
+    fs::copy(BUSYBOX, view.join("bin/busybox")).unwrap();
+    for applet in [
+        "sh", "cat", "echo", "false", "true", "id", "hostname", "sleep", "httpd", "mkdir", "touch", "rm",
+        "ls", "grep", "tr", "wc", "mount", "unshare", "stat", "chmod", "seq", "tail", "tty", "stty", "ln",
+        "test",
+    ] {
+        symlink("busybox", view.join("bin").join(applet)).unwrap();
+    }
+    let passwd = "root:x:0:0:root:/root:/bin/sh\napp:x:1000:100::/home/app:/bin/sh\n";
+    fs::write(view.join("etc/passwd"), passwd).unwrap();
+    fs::write(
+        view.join("etc/group"),
+        "root:x:0:\nusers:x:100:\nstaff:x:50:app\n",
+    )
+    .unwrap();
+    fs::set_permissions(view, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// In the process of a supervisor: runs the container and ends with its code. Elsewhere: nothing.
+pub fn supervise_if_asked() {
+    let Some(path) = std::env::var_os(ORDERS) else {
+        return;
+    };
+    let text = fs::read_to_string(path).unwrap();
+    let orders: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let directory = Path::new(orders["directory"].as_str().unwrap()).to_owned();
+    let dirs = Directories {
+        state: orders["state"].as_str().unwrap().into(),
+        run: directory.join("run"),
+    };
+    let mut report = File::create(directory.join("report")).unwrap();
+    let outcome = run(&orders, &directory, &dirs, &mut report);
+    let code = match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            for line in error.to_string().lines() {
+                writeln!(report, "error {line}").unwrap();
+            }
+            error.exit_code()
+        }
+    };
+    std::process::exit(code.0.into());
+}
+
+fn run(
+    orders: &serde_json::Value,
+    directory: &Path,
+    dirs: &Directories,
+    report: &mut File,
+) -> Result<container::ExitCode, RunError> {
+    let image: ImageConfig = serde_json::from_str(orders["image"].as_str().unwrap()).unwrap();
+    let options = options(orders)?;
+    container::run(&directory.join("view"), &image, &options, dirs, &mut |event| {
+        let line = match event {
+            Event::Mounted { .. } => "mounted".to_owned(),
+            Event::Created { .. } => "created".to_owned(),
+            Event::Started => "started".to_owned(),
+            Event::Ready { after } => {
+                writeln!(report, "ready_ms {}", after.as_millis()).unwrap();
+                "ready".to_owned()
+            }
+            Event::Exited { code } => format!("exited {}", code.0),
+        };
+        writeln!(report, "event {line}").unwrap();
+    })
+}
+
+fn options(orders: &serde_json::Value) -> Result<RunOptions, RunError> {
+    let mut options = RunOptions {
+        image: "test/image:1".into(),
+        ..RunOptions::default()
+    };
+    for order in orders["orders"].as_array().unwrap() {
+        let (key, value) = (order[0].as_str().unwrap(), order[1].as_str().unwrap());
+        let milliseconds = || Duration::from_millis(value.parse().unwrap());
+        match key {
+            "id" => options.id = Some(value.into()),
+            "command" => options.command = serde_json::from_str(value).unwrap(),
+            "env" => options.env.extend(
+                value
+                    .split_once('=')
+                    .map(|(name, value)| (name.into(), value.into())),
+            ),
+            "hostname" => options.hostname = Some(value.into()),
+            "runtime" => options.runtime = Some(value.into()),
+            "volume" => options.volumes.push(value.parse()?),
+            "net" => options.net = value.parse()?,
+            "probe" => options.probes.push(value.parse().unwrap()),
+            "probe_timeout_ms" => options.probe_timeout = milliseconds(),
+            "stop_timeout_ms" => options.stop_timeout = milliseconds(),
+            "rm" => options.rm = true,
+            "tty" => options.tty = true,
+            "interactive" => options.interactive = true,
+            "exit_on_ready" => options.exit_on_ready = true,
+            other => panic!("no such order: {other}"),
+        }
+    }
+    Ok(options)
+}
