@@ -1,5 +1,7 @@
 //! Image indexes that bind: what is kept, what is found again, and what is refused.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use xebec_format::digest::Digest;

@@ -1,5 +1,7 @@
-//! `cosign verify --key` accepts what `trust::sign` makes, and rejects what it should. Needs cosign 2; it reads from
-//! a registry of a few lines on loopback that only answers what it was given.
+//! `cosign verify --key` accepts what `trust::sign` makes, and rejects what it should. Needs cosign 2; it
+//! reads from a registry of a few lines on loopback that only answers what it was given.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -125,7 +127,8 @@ fn cosign_accepts_our_signatures() {
             .args(["verify", "--insecure-ignore-tlog=true", "--key"])
             .arg(&public)
             .arg(&reference);
-        // It asks the network for roots that a plain key does not need; a proxy that is not there keeps it inside.
+        // It asks the network for roots that a plain key does not need; a proxy that is not there keeps it
+        // inside.
         cosign
             .env("HTTPS_PROXY", "http://127.0.0.1:9")
             .env("NO_PROXY", "127.0.0.1");

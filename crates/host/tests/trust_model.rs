@@ -1,11 +1,14 @@
-//! The promise of the trust module, against a model: whatever is pushed, tagged, signed, bound, run, proven and
-//! configured in whatever order, an image named by digest is never read through an index that only a registry vouches
-//! for, also when that index is in the cache already; and every judgement is the one that a few lines of plain rules
-//! give.
+//! The promise of the trust module, against a model: whatever is pushed, tagged, signed, bound, run, proven
+//! and configured in whatever order, an image named by digest is never read through an index that only a
+//! registry vouches for, also when that index is in the cache already; and every judgement is the one that a
+//! few lines of plain rules give.
 //!
-//! The world: two repositories, three images that share layers, for each layer a true index and two lies, and three
-//! keys. The attacker may push any artifact, move any tag to an image index that binds a lie, sign with any key that
-//! the policy does not list for the place, and publish an image whose own table of contents lies.
+//! The world: two repositories, three images that share layers, for each layer a true index and two lies, and
+//! three keys. The attacker may push any artifact, move any tag to an image index that binds a lie, sign with
+//! any key that the policy does not list for the place, and publish an image whose own table of contents
+//! lies.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +22,8 @@ use xebec_host::trust::{
 };
 
 const REPOSITORIES: [&str; 2] = ["r0.example.com/app", "r1.example.com/app"];
-/// Layers of each image. Image 2 is the attacker's: its manifest annotates a lying table of contents of layer 0.
+/// Layers of each image. Image 2 is the attacker's: its manifest annotates a lying table of contents of layer
+/// 0.
 const IMAGES: [&[u8]; 3] = [&[0, 1], &[0, 2], &[0]];
 const ATTACKERS_IMAGE: u8 = 2;
 /// Variants of an index: 0 is true, the others lie.
@@ -211,12 +215,15 @@ impl Rules {
 
 // ---- the host, as it uses the module ----
 
+/// What is at a signature tag: the manifest and the payloads.
+type Signed = (Vec<u8>, Vec<Vec<u8>>);
+
 /// Registries and the host's cache.
 #[derive(Default)]
 struct World {
     attached: BTreeSet<(u8, u8, u8)>,
-    /// By repository, image, variant: what is at the signature tag, with payloads.
-    signatures: BTreeMap<(u8, u8, u8), (Vec<u8>, Vec<Vec<u8>>)>,
+    /// By repository, image, variant: what is at the signature tag.
+    signatures: BTreeMap<(u8, u8, u8), Signed>,
     tags: BTreeMap<u8, Target>,
     policy: u8,
     /// `roots.json` of each cached index, as bytes.
@@ -261,7 +268,8 @@ impl World {
             .collect()
     }
 
-    /// Of the indexes in the cache and of those that the registry has for the image, the best that is admitted.
+    /// Of the indexes in the cache and of those that the registry has for the image, the best that is
+    /// admitted.
     fn choose(
         &mut self,
         policy: &Policy,
@@ -643,7 +651,8 @@ fn a_lie_under_a_tag_does_not_reach_the_digest() {
             repository: 0,
             target: image,
         },
-        // Where truth is signed, the lie beside it is passed over, also by tag, and by digest there is something to read.
+        // Where truth is signed, the lie beside it is passed over, also by tag, and by digest there is
+        // something to read.
         Event::Configure { policy: 3 },
         Event::Attach {
             repository: 1,

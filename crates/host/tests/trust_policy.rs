@@ -1,5 +1,7 @@
 //! `trust.toml` on disk, the judgement of each root under each rule, and what a refused user reads.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

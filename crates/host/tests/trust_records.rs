@@ -1,5 +1,7 @@
-//! `roots.json`: what it keeps, what counts where, that damage costs facts and never trust, and that writers at the
-//! same time lose nothing of each other.
+//! `roots.json`: what it keeps, what counts where, that damage costs facts and never trust, and that writers
+//! at the same time lose nothing of each other.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
 use std::thread;
@@ -205,7 +207,8 @@ fn writers_at_the_same_time_lose_nothing() {
             });
         }
         for _ in 0..200 {
-            // A reader sees whole files only; a damaged one would count as empty, but facts only ever grow here.
+            // A reader sees whole files only; a damaged one would count as empty, but facts only ever grow
+            // here.
             let path = directory.path().join(RECORD_FILE);
             if let Ok(bytes) = fs::read(&path) {
                 Record::parse(&bytes, layer, index).unwrap();

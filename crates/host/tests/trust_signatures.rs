@@ -1,5 +1,7 @@
-//! Signatures against independent programs: files that cosign wrote, `openssl` if it is there, `cosign` if it is
-//! there; and against hostile input.
+//! Signatures against independent programs: files that cosign wrote, `openssl` if it is there, `cosign` if it
+//! is there; and against hostile input.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -127,7 +129,8 @@ fn cosigns_encrypted_key_opens_and_signs_like_cosign() {
         KeyError::NoPassword
     );
 
-    // Our payload is cosign's, byte for byte, and so is what surrounds the signature (which is random in cosign).
+    // Our payload is cosign's, byte for byte, and so is what surrounds the signature (which is random in
+    // cosign).
     let artifact = Digest::of(&data("artifact-manifest.json"));
     let push = sign(&key, &repository("127.0.0.1:15871/team/app"), artifact, None).unwrap();
     assert_eq!(push.payload, data("payload.json"));
@@ -411,7 +414,8 @@ fn openssl_and_we_agree() {
         openssl(&arguments.split(' ').collect::<Vec<_>>(), directory.path())
             .inspect(|success| assert!(success, "openssl {arguments}"))
     };
-    // SEC1 with curve parameters in front, SEC1, PKCS#8; 16 messages each, so that odd encodings of numbers occur.
+    // SEC1 with curve parameters in front, SEC1, PKCS#8; 16 messages each, so that odd encodings of numbers
+    // occur.
     for (name, make) in [
         ("params", "ecparam -name prime256v1 -genkey -out params.key"),
         ("sec1", "ecparam -name prime256v1 -genkey -noout -out sec1.key"),

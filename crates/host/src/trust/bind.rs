@@ -1,10 +1,11 @@
-//! Bindings: an image index that names an image manifest *and* the artifact with its indexes, so that whoever names
-//! the image index (by digest, or by a tag that leads to it) has named the indexes, too.
+//! Bindings: an image index that names an image manifest *and* the artifact with its indexes, so that whoever
+//! names the image index (by digest, or by a tag that leads to it) has named the indexes, too.
 //!
-//! The layout, for each bound image manifest: its own descriptor, unchanged, with its platform; and a descriptor of
-//! the artifact with `artifactType` [`ARTIFACT_TYPE`], the annotation [`IMAGE_MANIFEST_ANNOTATION`] that holds the
-//! digest of the image manifest, and the platform `unknown/unknown`, which every client passes over when it looks
-//! for an image to run (as with the attestations of BuildKit). Other entries of a multi-platform index are kept.
+//! The layout, for each bound image manifest: its own descriptor, unchanged, with its platform; and a
+//! descriptor of the artifact with `artifactType` [`ARTIFACT_TYPE`], the annotation
+//! [`IMAGE_MANIFEST_ANNOTATION`] that holds the digest of the image manifest, and the platform
+//! `unknown/unknown`, which every client passes over when it looks for an image to run (as with the
+//! attestations of BuildKit). Other entries of a multi-platform index are kept.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -183,7 +184,8 @@ pub fn bind(original: &Original<'_>, artifacts: &[BoundArtifact]) -> Result<Vec<
             rest: Map::new(),
         },
     };
-    // A Docker manifest list has no artifact types and no annotations; its entries stay what they are in an OCI index.
+    // A Docker manifest list has no artifact types and no annotations; its entries stay what they are in an
+    // OCI index.
     index.media_type = Some(IMAGE_INDEX_MEDIA_TYPE.to_owned());
     for bound in artifacts {
         let manifest = bound.manifest.to_string();
@@ -219,11 +221,12 @@ fn artifact_descriptor(bound: &BoundArtifact, manifest: &str) -> RawDescriptor {
     }
 }
 
-/// Finds the artifact that the image index `image_index` binds to `manifest`, and what that proves; `None` if it
-/// binds none.
+/// Finds the artifact that the image index `image_index` binds to `manifest`, and what that proves; `None` if
+/// it binds none.
 ///
-/// The binding is between exactly these bytes and the artifact, so the digest in it is computed here. What the
-/// artifact says must still be checked: that its `subject` is the manifest, and its indexes are of its layers.
+/// The binding is between exactly these bytes and the artifact, so the digest in it is computed here. What
+/// the artifact says must still be checked: that its `subject` is the manifest, and its indexes are of its
+/// layers.
 ///
 /// # Errors
 /// The bytes are no image index, or bind two artifacts to the manifest.

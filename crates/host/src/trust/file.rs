@@ -1,7 +1,7 @@
 //! The file `trust.toml`: its shape, its limits, and its text for a fresh installation.
 //!
-//! Parsing here is pure and strict: an unknown field is an error with its line, because a misspelt rule that is
-//! silently ignored is a rule the user believes in.
+//! Parsing here is pure and strict: an unknown field is an error with its line, because a misspelt rule that
+//! is silently ignored is a rule the user believes in.
 
 use serde::Deserialize;
 
@@ -63,8 +63,8 @@ pub struct RegistryEntry {
     pub registry_root: RegistryRoot,
 }
 
-/// Whether the root *registry* suffices. There is no value that would let it suffice for a digest: then a digest
-/// would promise less than it says, and signing, binding and proving are each one command.
+/// Whether the root *registry* suffices. There is no value that would let it suffice for a digest: then a
+/// digest would promise less than it says, and signing, binding and proving are each one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum RegistryRoot {

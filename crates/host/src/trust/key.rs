@@ -1,4 +1,5 @@
-//! Keys: ECDSA on the curve P-256 with SHA-256, what `cosign generate-key-pair` makes and every cosign verifies.
+//! Keys: ECDSA on the curve P-256 with SHA-256, what `cosign generate-key-pair` makes and every cosign
+//! verifies.
 //!
 //! One algorithm on purpose: a second would double what can go wrong and gain no user anything, for a key for
 //! this is made in one command.
@@ -192,16 +193,16 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// The password for a private key from `XEBEC_KEY_PASSWORD` or, as cosign has it, `COSIGN_PASSWORD`. An empty one
-/// is a password, too: cosign makes such keys.
+/// The password for a private key from `XEBEC_KEY_PASSWORD` or, as cosign has it, `COSIGN_PASSWORD`. An empty
+/// one is a password, too: cosign makes such keys.
 pub fn password_from_environment() -> Option<Zeroizing<Vec<u8>>> {
     use std::os::unix::ffi::OsStringExt;
     let set = PASSWORD_VARIABLES.iter().find_map(std::env::var_os);
     set.map(|password| Zeroizing::new(password.into_vec()))
 }
 
-/// The label and contents of the first PEM block that is a key; curve parameters, which `openssl ecparam` writes
-/// in front, are passed over.
+/// The label and contents of the first PEM block that is a key; curve parameters, which `openssl ecparam`
+/// writes in front, are passed over.
 fn decode_pem(pem: &[u8]) -> Result<(String, Vec<u8>), KeyError> {
     const BEGIN: &str = "-----BEGIN ";
     const END: &str = "-----END ";

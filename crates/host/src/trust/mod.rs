@@ -1,22 +1,22 @@
 //! Whether an index may be believed: roots of trust, the user's policy, signatures, and bindings.
 //!
 //! A manifest's digest covers the compressed layers, not an index of them. Whoever may push a referrer could
-//! attach an index that shows other contents, so an index is believed no further than the name that led to it.
-//! This module keeps three things apart:
+//! attach an index that shows other contents, so an index is believed no further than the name that led to
+//! it. This module keeps three things apart:
 //!
-//! * **Facts** ([`Record`], the file `roots.json` beside a cached index). They are about one pair of a layer and
-//!   an index and stay true for ever: "this host read the whole layer and the index is right", "this key signed
-//!   the artifact that holds the index", "this image index names the manifest and the artifact", "this repository
-//!   listed the artifact beside this manifest". Facts are kept beside the cached index.
-//! * **A lookup** ([`Roots`]): the facts that count for *one* image, reached by *one* name. A binding counts only
-//!   when the document that binds was passed on the way from the user's name to the manifest; a listing counts
-//!   only for the repository and the manifest where it was seen.
-//! * **Judgement** ([`Policy::admits`], from `trust.toml`): does that suffice, today, for this name? Nothing of a
-//!   judgement is kept either, so that a key taken out of `trust.toml` stops counting at once.
+//! * **Facts** ([`Record`], the file `roots.json` beside a cached index). They are about one pair of a layer
+//!   and an index and stay true for ever: "this host read the whole layer and the index is right", "this key
+//!   signed the artifact that holds the index", "this image index names the manifest and the artifact", "this
+//!   repository listed the artifact beside this manifest". Facts are kept beside the cached index.
+//! * **A lookup** ([`Roots`]): the facts that count for *one* image, reached by *one* name. A binding counts
+//!   only when the document that binds was passed on the way from the user's name to the manifest; a listing
+//!   counts only for the repository and the manifest where it was seen.
+//! * **Judgement** ([`Policy::admits`], from `trust.toml`): does that suffice, today, for this name? Nothing
+//!   of a judgement is kept either, so that a key taken out of `trust.toml` stops counting at once.
 //!
 //! The promise: an image named by digest is never read through an index that only the registry vouches for,
-//! whatever is cached and whatever `trust.toml` says; and an index that this host found to be wrong is used by
-//! nobody. `docs/trust.md` says the same for users.
+//! whatever is cached and whatever `trust.toml` says; and an index that this host found to be wrong is used
+//! by nobody. `docs/trust.md` says the same for users.
 //!
 //! No network here: callers fetch, this module judges bytes and writes `roots.json`.
 
@@ -56,9 +56,9 @@ pub use signature::{
 
 /// What an index rests on, from the weakest to the strongest (design, "Trust").
 ///
-/// Only the first depends on who may push to a registry. Of the others, *proven* is this host's own work but says
-/// nothing that reading a layer cannot show; *signed* and *bound* are words of the image's owner and may cover
-/// more, a runtime image for instance. Hence the order.
+/// Only the first depends on who may push to a registry. Of the others, *proven* is this host's own work but
+/// says nothing that reading a layer cannot show; *signed* and *bound* are words of the image's owner and may
+/// cover more, a runtime image for instance. Hence the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Root {
@@ -68,8 +68,8 @@ pub enum Root {
     Proven,
     /// Signed by a key in `trust.toml`.
     Signed,
-    /// Covered by the name itself: the layer's own table of contents, annotated in the manifest, or an image index
-    /// that names both manifest and index artifact.
+    /// Covered by the name itself: the layer's own table of contents, annotated in the manifest, or an image
+    /// index that names both manifest and index artifact.
     Bound,
 }
 

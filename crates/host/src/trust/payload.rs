@@ -1,5 +1,5 @@
-//! The "simple signing" payload: the JSON that is signed (containers/image, `docs/containers-signature.5.md`; cosign's
-//! `specs/SIGNATURE_SPEC.md`).
+//! The "simple signing" payload: the JSON that is signed (containers/image, `docs/containers-signature.5.md`;
+//! cosign's `specs/SIGNATURE_SPEC.md`).
 
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
@@ -27,7 +27,8 @@ pub enum PayloadError {
     /// Larger than [`MAX_PAYLOAD`].
     #[error("a payload of {0} bytes is more than the {MAX_PAYLOAD} allowed")]
     TooLarge(usize),
-    /// Not JSON of the expected shape. Unknown fields in `critical` are an error, as the specification demands.
+    /// Not JSON of the expected shape. Unknown fields in `critical` are an error, as the specification
+    /// demands.
     #[error("the payload is no simple-signing JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// Signed, but as something else.

@@ -45,7 +45,8 @@ impl TrustedKey {
     }
 }
 
-/// Why there is no policy. Nothing may be used then: to guess what the user wanted could admit what he forbids.
+/// Why there is no policy. Nothing may be used then: to guess what the user wanted could admit what he
+/// forbids.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// A file cannot be read.
@@ -103,7 +104,8 @@ pub enum PolicyError {
 }
 
 impl Policy {
-    /// The policy in the file `path`; the default one (*registry* suffices for tags, no keys) if there is no file.
+    /// The policy in the file `path`; the default one (*registry* suffices for tags, no keys) if there is no
+    /// file.
     ///
     /// # Errors
     /// Anything wrong in the file or in a key that it names; see [`PolicyError`].
@@ -126,8 +128,8 @@ impl Policy {
         })
     }
 
-    /// The policy that `file` describes, with key files read by `read_key`, which gets the `file` of an entry and
-    /// gives back the path that it read and the contents.
+    /// The policy that `file` describes, with key files read by `read_key`, which gets the `file` of an entry
+    /// and gives back the path that it read and the contents.
     ///
     /// # Errors
     /// See [`PolicyError`].
@@ -217,7 +219,8 @@ impl Policy {
     /// Judges an index for an image in `repository`: the strongest root that it rests on.
     ///
     /// # Errors
-    /// No root suffices, or the index was disproved: [`Refusal`] says which root is missing and how to get it.
+    /// No root suffices, or the index was disproved: [`Refusal`] says which root is missing and how to get
+    /// it.
     pub fn admits(
         &self,
         repository: &RepositoryName,
@@ -244,8 +247,8 @@ impl Policy {
 
     /// Of several indexes of one layer, the admitted one with the strongest root; of equals, the first.
     ///
-    /// To take the first that is admitted would let whoever attaches an index in the registry displace one that is
-    /// bound, signed or proven, for images named by tag.
+    /// To take the first that is admitted would let whoever attaches an index in the registry displace one
+    /// that is bound, signed or proven, for images named by tag.
     ///
     /// # Errors
     /// None is admitted: a refusal, an alarm before others; `None` if there are no indexes.
@@ -273,8 +276,8 @@ impl Policy {
     /// Judges a chain of layers that is shared as a whole: it rests on its weakest member.
     ///
     /// # Errors
-    /// The refusal of the first member that may not be used; an empty chain is admitted as [`Root::Bound`], for
-    /// there is nothing in it to believe.
+    /// The refusal of the first member that may not be used; an empty chain is admitted as [`Root::Bound`],
+    /// for there is nothing in it to believe.
     pub fn admits_chain(
         &self,
         repository: &RepositoryName,

@@ -1,9 +1,9 @@
 //! `roots.json`: the facts that this host knows about one index of one layer, kept beside the cached index.
 //!
-//! Only facts that stay true are kept (see [`super`]), so every image and every policy may share the file. It is
-//! replaced as a whole (written, synced, renamed), under a lock, so that two processes lose nothing of each other.
-//! A damaged file counts as an empty one, with a warning: that costs a new proof or a look at the registry, never
-//! trust. The facts' times are for people; nothing is decided by them.
+//! Only facts that stay true are kept (see [`super`]), so every image and every policy may share the file. It
+//! is replaced as a whole (written, synced, renamed), under a lock, so that two processes lose nothing of
+//! each other. A damaged file counts as an empty one, with a warning: that costs a new proof or a look at the
+//! registry, never trust. The facts' times are for people; nothing is decided by them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -102,8 +102,9 @@ impl Record {
         (self.layer, self.index)
     }
 
-    /// What counts for an image of `repository` that was reached over the documents in `path`: all digests from the
-    /// user's name to the image manifest, both included (an image index if there is one, then the manifest).
+    /// What counts for an image of `repository` that was reached over the documents in `path`: all digests
+    /// from the user's name to the image manifest, both included (an image index if there is one, then the
+    /// manifest).
     pub fn roots(&self, repository: &RepositoryName, path: &[Digest]) -> Roots {
         let mut roots = Roots::none();
         if self
@@ -140,8 +141,8 @@ impl Record {
         self.disproved.as_ref().map(|disproof| disproof.why.as_str())
     }
 
-    /// Notes that this host read the whole layer and the index agreed. A disproof goes: the two exclude each other,
-    /// and the later reading had the same bytes and perhaps a better method.
+    /// Notes that this host read the whole layer and the index agreed. A disproof goes: the two exclude each
+    /// other, and the later reading had the same bytes and perhaps a better method.
     pub fn set_proven(&mut self) {
         self.disproved = None;
         self.proven = Some(Proof {
@@ -205,8 +206,8 @@ impl Record {
         Ok(record)
     }
 
-    /// Reads the record in `directory`. Never fails: what cannot be read counts as no facts, with a warning in the
-    /// log.
+    /// Reads the record in `directory`. Never fails: what cannot be read counts as no facts, with a warning
+    /// in the log.
     pub fn load(directory: &Path, layer: Digest, index: Digest) -> Self {
         Self::read(&directory.join(RECORD_FILE), layer, index).unwrap_or_else(|warning| {
             tracing::warn!(%layer, %index, "{warning}");
@@ -229,8 +230,8 @@ impl Record {
         })
     }
 
-    /// Reads the record in `directory`, lets `change` add to it and writes it back, all under a lock. The change is
-    /// durable when this returns. Gives the new record.
+    /// Reads the record in `directory`, lets `change` add to it and writes it back, all under a lock. The
+    /// change is durable when this returns. Gives the new record.
     ///
     /// # Errors
     /// The file, its lock (`roots.json.lock`) or the directory cannot be written.
@@ -282,7 +283,8 @@ fn now() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// The bytes of a file; `None` if there is none. One byte more than allowed tells the parser that it is too large.
+/// The bytes of a file; `None` if there is none. One byte more than allowed tells the parser that it is too
+/// large.
 fn read_limited(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -301,7 +303,8 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Puts `bytes` in the place of the file `path`; readers see the old file or the new one, also after power loss.
+/// Puts `bytes` in the place of the file `path`; readers see the old file or the new one, also after power
+/// loss.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // One name suffices, for the lock is held; what a crash left behind is overwritten.
     let temporary = beside(path, ".new");

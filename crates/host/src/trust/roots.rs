@@ -1,8 +1,8 @@
 //! The roots of trust that count at one lookup, and the evidence that they come from.
 //!
-//! [`Roots`] can only be filled from evidence: a signature that [`verify`](super::verify) accepted, a binding whose
-//! document lies on the way from the user's name to the manifest, a listing by the very repository for the very
-//! manifest, or this host's own proof.
+//! [`Roots`] can only be filled from evidence: a signature that [`verify`](super::verify) accepted, a binding
+//! whose document lies on the way from the user's name to the manifest, a listing by the very repository for
+//! the very manifest, or this host's own proof.
 
 use std::collections::BTreeSet;
 
@@ -51,8 +51,8 @@ pub enum Binding {
         /// The index artifact that it binds to the manifest.
         artifact: Digest,
     },
-    /// The layer carries its own table of contents (eStargz, zstd:chunked), and its digest is annotated in the
-    /// image manifest.
+    /// The layer carries its own table of contents (eStargz, zstd:chunked), and its digest is annotated in
+    /// the image manifest.
     TableOfContents {
         /// The image manifest with the annotation.
         manifest: Digest,
@@ -73,8 +73,8 @@ impl Binding {
     }
 }
 
-/// That the registry listed an index artifact as a referrer of an image. Worth as much as that registry, so it counts
-/// for no other repository, and for no other image.
+/// That the registry listed an index artifact as a referrer of an image. Worth as much as that registry, so
+/// it counts for no other repository, and for no other image.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listing {
@@ -102,8 +102,8 @@ impl Listing {
 ///
 /// Made anew for each lookup by [`Record::roots`](super::Record::roots); never stored.
 ///
-/// Where a `path` is asked for, it holds the digests of all documents from the user's name to the image manifest,
-/// both included: an image index if there is one, then the manifest.
+/// Where a `path` is asked for, it holds the digests of all documents from the user's name to the image
+/// manifest, both included: an image index if there is one, then the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Roots {
     registry: bool,
@@ -127,8 +127,8 @@ impl Roots {
         self
     }
 
-    /// Adds that this host read the whole layer and the index agreed. An index that this host has itself made from
-    /// the whole, digest-checked layer is proven by that.
+    /// Adds that this host read the whole layer and the index agreed. An index that this host has itself made
+    /// from the whole, digest-checked layer is proven by that.
     #[must_use]
     pub fn proven(mut self) -> Self {
         self.proven = true;

@@ -1,12 +1,13 @@
 //! Names of repositories as policies compare them, and patterns over such names.
 //!
-//! A policy must not be escaped by spelling a name differently, so names are brought to one form first: the host
-//! in lower case, without a trailing dot or the default port of HTTPS, and Docker Hub's several hosts as one.
+//! A policy must not be escaped by spelling a name differently, so names are brought to one form first: the
+//! host in lower case, without a trailing dot or the default port of HTTPS, and Docker Hub's several hosts as
+//! one.
 
 use std::fmt;
 
-/// Longest pattern or prefix in `trust.toml`, in bytes. Repository names are at most 255 bytes (OCI distribution
-/// spec), hosts at most 253.
+/// Longest pattern or prefix in `trust.toml`, in bytes. Repository names are at most 255 bytes (OCI
+/// distribution spec), hosts at most 253.
 const MAX_PATTERN: usize = 512;
 
 /// Longest name of a host and repository, in bytes; specified are 253 and 255.
@@ -22,11 +23,12 @@ pub struct NameError(String);
 pub struct RepositoryName(String);
 
 impl RepositoryName {
-    /// The name of `repository` at the registry `registry` (`host` or `host:port`): what the *user* named, also when
-    /// a mirror answers.
+    /// The name of `repository` at the registry `registry` (`host` or `host:port`): what the *user* named,
+    /// also when a mirror answers.
     ///
     /// # Errors
-    /// An empty component, anything that could be a tag, a digest, a scheme or a wildcard, or a name too long.
+    /// An empty component, anything that could be a tag, a digest, a scheme or a wildcard, or a name too
+    /// long.
     pub fn new(registry: &str, repository: &str) -> Result<Self, NameError> {
         let name = format!("{}/{}", normalize_host(registry), repository);
         let strange = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '@' | '*' | '"' | '\\');
@@ -42,8 +44,8 @@ impl RepositoryName {
         }
     }
 
-    /// The name in a signature's `docker-reference`: any tag or digest is dropped, and a missing host is Docker
-    /// Hub's.
+    /// The name in a signature's `docker-reference`: any tag or digest is dropped, and a missing host is
+    /// Docker Hub's.
     ///
     /// # Errors
     /// As for [`RepositoryName::new`].
@@ -145,8 +147,8 @@ impl Pattern {
     /// Whether the pattern covers `name`.
     pub fn covers(&self, name: &RepositoryName) -> bool {
         let names: Vec<&str> = name.as_str().split('/').collect();
-        // reached[i]: the components so far can stand for the first i names. Two rows, so hostile patterns cost
-        // no more than components times names.
+        // reached[i]: the components so far can stand for the first i names. Two rows, so hostile patterns
+        // cost no more than components times names.
         let mut reached = vec![false; names.len() + 1];
         reached[0] = true;
         for component in &self.components {
@@ -203,8 +205,8 @@ fn components_of(text: &str) -> Result<Vec<String>, PatternError> {
     Ok(components)
 }
 
-/// Whether `name` fits `pattern`, in which `*` stands for any bytes. Greedy with one point to come back to, so
-/// the time is at most the product of the lengths.
+/// Whether `name` fits `pattern`, in which `*` stands for any bytes. Greedy with one point to come back to,
+/// so the time is at most the product of the lengths.
 fn component_matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

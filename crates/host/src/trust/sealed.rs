@@ -1,5 +1,5 @@
-//! Cosign's encrypted private keys: JSON with scrypt's parameters and a NaCl secretbox (XSalsa20, Poly1305) around
-//! a PKCS#8 key. The format is that of securesystemslib's Go package `encrypted`, which cosign uses.
+//! Cosign's encrypted private keys: JSON with scrypt's parameters and a NaCl secretbox (XSalsa20, Poly1305)
+//! around a PKCS#8 key. The format is that of securesystemslib's Go package `encrypted`, which cosign uses.
 
 use base64ct::{Base64, Encoding};
 use crypto_secretbox::aead::{Aead, KeyInit};

@@ -1,5 +1,6 @@
-//! Signatures as cosign keeps them: an OCI image at the tag `sha256-<hex>.sig` beside what is signed. Each of its
-//! layers is a payload; the signature over it is an annotation of the layer (cosign, `specs/SIGNATURE_SPEC.md`).
+//! Signatures as cosign keeps them: an OCI image at the tag `sha256-<hex>.sig` beside what is signed. Each of
+//! its layers is a payload; the signature over it is an annotation of the layer (cosign,
+//! `specs/SIGNATURE_SPEC.md`).
 //!
 //! What Xebec signs is the manifest of the index artifact: it names the indexes of all layers by digest. So
 //! `cosign verify --key` accepts what [`sign`] makes, and [`verify`] accepts what `cosign sign --key` makes.
@@ -19,12 +20,14 @@ use super::scope::RepositoryName;
 pub const SIGNATURE_LAYER_MEDIA_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 /// The annotation of such a layer that holds the signature, in base64.
 pub const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
-/// Largest manifest of signatures that is read, in bytes. Registries take manifests up to 4 MiB, but this one is
-/// read before a container starts and one signature takes about 350 bytes (certificates of keyless ones 10 KiB).
+/// Largest manifest of signatures that is read, in bytes. Registries take manifests up to 4 MiB, but this one
+/// is read before a container starts and one signature takes about 350 bytes (certificates of keyless ones 10
+/// KiB).
 pub const MAX_SIGNATURE_MANIFEST: usize = 1024 * 1024;
 /// Most signatures on one artifact. With 64 keys, that is at most 4,096 verifications, under a second.
 pub const MAX_SIGNATURES: usize = 64;
-/// Longest signature in base64. ECDSA on P-256 takes at most 96 characters; other keys' are not ours to reject.
+/// Longest signature in base64. ECDSA on P-256 takes at most 96 characters; other keys' are not ours to
+/// reject.
 const MAX_SIGNATURE_TEXT: usize = 8 * 1024;
 
 const MANIFEST_MEDIA_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -179,8 +182,8 @@ pub enum VerifyError {
 /// `payloads` are the blobs that the manifest names, in any order; they are told by their digests.
 ///
 /// # Errors
-/// [`VerifyError`] if no key that counts for the repository made one of the signatures, for this artifact and (unless
-/// the key says otherwise) for this repository.
+/// [`VerifyError`] if no key that counts for the repository made one of the signatures, for this artifact and
+/// (unless the key says otherwise) for this repository.
 pub fn verify(
     policy: &Policy,
     repository: &RepositoryName,
@@ -254,7 +257,8 @@ fn verify_one(
 
 /// What must be pushed to publish a signature: both blobs first, then the manifest at the tag.
 ///
-/// Registries have no compare-and-swap: of two people who sign at the same moment, one may have to sign again.
+/// Registries have no compare-and-swap: of two people who sign at the same moment, one may have to sign
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignaturePush {
     /// The tag of the manifest.
