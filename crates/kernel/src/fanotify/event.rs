@@ -160,3 +160,105 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An event as the kernel writes it, with a record of another kind before the range.
+    fn encode(event: &Event, other_record: &[u8]) -> Vec<u8> {
+        let mut records = Vec::new();
+        if !other_record.is_empty() {
+            records.extend([4, 0]);
+            records.extend((INFO_HEADER_BYTES as u16 + other_record.len() as u16).to_ne_bytes());
+            records.extend(other_record);
+        }
+        records.extend([INFO_TYPE_RANGE, 0]);
+        records.extend(24u16.to_ne_bytes());
+        records.extend([0; 4]);
+        records.extend(event.offset.to_ne_bytes());
+        records.extend(event.count.to_ne_bytes());
+
+        let mut bytes = ((MIN_EVENT_BYTES + records.len()) as u32).to_ne_bytes().to_vec();
+        bytes.extend([METADATA_VERSION, 0]);
+        bytes.extend((MIN_EVENT_BYTES as u16).to_ne_bytes());
+        bytes.extend(event.mask.to_ne_bytes());
+        bytes.extend(event.number.to_ne_bytes());
+        bytes.extend(event.pid.to_ne_bytes());
+        bytes.extend(records);
+        bytes
+    }
+
+    fn any_event() -> impl Strategy<Value = Event> {
+        (
+            any::<i32>(),
+            any::<u64>(),
+            any::<i32>(),
+            any::<u64>(),
+            any::<u64>(),
+        )
+            .prop_map(|(number, mask, pid, offset, count)| Event {
+                number,
+                mask,
+                pid,
+                offset,
+                count,
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(
+            events in prop::collection::vec((any_event(), prop::collection::vec(any::<u8>(), 0..40)), 0..30),
+            zeros in 0usize..200,
+        ) {
+            let mut bytes: Vec<u8> = events.iter().flat_map(|(event, other)| encode(event, other)).collect();
+            bytes.resize(bytes.len() + zeros, 0);
+            let read: Result<Vec<Event>, MalformedEvent> = Events::new(&bytes).collect();
+            let written: Vec<Event> = events.into_iter().map(|(event, _)| event).collect();
+            prop_assert_eq!(read.unwrap(), written);
+        }
+
+        #[test]
+        fn any_bytes_come_to_an_end(bytes in prop::collection::vec(any::<u8>(), 0..4096)) {
+            let read: Vec<_> = Events::new(&bytes).collect();
+            prop_assert!(read.len() <= bytes.len() / MIN_EVENT_BYTES + 1);
+            prop_assert!(read.iter().rev().skip(1).all(Result::is_ok), "the walk went on after an error");
+        }
+
+        #[test]
+        fn a_flipped_byte_harms_nothing_before_it(
+            events in prop::collection::vec(any_event(), 1..20),
+            at in any::<prop::sample::Index>(),
+            value in any::<u8>(),
+        ) {
+            let mut bytes: Vec<u8> = events.iter().flat_map(|event| encode(event, &[])).collect();
+            let each = bytes.len() / events.len();
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+            let read: Vec<_> = Events::new(&bytes).map_while(Result::ok).take(at / each).collect();
+            prop_assert_eq!(&read[..], &events[..at / each]);
+        }
+    }
+
+    #[test]
+    fn an_event_that_is_cut_off_is_an_error() {
+        let event = Event {
+            number: 7,
+            mask: 1 << 20,
+            pid: 1,
+            offset: 4096,
+            count: 8192,
+        };
+        let bytes = encode(&event, b"pidfd");
+        for length in 4..bytes.len() {
+            assert!(
+                Events::new(&bytes[..length]).next().unwrap().is_err(),
+                "{length} bytes"
+            );
+        }
+        assert_eq!(Events::new(&bytes).next().unwrap(), Ok(event));
+    }
+}

@@ -18,7 +18,7 @@
 //! 5. An entry that was being filled when a worker died remembers it ([`Journal::record_death`],
 //!    [`Owed::is_condemned`]).
 //!
-//! Proven by killing workers at every step under load: `tests/journal_kill.rs`.
+//! Proven by killing workers at every step under load: `crates/host/tests/keeper`.
 
 mod intake;
 mod layout;

@@ -6,13 +6,18 @@
 
 use std::path::{Path, PathBuf};
 
+use super::read_ahead::{self, BackingDevice};
 use super::{Attributes, Context, Detached, MountError};
+
+/// How often a mount is made again because another EROFS came up at the same moment.
+const ATTEMPTS: usize = 8;
 
 /// An EROFS file system to be mounted.
 #[derive(Clone, Debug)]
 pub struct Erofs {
     metadata: PathBuf,
     devices: Vec<PathBuf>,
+    read_ahead_kib: Option<u32>,
 }
 
 impl Erofs {
@@ -21,6 +26,7 @@ impl Erofs {
         Erofs {
             metadata: metadata.into(),
             devices: Vec::new(),
+            read_ahead_kib: None,
         }
     }
 
@@ -31,21 +37,49 @@ impl Erofs {
         self
     }
 
+    /// Sets the read-ahead; the kernel's default is 128 KiB. At 0 every event is exactly the touched page.
+    #[must_use]
+    pub fn read_ahead_kib(mut self, kib: u32) -> Erofs {
+        self.read_ahead_kib = Some(kib);
+        self
+    }
+
     /// Creates the file system and mounts it detached and read-only.
     ///
     /// `attributes` are added to read-only: `NOSUID` and `NODEV` suit a mount that users of the host can see;
     /// a container's root must have neither (device access is the cgroup's business), as in containerd.
     ///
     /// # Errors
-    /// [`MountError::Create`] with the parameter that was refused and the kernel's explanation.
+    /// [`MountError::Create`] with the parameter that was refused and the kernel's explanation;
+    /// [`MountError::ReadAhead`] when a read-ahead was asked for and could not be set.
     pub fn mount(&self, attributes: Attributes) -> Result<Detached, MountError> {
-        let context = Context::open("erofs", self.metadata.display().to_string())?;
+        let mut detached = self.create(attributes)?;
+        for _ in 1..ATTEMPTS {
+            if detached.backing.is_some() || self.read_ahead_kib.is_none() {
+                break;
+            }
+            detached = self.create(attributes)?;
+        }
+        match (self.read_ahead_kib, &detached.backing) {
+            (Some(kib), Some(backing)) => backing.set_read_ahead_kib(kib)?,
+            (Some(_), None) => return Err(read_ahead::unknown_backing(&self.metadata)),
+            (None, _) => {}
+        }
+        Ok(detached)
+    }
+
+    fn create(&self, attributes: Attributes) -> Result<Detached, MountError> {
+        let mut context = Context::open("erofs", self.metadata.display().to_string())?;
         context.set_path("source", &self.metadata)?;
         for device in &self.devices {
             context.set_path("device", device)?;
         }
         context.set_flag("ro")?;
-        context.mount(attributes | Attributes::MOUNT_ATTR_RDONLY)
+        let attributes = attributes | Attributes::MOUNT_ATTR_RDONLY;
+        let (mounted, backing) = BackingDevice::appearing(|| context.mount(attributes));
+        let mut detached = mounted?;
+        detached.backing = backing;
+        Ok(detached)
     }
 
     /// As [`Erofs::mount`], attached at `target`.

@@ -146,3 +146,90 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     }
     plain
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `mangle_path` of the kernel.
+    fn escape(path: &[u8]) -> Vec<u8> {
+        path.iter()
+            .flat_map(|byte| match byte {
+                b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
+                byte => vec![*byte],
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_documented_example() {
+        let line =
+            b"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 shared:7 - ext3 /dev/root rw,errors=continue\n";
+        let [mount] = &parse_mountinfo(line).unwrap()[..] else {
+            panic!("not one mount")
+        };
+        assert_eq!(
+            (mount.id, mount.parent, mount.major, mount.minor),
+            (36, 35, 98, 0)
+        );
+        assert_eq!(
+            (mount.root.to_str(), mount.target.to_str()),
+            (Some("/mnt1"), Some("/mnt2"))
+        );
+        assert_eq!(mount.propagation, ["master:1", "shared:7"]);
+        assert_eq!(
+            (mount.filesystem.as_str(), mount.source.to_str()),
+            ("ext3", Some("/dev/root"))
+        );
+        assert_eq!(mount.super_options, "rw,errors=continue");
+        assert!(!mount.is_private());
+    }
+
+    proptest! {
+        #[test]
+        fn paths_of_any_bytes_survive(path in prop::collection::vec(1u8.., 1..300)) {
+            let mut line = b"1 2 0:3 / ".to_vec();
+            line.extend(escape(&path));
+            line.extend(b" ro - erofs none ro");
+            let mounts = parse_mountinfo(&line).unwrap();
+            prop_assert_eq!(mounts[0].target.as_os_str().as_bytes(), &path[..]);
+        }
+
+        #[test]
+        fn any_bytes_are_a_table_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+            let _ = parse_mountinfo(&bytes);
+        }
+    }
+
+    #[test]
+    fn agrees_with_findmnt() {
+        let columns = ["-rno", "ID,PARENT,MAJ:MIN,FSTYPE"];
+        let output = match std::process::Command::new("findmnt").args(columns).output() {
+            Ok(output) if output.status.success() => String::from_utf8(output.stdout).unwrap(),
+            _ => return println!("SKIPPED: findmnt of util-linux is not here"),
+        };
+        let ours: std::collections::BTreeSet<String> = mounts()
+            .unwrap()
+            .iter()
+            .map(|mount| {
+                let MountInfo {
+                    id,
+                    parent,
+                    major,
+                    minor,
+                    filesystem,
+                    ..
+                } = mount;
+                format!("{id} {parent} {major}:{minor} {filesystem}")
+            })
+            .collect();
+        let theirs: std::collections::BTreeSet<String> = output.lines().map(str::to_owned).collect();
+        assert!(!theirs.is_empty());
+        // findmnt leaves out mounts that another mount hides; it must know none that we do not.
+        assert!(theirs.is_subset(&ours), "{theirs:#?} {ours:#?}");
+    }
+}

@@ -16,7 +16,7 @@ mod read_ahead;
 pub use erofs::Erofs;
 pub use info::{MAX_MOUNTINFO_BYTES, MountInfo, is_mounted, mounts, parse_mountinfo};
 pub use overlay::Overlay;
-pub use read_ahead::{device_number, read_ahead_kib, set_read_ahead_kib};
+pub use read_ahead::BackingDevice;
 pub use rustix::mount::MountAttrFlags as Attributes;
 
 use std::io;
@@ -78,11 +78,11 @@ pub enum MountError {
         problem: String,
     },
     /// A mount's read-ahead could not be read or set.
-    #[error("cannot {action} the read-ahead of device {device}: {source}")]
+    #[error("cannot {action} the read-ahead of {device}: {source}")]
     ReadAhead {
         /// `read` or `set`.
         action: &'static str,
-        /// `major:minor` of the mounted file system.
+        /// Name of the backing device, or of the metadata image if the device was not found.
         device: String,
         /// What the kernel said.
         source: io::Error,
@@ -102,6 +102,7 @@ fn busy_advice(source: &io::Error) -> &'static str {
 pub struct Detached {
     fd: OwnedFd,
     origin: String,
+    backing: Option<BackingDevice>,
 }
 
 impl Detached {
@@ -125,12 +126,9 @@ impl Detached {
         descriptor_path(self.fd.as_fd())
     }
 
-    /// The device number that files of the mounted file system report; see [`set_read_ahead_kib`].
-    ///
-    /// # Errors
-    /// What `fstat` said.
-    pub fn device(&self) -> io::Result<u64> {
-        Ok(rustix::fs::fstat(&self.fd)?.st_dev)
+    /// What holds the mount's read-ahead, for EROFS when it could be told.
+    pub fn backing(&self) -> Option<&BackingDevice> {
+        self.backing.as_ref()
     }
 }
 
@@ -156,6 +154,7 @@ pub fn bind_private(origin: &Path, target: &Path) -> Result<(), MountError> {
     let detached = Detached {
         fd,
         origin: origin.display().to_string(),
+        backing: None,
     };
     detached.attach(target)?;
     // Propagation can only be changed on an attached mount. What it was attached to does not matter here:
@@ -194,6 +193,8 @@ struct Context {
     fd: OwnedFd,
     filesystem: &'static str,
     origin: String,
+    /// Files that are named by their descriptors, which the kernel opens when it creates the file system.
+    named: Vec<OwnedFd>,
 }
 
 impl Context {
@@ -203,6 +204,7 @@ impl Context {
                 fd,
                 filesystem,
                 origin,
+                named: Vec::new(),
             }),
             Err(errno) => Err(MountError::Create {
                 filesystem,
@@ -215,7 +217,7 @@ impl Context {
     }
 
     /// Sets a parameter to a path. A path that is too long for the kernel goes by way of a descriptor.
-    fn set_path(&self, key: &str, path: &Path) -> Result<(), MountError> {
+    fn set_path(&mut self, key: &str, path: &Path) -> Result<(), MountError> {
         let step = || format!("{key}={}", path.display());
         if path.as_os_str().as_bytes().len() <= MAX_FSCONFIG_STRING {
             return self.set_string(key, path, step);
@@ -224,7 +226,9 @@ impl Context {
         let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty())
             .map_err(|errno| self.error(step(), errno))?;
         // The link leads to the same file on the same mount, so a mark on that mount still counts.
-        self.set_string(key, &descriptor_path(file.as_fd()), step)
+        self.set_string(key, &descriptor_path(file.as_fd()), step)?;
+        self.named.push(file);
+        Ok(())
     }
 
     fn set_string(&self, key: &str, value: &Path, step: impl Fn() -> String) -> Result<(), MountError> {
@@ -246,6 +250,7 @@ impl Context {
         Ok(Detached {
             fd,
             origin: self.origin,
+            backing: None,
         })
     }
 

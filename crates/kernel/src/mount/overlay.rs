@@ -57,14 +57,14 @@ impl Overlay {
             .first()
             .map(|path| path.display().to_string())
             .unwrap_or_default();
-        let context = Context::open("overlay", origin)?;
+        let mut context = Context::open("overlay", origin)?;
         context.set_option("source", "overlay")?;
         for lower in &self.lower {
-            set_directory(&context, "lowerdir+", lower)?;
+            set_directory(&mut context, "lowerdir+", lower)?;
         }
         if let Some((upper, work)) = &self.upper {
-            set_directory(&context, "upperdir", upper)?;
-            set_directory(&context, "workdir", work)?;
+            set_directory(&mut context, "upperdir", upper)?;
+            set_directory(&mut context, "workdir", work)?;
         }
         for (key, value) in [
             ("redirect_dir", "nofollow"),
@@ -93,7 +93,7 @@ impl Overlay {
     }
 }
 
-fn set_directory(context: &Context, key: &str, path: &Path) -> Result<(), MountError> {
+fn set_directory(context: &mut Context, key: &str, path: &Path) -> Result<(), MountError> {
     let step = || format!("{key}={}", path.display());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory =

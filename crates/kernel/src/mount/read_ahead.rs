@@ -1,63 +1,107 @@
-//! The read-ahead of a mounted file system: how much more than the touched page one fault asks for.
+//! The read-ahead of a mounted EROFS: how much more than the touched page one fault asks for.
 //!
 //! At the kernel's default of 128 KiB a cold page asks for up to 32 pages; at 0 every event is exactly the
 //! page that was touched, which is what a recording wants. It is an attribute of the file system's backing
-//! device information (bdi) in sysfs, shared by all mounts of one file system.
+//! device (bdi), shared by all mounts of one file system.
+//!
+//! A bdi that belongs to no block device is named `erofs-N`, where N counts such bdis since boot
+//! (`super_setup_bdi` in `fs/super.c`). Nothing leads from a mount to that number, so it is told by what
+//! appears in sysfs while the file system is created.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::MountError;
 
-/// The device number that files at `path` report, for [`set_read_ahead_kib`].
-///
-/// # Errors
-/// What `stat` said.
-pub fn device_number(path: &Path) -> io::Result<u64> {
-    Ok(rustix::fs::stat(path)?.st_dev)
+const DIRECTORY: &str = "/sys/class/bdi";
+
+/// One mount at a time, so that what appears is not another thread's.
+static CREATING: Mutex<()> = Mutex::new(());
+
+/// What holds the read-ahead of a file system. Its name stays good until the last mount is gone, and no other
+/// file system gets it before the next boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackingDevice {
+    name: String,
 }
 
-/// Sets the read-ahead of the file system with device number `device`, in KiB.
-///
-/// # Errors
-/// [`MountError::ReadAhead`]; the file system may have no bdi of its own.
-pub fn set_read_ahead_kib(device: u64, kib: u32) -> Result<(), MountError> {
-    let file = attribute(device).map_err(|source| error("set", device, source))?;
-    fs::write(file, kib.to_string()).map_err(|source| error("set", device, source))
-}
+impl BackingDevice {
+    /// The one that has a name noted earlier; `None` if there is none (any more).
+    pub fn named(name: &str) -> Option<BackingDevice> {
+        names().contains(name).then(|| BackingDevice {
+            name: name.to_owned(),
+        })
+    }
 
-/// The read-ahead of the file system with device number `device`, in KiB.
-///
-/// # Errors
-/// [`MountError::ReadAhead`].
-pub fn read_ahead_kib(device: u64) -> Result<u32, MountError> {
-    let read = || {
-        let text = fs::read_to_string(attribute(device)?)?;
+    /// Its name in `/sys/class/bdi`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sets the read-ahead in KiB.
+    ///
+    /// # Errors
+    /// [`MountError::ReadAhead`].
+    pub fn set_read_ahead_kib(&self, kib: u32) -> Result<(), MountError> {
+        fs::write(self.attribute(), kib.to_string()).map_err(|source| self.error("set", source))
+    }
+
+    /// The read-ahead in KiB.
+    ///
+    /// # Errors
+    /// [`MountError::ReadAhead`].
+    pub fn read_ahead_kib(&self) -> Result<u32, MountError> {
+        let text = fs::read_to_string(self.attribute()).map_err(|source| self.error("read", source))?;
         text.trim()
             .parse()
-            .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
-    };
-    read().map_err(|source| error("read", device, source))
+            .map_err(|_| self.error("read", io::ErrorKind::InvalidData.into()))
+    }
+
+    /// Runs `create`, and gives the backing device that appeared meanwhile; `None` when none did, or when
+    /// another process made a second one at the same moment.
+    pub(super) fn appearing<T>(create: impl FnOnce() -> T) -> (T, Option<BackingDevice>) {
+        let _one_at_a_time = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = names();
+        let created = create();
+        let after = names();
+        let mut new = after.difference(&before);
+        let backing = match (new.next(), new.next()) {
+            (Some(name), None) => Some(BackingDevice { name: name.clone() }),
+            _ => None,
+        };
+        (created, backing)
+    }
+
+    fn attribute(&self) -> PathBuf {
+        Path::new(DIRECTORY).join(&self.name).join("read_ahead_kb")
+    }
+
+    fn error(&self, action: &'static str, source: io::Error) -> MountError {
+        MountError::ReadAhead {
+            action,
+            device: self.name.clone(),
+            source,
+        }
+    }
 }
 
-/// A block device's bdi is named `major:minor`; EROFS over files names its own `erofs-<minor>`
-/// (`erofs_fc_fill_super`).
-fn attribute(device: u64) -> io::Result<PathBuf> {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let names = [format!("{major}:{minor}"), format!("erofs-{minor}")];
-    names
-        .iter()
-        .map(|name| Path::new("/sys/class/bdi").join(name).join("read_ahead_kb"))
-        .find(|file| file.exists())
-        .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
-}
-
-fn error(action: &'static str, device: u64, source: io::Error) -> MountError {
-    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+/// The error for a mount whose backing device could not be told.
+pub(super) fn unknown_backing(metadata: &Path) -> MountError {
+    let source = io::ErrorKind::NotFound.into();
     MountError::ReadAhead {
-        action,
-        device,
+        action: "set",
+        device: metadata.display().to_string(),
         source,
     }
+}
+
+fn names() -> BTreeSet<String> {
+    let Ok(entries) = fs::read_dir(DIRECTORY) else {
+        return BTreeSet::new();
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter(|name| name.starts_with("erofs-")).collect()
 }

@@ -85,3 +85,40 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn tells_dynamic_from_static() {
+        assert_eq!(
+            own_linkage().unwrap(),
+            Linkage::Dynamic,
+            "test executables are linked dynamically"
+        );
+        let statically_linked = Path::new("/sbin/ldconfig");
+        if statically_linked.exists() {
+            assert_eq!(linkage(statically_linked).unwrap(), Linkage::Static);
+        } else {
+            println!("SKIPPED: no /sbin/ldconfig, which is linked statically everywhere");
+        }
+        assert!(linkage(Path::new("/proc/self/status")).is_err());
+        assert!(linkage(Path::new("/nowhere")).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn any_header_is_judged_or_refused(
+            mut bytes in prop::collection::vec(any::<u8>(), 6..400),
+        ) {
+            bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), &bytes).unwrap();
+            let _ = linkage(file.path());
+        }
+    }
+}
