@@ -47,7 +47,7 @@ pub trait Source: Send + Sync {
     fn read(&self, blob: Blob, range: Range<u64>) -> BoxFuture<Result<Bytes, String>>;
 }
 
-/// Why a range could not be brought in. Readers get `EIO`, whatever the reason (see [`FillError::errno`]).
+/// Why a range could not be brought in. Readers get an error number; the log tells the reasons apart.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FillError {
     /// The bytes could not be had.
@@ -94,18 +94,6 @@ pub enum FillError {
 
 fn hint(full: bool) -> &'static str {
     if full { ". Make room on the file system; the next read tries again" } else { "" }
-}
-
-impl FillError {
-    /// The error number that a reader gets. A denied page fault is a `SIGBUS` whatever the number is, and
-    /// fanotify accepts few: all reasons are `EIO` to the reader, and the log tells them apart.
-    pub fn errno(&self) -> rustix::io::Errno {
-        match self {
-            Self::Fetch { .. } | Self::Wrong { .. } | Self::Disk { .. } | Self::Abandoned { .. } => {
-                rustix::io::Errno::IO
-            }
-        }
-    }
 }
 
 /// What fills did, for statistics. All counts only grow.
@@ -212,7 +200,7 @@ impl Filler {
     /// # Errors
     /// As [`Filler::ensure`], at the first failure.
     pub async fn complete(self: &Arc<Self>, parallel: usize) -> Result<(), FillError> {
-        use futures_util::stream::{self, StreamExt, TryStreamExt};
+        use futures_util::stream::{self, TryStreamExt};
         let missing = self.layer.missing_spans(0..self.layer.table().data_size);
         let groups = self.groups(&missing);
         stream::iter(groups.into_iter().map(Ok))

@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use xebec_format::PAGE_SIZE;
 use xebec_format::layer::{Span, SpanTable};
@@ -26,7 +25,6 @@ pub struct CachedLayer {
     identity: FileIdentity,
     presence: Presence,
     written: Mutex<WrittenSpans>,
-    last_use: AtomicU64,
 }
 
 /// Device and inode number of a data file, by which an event's descriptor is recognised.
@@ -43,23 +41,38 @@ pub struct FileIdentity {
 struct WrittenSpans(Vec<bool>);
 
 impl CachedLayer {
-    /// Opens the layer kept in `directory`.
+    /// Opens the layer kept in `directory`, to fill it. One process at a time may do so.
     ///
     /// # Errors
-    /// I/O errors of its files.
+    /// I/O errors of its files, and `InvalidData` when the data file is not of the length that the index says.
     pub fn open(directory: &Path, key: LayerKey, table: SpanTable, boot: BootId) -> io::Result<Self> {
-        let data =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(directory.join("data"))?;
+        let data = OpenOptions::new().read(true).write(true).open(directory.join("data"))?;
+        let presence = Presence::open(&directory.join("present"), table.data_size / PAGE_SIZE, boot)?;
+        Self::assemble(directory, key, table, data, presence)
+    }
+
+    /// Opens the layer kept in `directory` to look at it, beside the process that fills it.
+    ///
+    /// # Errors
+    /// As [`CachedLayer::open`].
+    pub fn look(directory: &Path, key: LayerKey, table: SpanTable, boot: BootId) -> io::Result<Self> {
+        let data = File::open(directory.join("data"))?;
+        let presence = Presence::look(&directory.join("present"), table.data_size / PAGE_SIZE, boot)?;
+        Self::assemble(directory, key, table, data, presence)
+    }
+
+    fn assemble(
+        directory: &Path,
+        key: LayerKey,
+        table: SpanTable,
+        data: File,
+        presence: Presence,
+    ) -> io::Result<Self> {
         let metadata = data.metadata()?;
-        let presence = if metadata.len() == table.data_size {
-            Presence::open(&directory.join("present"), table.data_size / PAGE_SIZE, boot)?
-        } else {
-            // A data file of another length is not what the bitmap speaks of.
-            let _ = std::fs::remove_file(directory.join("present"));
-            data.set_len(0)?;
-            data.set_len(table.data_size)?;
-            Presence::open(&directory.join("present"), table.data_size / PAGE_SIZE, boot)?
-        };
+        if metadata.len() != table.data_size {
+            let message = format!("data is {} bytes long, the index says {}", metadata.len(), table.data_size);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
         let identity = FileIdentity { device: metadata.dev(), inode: metadata.ino() };
         let written = table.spans.iter().map(|span| presence.missing(pages_of(&span.data)).is_empty()).collect();
         Ok(Self {
@@ -70,7 +83,6 @@ impl CachedLayer {
             identity,
             presence,
             written: Mutex::new(WrittenSpans(written)),
-            last_use: AtomicU64::new(0),
         })
     }
 
@@ -178,11 +190,6 @@ impl CachedLayer {
         self.data.sync_data()?;
         self.presence.make_durable()
     }
-
-    /// Notes that the layer was used at `seconds` since 1970.
-    pub fn touch(&self, seconds: u64) {
-        self.last_use.store(seconds, Ordering::Relaxed);
-    }
 }
 
 impl WrittenSpans {
@@ -231,6 +238,8 @@ mod tests {
             windows: None,
         };
         let key = LayerKey { layer: table.layer, index: Digest::of(b"index") };
+        let data = OpenOptions::new().write(true).create(true).truncate(false).open(dir.join("data")).unwrap();
+        data.set_len(table.data_size).unwrap();
         CachedLayer::open(dir, key, table, BootId([0; 16])).unwrap()
     }
 

@@ -88,6 +88,22 @@ impl Presence {
         Ok(Self { file, pages, bits, durable: AtomicBool::new(durable) })
     }
 
+    /// Reads the bitmap at `path` without ever writing it: for a process that does not own the cache.
+    ///
+    /// # Errors
+    /// I/O errors other than a missing file, which claims nothing.
+    pub fn look(path: &Path, pages: u64, boot: BootId) -> io::Result<Self> {
+        let length = usize::try_from(pages.div_ceil(8)).map_err(io::Error::other)?;
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => File::open("/dev/null")?,
+            other => other?,
+        };
+        let (bytes, durable) = read_bits(&file, pages, length, boot)?.unwrap_or((vec![0; length], false));
+        let present = bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();
+        let bits = Mutex::new(Bits { bytes, present });
+        Ok(Self { file, pages, bits, durable: AtomicBool::new(durable) })
+    }
+
     /// Number of pages of the data space.
     pub fn pages(&self) -> u64 {
         self.pages

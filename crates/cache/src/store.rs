@@ -96,6 +96,11 @@ impl Store {
         self.directory.join(key.folder()).join("index").is_file()
     }
 
+    /// Whether all of a layer's data is there; `false` too when it cannot be told.
+    pub fn is_complete(&self, key: LayerKey) -> bool {
+        self.look(key).is_ok_and(|layer| layer.is_complete())
+    }
+
     /// The encoded index of a layer that is there, its digest checked.
     ///
     /// # Errors
@@ -117,26 +122,41 @@ impl Store {
         let table = SpanTable::decode(index).map_err(|error| StoreError::Index { key, error })?;
         let directory = self.directory.join(key.folder());
         if !self.contains(key) {
-            let staged = self.stage(key)?;
-            staged.keep_file("index", index)?;
-            staged.publish(key)?;
+            self.add(key, index)?;
         }
         CachedLayer::open(&directory, key, table, self.boot).map_err(failed("open the layer in", &directory))
     }
 
-    /// A new folder for a layer whose contents are about to stream in.
+    /// Opens a layer that is there to look at it, beside the process that fills it.
     ///
     /// # Errors
-    /// I/O errors.
-    pub fn stage(&self, key: LayerKey) -> Result<StagedLayer<'_>, StoreError> {
-        self.stage_unnamed(&key.layer)
+    /// I/O errors, and a damaged index.
+    pub fn look(&self, key: LayerKey) -> Result<CachedLayer, StoreError> {
+        let index = self.index_bytes(key)?;
+        let table = SpanTable::decode(&index).map_err(|error| StoreError::Index { key, error })?;
+        let directory = self.directory.join(key.folder());
+        CachedLayer::look(&directory, key, table, self.boot).map_err(failed("look at the layer in", &directory))
     }
 
-    /// As [`Store::stage`], for a layer whose index is not known yet.
+    /// Makes the folder of a layer of which only the index is known. Does nothing if it is there.
+    ///
+    /// # Errors
+    /// I/O errors, and a damaged index.
+    pub fn add(&self, key: LayerKey, index: &[u8]) -> Result<(), StoreError> {
+        if self.contains(key) {
+            return Ok(());
+        }
+        let table = SpanTable::decode(index).map_err(|error| StoreError::Index { key, error })?;
+        let staged = self.stage(&key.layer)?;
+        staged.keep_file("index", index)?;
+        staged.publish(key, table.data_size)
+    }
+
+    /// A new folder for a layer, under a temporary name.
     ///
     /// # Errors
     /// I/O errors.
-    pub fn stage_unnamed(&self, layer: &Digest) -> Result<StagedLayer<'_>, StoreError> {
+    pub fn stage(&self, layer: &Digest) -> Result<StagedLayer<'_>, StoreError> {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let name = format!("{TEMPORARY}{}-{}-{serial}", layer.short(), std::process::id());
         let directory = self.directory.join(name);
@@ -245,8 +265,6 @@ impl StagedLayer<'_> {
     pub fn claim_all(&self, index: &LayerIndex) -> Result<(), StoreError> {
         let path = self.directory.join("present");
         let claim = || -> io::Result<()> {
-            let data = self.data()?;
-            data.set_len(index.data_size)?;
             let pages = index.data_size / xebec_format::PAGE_SIZE;
             let presence = crate::presence::Presence::open(&path, pages, self.store.boot)?;
             presence.claim(0..pages)
@@ -258,8 +276,11 @@ impl StagedLayer<'_> {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn publish(mut self, key: LayerKey) -> Result<(), StoreError> {
-        self.data = None;
+    pub fn publish(mut self, key: LayerKey, data_size: u64) -> Result<(), StoreError> {
+        if let Some(data) = self.data.take() {
+            // Here and never again: a data file that readers may have open is not cut.
+            data.set_len(data_size).map_err(failed("size the data file in", &self.directory))?;
+        }
         let target = self.store.directory.join(key.folder());
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent).map_err(failed("create", parent))?;

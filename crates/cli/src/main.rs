@@ -1,3 +1,109 @@
-//! The binary `xebec`.
+//! The binary `xebec`: reads the command line, asks the daemon or the host library, prints.
 
-fn main() {}
+mod args;
+mod daemon;
+mod doctor;
+mod images;
+mod listing;
+mod progress;
+mod run;
+mod text;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use xebec_host::failure::{Failure, FailureKind};
+use xebec_host::paths::Paths;
+use xebec_host::protocol::ImageRequest;
+
+use crate::args::{CacheCommand, Cli, Command, DaemonCommand, ImageArgs};
+
+fn main() -> ExitCode {
+    // A worker takes over numbered descriptors, so nothing may be opened before it has them.
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == daemon::WORKER_ARGUMENT) {
+        return daemon::worker();
+    }
+    let cli = Cli::parse();
+    log_to_stderr(cli.verbose, matches!(cli.command, Command::Daemon { command: DaemonCommand::Start }));
+    match execute(cli) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("xebec: {failure}");
+            ExitCode::from(failure.kind.exit_code())
+        }
+    }
+}
+
+fn execute(cli: Cli) -> Result<ExitCode, Failure> {
+    match &cli.command {
+        Command::Completion { shell } => {
+            clap_complete::generate(*shell, &mut Cli::command(), "xebec", &mut std::io::stdout());
+            return Ok(ExitCode::SUCCESS);
+        }
+        Command::Man { dir } => {
+            clap_mangen::generate_to(Cli::command(), dir)
+                .map_err(|error| Failure::host(format!("write man pages to {}", dir.display()), error))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
+    }
+    let paths = Paths::create(&cli.root, &cli.run).map_err(|error| {
+        let doing = format!("make {} and {} (try sudo, or --root and --run)", cli.root.display(), cli.run.display());
+        Failure::host(doing, error)
+    })?;
+    match cli.command {
+        Command::Run(args) => return run::run(&paths, *args),
+        Command::Mount(args) => images::mount(&paths, &args)?,
+        Command::Umount { dir } => images::umount(&paths, &dir)?,
+        Command::Index(args) => images::index(&paths, &args)?,
+        Command::Pull(args) => images::pull(&paths, &args)?,
+        Command::Check(args) => images::check(&paths, &args)?,
+        Command::Inspect(args) => listing::inspect(&paths, &args)?,
+        Command::Images(args) => listing::images(&paths, args)?,
+        Command::Ps(args) => listing::containers(&paths, args)?,
+        Command::Cache { command: CacheCommand::Stat(args) } => listing::cache(&paths, args)?,
+        Command::Doctor(args) => return doctor::doctor(&paths, &args),
+        Command::Daemon { command } => return daemon::command(&paths, &command),
+        Command::Completion { .. } | Command::Man { .. } => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The image as the daemon is asked for it, with the caller's credentials.
+fn image_request(args: &ImageArgs) -> ImageRequest {
+    let directory = std::env::var_os("DOCKER_CONFIG").map(std::path::PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| std::path::Path::new(&home).join(".docker"));
+    let docker_config = directory.or_else(home).map(|directory| directory.join("config.json"));
+    ImageRequest {
+        reference: args.image.clone(),
+        platform: args.platform.clone(),
+        docker_config: docker_config.filter(|path| path.is_file()),
+    }
+}
+
+fn log_to_stderr(verbose: u8, is_daemon: bool) {
+    use tracing_subscriber::EnvFilter;
+    let default = match (verbose, is_daemon) {
+        (0, false) => "warn",
+        (0, true) | (1, _) => "info",
+        _ => "debug",
+    };
+    let filter = EnvFilter::try_from_env("XEBEC_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = builder.with_ansi(std::io::stderr().is_terminal()).with_target(false);
+    // On a terminal the time says nothing; in a log it says most.
+    if is_daemon { builder.init() } else { builder.without_time().init() }
+}
+
+/// A runtime for commands that speak to registries themselves.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Runtime::new().map_err(|error| Failure::host("start the runtime", error))
+}
+
+/// A value as indented JSON.
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::new(FailureKind::Host, error))?;
+    println!("{text}");
+    Ok(())
+}

@@ -1,6 +1,32 @@
 //! Images and views, the fill service and its keeper, trust, running containers.
+//!
+//! * [`image`]: from a reference to layers with an admitted index; [`artifact`], [`signatures`] and [`trust`] are
+//!   what it judges by, [`facts`] what it knows.
+//! * [`view`]: merged and mounted; [`sharing`] lets files of one layer be read from another.
+//! * [`keeper`], [`events`], [`worker`]: the daemon. [`origin`] is where fills get bytes from.
+//! * [`client`], [`protocol`]: how the command line speaks to it.
+//! * [`container`]: a container on a view.
+//! * [`proof`], [`check`], [`inventory`]: what is cached, and whether it is right.
 
+pub mod artifact;
+pub mod check;
+pub mod client;
+pub mod clients;
 pub mod container;
 pub mod events;
+pub mod facts;
+pub mod failure;
+pub mod file;
+pub mod image;
+pub mod inventory;
 pub mod keeper;
+pub mod lazy;
+pub mod origin;
+pub mod paths;
+pub mod proof;
+pub mod protocol;
+pub mod sharing;
+pub mod signatures;
 pub mod trust;
+pub mod view;
+pub mod worker;

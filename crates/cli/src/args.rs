@@ -1,0 +1,291 @@
+//! The command line, as clap reads it. Help texts here are also the man pages.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use xebec_host::container::{Net, Probe, Volume};
+
+/// Start containers before their images arrive.
+#[derive(Debug, Parser)]
+#[command(name = "xebec", version, about, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Examples:\n  \
+    xebec run --rm -it docker.io/library/debian:12 bash\n  \
+    xebec index --push registry.example.com/app:1.4     make its next start lazy, on every host\n  \
+    xebec mount registry.example.com/app:1.4 /mnt       look at an image without pulling it\n  \
+    xebec doctor registry.example.com                   check this host and a registry\n\n\
+    Exit codes: 2 wrong use, 3 not found, 4 registry, 5 not lazy, 6 not trusted, 7 wrong bytes, 125 this host;\n\
+    `run` passes the container's own code on.")]
+pub struct Cli {
+    /// Where state is kept.
+    #[arg(long, global = true, env = "XEBEC_ROOT", default_value = "/var/lib/xebec", value_name = "DIR")]
+    pub root: PathBuf,
+    /// Where sockets, process ids and mounts are.
+    #[arg(long, global = true, env = "XEBEC_RUN", default_value = "/run/xebec", value_name = "DIR")]
+    pub run: PathBuf,
+    /// Say more (-v what is done, -vv how).
+    #[arg(long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a container, reading its image as it is needed.
+    Run(Box<RunArgs>),
+    /// Mount an image's files read-only on a directory.
+    Mount(MountArgs),
+    /// Unmount what `mount` mounted.
+    Umount {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// Index an image's layers, so that it can start lazily.
+    Index(IndexArgs),
+    /// Make an image known to this host; with --complete, bring all of it in.
+    Pull(PullArgs),
+    /// Show layers, codecs, laziness, trust and what is cached of an image.
+    Inspect(ImageJson),
+    /// Verify what is cached of an image.
+    Check(CheckArgs),
+    /// List the images that this host knows.
+    Images(Json),
+    /// List containers.
+    Ps(Json),
+    /// The blob cache.
+    Cache {
+        /// What about it.
+        #[command(subcommand)]
+        command: CacheCommand,
+    },
+    /// Check kernel, file system, limits and registries, and say what to do.
+    Doctor(DoctorArgs),
+    /// The daemon that answers readers; it starts by itself.
+    Daemon {
+        /// What about it.
+        #[command(subcommand)]
+        command: DaemonCommand,
+    },
+    /// Print a completion script for a shell.
+    Completion {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages into a directory.
+    Man {
+        /// Where to.
+        dir: PathBuf,
+    },
+}
+
+/// Output for scripts.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Json {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which image, and how to reach it.
+#[derive(Debug, Clone, Args)]
+pub struct ImageArgs {
+    /// The image: NAME[:TAG][@DIGEST], with or without a registry.
+    pub image: String,
+    /// Platform to choose from a multi-platform image, such as linux/arm64.
+    #[arg(long, value_name = "OS/ARCH")]
+    pub platform: Option<String>,
+}
+
+/// An image, perhaps as JSON.
+#[derive(Debug, Args)]
+pub struct ImageJson {
+    /// Which image.
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `xebec run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Which image.
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Command and arguments instead of the image's own.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
+    /// Refuse to start if a layer would have to be read whole first.
+    #[arg(long)]
+    pub require_lazy: bool,
+    /// Bring the rest of the image in, in the background; with a deadline, paced to end by then (90s, 10m).
+    #[arg(long, value_name = "DEADLINE", num_args = 0..=1, require_equals = true, default_missing_value = "0s",
+        value_parser = crate::text::parse_duration)]
+    pub complete: Option<std::time::Duration>,
+    /// When the container counts as ready: port:N, http://…, log:REGEX, file:PATH, exec:CMD, exit. Repeatable.
+    #[arg(long, value_name = "PROBE")]
+    pub probe: Vec<Probe>,
+    /// Fail when it is not ready after this time.
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = crate::text::parse_duration)]
+    pub probe_timeout: std::time::Duration,
+    /// Stop the container, with success, once it is ready.
+    #[arg(long, requires = "probe")]
+    pub exit_on_ready: bool,
+    /// Write stage times, bytes, requests and fills as JSON to a file.
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+    /// The network that the container sees: host or none.
+    #[arg(long, default_value = "host", value_name = "NET")]
+    pub net: Net,
+    /// Show a host directory in the container: SRC:DST[:ro].
+    #[arg(short, long = "volume", value_name = "SRC:DST")]
+    pub volumes: Vec<Volume>,
+    /// Set an environment variable; K alone takes the caller's value.
+    #[arg(short, long = "env", value_name = "K=V")]
+    pub env: Vec<String>,
+    /// Working directory.
+    #[arg(short, long, value_name = "DIR")]
+    pub workdir: Option<String>,
+    /// User, and group: names or numbers.
+    #[arg(short, long, value_name = "USER[:GROUP]")]
+    pub user: Option<String>,
+    /// Replace the image's entrypoint.
+    #[arg(long, value_name = "PROGRAM")]
+    pub entrypoint: Option<String>,
+    /// Name of the container.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Host name inside the container.
+    #[arg(long)]
+    pub hostname: Option<String>,
+    /// Remove the container's writable layer when it has ended.
+    #[arg(long)]
+    pub rm: bool,
+    /// Give the container this standard input.
+    #[arg(short, long)]
+    pub interactive: bool,
+    /// Give the container a terminal.
+    #[arg(short, long)]
+    pub tty: bool,
+    /// The OCI runtime (runc or crun by default, whichever is found first).
+    #[arg(long, value_name = "PATH")]
+    pub runtime: Option<PathBuf>,
+}
+
+/// `xebec mount`.
+#[derive(Debug, Args)]
+pub struct MountArgs {
+    /// Which image.
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// The directory to mount it on.
+    pub dir: PathBuf,
+    /// Refuse if a layer would have to be read whole first.
+    #[arg(long)]
+    pub require_lazy: bool,
+    /// Bring the rest of the image in, in the background.
+    #[arg(long, value_name = "DEADLINE", num_args = 0..=1, require_equals = true, default_missing_value = "0s",
+        value_parser = crate::text::parse_duration)]
+    pub complete: Option<std::time::Duration>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `xebec index`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    xebec index --push registry.example.com/app:1.4\n  \
+    xebec index --bind registry.example.com/app:1.4     the tag then names an image index that binds both\n  \
+    xebec index --sign cosign.key registry.example.com/app:1.4")]
+pub struct IndexArgs {
+    /// Which image.
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Push the indexes to the image's repository, as an artifact that refers to the image.
+    #[arg(long, conflicts_with = "local")]
+    pub push: bool,
+    /// Keep them on this host only (the default).
+    #[arg(long)]
+    pub local: bool,
+    /// Push an image index that names image and indexes, so that its digest covers both; moves the tag to it.
+    #[arg(long, conflicts_with = "local")]
+    pub bind: bool,
+    /// Sign the indexes with a private key (PEM; cosign's too, its password in COSIGN_PASSWORD).
+    #[arg(long, value_name = "KEY", conflicts_with = "local")]
+    pub sign: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `xebec pull`.
+#[derive(Debug, Args)]
+pub struct PullArgs {
+    /// Which image.
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Bring all of it in before returning; afterwards it needs neither registry nor daemon.
+    #[arg(long)]
+    pub complete: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `xebec check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Which image.
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Bring everything in and verify all of it.
+    #[arg(long)]
+    pub all: bool,
+    /// Put the exact layers together from what is cached and compare them with their digests: the index then is
+    /// proven. Brings everything in first.
+    #[arg(long)]
+    pub prove: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `xebec cache`.
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// Show what is cached.
+    Stat(Json),
+}
+
+/// `xebec doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// A registry (host[:port]) or an image to check as well.
+    pub registry: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `xebec daemon`.
+#[derive(Debug, Subcommand)]
+pub enum DaemonCommand {
+    /// Show process ids, mounts, queue and counters.
+    Status(Json),
+    /// Stop the daemon.
+    Stop {
+        /// Unmount views that are in use, too.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Run the keeper in the foreground (other commands start it by themselves).
+    Start,
+    /// Run a worker; only the keeper does.
+    #[command(hide = true)]
+    Worker,
+}
+

@@ -1,0 +1,73 @@
+//! `xebec doctor`: what this host and a registry can do, and what to do about what they cannot.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use xebec_host::failure::{Failure, FailureKind};
+use xebec_host::image::Images;
+use xebec_host::paths::Paths;
+use xebec_oci::{ProbeReport, Reference};
+
+use crate::args::{DoctorArgs, ImageArgs};
+use crate::{image_request, print_json};
+
+#[derive(Serialize)]
+struct Report {
+    registry: Option<ProbeReport>,
+    registry_error: Option<String>,
+}
+
+/// `xebec doctor [REGISTRY|IMAGE]`. Fails when something that Xebec cannot do without is missing.
+pub fn doctor(paths: &Paths, args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    let (registry, registry_error) = match args.registry.as_deref().map(|name| probe(paths, name)) {
+        None => (None, None),
+        Some(Ok(report)) => (Some(report), None),
+        Some(Err(failure)) => (None, Some(failure.message)),
+    };
+    let report = Report { registry, registry_error };
+    if args.json { print_json(&report)? } else { print_report(&report) }
+    Ok(match &report.registry_error {
+        Some(_) => ExitCode::from(FailureKind::Registry.exit_code()),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+/// A name without a slash is a registry's; anything else is an image in one.
+fn probe(paths: &Paths, name: &str) -> Result<ProbeReport, Failure> {
+    let request = image_request(&ImageArgs { image: name.to_owned(), platform: None });
+    let client = Images::open(paths)?.clients().get(request.docker_config.as_deref())?;
+    let image: Option<Reference> = match name.contains('/') {
+        true => Some(name.parse().map_err(|error| Failure::new(FailureKind::Usage, error))?),
+        false => None,
+    };
+    let registry = image.as_ref().map_or(name, |image| image.registry());
+    let probed = crate::runtime()?.block_on(client.probe(registry, image.as_ref()));
+    probed.map_err(|error| Failure::new(FailureKind::Registry, error))
+}
+
+fn print_report(report: &Report) {
+    if let Some(error) = &report.registry_error {
+        println!("FAIL  registry: {error}");
+    }
+    let Some(registry) = &report.registry else { return };
+    let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    println!(
+        "ok    registry {}: {} {}, first answer {:.0} ms, then {:.1} ms",
+        registry.registry,
+        registry.scheme,
+        registry.http_version,
+        milliseconds(registry.first_answer),
+        milliseconds(registry.next_answer)
+    );
+    if !registry.accepted {
+        println!("warn  registry {}: it wants credentials; log in with `docker login`", registry.registry);
+    }
+    match registry.ranges {
+        Some(true) => println!("ok    it answers range requests"),
+        Some(false) => println!("FAIL  it ignores Range: images from it are read whole. Put a registry or mirror before it that does not"),
+        None => println!("      name an image in it to see whether it honours Range"),
+    }
+    if registry.referrers_api == Some(false) {
+        println!("warn  it has no referrers API: indexes are found by the fallback tag");
+    }
+}

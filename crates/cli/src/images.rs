@@ -1,0 +1,168 @@
+//! `xebec mount`, `umount`, `index`, `pull` and `check`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use xebec_host::check::{CheckedLayer, check_image};
+use xebec_host::client::Daemon;
+use xebec_host::failure::{Failure, FailureKind};
+use xebec_host::image::Images;
+use xebec_host::image::publish::{PublishOptions, Published};
+use xebec_host::paths::Paths;
+use xebec_host::protocol::{Completion, Holder, Reply, Request};
+
+use crate::args::{CheckArgs, IndexArgs, MountArgs, PullArgs};
+use crate::progress::Progress;
+use crate::{image_request, print_json, text};
+
+/// `xebec mount IMAGE DIR`.
+pub fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
+    let directory = absolute(&args.dir)?;
+    let progress = Progress::new();
+    let request = Request::Mount {
+        image: image_request(&args.image),
+        holder: Holder::Directory { path: directory.clone() },
+        require_lazy: args.require_lazy,
+        completion: args.complete.map(|deadline| Completion { deadline_seconds: deadline.as_secs() }),
+    };
+    match Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))? {
+        Reply::Mounted(mounted) if args.json => print_json(&mounted),
+        Reply::Mounted(mounted) => {
+            println!("{} is mounted on {}", mounted.reference, directory.display());
+            Ok(())
+        }
+        _ => Err(unexpected()),
+    }
+}
+
+/// `xebec umount DIR`.
+pub fn umount(paths: &Paths, directory: &Path) -> Result<(), Failure> {
+    let holder = Holder::Directory { path: absolute(directory)? };
+    Daemon::new(paths.clone()).ask(&Request::Release { view: None, holder }, &mut |_| ()).map(|_| ())
+}
+
+/// `xebec pull IMAGE`.
+pub fn pull(paths: &Paths, args: &PullArgs) -> Result<(), Failure> {
+    let progress = Progress::new();
+    let request = Request::Pull { image: image_request(&args.image), complete: args.complete };
+    match Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))? {
+        Reply::Pulled { manifest, bytes } if args.json => {
+            print_json(&serde_json::json!({ "manifest": manifest, "bytes": bytes }))
+        }
+        Reply::Pulled { manifest, bytes } => {
+            println!("{}: {manifest}, {} fetched", args.image.image, text::size(bytes));
+            Ok(())
+        }
+        _ => Err(unexpected()),
+    }
+}
+
+/// `xebec index IMAGE`.
+pub fn index(paths: &Paths, args: &IndexArgs) -> Result<(), Failure> {
+    let images = Images::open(paths)?;
+    let progress = Arc::new(Progress::new());
+    let options = PublishOptions { push: args.push, bind: args.bind, sign: args.sign.clone() };
+    let request = image_request(&args.image);
+    let published = crate::runtime()?.block_on(images.publish(&request, &options, &progress.report()))?;
+    if args.json {
+        return print_json(&published);
+    }
+    print_published(&published);
+    Ok(())
+}
+
+fn print_published(published: &Published) {
+    let mut rows = vec![["LAYER", "SIZE", "INDEX", "SECTIONS", ""].map(str::to_owned).to_vec()];
+    for layer in &published.layers {
+        let index = match layer.index {
+            Some(_) => text::size(layer.index_size),
+            None => "not needed: has its own table of contents".to_owned(),
+        };
+        let note = layer.not_lazy.as_ref().map(|reason| format!("NOT LAZY: {reason}")).unwrap_or_default();
+        let sections = text::size(layer.sections_size);
+        rows.push(vec![layer.layer.short(), text::size(layer.size), index, sections, note]);
+    }
+    print!("{}", text::table(&rows));
+    match (published.artifact, published.bound) {
+        (Some(artifact), Some(bound)) => {
+            println!("pushed {artifact}, bound by the image index {bound}");
+        }
+        (Some(artifact), None) => println!("pushed {artifact}, which refers to {}", published.manifest),
+        (None, _) => println!("kept on this host; --push shares it with all hosts"),
+    }
+}
+
+/// `xebec check IMAGE`.
+pub fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
+    let progress = Progress::new();
+    let daemon = Daemon::new(paths.clone());
+    let image = image_request(&args.image);
+    if args.all {
+        let request = Request::Pull { image: image.clone(), complete: true };
+        daemon.ask(&request, &mut |reply| progress.show(reply))?;
+    }
+    if args.prove {
+        return prove(&daemon, args, image, &progress);
+    }
+    let images = Images::open(paths)?;
+    let layers = check_image(&images, &image)?;
+    if args.json { print_json(&layers)? } else { print_checked(&layers) }
+    let wrong: u64 = layers.iter().map(|layer| layer.wrong_spans).sum();
+    if wrong > 0 {
+        let message = format!("{wrong} spans in the cache are not what the index says; remove the layers named above");
+        return Err(Failure::new(FailureKind::Integrity, message));
+    }
+    Ok(())
+}
+
+fn prove(
+    daemon: &Daemon,
+    args: &CheckArgs,
+    image: xebec_host::protocol::ImageRequest,
+    progress: &Progress,
+) -> Result<(), Failure> {
+    let reply = daemon.ask(&Request::Prove { image }, &mut |reply| progress.show(reply))?;
+    let Reply::Proved { layers } = reply else { return Err(unexpected()) };
+    if args.json {
+        print_json(&layers)?;
+    } else {
+        for layer in &layers {
+            let result = layer.problem.as_deref().unwrap_or("proven");
+            println!("{}  {result}", layer.layer.short());
+        }
+    }
+    let failed = layers.iter().filter(|layer| layer.problem.is_some()).count();
+    if failed > 0 {
+        let message = format!("{failed} of {} layers are not proven", layers.len());
+        return Err(Failure::new(FailureKind::Integrity, message));
+    }
+    Ok(())
+}
+
+fn print_checked(layers: &[CheckedLayer]) {
+    let mut rows = vec![["LAYER", "VERIFIED", "PRESENT", "WRONG"].map(str::to_owned).to_vec()];
+    for layer in layers {
+        let present = text::share(layer.present_pages, layer.pages);
+        rows.push(vec![
+            layer.layer.short(),
+            format!("{} of {} spans", layer.verified_spans, layer.spans),
+            present,
+            layer.wrong_spans.to_string(),
+        ]);
+    }
+    print!("{}", text::table(&rows));
+}
+
+fn absolute(path: &Path) -> Result<std::path::PathBuf, Failure> {
+    path.canonicalize().map_err(|error| {
+        let kind = match error.kind() {
+            std::io::ErrorKind::NotFound => FailureKind::NotFound,
+            _ => FailureKind::Usage,
+        };
+        Failure::new(kind, format!("{}: {error}", path.display()))
+    })
+}
+
+fn unexpected() -> Failure {
+    Failure::new(FailureKind::Host, "the daemon answered something else; is it of another version?")
+}

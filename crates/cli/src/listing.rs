@@ -1,0 +1,118 @@
+//! `xebec inspect`, `images`, `ps` and `cache stat`.
+
+use xebec_host::container;
+use xebec_host::failure::Failure;
+use xebec_host::image::{Images, seconds_since_1970};
+use xebec_host::inventory::{cached_layers, inspect_image};
+use xebec_host::paths::Paths;
+
+use crate::args::{ImageJson, Json};
+use crate::progress::Progress;
+use crate::{image_request, print_json, text};
+
+/// `xebec inspect IMAGE`.
+pub fn inspect(paths: &Paths, args: &ImageJson) -> Result<(), Failure> {
+    let images = Images::open(paths)?;
+    let report = std::sync::Arc::new(Progress::new()).report();
+    let image = crate::runtime()?.block_on(inspect_image(&images, &image_request(&args.image), &report))?;
+    if args.json {
+        return print_json(&image);
+    }
+    println!("{}", image.reference);
+    println!("manifest   {}", image.manifest);
+    if let Some(index) = image.image_index {
+        println!("by index   {index}");
+    }
+    println!("platform   {}", image.platform);
+    println!("size       {} in {} layers", text::size(image.size), image.layers.len());
+    println!("lazy       {}", if image.lazy { "yes" } else { "no" });
+    let heads = ["LAYER", "SIZE", "CODEC", "LAZY BY", "TRUST", "SPANS", "CACHED"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for layer in &image.layers {
+        rows.push(vec![
+            layer.layer.short(),
+            text::size(layer.size),
+            layer.codec.clone(),
+            layer.lazy_by.clone(),
+            layer.trust.clone(),
+            layer.spans.map_or_else(|| "-".to_owned(), |spans| spans.to_string()),
+            text::share(layer.present_pages, layer.pages),
+        ]);
+    }
+    print!("{}", text::table(&rows));
+    Ok(())
+}
+
+/// `xebec images`.
+pub fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
+    let images = Images::open(paths)?;
+    let records = images.records().list();
+    if args.json {
+        return print_json(&records);
+    }
+    let mut rows = vec![["IMAGE", "MANIFEST", "LAYERS", "CACHED", "USED"].map(str::to_owned).to_vec()];
+    let cached = cached_layers(&images)?;
+    let now = seconds_since_1970();
+    for record in records {
+        let keys: Vec<_> = record.layers.iter().map(|layer| layer.key()).collect();
+        let local = cached.iter().filter(|layer| keys.contains(&layer.key()));
+        let (present, pages) =
+            local.fold((0, 0), |(present, pages), layer| (present + layer.present_pages, pages + layer.pages));
+        let names: Vec<_> = record.references.iter().cloned().collect();
+        rows.push(vec![
+            if names.is_empty() { "(none)".to_owned() } else { names.join(", ") },
+            record.manifest_digest.short(),
+            record.layers.len().to_string(),
+            text::share(present, pages),
+            text::ago(now.saturating_sub(record.last_used)),
+        ]);
+    }
+    print!("{}", text::table(&rows));
+    Ok(())
+}
+
+/// `xebec ps`.
+pub fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
+    let records = container::list(paths.run()).map_err(|error| Failure::host("list containers", error))?;
+    if args.json {
+        return print_json(&records);
+    }
+    let mut rows = vec![["CONTAINER", "IMAGE", "PID", "STARTED", "COMMAND"].map(str::to_owned).to_vec()];
+    let now = seconds_since_1970();
+    for record in records {
+        rows.push(vec![
+            record.id.clone(),
+            record.image.clone(),
+            record.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            text::ago(now.saturating_sub(record.created)),
+            record.command.join(" "),
+        ]);
+    }
+    print!("{}", text::table(&rows));
+    Ok(())
+}
+
+/// `xebec cache stat`.
+pub fn cache(paths: &Paths, args: Json) -> Result<(), Failure> {
+    let images = Images::open(paths)?;
+    let layers = cached_layers(&images)?;
+    if args.json {
+        return print_json(&layers);
+    }
+    let heads = ["LAYER", "INDEX", "DATA SPACE", "PRESENT", "ON DISK", "PROVEN"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for layer in &layers {
+        rows.push(vec![
+            layer.layer.short(),
+            layer.index.short(),
+            text::size(layer.pages * 4096),
+            text::share(layer.present_pages, layer.pages),
+            text::size(layer.disk_bytes),
+            if layer.proven { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    print!("{}", text::table(&rows));
+    let disk: u64 = layers.iter().map(|layer| layer.disk_bytes).sum();
+    println!("{} layers, {} on disk in {}", layers.len(), text::size(disk), paths.layers().display());
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! `xebec run`: the daemon mounts the view, this process runs the container on it.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use serde::Serialize;
+use xebec_host::client::Daemon;
+use xebec_host::container::{self, Directories, Event, ImageConfig, RunOptions};
+use xebec_host::failure::{Failure, FailureKind};
+use xebec_host::paths::Paths;
+use xebec_host::protocol::{Completion, Counters, Holder, Mounted, Reply, Request, Touched};
+use xebec_host::worker::views::process_start_time;
+
+use crate::args::RunArgs;
+use crate::image_request;
+use crate::progress::Progress;
+
+/// What `--stats` writes.
+#[derive(Debug, Serialize)]
+struct Stats {
+    image: String,
+    manifest: String,
+    lazy: bool,
+    /// Stages, in milliseconds: resolve, index, view, mount, create (overlay and container made), ready (from the
+    /// command's start until the probe).
+    stages_ms: BTreeMap<String, f64>,
+    /// From the command line's start until ready, or until the container's end without a probe.
+    total_ms: f64,
+    /// The daemon's counters, from before the mount until ready.
+    network: Network,
+    fills: Fills,
+    touched: Touched,
+}
+
+#[derive(Debug, Serialize)]
+struct Network {
+    requests: u64,
+    bytes: u64,
+    retries: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Fills {
+    events: u64,
+    cache_hits: u64,
+    spans: u64,
+    joins: u64,
+    bytes_fetched: u64,
+    pages_written: u64,
+    failures: u64,
+}
+
+/// `xebec run IMAGE [CMD…]`.
+pub fn run(paths: &Paths, args: RunArgs) -> Result<ExitCode, Failure> {
+    let start = Instant::now();
+    let options = options(&args)?;
+    let daemon = Daemon::new(paths.clone());
+    let wants_stats = args.stats.is_some();
+    let before = if wants_stats { counters(&daemon) } else { None };
+    let holder = claim()?;
+    let mounted = mount(&daemon, &args, &holder)?;
+    let directories = Directories { state: paths.containers(), run: paths.run().to_owned() };
+    let result = run_on(&mounted, &options, &directories, |stages| {
+        let (Some(file), Some(before)) = (&args.stats, before) else { return Ok(()) };
+        let after = counters(&daemon).unwrap_or(before);
+        let touched = touched(&daemon, &mounted.view).unwrap_or_default();
+        let stats = stats(&mounted, stages, start, &before, &after, touched);
+        let text = serde_json::to_vec_pretty(&stats).map_err(|error| Failure::host("encode statistics", error))?;
+        std::fs::write(file, text).map_err(|error| Failure::host(format!("write {}", file.display()), error))
+    });
+    // Also after a failure: nobody else would give the view back before the daemon notices that we are gone.
+    let released = daemon.ask(&Request::Release { view: Some(mounted.view.clone()), holder }, &mut |_| ());
+    let code = result?;
+    released?;
+    Ok(code.into())
+}
+
+fn run_on(
+    mounted: &Mounted,
+    options: &RunOptions,
+    directories: &Directories,
+    mut ready: impl FnMut(BTreeMap<String, f64>) -> Result<(), Failure>,
+) -> Result<container::ExitCode, Failure> {
+    let config = serde_json::to_vec(&mounted.config).map_err(|error| Failure::host("encode the configuration", error))?;
+    let image = ImageConfig::from_blob(&config)
+        .map_err(|error| Failure::new(FailureKind::Integrity, format!("the image's configuration: {error}")))?;
+    let begin = Instant::now();
+    let mut stages = mounted.stages_ms.clone();
+    let mut started = begin;
+    let mut written: Option<Result<(), Failure>> = None;
+    let outcome = container::run(&mounted.path, &image, options, directories, &mut |event| match event {
+        Event::Created { .. } => {
+            stages.insert("create".to_owned(), begin.elapsed().as_secs_f64() * 1e3);
+        }
+        Event::Started => started = Instant::now(),
+        Event::Ready { .. } => {
+            stages.insert("ready".to_owned(), started.elapsed().as_secs_f64() * 1e3);
+            written = Some(ready(stages.clone()));
+        }
+        Event::Mounted { .. } | Event::Exited { .. } => {}
+    });
+    let code = outcome.map_err(|error| Failure::new(FailureKind::Host, error))?;
+    match written {
+        Some(result) => result?,
+        None => ready(stages)?,
+    }
+    Ok(code)
+}
+
+fn mount(daemon: &Daemon, args: &RunArgs, holder: &Holder) -> Result<Mounted, Failure> {
+    let progress = Progress::new();
+    let request = Request::Mount {
+        image: image_request(&args.image),
+        holder: holder.clone(),
+        require_lazy: args.require_lazy,
+        completion: args.complete.map(|deadline| Completion { deadline_seconds: deadline.as_secs() }),
+    };
+    match daemon.ask(&request, &mut |reply| progress.show(reply))? {
+        Reply::Mounted(mounted) => Ok(*mounted),
+        _ => Err(Failure::new(FailureKind::Host, "the daemon answered something else; is it of another version?")),
+    }
+}
+
+/// This process holds the view; when it dies without a word, the daemon notices.
+fn claim() -> Result<Holder, Failure> {
+    let pid = std::process::id();
+    let start_time = process_start_time(pid)
+        .ok_or_else(|| Failure::new(FailureKind::Host, "/proc is not mounted, or not this machine's"))?;
+    Ok(Holder::Process { name: format!("run-{pid}-{start_time}"), pid, start_time })
+}
+
+fn options(args: &RunArgs) -> Result<RunOptions, Failure> {
+    let env = args.env.iter().filter_map(|text| match text.split_once('=') {
+        Some((name, value)) => Some((name.to_owned(), value.to_owned())),
+        None => std::env::var(text).ok().map(|value| (text.clone(), value)),
+    });
+    Ok(RunOptions {
+        id: args.name.clone(),
+        image: args.image.image.clone(),
+        command: args.command.clone(),
+        entrypoint: args.entrypoint.clone().map(|program| vec![program]),
+        env: env.collect(),
+        workdir: args.workdir.clone(),
+        user: args.user.clone(),
+        volumes: args.volumes.clone(),
+        net: args.net,
+        interactive: args.interactive,
+        tty: args.tty,
+        rm: args.rm,
+        probes: args.probe.clone(),
+        exit_on_ready: args.exit_on_ready,
+        probe_timeout: args.probe_timeout,
+        hostname: args.hostname.clone(),
+        runtime: args.runtime.clone(),
+        ..RunOptions::default()
+    })
+}
+
+fn counters(daemon: &Daemon) -> Option<Counters> {
+    match daemon.ask(&Request::Status, &mut |_| ()).ok()? {
+        Reply::Status(status) => Some(status.counters),
+        _ => None,
+    }
+}
+
+fn touched(daemon: &Daemon, view: &str) -> Option<Touched> {
+    match daemon.ask(&Request::Touched { view: view.to_owned() }, &mut |_| ()).ok()? {
+        Reply::Touched(touched) => Some(touched),
+        _ => None,
+    }
+}
+
+fn stats(
+    mounted: &Mounted,
+    stages_ms: BTreeMap<String, f64>,
+    start: Instant,
+    before: &Counters,
+    after: &Counters,
+    touched: Touched,
+) -> Stats {
+    Stats {
+        image: mounted.reference.clone(),
+        manifest: mounted.manifest.to_string(),
+        lazy: mounted.lazy,
+        stages_ms,
+        total_ms: start.elapsed().as_secs_f64() * 1e3,
+        network: Network {
+            requests: after.network_requests.saturating_sub(before.network_requests),
+            bytes: after.network_bytes.saturating_sub(before.network_bytes),
+            retries: after.network_retries.saturating_sub(before.network_retries),
+        },
+        fills: Fills {
+            events: after.events.saturating_sub(before.events),
+            cache_hits: after.hits.saturating_sub(before.hits),
+            spans: after.spans.saturating_sub(before.spans),
+            joins: after.joins.saturating_sub(before.joins),
+            bytes_fetched: after.bytes_fetched.saturating_sub(before.bytes_fetched),
+            pages_written: after.bytes_written.saturating_sub(before.bytes_written) / 4096,
+            failures: after.failures.saturating_sub(before.failures),
+        },
+        touched,
+    }
+}

@@ -1,0 +1,104 @@
+//! Sizes, times and tables for people.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// A size: `48.8 MB`. Decimal units, as registries and networks count.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64;
+    let mut unit = "B";
+    for next in UNITS {
+        if value < 999.95 {
+            break;
+        }
+        value /= 1000.0;
+        unit = next;
+    }
+    format!("{value:.1} {unit}")
+}
+
+/// A share in per cent; `-` of nothing.
+pub fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    format!("{:.0} %", part as f64 * 100.0 / whole as f64)
+}
+
+/// How long ago something was, coarsely.
+pub fn ago(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s ago"),
+        60..3600 => format!("{} min ago", seconds / 60),
+        3600..86_400 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+/// A table with aligned columns, the first row its heads.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:width$}   ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Reads a time such as `500ms`, `90s`, `10m`, `2h`; a bare number is seconds.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} is not a time such as 90s or 10m"))?;
+    let milliseconds = match unit {
+        "ms" => Some(number),
+        "" | "s" => number.checked_mul(1000),
+        "m" => number.checked_mul(60_000),
+        "h" => number.checked_mul(3_600_000),
+        _ => return Err(format!("{unit:?} is not a unit of time: use ms, s, m or h")),
+    };
+    milliseconds.map(Duration::from_millis).ok_or_else(|| format!("{text} is too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (bytes, text) in
+            [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (48_800_000, "48.8 MB"), (999_960, "1.0 MB")]
+        {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("10m"), Ok(Duration::from_secs(600)));
+        assert_eq!(parse_duration("7"), Ok(Duration::from_secs(7)));
+        for wrong in ["", "m", "3d", "-1s", "99999999999999999999h", "18446744073709551615h"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tables_align() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        assert_eq!(table(&[row(["A", "B"]), row(["long", "x"])]), "A      B\nlong   x\n");
+    }
+}

@@ -1,0 +1,128 @@
+//! The command line's side of the daemon's socket: starts the daemon when there is none, asks, and listens.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::failure::{Failure, FailureKind};
+use crate::paths::Paths;
+use crate::protocol::{MAX_LINE, Reply, Request};
+
+/// How long a daemon that was just started may take until its socket answers.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a request is sent again because the worker died before it answered. The worker restarts by itself;
+/// a request that kills it every time must end some day.
+const ATTEMPTS: u32 = 3;
+
+/// A connection maker to one installation's daemon.
+#[derive(Clone, Debug)]
+pub struct Daemon {
+    paths: Paths,
+}
+
+impl Daemon {
+    /// The daemon of the installation at `paths`, running or not.
+    pub fn new(paths: Paths) -> Self {
+        Self { paths }
+    }
+
+    /// Whether a daemon is running.
+    pub fn is_running(&self) -> bool {
+        UnixStream::connect(self.paths.socket()).is_ok()
+    }
+
+    /// Sends `request`, starting the daemon if need be, and gives its final reply; the others go to `listen`.
+    ///
+    /// # Errors
+    /// The daemon's own failures; a daemon that does not start or dies again and again.
+    pub fn ask(&self, request: &Request, listen: &mut dyn FnMut(&Reply)) -> Result<Reply, Failure> {
+        let mut attempt = 1;
+        loop {
+            let stream = self.connect()?;
+            match converse(&stream, request, listen) {
+                Ok(Reply::Failed(failure)) => return Err(failure),
+                Ok(reply) => return Ok(reply),
+                Err(error) if attempt < ATTEMPTS => {
+                    tracing::debug!(%error, attempt, "the daemon's worker went away; asking again");
+                    attempt += 1;
+                }
+                Err(error) => {
+                    let log = self.paths.run().join("daemon.log");
+                    let message = format!("the daemon did not answer ({error}); see {}", log.display());
+                    return Err(Failure::new(FailureKind::Host, message));
+                }
+            }
+        }
+    }
+
+    fn connect(&self) -> Result<UnixStream, Failure> {
+        let socket = self.paths.socket();
+        if let Ok(stream) = UnixStream::connect(&socket) {
+            return Ok(stream);
+        }
+        self.start()?;
+        let deadline = Instant::now() + START_TIMEOUT;
+        let mut pause = Duration::from_millis(1);
+        loop {
+            match UnixStream::connect(&socket) {
+                Ok(stream) => return Ok(stream),
+                Err(error) if Instant::now() > deadline => {
+                    let log = self.paths.run().join("daemon.log");
+                    let message = format!(
+                        "the daemon did not start within {} s ({error}); see {}, and try `xebec doctor`",
+                        START_TIMEOUT.as_secs(),
+                        log.display()
+                    );
+                    return Err(Failure::new(FailureKind::Host, message));
+                }
+                Err(_) => std::thread::sleep(pause),
+            }
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
+    /// Starts the keeper in a session of its own. Two that start at once settle it by the keeper's lock.
+    fn start(&self) -> Result<(), Failure> {
+        let log = self.paths.run().join("daemon.log");
+        let open = || -> io::Result<File> { File::options().create(true).append(true).open(&log) };
+        let output = open().map_err(|error| Failure::host(format!("open {}", log.display()), error))?;
+        let errors = output.try_clone().map_err(|error| Failure::host("duplicate a descriptor", error))?;
+        let child = Command::new("/proc/self/exe")
+            .arg0("xebec")
+            .arg("--root")
+            .arg(self.paths.root())
+            .arg("--run")
+            .arg(self.paths.run())
+            .arg("daemon")
+            .arg("start")
+            .current_dir(Path::new("/"))
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .process_group(0)
+            .spawn();
+        child.map(|_| ()).map_err(|error| Failure::host("start the daemon", error))
+    }
+}
+
+fn converse(stream: &UnixStream, request: &Request, listen: &mut dyn FnMut(&Reply)) -> io::Result<Reply> {
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    (&*stream).write_all(&line)?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        let length = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
+        if length == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "connection closed without an answer"));
+        }
+        match serde_json::from_slice(&line)? {
+            reply @ (Reply::Progress { .. } | Reply::Notice { .. }) => listen(&reply),
+            reply => return Ok(reply),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! One registry client for each docker configuration: they share connections, tokens and budgets.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use xebec_oci::{Client, ClientConfig, Stats};
+
+use crate::failure::{Failure, FailureKind};
+
+/// Makes and keeps clients.
+#[derive(Debug)]
+pub struct Clients {
+    /// The part of the configuration that is the host's: mirrors, certificates, budgets.
+    settings: PathBuf,
+    clients: Mutex<HashMap<Option<PathBuf>, Client>>,
+}
+
+impl Clients {
+    /// Clients with the settings of the file `settings` (`registries.toml`), which need not exist.
+    pub fn new(settings: PathBuf) -> Self {
+        Self { settings, clients: Mutex::default() }
+    }
+
+    /// The client that uses the credentials of `docker_config`.
+    ///
+    /// # Errors
+    /// When `registries.toml` or the credentials' file is damaged.
+    pub fn get(&self, docker_config: Option<&Path>) -> Result<Client, Failure> {
+        let mut clients = self.lock();
+        let key = docker_config.map(Path::to_owned);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let config = ClientConfig { docker_config: key.clone(), ..self.read_settings()? };
+        let client = Client::new(config).map_err(|error| Failure::new(FailureKind::Registry, error))?;
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+
+    /// Counters of all clients together.
+    pub fn stats(&self) -> Stats {
+        let clients = self.lock();
+        clients.values().map(Client::stats).fold(Stats::default(), |sum, one| Stats {
+            requests: sum.requests + one.requests,
+            bytes_received: sum.bytes_received + one.bytes_received,
+            bytes_sent: sum.bytes_sent + one.bytes_sent,
+            retries: sum.retries + one.retries,
+            tokens: sum.tokens + one.tokens,
+            redirects: sum.redirects + one.redirects,
+        })
+    }
+
+    fn read_settings(&self) -> Result<ClientConfig, Failure> {
+        let text = match fs::read_to_string(&self.settings) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(ClientConfig::default()),
+            Err(error) => return Err(Failure::host(format!("read {}", self.settings.display()), error)),
+        };
+        toml::from_str(&text)
+            .map_err(|error| Failure::new(FailureKind::Usage, format!("{}: {error}", self.settings.display())))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Option<PathBuf>, Client>> {
+        self.clients.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

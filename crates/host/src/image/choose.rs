@@ -1,0 +1,394 @@
+//! For each layer, the first index that the policy admits.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use tokio::sync::OnceCell;
+use tracing::{debug, warn};
+use xebec_cache::store::LayerKey;
+use xebec_format::digest::Digest;
+use xebec_format::layer::LayerIndex;
+use xebec_index::toc::{Blob, Supplied, TableOfContents};
+use xebec_oci::media_type::ACCEPT_IMAGE;
+use xebec_oci::{Client, ClientError, Descriptor};
+
+use crate::artifact::{ARTIFACT_TYPE, Artifact, INDEX_TYPE, LayerBlobs, MAX_INDEX};
+use crate::facts;
+use crate::failure::{Failure, FailureKind};
+use crate::image::resolve::{FoundImage, registry_failure};
+use crate::image::{Images, PreparedLayer, Report};
+use crate::origin::{self, Origin};
+use crate::protocol::{ImageRequest, Reply};
+use crate::trust::{
+    self, Binding, Listing, Policy, Record, Refusal, RepositoryName, Root, Roots, Signing,
+};
+
+/// Index artifacts of one image that are looked at. Anyone who may push can attach any number.
+const MAX_ARTIFACTS: usize = 8;
+
+/// What choosing needs to know of one image.
+struct Choice<'a> {
+    images: &'a Images,
+    client: Client,
+    found: &'a FoundImage,
+    request: &'a ImageRequest,
+    policy: Policy,
+    repository: RepositoryName,
+    artifacts: OnceCell<Vec<FoundArtifact>>,
+}
+
+/// An index artifact of the image and what vouches for it.
+struct FoundArtifact {
+    artifact: Artifact,
+    binding: Option<Binding>,
+    signing: Option<Signing>,
+    listed: bool,
+}
+
+/// How a layer's index was found, or what stands in the way.
+enum Outcome {
+    Chosen(Box<PreparedLayer>),
+    /// There is an index, but it is not trusted enough.
+    Refused(Refusal),
+    /// There is none.
+    Missing(String),
+}
+
+impl Images {
+    /// What is found for each layer without reading any whole; the reason where there is nothing.
+    pub(crate) async fn find_indexes(
+        &self,
+        request: &ImageRequest,
+        found: &FoundImage,
+    ) -> Result<Vec<Result<PreparedLayer, String>>, Failure> {
+        let choice = Choice::new(self, request, found)?;
+        let outcomes = try_join_all((0..found.layers.len()).map(|number| choice.choose(number))).await?;
+        Ok(outcomes
+            .into_iter()
+            .map(|outcome| match outcome {
+                Outcome::Chosen(layer) => Ok(*layer),
+                Outcome::Refused(refusal) => Err(refusal.to_string()),
+                Outcome::Missing(reason) => Err(reason),
+            })
+            .collect())
+    }
+
+    /// Finds an admitted index for each layer; layers without one are read whole, unless laziness is required.
+    pub(crate) async fn choose(
+        &self,
+        request: &ImageRequest,
+        found: &FoundImage,
+        require_lazy: bool,
+        report: &Report,
+    ) -> Result<Vec<PreparedLayer>, Failure> {
+        let choice = Choice::new(self, request, found)?;
+        let outcomes = try_join_all((0..found.layers.len()).map(|number| choice.choose(number))).await?;
+        let mut layers = Vec::with_capacity(outcomes.len());
+        for (number, outcome) in outcomes.into_iter().enumerate() {
+            let layer = match outcome {
+                Outcome::Chosen(layer) => *layer,
+                Outcome::Refused(refusal) if require_lazy => {
+                    return Err(Failure::new(FailureKind::Trust, refusal));
+                }
+                Outcome::Refused(refusal) => choice.read_whole(number, &refusal.to_string(), report).await?,
+                Outcome::Missing(reason) if require_lazy => return Err(choice.not_lazy(number, &reason)),
+                Outcome::Missing(reason) => choice.read_whole(number, &reason, report).await?,
+            };
+            layers.push(layer);
+        }
+        Ok(layers)
+    }
+}
+
+impl<'a> Choice<'a> {
+    fn new(images: &'a Images, request: &'a ImageRequest, found: &'a FoundImage) -> Result<Self, Failure> {
+        let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
+            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        Ok(Self {
+            images,
+            client: images.clients.get(request.docker_config.as_deref())?,
+            found,
+            request,
+            policy: images.policy()?,
+            repository,
+            artifacts: OnceCell::new(),
+        })
+    }
+
+    async fn choose(&self, number: usize) -> Result<Outcome, Failure> {
+        let Some(descriptor) = self.found.layers.get(number) else {
+            return Ok(Outcome::Missing("there is no such layer".to_owned()));
+        };
+        let mut refusal = None;
+        match self.choose_from_store(descriptor.digest) {
+            Ok(Some((key, root))) => match self.from_store(number, key, root) {
+                Ok(layer) => return Ok(Outcome::Chosen(Box::new(layer))),
+                Err(error) => warn!("{error}"),
+            },
+            Ok(None) => {}
+            Err(error) => refusal = Some(error),
+        }
+        match self.from_table_of_contents(number, descriptor).await {
+            Ok(Some(layer)) => return Ok(Outcome::Chosen(Box::new(layer))),
+            Ok(None) => {}
+            Err(reason) => warn!(layer = %descriptor.digest, "its table of contents cannot be used: {reason}"),
+        }
+        let artifacts = match self.found.offline {
+            true => &[][..],
+            false => self.artifacts.get_or_try_init(|| self.find_artifacts()).await?,
+        };
+        for found in artifacts {
+            let Some(blobs) = found.artifact.layers.get(&descriptor.digest) else { continue };
+            match self.from_artifact(number, descriptor, found, blobs).await? {
+                Outcome::Chosen(layer) => return Ok(Outcome::Chosen(layer)),
+                Outcome::Refused(error) => refusal = Some(error),
+                Outcome::Missing(reason) => warn!(layer = %descriptor.digest, "{reason}"),
+            }
+        }
+        Ok(match refusal {
+            Some(refusal) => Outcome::Refused(refusal),
+            None => Outcome::Missing("no index of it was found".to_owned()),
+        })
+    }
+
+    /// The strongest admitted index of the cache; of equals the one that this image was used with before, so that
+    /// its data is found again.
+    fn choose_from_store(&self, layer: Digest) -> Result<Option<(LayerKey, Root)>, Refusal> {
+        let used = self.images.records.get(self.found.manifest_digest);
+        let used: Vec<LayerKey> =
+            used.iter().flat_map(|record| &record.layers).map(|layer| layer.key()).collect();
+        let mut keys = self.images.store.indexes_of(layer);
+        keys.sort_by_key(|key| !used.contains(key));
+        let roots = keys.into_iter().map(|key| (key, self.roots(key)));
+        match self.policy.choose(&self.repository, self.found.naming(), roots) {
+            Ok(chosen) => Ok(Some(chosen)),
+            Err(None) => Ok(None),
+            Err(Some(refusal)) => Err(refusal),
+        }
+    }
+
+    /// What vouches for an index, for this image.
+    fn roots(&self, key: LayerKey) -> Roots {
+        facts::load(&self.images.store, key).roots(&self.repository, &self.found.path())
+    }
+
+    fn from_store(&self, number: usize, key: LayerKey, root: Root) -> Result<PreparedLayer, Failure> {
+        let bytes = self.images.store.index_bytes(key)?;
+        let index = self.decode(number, &bytes).map_err(|reason| Failure::new(FailureKind::Integrity, reason))?;
+        self.remember_origin(key, None)?;
+        Ok(PreparedLayer { key, index: Arc::new(index), root, read_whole: false, contents: Arc::default() })
+    }
+
+    /// Decodes an index and checks that it speaks of this image's layer.
+    fn decode(&self, number: usize, bytes: &[u8]) -> Result<LayerIndex, String> {
+        let index = LayerIndex::decode(bytes).map_err(|error| format!("the index cannot be used: {error}"))?;
+        let (descriptor, diff_id) = match (self.found.layers.get(number), self.found.diff_ids.get(number)) {
+            (Some(descriptor), Some(diff_id)) => (descriptor, diff_id),
+            _ => return Err("there is no such layer".to_owned()),
+        };
+        let fits = index.layer == descriptor.digest
+            && index.layer_size == descriptor.size
+            && index.diff_id.is_none_or(|found| found == *diff_id);
+        if !fits {
+            return Err(format!("the index found for layer {} speaks of another layer", descriptor.digest));
+        }
+        Ok(index)
+    }
+
+    async fn from_table_of_contents(
+        &self,
+        number: usize,
+        descriptor: &Descriptor,
+    ) -> Result<Option<PreparedLayer>, String> {
+        let repository = self.found.reference.repository();
+        let blob = Blob { digest: descriptor.digest, size: descriptor.size };
+        let found = TableOfContents::detect(blob, &descriptor.annotations).map_err(|error| error.to_string())?;
+        let Some(mut toc) = found else { return Ok(None) };
+        let index = loop {
+            let fetched = self.client.blob_range(repository, &descriptor.digest, toc.wanted()).await;
+            let bytes = fetched.map_err(|error| error.to_string())?;
+            match toc.supply(&bytes).map_err(|error| error.to_string())? {
+                Supplied::More(more) => toc = more,
+                Supplied::Index(index) => break *index,
+            }
+        };
+        let encoded = index.encode();
+        let key = LayerKey { layer: descriptor.digest, index: Digest::of(&encoded) };
+        let binding = Binding::TableOfContents { manifest: self.found.manifest_digest };
+        let root = self.admit(key, &encoded, |record| record.add_binding(binding));
+        let root = root.map_err(|failure| failure.to_string())?.map_err(|refusal| refusal.to_string())?;
+        self.remember_origin(key, None).map_err(|failure| failure.to_string())?;
+        debug!(layer = number, "used by its own table of contents");
+        let layer = PreparedLayer { key, index: Arc::new(index), root, read_whole: false, contents: Arc::default() };
+        Ok(Some(layer))
+    }
+
+    /// Writes new facts about an index down and judges it. The layer's folder is made if need be.
+    fn admit(
+        &self,
+        key: LayerKey,
+        encoded: &[u8],
+        learn: impl FnOnce(&mut Record),
+    ) -> Result<Result<Root, Refusal>, Failure> {
+        self.images.store.add(key, encoded)?;
+        facts::update(&self.images.store, key, learn)?;
+        Ok(self.policy.admits(&self.repository, self.found.naming(), &self.roots(key)))
+    }
+
+    async fn from_artifact(
+        &self,
+        number: usize,
+        descriptor: &Descriptor,
+        found: &FoundArtifact,
+        blobs: &LayerBlobs,
+    ) -> Result<Outcome, Failure> {
+        if blobs.index.size > MAX_INDEX {
+            let reason = format!("its index claims {} bytes, more than {MAX_INDEX}", blobs.index.size);
+            return Ok(Outcome::Missing(reason));
+        }
+        let repository = self.found.reference.repository();
+        let wanted = blobs.index.descriptor(INDEX_TYPE);
+        let encoded = match self.client.blob(repository, &wanted, MAX_INDEX).await {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Outcome::Missing(format!("its index cannot be fetched: {error}"))),
+        };
+        let index = match self.decode(number, &encoded) {
+            Ok(index) => index,
+            Err(reason) => return Ok(Outcome::Missing(reason)),
+        };
+        let listed = |section: &Option<xebec_format::layer::Section>, blob: &Option<crate::artifact::BlobRef>| {
+            section.as_ref().map(|s| s.digest) == blob.as_ref().map(|b| b.digest) || section.is_none()
+        };
+        if !listed(&index.windows, &blobs.windows) {
+            return Ok(Outcome::Missing("the artifact lacks the windows that its index names".to_owned()));
+        }
+        let key = LayerKey { layer: descriptor.digest, index: blobs.index.digest };
+        let learn = |record: &mut Record| {
+            found.binding.iter().for_each(|binding| record.add_binding(binding.clone()));
+            found.signing.iter().for_each(|signing| record.add_signing(signing.clone()));
+            if found.listed {
+                record.add_listing(Listing::new(&self.repository, self.found.manifest_digest));
+            }
+        };
+        match self.admit(key, &encoded, learn)? {
+            Err(refusal) => Ok(Outcome::Refused(refusal)),
+            Ok(root) => {
+                self.remember_origin(key, index.windows.as_ref())?;
+                let layer = PreparedLayer { key, index: Arc::new(index), root, read_whole: false, contents: Arc::default() };
+                Ok(Outcome::Chosen(Box::new(layer)))
+            }
+        }
+    }
+
+    /// The image's index artifacts: what an image index on the way binds, then what the registry lists.
+    async fn find_artifacts(&self) -> Result<Vec<FoundArtifact>, Failure> {
+        let mut artifacts = Vec::new();
+        let repository = self.found.reference.repository();
+        if let Some((_, bytes)) = &self.found.image_index
+            && let Ok(Some((bound, binding))) = trust::bound_artifact(bytes, self.found.manifest_digest)
+        {
+            artifacts.extend(self.fetch_artifact(bound.artifact, Some(binding), false).await);
+        }
+        if !artifacts.is_empty() {
+            // What the name itself covers is the strongest there is: nothing the registry lists could add to it.
+            return Ok(artifacts);
+        }
+        let referrers =
+            self.client.referrers(repository, &self.found.manifest_digest, Some(ARTIFACT_TYPE)).await;
+        let referrers = match referrers {
+            Ok(referrers) => referrers,
+            Err(error @ ClientError::Unreachable { .. }) => return Err(registry_failure(&error)),
+            Err(error) => {
+                debug!(%error, "no referrers");
+                Vec::new()
+            }
+        };
+        for referrer in referrers.into_iter().take(MAX_ARTIFACTS) {
+            artifacts.extend(self.fetch_artifact(referrer.digest, None, true).await);
+        }
+        // Signed ones before others: of two indexes that are both admitted, the better vouched for is taken.
+        artifacts.sort_by_key(|found| found.signing.is_none());
+        Ok(artifacts)
+    }
+
+    async fn fetch_artifact(
+        &self,
+        digest: Digest,
+        binding: Option<Binding>,
+        listed: bool,
+    ) -> Option<FoundArtifact> {
+        let repository = self.found.reference.repository();
+        let fetched = self.client.manifest(repository, &digest.to_string(), ACCEPT_IMAGE).await;
+        let manifest = fetched
+            .inspect_err(|error| warn!("index artifact {digest}: {error}"))
+            .ok()?
+            .parse()
+            .inspect_err(|error| warn!("index artifact {digest}: {error}"))
+            .ok()?;
+        let artifact = Artifact::decode(manifest, self.found.manifest_digest)
+            .inspect_err(|error| warn!("index artifact {digest}: {error}"))
+            .ok()?;
+        let signing = self.signing(digest).await;
+        Some(FoundArtifact { artifact, binding, signing, listed })
+    }
+
+    /// The signature of an artifact by a key that counts here. Not asked for when no key does.
+    async fn signing(&self, artifact: Digest) -> Option<Signing> {
+        if !self.policy.has_keys_for(&self.repository) {
+            return None;
+        }
+        let repository = self.found.reference.repository();
+        crate::signatures::find(&self.client, repository, &self.repository, &self.policy, artifact).await
+    }
+
+    fn remember_origin(
+        &self,
+        key: LayerKey,
+        windows: Option<&xebec_format::layer::Section>,
+    ) -> Result<(), Failure> {
+        let directory = self.images.store.directory().join(key.folder());
+        let known = origin::read(&directory);
+        let repository = self.found.reference.repository().to_string();
+        let same = known.iter().find(|origin| origin.repository == repository);
+        let origin = Origin {
+            repository,
+            docker_config: self.request.docker_config.clone(),
+            windows: windows.map(|section| section.digest).or(same.and_then(|origin| origin.windows)),
+            windows_size: windows.map_or(same.map_or(0, |origin| origin.windows_size), |section| section.size),
+        };
+        origin::remember(&directory, origin).map_err(|error| Failure::host("write origins.json", error))
+    }
+
+    async fn read_whole(&self, number: usize, reason: &str, report: &Report) -> Result<PreparedLayer, Failure> {
+        let descriptor = self.found.layers.get(number).ok_or_else(|| self.not_lazy(number, reason))?;
+        let text = format!(
+            "layer {} of {} ({}) is read whole now, so this start is not lazy: {reason}. `xebec index --push {}` \
+             makes the next start lazy, on every host",
+            number + 1,
+            self.found.layers.len(),
+            descriptor.digest.short(),
+            self.found.reference
+        );
+        report(Reply::Notice { text });
+        let key = self
+            .images
+            .index_layer(&self.client, self.found, number, true, report)
+            .await
+            .map_err(|failure| Failure { message: format!("layer {}: {failure}", descriptor.digest), ..failure })?;
+        self.remember_origin(key, None)?;
+        let bytes = self.images.store.index_bytes(key)?;
+        let index = self.decode(number, &bytes).map_err(|reason| Failure::new(FailureKind::Integrity, reason))?;
+        Ok(PreparedLayer { key, index: Arc::new(index), root: Root::Proven, read_whole: true, contents: Arc::default() })
+    }
+
+    fn not_lazy(&self, number: usize, reason: &str) -> Failure {
+        let message = format!(
+            "{} cannot start lazily: layer {}: {reason}. Run `xebec index --push {}` first, or leave \
+             --require-lazy out",
+            self.found.reference,
+            number + 1,
+            self.found.reference
+        );
+        Failure::new(FailureKind::NotLazy, message)
+    }
+}

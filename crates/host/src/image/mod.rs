@@ -1,0 +1,179 @@
+//! From a reference to layers that can be mounted: the image is resolved, and for each layer an index is found
+//! that the policy admits.
+//!
+//! * [`record`]: what was found is written down, so that the next start asks the registry for the tag only.
+//! * [`resolve`]: reference → manifest and configuration, from the registry or, when it is down, the record.
+//! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the
+//!   blob's own table of contents, the image's index artifact.
+//! * [`streaming`]: a layer that has none of these is read whole and indexed while it streams in.
+//! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
+
+pub mod choose;
+pub mod publish;
+pub mod record;
+pub mod resolve;
+pub mod streaming;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use xebec_cache::store::{LayerKey, Store};
+use xebec_format::digest::Digest;
+use xebec_format::layer::LayerIndex;
+
+use crate::artifact::{BlobRef, CONTENTS_TYPE};
+use crate::clients::Clients;
+use crate::failure::{Failure, FailureKind};
+use crate::file::write_atomically;
+use crate::image::record::{ImageRecord, LayerRecord, Records};
+use crate::image::resolve::FoundImage;
+use crate::paths::Paths;
+use crate::protocol::{ImageRequest, Reply};
+use crate::trust::{Policy, Root};
+
+/// Largest section of content digests that is fetched: two million files.
+const MAX_CONTENTS: u64 = 64 << 20;
+
+/// Where progress and notices go. Called from any thread.
+pub type Report = Arc<dyn Fn(Reply) + Send + Sync>;
+
+/// The images of one installation.
+#[derive(Clone)]
+pub struct Images {
+    pub(crate) paths: Paths,
+    pub(crate) store: Arc<Store>,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) records: Records,
+}
+
+/// A layer with the index by which it is used.
+#[derive(Clone)]
+pub struct PreparedLayer {
+    /// Which layer, which index.
+    pub key: LayerKey,
+    /// The index.
+    pub index: Arc<LayerIndex>,
+    /// What its admission rests on.
+    pub root: Root,
+    /// Whether it had to be read whole just now.
+    pub read_whole: bool,
+    /// The index's content digests where they are at hand, else empty.
+    pub contents: Arc<Vec<u8>>,
+}
+
+/// An image whose layers all have an admitted index.
+pub struct PreparedImage {
+    /// The image.
+    pub found: FoundImage,
+    /// Its layers, bottom to top.
+    pub layers: Vec<PreparedLayer>,
+    /// How long resolving took, and how long finding (or making) the indexes.
+    pub stages_ms: Vec<(&'static str, f64)>,
+}
+
+impl Images {
+    /// The images of the installation at `paths`.
+    ///
+    /// # Errors
+    /// When the store cannot be opened.
+    pub fn open(paths: &Paths) -> Result<Self, Failure> {
+        Ok(Self {
+            paths: paths.clone(),
+            store: Arc::new(Store::open(&paths.layers())?),
+            clients: Arc::new(Clients::new(paths.registries())),
+            records: Records::new(paths.images()),
+        })
+    }
+
+    /// The blob cache.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The registry clients.
+    pub fn clients(&self) -> &Arc<Clients> {
+        &self.clients
+    }
+
+    /// What is known of images.
+    pub fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// The policy, read anew: a key taken out of `trust.toml` stops counting at once.
+    ///
+    /// # Errors
+    /// When `trust.toml` cannot be used.
+    pub fn policy(&self) -> Result<Policy, Failure> {
+        Policy::load(&self.paths.trust()).map_err(|error| Failure::new(FailureKind::Trust, error))
+    }
+
+    /// Resolves an image and finds an admitted index for each of its layers.
+    ///
+    /// # Errors
+    /// When it cannot be resolved, when an index is refused, and with `require_lazy` when a layer has none.
+    pub async fn prepare(
+        &self,
+        request: &ImageRequest,
+        require_lazy: bool,
+        report: &Report,
+    ) -> Result<PreparedImage, Failure> {
+        let start = Instant::now();
+        let found = self.resolve(request, report).await?;
+        let resolved = Instant::now();
+        let layers = self.choose(request, &found, require_lazy, report).await?;
+        self.records.put(&self.record_of(&found, &layers))?;
+        let stages_ms = vec![
+            ("resolve", (resolved - start).as_secs_f64() * 1e3),
+            ("index", resolved.elapsed().as_secs_f64() * 1e3),
+        ];
+        Ok(PreparedImage { found, layers, stages_ms })
+    }
+
+    /// Gets a layer's content digests, from the cache or the image's repository. They are only of use for sharing
+    /// files, so what goes wrong here is no failure.
+    pub(crate) async fn fetch_contents(
+        &self,
+        request: &ImageRequest,
+        found: &FoundImage,
+        layer: &mut PreparedLayer,
+    ) {
+        let Some(section) = layer.index.contents.clone() else { return };
+        let path = self.store.directory().join(layer.key.folder()).join("contents");
+        if let Ok(bytes) = std::fs::read(&path)
+            && Digest::of(&bytes) == section.digest
+        {
+            layer.contents = Arc::new(bytes);
+            return;
+        }
+        let Ok(client) = self.clients.get(request.docker_config.as_deref()) else { return };
+        let descriptor = BlobRef { digest: section.digest, size: section.size }.descriptor(CONTENTS_TYPE);
+        if let Ok(bytes) = client.blob(found.reference.repository(), &descriptor, MAX_CONTENTS).await {
+            let _ = write_atomically(&path, &bytes);
+            layer.contents = Arc::new(bytes.to_vec());
+        }
+    }
+
+    fn record_of(&self, found: &FoundImage, layers: &[PreparedLayer]) -> ImageRecord {
+        let mut references = self.records.get(found.manifest_digest).map(|r| r.references).unwrap_or_default();
+        references.insert(found.reference.to_string());
+        ImageRecord {
+            references,
+            index_digest: found.image_index.as_ref().map(|(digest, _)| *digest),
+            manifest_digest: found.manifest_digest,
+            media_type: found.media_type.clone(),
+            manifest: String::from_utf8_lossy(&found.manifest_bytes).into_owned(),
+            config: String::from_utf8_lossy(&found.config_bytes).into_owned(),
+            layers: layers
+                .iter()
+                .map(|layer| LayerRecord { layer: layer.key.layer, index: layer.key.index, root: layer.root })
+                .collect(),
+            last_used: seconds_since_1970(),
+        }
+    }
+}
+
+/// Now, for records.
+pub fn seconds_since_1970() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+}

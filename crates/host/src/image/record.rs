@@ -1,0 +1,115 @@
+//! What this host knows of an image, kept in `images/<manifest>.json`: enough to start it again without asking
+//! the registry for anything but the tag.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use xebec_cache::store::LayerKey;
+use xebec_format::digest::Digest;
+
+use crate::failure::Failure;
+use crate::file::write_atomically;
+use crate::trust::Root;
+
+/// An image that was prepared on this host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ImageRecord {
+    /// References by which it was asked for, in full.
+    pub references: BTreeSet<String>,
+    /// The image index that led to the manifest, if one did.
+    pub index_digest: Option<Digest>,
+    /// The manifest.
+    pub manifest_digest: Digest,
+    /// Its media type.
+    pub media_type: String,
+    /// Its bytes (a manifest is JSON, so text).
+    pub manifest: String,
+    /// The configuration's bytes.
+    pub config: String,
+    /// The layers, bottom to top.
+    pub layers: Vec<LayerRecord>,
+    /// When it was last prepared, in seconds since 1970.
+    pub last_used: u64,
+}
+
+/// By which index a layer was used, and why that index was believed for this image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerRecord {
+    /// The layer blob.
+    pub layer: Digest,
+    /// Its index.
+    pub index: Digest,
+    /// What the admission rested on. Facts about this image (*bound*, *signed*, *registry*), so they are kept
+    /// here; *proven* is a fact about the layer, and is kept with it.
+    pub root: Root,
+}
+
+impl LayerRecord {
+    /// The layer's key in the store.
+    pub fn key(&self) -> LayerKey {
+        LayerKey { layer: self.layer, index: self.index }
+    }
+}
+
+/// The directory of records.
+#[derive(Clone, Debug)]
+pub struct Records {
+    directory: PathBuf,
+}
+
+impl Records {
+    /// The records in `directory`, which is made when the first is written.
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// The record of a manifest. A damaged one is as good as none: it is made again.
+    pub fn get(&self, manifest: Digest) -> Option<ImageRecord> {
+        read(&self.path(manifest)).filter(|record| record.manifest_digest == manifest)
+    }
+
+    /// The record that was last prepared under `reference` (in full).
+    pub fn find(&self, reference: &str) -> Option<ImageRecord> {
+        let named = self.list().into_iter().filter(|record| record.references.contains(reference));
+        named.max_by_key(|record| record.last_used)
+    }
+
+    /// All records, ordered by manifest.
+    pub fn list(&self) -> Vec<ImageRecord> {
+        let Ok(entries) = fs::read_dir(&self.directory) else { return Vec::new() };
+        let mut records: Vec<ImageRecord> = entries.flatten().filter_map(|entry| read(&entry.path())).collect();
+        records.sort_by_key(|record| record.manifest_digest);
+        records
+    }
+
+    /// Writes a record, and takes its references from older manifests: a tag names one manifest.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn put(&self, record: &ImageRecord) -> Result<(), Failure> {
+        let failed = |error| Failure::host(format!("write a record to {}", self.directory.display()), error);
+        fs::create_dir_all(&self.directory).map_err(failed)?;
+        for mut other in self.list() {
+            let before = other.references.len();
+            other.references.retain(|reference| !record.references.contains(reference));
+            if other.manifest_digest != record.manifest_digest && other.references.len() != before {
+                self.write(&other).map_err(failed)?;
+            }
+        }
+        self.write(record).map_err(failed)
+    }
+
+    fn write(&self, record: &ImageRecord) -> std::io::Result<()> {
+        write_atomically(&self.path(record.manifest_digest), &serde_json::to_vec_pretty(record)?)
+    }
+
+    fn path(&self, manifest: Digest) -> PathBuf {
+        self.directory.join(format!("{}.json", manifest.hex()))
+    }
+}
+
+fn read(path: &Path) -> Option<ImageRecord> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}

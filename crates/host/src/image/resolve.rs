@@ -1,0 +1,138 @@
+//! Reference → manifest and configuration.
+
+use bytes::Bytes;
+use xebec_format::digest::Digest;
+use xebec_oci::{Client, ClientError, Descriptor, ImageConfig, ImageManifest, Manifest, Platform, Reference};
+
+use crate::failure::{Failure, FailureKind};
+use crate::image::record::ImageRecord;
+use crate::image::{Images, Report};
+use crate::protocol::{ImageRequest, Reply};
+use crate::trust::Naming;
+
+/// An image as it was found.
+#[derive(Clone, Debug)]
+pub struct FoundImage {
+    /// The reference, in full.
+    pub reference: Reference,
+    /// The image index on the way to the manifest, with its bytes where they are at hand.
+    pub image_index: Option<(Digest, Bytes)>,
+    /// The manifest.
+    pub manifest_digest: Digest,
+    /// Its media type.
+    pub media_type: String,
+    /// Its bytes.
+    pub manifest_bytes: Bytes,
+    /// The configuration's bytes.
+    pub config_bytes: Bytes,
+    /// The layers, bottom to top.
+    pub layers: Vec<Descriptor>,
+    /// Digests of their plain streams, as the configuration has them.
+    pub diff_ids: Vec<Digest>,
+    /// Whether the registry was not asked, because it could not be.
+    pub offline: bool,
+}
+
+impl FoundImage {
+    /// How the user named it.
+    pub fn naming(&self) -> Naming {
+        Naming::of(self.reference.is_by_digest())
+    }
+
+    /// The documents that the user's name led through to the manifest, by digest.
+    pub fn path(&self) -> Vec<Digest> {
+        let index = self.image_index.as_ref().map(|(digest, _)| *digest);
+        index.into_iter().chain([self.manifest_digest]).collect()
+    }
+}
+
+impl Images {
+    /// Finds an image in its registry, or among the records when the registry cannot be reached.
+    ///
+    /// # Errors
+    /// A reference that is none, an image that is not there, a registry that refuses or answers nonsense.
+    pub async fn resolve(&self, request: &ImageRequest, report: &Report) -> Result<FoundImage, Failure> {
+        let reference: Reference =
+            request.reference.parse().map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let platform = match &request.platform {
+            Some(text) => text.parse().map_err(|error| Failure::new(FailureKind::Usage, error))?,
+            None => Platform::host(),
+        };
+        let client = self.clients.get(request.docker_config.as_deref())?;
+        if let Some(found) = self.resolve_by_record(&reference) {
+            return Ok(found);
+        }
+        match resolve_in_registry(&client, &reference, &platform).await {
+            Ok(found) => Ok(found),
+            Err(error @ ClientError::Unreachable { .. }) => {
+                let Some(record) = self.records.find(&reference.to_string()) else {
+                    return Err(registry_failure(&error));
+                };
+                let text = format!("{error}; starting what this host knows as {reference}");
+                report(Reply::Notice { text });
+                from_record(reference, &record, true).ok_or_else(|| registry_failure(&error))
+            }
+            Err(error) => Err(registry_failure(&error)),
+        }
+    }
+
+    /// A digest names one manifest for ever, so a record of it needs no question. (An image index named by digest
+    /// is asked for again: which of its images fits depends on the platform, and it may bind indexes.)
+    fn resolve_by_record(&self, reference: &Reference) -> Option<FoundImage> {
+        let record = self.records.get(reference.digest()?)?;
+        from_record(reference.clone(), &record, false)
+    }
+}
+
+async fn resolve_in_registry(
+    client: &Client,
+    reference: &Reference,
+    platform: &Platform,
+) -> Result<FoundImage, ClientError> {
+    let image = client.resolve(reference, platform).await?;
+    Ok(FoundImage {
+        reference: reference.clone(),
+        image_index: image.index_digest.zip(image.index_bytes),
+        manifest_digest: image.manifest_digest,
+        media_type: image.manifest_media_type,
+        manifest_bytes: image.manifest_bytes,
+        config_bytes: image.config_bytes,
+        layers: image.manifest.layers,
+        diff_ids: image.config.rootfs.diff_ids,
+        offline: false,
+    })
+}
+
+/// The image as a record has it; `None` when the record is not what its digest says.
+fn from_record(reference: Reference, record: &ImageRecord, offline: bool) -> Option<FoundImage> {
+    let manifest_bytes = Bytes::from(record.manifest.clone().into_bytes());
+    let config_bytes = Bytes::from(record.config.clone().into_bytes());
+    let manifest = parse_manifest(&manifest_bytes, &record.media_type)?;
+    let sound = Digest::of(&manifest_bytes) == record.manifest_digest
+        && Digest::of(&config_bytes) == manifest.config.digest;
+    let config = ImageConfig::parse(&config_bytes).ok()?;
+    sound.then(|| FoundImage {
+        reference,
+        image_index: record.index_digest.map(|digest| (digest, Bytes::new())),
+        manifest_digest: record.manifest_digest,
+        media_type: record.media_type.clone(),
+        manifest_bytes,
+        config_bytes,
+        layers: manifest.layers,
+        diff_ids: config.rootfs.diff_ids,
+        offline,
+    })
+}
+
+fn parse_manifest(bytes: &[u8], media_type: &str) -> Option<ImageManifest> {
+    match Manifest::parse(bytes, Some(media_type)).ok()? {
+        Manifest::Image(manifest) => Some(*manifest),
+        Manifest::Index(_) => None,
+    }
+}
+
+/// A registry's failure for the user: what is not there is told from what cannot be reached.
+pub fn registry_failure(error: &ClientError) -> Failure {
+    let kind = if matches!(error, ClientError::NotFound { .. }) { FailureKind::NotFound } else { FailureKind::Registry };
+    Failure::new(kind, error)
+}

@@ -1,0 +1,164 @@
+//! Reads a layer whole, once, and makes its index while it streams in; on request its contents are kept.
+//!
+//! What comes of it is *proven*: this host has seen every byte, and layer digest and diff ID agree with the
+//! manifest and the configuration.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+
+use bytes::{Buf, Bytes};
+use tokio::sync::mpsc;
+use xebec_cache::store::LayerKey;
+use xebec_format::digest::Digest;
+use xebec_index::indexer::{DataSink, IndexOptions, IndexedLayer, index_layer};
+use xebec_oci::{Client, Descriptor};
+
+use crate::facts;
+use crate::failure::{Failure, FailureKind};
+use crate::image::Images;
+use crate::image::Report;
+use crate::image::resolve::{FoundImage, registry_failure};
+use crate::protocol::Reply;
+use crate::trust::Record;
+
+/// Parts of a blob in flight between the network and the indexer. A part is what one read of a connection gives
+/// (16 KiB to 1 MiB), so this bounds memory and still lets the network run ahead.
+const QUEUE: usize = 32;
+
+impl Images {
+    /// Indexes layer `number` of an image, and keeps the index with its sections in the store; with `keep_data`
+    /// the layer's contents too, so that it is complete at once.
+    ///
+    /// # Errors
+    /// When the blob cannot be fetched, is not a layer, or has another digest than the image says.
+    pub async fn index_layer(
+        &self,
+        client: &Client,
+        found: &FoundImage,
+        number: usize,
+        keep_data: bool,
+        report: &Report,
+    ) -> Result<LayerKey, Failure> {
+        let (Some(descriptor), Some(diff_id)) = (found.layers.get(number), found.diff_ids.get(number)) else {
+            return Err(Failure::new(FailureKind::NotFound, "there is no such layer"));
+        };
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let feed = feed(client, found, descriptor, number, sender, report);
+        let images = self.clone();
+        let (descriptor, diff_id) = (descriptor.clone(), *diff_id);
+        let index = tokio::task::spawn_blocking(move || images.index_stream(&descriptor, diff_id, receiver, keep_data));
+        let (fed, indexed) = tokio::join!(feed, index);
+        let indexed = indexed.map_err(|error| Failure::host("index a layer", error))?;
+        // The network's word explains a broken stream better than what the indexer made of it.
+        fed?;
+        indexed
+    }
+
+    fn index_stream(
+        &self,
+        descriptor: &Descriptor,
+        diff_id: Digest,
+        receiver: mpsc::Receiver<Bytes>,
+        keep_data: bool,
+    ) -> Result<LayerKey, Failure> {
+        let staged = self.store.stage(&descriptor.digest)?;
+        let data = staged.data().map_err(|error| Failure::host("open a data file", error))?;
+        let mut sink = DataFile(data);
+        let sink: Option<&mut dyn DataSink> = if keep_data { Some(&mut sink) } else { None };
+        let IndexedLayer { mut index, windows, frame, contents, .. } =
+            index_layer(Parts::new(receiver), &IndexOptions::default(), sink)
+                .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
+        check("digest", descriptor.digest, index.layer)?;
+        check("diff ID", diff_id, index.diff_id.unwrap_or(index.layer))?;
+        index.diff_id = Some(diff_id);
+        let encoded = index.encode();
+        let key = LayerKey { layer: descriptor.digest, index: Digest::of(&encoded) };
+        if self.store.contains(key) && !keep_data {
+            // The same index is there already, perhaps with data: only what it lacks is added.
+            let directory = self.store.directory().join(key.folder());
+            for (name, bytes) in [("windows", &windows), ("frame", &frame), ("contents", &contents)] {
+                crate::file::write_atomically(&directory.join(name), bytes)
+                    .map_err(|error| Failure::host(format!("write {name} of {key}"), error))?;
+            }
+        } else {
+            for (name, bytes) in
+                [("index", &encoded), ("windows", &windows), ("frame", &frame), ("contents", &contents)]
+            {
+                staged.keep_file(name, bytes)?;
+            }
+            if keep_data {
+                staged.claim_all(&index)?;
+            }
+            staged.publish(key, index.data_size)?;
+        }
+        facts::update(&self.store, key, Record::set_proven)?;
+        Ok(key)
+    }
+}
+
+fn check(what: &str, wanted: Digest, found: Digest) -> Result<(), Failure> {
+    if wanted == found {
+        return Ok(());
+    }
+    let message = format!("the layer's {what} is {found}, but the image says {wanted}; nothing of it is kept");
+    Err(Failure::new(FailureKind::Integrity, message))
+}
+
+async fn feed(
+    client: &Client,
+    found: &FoundImage,
+    descriptor: &Descriptor,
+    number: usize,
+    sender: mpsc::Sender<Bytes>,
+    report: &Report,
+) -> Result<(), Failure> {
+    let repository = found.reference.repository();
+    let failed = |error| registry_failure(&error);
+    let mut stream = client.blob_stream(repository, &descriptor.digest, descriptor.size, 0).await.map_err(failed)?;
+    let what = format!("layer {}/{} {}", number + 1, found.layers.len(), descriptor.digest.short());
+    let mut done = 0;
+    while let Some(part) = stream.next_part().await.map_err(failed)? {
+        done += part.len() as u64;
+        if sender.send(part).await.is_err() {
+            // The indexer gave up; its own error says why.
+            return Ok(());
+        }
+        report(Reply::Progress { what: what.clone(), done, total: Some(descriptor.size) });
+    }
+    Ok(())
+}
+
+/// The parts of a blob as a reader.
+struct Parts {
+    receiver: mpsc::Receiver<Bytes>,
+    part: Bytes,
+}
+
+impl Parts {
+    fn new(receiver: mpsc::Receiver<Bytes>) -> Self {
+        Self { receiver, part: Bytes::new() }
+    }
+}
+
+impl Read for Parts {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.part.is_empty() {
+            match self.receiver.blocking_recv() {
+                Some(part) => self.part = part,
+                None => return Ok(0),
+            }
+        }
+        let length = buffer.len().min(self.part.len());
+        self.part.copy_to_slice(&mut buffer[..length]);
+        Ok(length)
+    }
+}
+
+struct DataFile(File);
+
+impl DataSink for DataFile {
+    fn write(&mut self, data_offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, data_offset)
+    }
+}

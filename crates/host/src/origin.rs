@@ -1,0 +1,184 @@
+//! Where the bytes of a cached layer come from: the repositories that were seen to have its blob, kept in the
+//! file `origins.json` of the layer's folder so that a new worker can go on filling.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use xebec_cache::fill::{Blob, BoxFuture, Source};
+use xebec_format::digest::Digest;
+use xebec_oci::{Reference, Repository};
+
+use crate::clients::Clients;
+use crate::file::write_atomically;
+
+const FILE: &str = "origins.json";
+/// Repositories remembered for a layer. A base layer is in many; the latest few are the likeliest to be up.
+const MAX_ORIGINS: usize = 8;
+/// A windows section up to this size is fetched whole at its first use and kept: one request instead of one for
+/// each span. At 100 Mbit/s the limit takes 20 ms, as long as two or three round trips to a remote registry.
+const WHOLE_WINDOWS: u64 = 256 << 10;
+
+/// A repository that has a layer's blob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The repository with its registry, as in a reference without tag.
+    pub repository: String,
+    /// The docker configuration of the user through whom it was reached.
+    pub docker_config: Option<PathBuf>,
+    /// The blob with the index's windows, in the same repository.
+    pub windows: Option<Digest>,
+    /// Size of that blob in bytes.
+    pub windows_size: u64,
+}
+
+impl Origin {
+    /// The repository; `None` when the file was damaged.
+    pub fn parse_repository(&self) -> Option<Repository> {
+        self.repository.parse::<Reference>().ok().map(|reference| reference.repository().clone())
+    }
+}
+
+/// Reads a layer's origins; a missing or damaged file has none.
+pub fn read(directory: &Path) -> Vec<Origin> {
+    let bytes = fs::read(directory.join(FILE)).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
+}
+
+/// Puts `origin` first among a layer's origins.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn remember(directory: &Path, origin: Origin) -> io::Result<()> {
+    let mut origins = read(directory);
+    if origins.first() == Some(&origin) {
+        return Ok(());
+    }
+    origins.retain(|other| *other != origin);
+    origins.insert(0, origin);
+    origins.truncate(MAX_ORIGINS);
+    write_atomically(&directory.join(FILE), &serde_json::to_vec(&origins)?)
+}
+
+/// The source of one layer: its origins in turn, and local files for what was kept.
+pub struct LayerSource {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    clients: Arc<Clients>,
+    layer: Digest,
+    directory: PathBuf,
+    whole_windows: tokio::sync::Mutex<()>,
+    windows: Mutex<Option<Arc<File>>>,
+}
+
+impl LayerSource {
+    /// The source of the layer kept in `directory`.
+    pub fn new(clients: Arc<Clients>, layer: Digest, directory: &Path) -> Self {
+        let windows = File::open(directory.join("windows")).ok().map(Arc::new);
+        Self {
+            inner: Arc::new(Inner {
+                clients,
+                layer,
+                directory: directory.to_owned(),
+                whole_windows: tokio::sync::Mutex::new(()),
+                windows: Mutex::new(windows),
+            }),
+        }
+    }
+}
+
+impl Source for LayerSource {
+    fn read(&self, blob: Blob, range: Range<u64>) -> BoxFuture<Result<Bytes, String>> {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            match blob {
+                Blob::Layer => inner.layer_bytes(range).await,
+                Blob::Windows => inner.window_bytes(range).await,
+            }
+        })
+    }
+}
+
+impl Inner {
+    async fn layer_bytes(&self, range: Range<u64>) -> Result<Bytes, String> {
+        self.from_origins(|_| Some(self.layer), range).await
+    }
+
+    async fn window_bytes(&self, range: Range<u64>) -> Result<Bytes, String> {
+        if let Some(file) = self.local_windows() {
+            return read_range(&file, &range).map_err(|error| format!("the windows kept in the cache: {error}"));
+        }
+        let Some((digest, size)) = self.small_windows() else {
+            return self.from_origins(|origin| origin.windows, range).await;
+        };
+        // One reader fetches the section, the others wait for it.
+        let _one = self.whole_windows.lock().await;
+        if self.local_windows().is_none() {
+            let whole = self.from_origins(|origin| origin.windows, 0..size).await?;
+            if Digest::of(&whole) != digest {
+                return Err(format!("the windows section is not {digest} but {}", Digest::of(&whole)));
+            }
+            let path = self.directory.join("windows");
+            write_atomically(&path, &whole).map_err(|error| format!("write {}: {error}", path.display()))?;
+            let file = File::open(&path).map_err(|error| format!("open {}: {error}", path.display()))?;
+            *self.lock() = Some(Arc::new(file));
+        }
+        let file = self.local_windows().ok_or("the windows section vanished")?;
+        read_range(&file, &range).map_err(|error| format!("the windows kept in the cache: {error}"))
+    }
+
+    fn small_windows(&self) -> Option<(Digest, u64)> {
+        let origins = read(&self.directory);
+        let origin = origins.iter().find(|origin| origin.windows.is_some())?;
+        (origin.windows_size <= WHOLE_WINDOWS).then_some((origin.windows?, origin.windows_size))
+    }
+
+    async fn from_origins(
+        &self,
+        blob: impl Fn(&Origin) -> Option<Digest>,
+        range: Range<u64>,
+    ) -> Result<Bytes, String> {
+        let mut reasons = Vec::new();
+        for origin in read(&self.directory) {
+            let Some(digest) = blob(&origin) else { continue };
+            let attempt = async {
+                let client = self.clients.get(origin.docker_config.as_deref()).map_err(|e| e.to_string())?;
+                let repository = origin.parse_repository().ok_or("a damaged origins.json")?;
+                client.blob_range(&repository, &digest, range.clone()).await.map_err(|e| e.to_string())
+            };
+            match attempt.await {
+                Ok(bytes) => return Ok(bytes),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        if reasons.is_empty() {
+            reasons.push("no registry is known to have it; mount or pull the image again".to_owned());
+        }
+        Err(reasons.join("; "))
+    }
+
+    fn local_windows(&self) -> Option<Arc<File>> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<File>>> {
+        self.windows.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn read_range(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
+    let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
+    if range.end > file.metadata()?.len() {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the range is beyond the end of the file"));
+    }
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, range.start)?;
+    Ok(bytes.into())
+}

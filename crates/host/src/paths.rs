@@ -1,0 +1,87 @@
+//! Where things are on a host: state under the root directory, sockets and mounts under the run directory.
+//!
+//! Two roots never meet: every path that is shared between processes is below one of the two.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The two directories of one installation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    root: PathBuf,
+    run: PathBuf,
+}
+
+impl Paths {
+    /// Default root directory.
+    pub const DEFAULT_ROOT: &'static str = "/var/lib/xebec";
+    /// Default run directory.
+    pub const DEFAULT_RUN: &'static str = "/run/xebec";
+
+    /// Makes both directories, and makes their paths absolute.
+    ///
+    /// # Errors
+    /// When a directory cannot be made.
+    pub fn create(root: &Path, run: &Path) -> io::Result<Self> {
+        let make = |path: &Path| -> io::Result<PathBuf> {
+            std::fs::create_dir_all(path)?;
+            path.canonicalize()
+        };
+        Ok(Self { root: make(root)?, run: make(run)? })
+    }
+
+    /// The state directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The run directory.
+    pub fn run(&self) -> &Path {
+        &self.run
+    }
+
+    /// The blob cache, by its ordinary path.
+    pub fn layers(&self) -> PathBuf {
+        self.root.join("layers")
+    }
+
+    /// The blob cache through the mount that raises events.
+    pub fn guarded(&self) -> PathBuf {
+        self.run.join("guarded")
+    }
+
+    /// What is known of images: one file for each manifest.
+    pub fn images(&self) -> PathBuf {
+        self.root.join("images")
+    }
+
+    /// EROFS metadata images.
+    pub fn views(&self) -> PathBuf {
+        self.root.join("views")
+    }
+
+    /// Where views are mounted.
+    pub fn mounts(&self) -> PathBuf {
+        self.run.join("views")
+    }
+
+    /// Writable layers and bundles of containers.
+    pub fn containers(&self) -> PathBuf {
+        self.root.join("containers")
+    }
+
+    /// Which keys and registries are trusted.
+    pub fn trust(&self) -> PathBuf {
+        self.root.join("trust.toml")
+    }
+
+    /// How registries are reached: mirrors, certificates, budgets.
+    pub fn registries(&self) -> PathBuf {
+        self.root.join("registries.toml")
+    }
+
+    /// The daemon's socket.
+    pub fn socket(&self) -> PathBuf {
+        self.run.join("xebec.sock")
+    }
+}

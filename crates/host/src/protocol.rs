@@ -1,0 +1,246 @@
+//! What the command line and the daemon say to each other: JSON, one value a line, over a Unix socket.
+//!
+//! The command line sends one [`Request`] and reads [`Reply`] values until one of them is final. Whoever may open
+//! the socket (its directory belongs to root) may mount images, so nothing here is a secret or a check.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use xebec_format::digest::Digest;
+
+use crate::failure::Failure;
+
+/// Longest line that either side accepts, in bytes. Image configurations are the largest part of any reply;
+/// the registry client limits them to a few MiB.
+pub const MAX_LINE: u64 = 16 << 20;
+
+/// How an image is named and reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageRequest {
+    /// The reference as the user wrote it.
+    pub reference: String,
+    /// `os/architecture[/variant]`; the host's when absent.
+    pub platform: Option<String>,
+    /// The user's docker `config.json`, for credentials.
+    pub docker_config: Option<PathBuf>,
+}
+
+/// Who uses a view; it is unmounted when nobody does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Holder {
+    /// A mount made by `xebec mount`.
+    Directory {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// A container of `xebec run`, or another process that says when it is done.
+    Process {
+        /// Name of the container.
+        name: String,
+        /// The process; when it is gone, so is its claim.
+        pid: u32,
+        /// Its start time in clock ticks since boot, so that a reused process id is not taken for it.
+        start_time: u64,
+    },
+}
+
+/// Whether and how the rest of an image is brought in in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Completion {
+    /// The fetch is paced so as to end after about this many seconds; as fast as can be when 0.
+    pub deadline_seconds: u64,
+}
+
+/// What the command line asks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Request {
+    /// Make an image's view and mount it.
+    Mount {
+        /// Which image.
+        image: ImageRequest,
+        /// For whom.
+        holder: Holder,
+        /// Refuse when a layer would have to be read whole first.
+        require_lazy: bool,
+        /// Bring the rest in, in the background.
+        completion: Option<Completion>,
+    },
+    /// Give a view back.
+    Release {
+        /// Which view, or any when absent.
+        view: Option<String>,
+        /// Who held it.
+        holder: Holder,
+    },
+    /// Make an image known and, if asked, bring all of it in before answering.
+    Pull {
+        /// Which image.
+        image: ImageRequest,
+        /// Bring everything in.
+        complete: bool,
+    },
+    /// Compare complete layers with their digests, and so turn other roots of trust into *proven*.
+    Prove {
+        /// Which image.
+        image: ImageRequest,
+    },
+    /// What the daemon is doing.
+    Status,
+    /// What was touched of a view since it was mounted.
+    Touched {
+        /// Which view.
+        view: String,
+    },
+    /// Stop the daemon.
+    Stop {
+        /// Unmount views that are in use, too.
+        force: bool,
+    },
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub enum Reply {
+    /// Something is under way; for progress bars.
+    Progress {
+        /// What is being done, to what.
+        what: String,
+        /// How far, in bytes.
+        done: u64,
+        /// Out of how many bytes, if known.
+        total: Option<u64>,
+    },
+    /// Something the user should know, such as that this start is not lazy.
+    Notice {
+        /// For people.
+        text: String,
+    },
+    /// Final: a view is mounted.
+    Mounted(Box<Mounted>),
+    /// Final: the image is known.
+    Pulled {
+        /// Its manifest.
+        manifest: Digest,
+        /// Bytes fetched.
+        bytes: u64,
+    },
+    /// Final: the proof's result for each layer.
+    Proved {
+        /// By layer.
+        layers: Vec<ProvedLayer>,
+    },
+    /// Final: the daemon's state.
+    Status(Box<Status>),
+    /// Final: what was touched.
+    Touched(Touched),
+    /// Final: done, nothing to say.
+    Done,
+    /// Final: it did not work.
+    Failed(Failure),
+}
+
+/// A mounted view.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Mounted {
+    /// Its name.
+    pub view: String,
+    /// Where it is mounted, read-only.
+    pub path: PathBuf,
+    /// The reference in full.
+    pub reference: String,
+    /// The image manifest.
+    pub manifest: Digest,
+    /// The image's configuration, as the registry has it.
+    pub config: serde_json::Value,
+    /// How long each stage took, in milliseconds.
+    pub stages_ms: BTreeMap<String, f64>,
+    /// Whether every layer is lazy or local.
+    pub lazy: bool,
+}
+
+/// A layer that was, or was not, proven.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProvedLayer {
+    /// The layer blob.
+    pub layer: Digest,
+    /// Its index.
+    pub index: Digest,
+    /// `None` when it agreed; else what did not.
+    pub problem: Option<String>,
+}
+
+/// What was touched of a view.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Touched {
+    /// Files of which at least one page was asked for.
+    pub files: u64,
+    /// Pages asked for, read-ahead included.
+    pub pages: u64,
+}
+
+/// Counters of the network and of fills since the daemon's worker started.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Counters {
+    /// Requests to registries.
+    pub network_requests: u64,
+    /// Bytes of their answers' bodies.
+    pub network_bytes: u64,
+    /// Requests that had to be tried again.
+    pub network_retries: u64,
+    /// Events that readers raised.
+    pub events: u64,
+    /// Events whose pages were there.
+    pub hits: u64,
+    /// Spans another reader was waiting for already.
+    pub joins: u64,
+    /// Spans written.
+    pub spans: u64,
+    /// Compressed bytes fetched for fills.
+    pub bytes_fetched: u64,
+    /// Plain bytes written to the cache.
+    pub bytes_written: u64,
+    /// Fills that failed; their readers got EIO.
+    pub failures: u64,
+}
+
+/// The daemon's state.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the daemon's program.
+    pub version: String,
+    /// The keeper's process id.
+    pub keeper_pid: u32,
+    /// The worker's process id.
+    pub worker_pid: u32,
+    /// How often the worker was restarted.
+    pub restarts: u64,
+    /// Events that are owed an answer.
+    pub queue: u64,
+    /// How long the oldest of them has waited, in milliseconds.
+    pub oldest_wait_ms: Option<u64>,
+    /// Counters.
+    pub counters: Counters,
+    /// Mounted views.
+    pub views: Vec<ViewStatus>,
+}
+
+/// A mounted view and who uses it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ViewStatus {
+    /// Its name.
+    pub view: String,
+    /// Where it is mounted.
+    pub path: PathBuf,
+    /// The image it was made for first.
+    pub reference: String,
+    /// Who uses it.
+    pub holders: Vec<Holder>,
+    /// Layers, and how many are complete.
+    pub layers: usize,
+    /// Layers that need the daemon no more.
+    pub complete_layers: usize,
+}

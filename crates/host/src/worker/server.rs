@@ -1,0 +1,52 @@
+//! The daemon's side of the socket: one request a connection, progress while it runs, one final reply.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tracing::debug;
+
+use crate::failure::{Failure, FailureKind};
+use crate::image::Report;
+use crate::protocol::{MAX_LINE, Reply, Request};
+use crate::worker::requests::Requests;
+
+/// Serves one connection.
+pub async fn converse(stream: UnixStream, requests: Arc<Requests>) {
+    let (reader, mut writer) = stream.into_split();
+    let mut line = Vec::new();
+    let mut reader = BufReader::new(reader.take(MAX_LINE));
+    match reader.read_until(b'\n', &mut line).await {
+        Ok(length) if length > 0 => {}
+        // Whoever only looks whether a daemon is there says nothing.
+        _ => return,
+    }
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let report: Report = {
+        let sender = sender.clone();
+        Arc::new(move |reply| {
+            let _ = sender.send(reply);
+        })
+    };
+    // The request goes on when the asker leaves: what it brings into the cache is not lost.
+    tokio::spawn(async move {
+        let reply = match serde_json::from_slice::<Request>(&line) {
+            Ok(request) => requests.answer(request, &report).await,
+            Err(error) => Err(Failure::new(FailureKind::Usage, format!("not a request: {error}"))),
+        };
+        let _ = sender.send(reply.unwrap_or_else(Reply::Failed));
+    });
+    while let Some(reply) = receiver.recv().await {
+        let last = !matches!(reply, Reply::Progress { .. } | Reply::Notice { .. });
+        let Ok(mut bytes) = serde_json::to_vec(&reply) else { return };
+        bytes.push(b'\n');
+        if let Err(error) = writer.write_all(&bytes).await {
+            debug!(%error, "the asker left");
+            return;
+        }
+        if last {
+            return;
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Mounted views: over which layers, where, and for whom. Each has a file in the run directory, so that the next
+//! worker knows it; a view that nobody holds is unmounted.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+use xebec_cache::store::LayerKey;
+use xebec_format::digest::Digest;
+use xebec_kernel::mount;
+
+use crate::failure::{Failure, FailureKind};
+use crate::file::write_atomically;
+use crate::paths::Paths;
+use crate::protocol::Holder;
+use crate::view::{self, BuiltView};
+use crate::worker::fills::FillService;
+
+/// The table of views.
+pub struct Views {
+    paths: Paths,
+    table: Mutex<BTreeMap<String, ViewRecord>>,
+}
+
+/// What is kept of a view.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ViewRecord {
+    /// Its name.
+    pub name: String,
+    /// Where it is mounted.
+    pub path: PathBuf,
+    /// The image it was made for first.
+    pub reference: String,
+    /// That image's manifest.
+    pub manifest: Digest,
+    /// Its layers, in the order of its devices.
+    pub layers: Vec<LayerPair>,
+    /// Who uses it.
+    pub holders: Vec<Holder>,
+}
+
+/// A layer and its index, as it is written to the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerPair {
+    /// The layer blob.
+    pub layer: Digest,
+    /// Its index.
+    pub index: Digest,
+}
+
+impl From<LayerPair> for LayerKey {
+    fn from(pair: LayerPair) -> Self {
+        Self { layer: pair.layer, index: pair.index }
+    }
+}
+
+impl Views {
+    /// Reads the records of an earlier worker back, serves their layers, and drops views that are not mounted.
+    ///
+    /// # Errors
+    /// When the mounts cannot be listed.
+    pub fn restore(paths: &Paths, fills: &FillService) -> Result<Self, Failure> {
+        fs::create_dir_all(paths.mounts())
+            .map_err(|error| Failure::host(format!("make {}", paths.mounts().display()), error))?;
+        let mut table = BTreeMap::new();
+        for entry in fs::read_dir(paths.mounts()).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            let record = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<ViewRecord>(&bytes).ok());
+            let Some(record) = record.filter(|record| mount::is_mounted(&record.path).unwrap_or(false)) else {
+                let _ = fs::remove_file(&path);
+                continue;
+            };
+            for pair in &record.layers {
+                if let Err(error) = fills.serve((*pair).into(), None) {
+                    warn!("view {}: {error}; reads of that layer fail until the image is mounted again", record.name);
+                }
+            }
+            table.insert(record.name.clone(), record);
+        }
+        if !table.is_empty() {
+            info!("{} views found mounted", table.len());
+        }
+        Ok(Self { paths: paths.clone(), table: Mutex::new(table) })
+    }
+
+    /// Mounts a view unless it is mounted, and notes who holds it. Gives where it is.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the record cannot be written.
+    pub fn hold(
+        &self,
+        built: &BuiltView,
+        reference: &str,
+        manifest: Digest,
+        holder: Holder,
+        is_complete: impl Fn(LayerKey) -> bool,
+    ) -> Result<PathBuf, Failure> {
+        let mut table = self.lock();
+        let path = self.paths.mounts().join(&built.name);
+        if !table.contains_key(&built.name) {
+            if mount::is_mounted(&path).unwrap_or(false) {
+                // Left by a worker that died before it wrote the record.
+                view::unmount(&path)?;
+            }
+            view::mount(&self.paths, built, is_complete, &path)?;
+            let layers = built.devices.iter().map(|key| LayerPair { layer: key.layer, index: key.index });
+            let record = ViewRecord {
+                name: built.name.clone(),
+                path: path.clone(),
+                reference: reference.to_owned(),
+                manifest,
+                layers: layers.collect(),
+                holders: Vec::new(),
+            };
+            table.insert(built.name.clone(), record);
+        }
+        if let Some(record) = table.get_mut(&built.name) {
+            if !record.holders.contains(&holder) {
+                record.holders.push(holder);
+            }
+            self.write(record)?;
+        }
+        Ok(path)
+    }
+
+    /// Takes a holder off. Views that nobody holds any more are unmounted.
+    ///
+    /// # Errors
+    /// When nobody of that name holds a view, or unmounting fails.
+    pub fn release(&self, view: Option<&str>, holder: &Holder) -> Result<(), Failure> {
+        let mut table = self.lock();
+        let mut found = false;
+        for record in table.values_mut().filter(|record| view.is_none_or(|name| record.name == name)) {
+            let before = record.holders.len();
+            record.holders.retain(|other| !same(other, holder));
+            if record.holders.len() != before {
+                found = true;
+                self.write(record)?;
+            }
+        }
+        self.drop_unheld(&mut table);
+        if found {
+            return Ok(());
+        }
+        Err(Failure::new(FailureKind::NotFound, format!("{} holds no view", describe(holder))))
+    }
+
+    /// Takes holders off that are gone: processes that have ended, directories where nothing is mounted.
+    pub fn sweep(&self) {
+        let mut table = self.lock();
+        for record in table.values_mut() {
+            let before = record.holders.len();
+            record.holders.retain(is_alive);
+            if record.holders.len() != before {
+                let _ = self.write(record);
+            }
+        }
+        self.drop_unheld(&mut table);
+    }
+
+    /// Unmounts everything.
+    pub fn clear(&self) {
+        let mut table = self.lock();
+        for record in table.values_mut() {
+            for holder in record.holders.drain(..) {
+                if let Holder::Directory { path } = holder {
+                    let _ = view::unmount(&path);
+                }
+            }
+        }
+        self.drop_unheld(&mut table);
+    }
+
+    /// A copy of the table.
+    pub fn list(&self) -> Vec<ViewRecord> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// Whether no view is mounted.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    fn drop_unheld(&self, table: &mut BTreeMap<String, ViewRecord>) {
+        table.retain(|name, record| {
+            if !record.holders.is_empty() {
+                return true;
+            }
+            if let Err(error) = view::unmount(&record.path) {
+                warn!("view {name}: {error}");
+                return true;
+            }
+            let _ = fs::remove_dir(&record.path);
+            let _ = fs::remove_file(self.record_path(name));
+            let _ = fs::remove_file(self.paths.views().join(format!("{name}.erofs")));
+            false
+        });
+    }
+
+    fn write(&self, record: &ViewRecord) -> Result<(), Failure> {
+        let path = self.record_path(&record.name);
+        let bytes = serde_json::to_vec_pretty(record).map_err(|error| Failure::host("encode a view", error))?;
+        write_atomically(&path, &bytes).map_err(|error| Failure::host(format!("write {}", path.display()), error))
+    }
+
+    fn record_path(&self, name: &str) -> PathBuf {
+        self.paths.mounts().join(format!("{name}.json"))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, ViewRecord>> {
+        self.table.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Whether two holders are the same claim. A container is known by its name alone: it names one at a time.
+fn same(one: &Holder, other: &Holder) -> bool {
+    match (one, other) {
+        (Holder::Directory { path: one }, Holder::Directory { path: other }) => one == other,
+        (Holder::Process { name: one, .. }, Holder::Process { name: other, .. }) => one == other,
+        _ => false,
+    }
+}
+
+fn is_alive(holder: &Holder) -> bool {
+    match holder {
+        Holder::Directory { path } => mount::is_mounted(path).unwrap_or(true),
+        Holder::Process { pid, start_time, .. } => process_start_time(*pid) == Some(*start_time),
+    }
+}
+
+fn describe(holder: &Holder) -> String {
+    match holder {
+        Holder::Directory { path } => path.display().to_string(),
+        Holder::Process { name, .. } => name.clone(),
+    }
+}
+
+/// When a process started, in clock ticks since boot (`/proc/PID/stat`, field 22); `None` when there is none.
+pub fn process_start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    // The second field is the program's name in parentheses, which may contain anything.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
