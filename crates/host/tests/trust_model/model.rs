@@ -12,7 +12,7 @@ pub(crate) struct Model {
     pub(crate) attached: BTreeSet<(u8, u8, u8)>,
     /// Repository, image, variant, key, made for; in the order of signing.
     pub(crate) signatures: Vec<(u8, u8, u8, u8, u8)>,
-    policy: u8,
+    pub(crate) policy: u8,
     /// Layer, variant of what is cached.
     pub(crate) cached: BTreeSet<(u8, u8)>,
     pub(crate) proven: BTreeSet<(u8, u8)>,

@@ -20,7 +20,7 @@ pub(crate) struct World {
     /// By repository, image, variant: what is at the signature tag.
     signatures: BTreeMap<(u8, u8, u8), Signed>,
     pub(crate) tags: BTreeMap<u8, Target>,
-    policy: u8,
+    pub(crate) policy: u8,
     /// `roots.json` of each cached index, as bytes.
     pub(crate) cache: BTreeMap<(u8, u8), Vec<u8>>,
 }
