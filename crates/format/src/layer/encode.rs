@@ -29,7 +29,8 @@ impl LayerIndex {
     /// The index as bytes. The same index gives the same bytes with the same version of this crate (another version
     /// of zstd may compress differently).
     ///
-    /// An index that does not pass [`LayerIndex::check`] gives bytes that [`LayerIndex::decode`] refuses.
+    /// Only an index that passes [`LayerIndex::check`] comes back from [`LayerIndex::decode`] as it was: of others, the
+    /// bytes are refused or say something else.
     pub fn encode(&self) -> Vec<u8> {
         let sections = [
             (SECTION_SPANS, encode_spans(self)),

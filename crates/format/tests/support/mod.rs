@@ -3,9 +3,11 @@
 
 #![allow(dead_code, reason = "every test binary uses its part")]
 
+pub(crate) mod indexes;
 pub(crate) mod kernel;
 pub(crate) mod reader;
 pub(crate) mod trees;
+pub(crate) mod unpack;
 
 use std::collections::BTreeMap;
 
