@@ -3,7 +3,9 @@
 //! * [`tar`]: tar files of any shape, also hostile ones.
 //! * [`compression`]: layer blobs from them.
 //! * [`image`]: whole images, in memory or as OCI layout directories.
+//! * [`registry`]: a registry that misbehaves on purpose.
 
 pub mod compression;
 pub mod image;
+pub mod registry;
 pub mod tar;

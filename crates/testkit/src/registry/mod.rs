@@ -1,0 +1,309 @@
+//! A registry that misbehaves on purpose.
+//!
+//! [`FaultyRegistry`] speaks enough of the OCI distribution protocol for a client to pull, push and attach:
+//! manifests, blobs with ranges, uploads in one piece or several, mounts, referrers, tokens, passwords, and
+//! blobs by redirect to a second server. It runs on a thread of its own, on loopback, and stops when dropped,
+//! so that tests with and without an async runtime can use it. A script of [`When`] and [`Fault`] says what
+//! goes wrong; a log says what was asked and how many bytes went out.
+
+mod access;
+mod answer;
+mod body;
+mod fault;
+mod log;
+mod serve;
+mod store;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use xebec_format::digest::Digest;
+
+pub use access::Access;
+pub use fault::{Fault, When};
+pub use log::{LoggedRequest, Place, RequestHead};
+
+use access::Tokens;
+use fault::Script;
+use log::Entry;
+use store::Store;
+
+/// How a registry is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whether it speaks TLS, with HTTP/2, under a certificate that [`FaultyRegistry::ca_pem`] vouches for.
+    pub tls: bool,
+    /// What it asks of its clients.
+    pub access: Access,
+    /// Whether it has the referrers API.
+    pub referrers_api: bool,
+    /// Most entries of one page of referrers.
+    pub referrers_page: usize,
+    /// Whether blobs come by redirect to a second server, and how long such a URL is good.
+    pub redirect_blobs: Option<Duration>,
+    /// Longest body of an upload; larger ones are answered with 413.
+    pub max_upload: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            tls: false,
+            access: Access::Open,
+            referrers_api: true,
+            referrers_page: 100,
+            redirect_blobs: None,
+            max_upload: u64::MAX,
+        }
+    }
+}
+
+/// A running registry.
+pub struct FaultyRegistry {
+    state: Arc<State>,
+    ca_pem: Option<String>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the servers share.
+#[derive(Debug)]
+pub(crate) struct State {
+    options: Options,
+    registry: SocketAddr,
+    cdn: SocketAddr,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    store: Store,
+    script: Script,
+    tokens: Tokens,
+    log: Vec<Entry>,
+    /// URLs of the second server are good if they carry this number.
+    signature: u64,
+    connections: u64,
+    down: bool,
+}
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Scheme and authority of a server.
+    fn base(&self, place: Place) -> String {
+        let address = match place {
+            Place::Registry => self.registry,
+            Place::Cdn => self.cdn,
+        };
+        format!("{}://{address}", if self.options.tls { "https" } else { "http" })
+    }
+}
+
+impl FaultyRegistry {
+    /// Starts one without TLS that is open to everyone.
+    ///
+    /// # Errors
+    /// If no socket or thread is to be had.
+    pub fn start() -> anyhow::Result<Self> {
+        Self::with(Options::default())
+    }
+
+    /// Starts one.
+    ///
+    /// # Errors
+    /// If no socket or thread is to be had.
+    pub fn with(options: Options) -> anyhow::Result<Self> {
+        let listen = || -> anyhow::Result<std::net::TcpListener> {
+            let listener =
+                std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        let (registry, cdn) = (listen()?, listen()?);
+        let (tls, ca_pem) = if options.tls {
+            let (config, pem) = serve::tls()?;
+            (Some(config), Some(pem))
+        } else {
+            (None, None)
+        };
+        let state = Arc::new(State {
+            options,
+            registry: registry.local_addr()?,
+            cdn: cdn.local_addr()?,
+            inner: Mutex::default(),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let shared = state.clone();
+        let thread = std::thread::Builder::new()
+            .name("faulty-registry".to_owned())
+            .spawn(move || {
+                runtime.block_on(async move {
+                    tokio::select! {
+                        _ = serve::listen(shared.clone(), registry, tls.clone(), Place::Registry) => {}
+                        _ = serve::listen(shared, cdn, tls, Place::Cdn) => {}
+                        _ = stopped => {}
+                    }
+                });
+            })?;
+        Ok(Self {
+            state,
+            ca_pem,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// `127.0.0.1:port`, as references name it.
+    pub fn host(&self) -> String {
+        self.state.registry.to_string()
+    }
+
+    /// `127.0.0.1:port` of the server that blobs are redirected to.
+    pub fn cdn_host(&self) -> String {
+        self.state.cdn.to_string()
+    }
+
+    /// The certificate to trust, if it speaks TLS.
+    pub fn ca_pem(&self) -> Option<&str> {
+        self.ca_pem.as_deref()
+    }
+
+    /// Puts a blob there, without any request.
+    pub fn put_blob(&self, repository: &str, bytes: impl Into<Bytes>) -> Digest {
+        let bytes = bytes.into();
+        let digest = Digest::of(&bytes);
+        self.state
+            .lock()
+            .store
+            .repository(repository)
+            .blobs
+            .insert(digest, bytes);
+        digest
+    }
+
+    /// Puts a blob there under a digest that is not its own.
+    pub fn put_blob_as(&self, repository: &str, digest: Digest, bytes: impl Into<Bytes>) {
+        self.state
+            .lock()
+            .store
+            .repository(repository)
+            .blobs
+            .insert(digest, bytes.into());
+    }
+
+    /// Puts a manifest there under `name`, a tag or a digest.
+    pub fn put_manifest(
+        &self,
+        repository: &str,
+        name: &str,
+        media_type: &str,
+        bytes: impl Into<Bytes>,
+    ) -> Digest {
+        self.state
+            .lock()
+            .store
+            .repository(repository)
+            .put_manifest(name, media_type, bytes.into())
+    }
+
+    /// The manifest under `name`.
+    pub fn manifest(&self, repository: &str, name: &str) -> Option<Bytes> {
+        let mut inner = self.state.lock();
+        inner
+            .store
+            .repository(repository)
+            .manifest(name)
+            .map(|(_, manifest)| manifest.bytes.clone())
+    }
+
+    /// A blob.
+    pub fn blob(&self, repository: &str, digest: &Digest) -> Option<Bytes> {
+        self.state
+            .lock()
+            .store
+            .repository(repository)
+            .blobs
+            .get(digest)
+            .cloned()
+    }
+
+    /// Removes a blob.
+    pub fn remove_blob(&self, repository: &str, digest: &Digest) {
+        self.state
+            .lock()
+            .store
+            .repository(repository)
+            .blobs
+            .remove(digest);
+    }
+
+    /// Lets `fault` befall the requests that `when` describes. Earlier rules come first.
+    pub fn inject(&self, when: When, fault: Fault) {
+        self.state.lock().script.add(when, fault);
+    }
+
+    /// Ends all faults.
+    pub fn clear_faults(&self) {
+        self.state.lock().script.clear();
+    }
+
+    /// While down, every connection is reset.
+    pub fn set_down(&self, down: bool) {
+        self.state.lock().down = down;
+    }
+
+    /// Makes every token given out so far useless.
+    pub fn expire_tokens(&self) {
+        self.state.lock().tokens.expire();
+    }
+
+    /// Makes every redirect given out so far useless: its URL is answered with 403.
+    pub fn expire_redirects(&self) {
+        self.state.lock().signature += 1;
+    }
+
+    /// How many tokens were given out.
+    pub fn tokens_given(&self) -> u64 {
+        self.state.lock().tokens.count()
+    }
+
+    /// The requests since the start or the last [`Self::clear_log`], in order.
+    pub fn log(&self) -> Vec<LoggedRequest> {
+        self.state.lock().log.iter().map(Entry::read).collect()
+    }
+
+    /// How many requests have a path that contains `part`.
+    pub fn count(&self, part: &str) -> usize {
+        self.log()
+            .iter()
+            .filter(|request| request.head.path.contains(part))
+            .count()
+    }
+
+    /// Forgets the requests so far.
+    pub fn clear_log(&self) {
+        self.state.lock().log.clear();
+    }
+}
+
+impl Drop for FaultyRegistry {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
