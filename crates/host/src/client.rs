@@ -14,6 +14,8 @@ use crate::protocol::{MAX_LINE, Reply, Request};
 
 /// How long a daemon that was just started may take until its socket answers.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a daemon may take to end. Its worker finishes what it is answering, then everything is unmounted.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// How often a request is sent again because the worker died before it answered. The worker restarts by itself;
 /// a request that kills it every time must end some day.
 const ATTEMPTS: u32 = 3;
@@ -57,6 +59,23 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// Stops the daemon and waits until it is gone.
+    ///
+    /// # Errors
+    /// When views are in use and `force` is not given, or it does not end.
+    pub fn stop(&self, force: bool) -> Result<(), Failure> {
+        self.ask(&Request::Stop { force }, &mut |_| ())?;
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while self.paths.run().join("keeper.pid").exists() {
+            if Instant::now() > deadline {
+                let message = format!("the daemon did not end within {} s", STOP_TIMEOUT.as_secs());
+                return Err(Failure::new(FailureKind::Host, message));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     fn connect(&self) -> Result<UnixStream, Failure> {
