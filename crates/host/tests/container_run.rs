@@ -418,6 +418,55 @@ fn what_cannot_run_is_named() {
     case.assert_clean();
 }
 
+/// A container that never was leaves nothing, even without --rm, and its name stays free.
+#[test]
+fn what_never_ran_leaves_nothing() {
+    let mut case = case!();
+    case.set("id", "never").command(&["/no/such/program"]);
+    for _ in 0..2 {
+        assert_eq!(case.run().code, 127);
+        assert!(!case.state().join("never").exists());
+        case.assert_clean();
+    }
+    assert_eq!(case.command(&["/bin/true"]).run().code, 0);
+}
+
+#[test]
+fn a_signal_before_the_start_is_not_lost() {
+    let mut case = case!();
+    let slow = case.make_directory("bin").join("slow-runc");
+    fs::write(&slow, "#!/bin/sh\nsleep 0.5\nexec runc \"$@\"\n").unwrap();
+    fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).unwrap();
+    case.flag("rm").set("runtime", slow.to_str().unwrap());
+    case.shell("echo never; sleep 60");
+    let running = case.start();
+    running.wait_for_event("mounted");
+    running.signal(libc_signal("TERM"));
+    let run = running.finish();
+    assert_eq!((run.code, run.stdout.as_str()), (143, ""), "{run:?}");
+    assert!(run.error.contains("before the container was started"), "{run:?}");
+    case.assert_clean();
+}
+
+/// Names, records and cleaning are shared by all that use one pair of directories.
+#[test]
+fn many_containers_share_their_directories() {
+    let mut case = case!();
+    case.flag("rm").shell("sleep 0.1; exit 2");
+    let running: Vec<_> = (0..8).map(|_| case.start()).collect();
+    let codes: Vec<i32> = running.into_iter().map(|one| one.finish().code).collect();
+    assert_eq!(codes, [2; 8]);
+    case.assert_clean();
+    case.set("id", "one");
+    let running: Vec<_> = (0..8).map(|_| case.start()).collect();
+    let codes: Vec<i32> = running.into_iter().map(|one| one.finish().code).collect();
+    assert!(
+        codes.contains(&2) && codes.iter().all(|code| [2, 125].contains(code)),
+        "one at a time has a name: {codes:?}"
+    );
+    case.assert_clean();
+}
+
 #[test]
 fn crun_runs_containers_too_or_says_what_to_do() {
     let mut case = case!();

@@ -34,7 +34,7 @@ use xebec_kernel::mount::{self, Attributes, MountError, Overlay};
 const NAME_LIMIT: usize = 64;
 
 /// `f_type` of the second version of control groups (`linux/magic.h`, `CGROUP2_SUPER_MAGIC`).
-const CGROUP2: i64 = 0x6367_7270;
+const CGROUP2: rustix::fs::FsWord = 0x6367_7270;
 
 /// The marker of a directory that goes with its container.
 pub(super) const REMOVE_MARKER: &str = "remove";
@@ -50,6 +50,8 @@ pub(super) struct Bundle {
     runtime: Runtime,
     rm: bool,
     open: bool,
+    /// Whether there ever was a container. A layer that nothing could write to is not kept.
+    created: bool,
     /// Tells cleaners that know no record of it that the directory is in use.
     lock: Option<OwnedFd>,
 }
@@ -73,7 +75,14 @@ impl Bundle {
         // The mount table and the runtime want absolute paths.
         let state = fs::canonicalize(&dirs.state).map_err(failed("find", &dirs.state))?;
         let path = state.join(&id);
-        let record = Record::new(&id, &options.image, &view, &path, options.rm, &process.args)?;
+        let record = Record {
+            image: options.image.clone(),
+            runtime: runtime.program().to_owned(),
+            view: view.clone(),
+            rm: options.rm,
+            command: process.args.clone(),
+            ..Record::new(&id, &path)?
+        };
         record.claim(&dirs.run)?;
         let mut bundle = Bundle {
             dirs: dirs.clone(),
@@ -82,6 +91,7 @@ impl Bundle {
             runtime: runtime.clone(),
             rm: options.rm,
             open: false,
+            created: false,
             lock: None,
         };
         if let Err(error) = bundle.make_directories() {
@@ -117,6 +127,7 @@ impl Bundle {
 
     /// Writes down which process the container is.
     pub(super) fn record_pid(&mut self, pid: i32) -> Result<(), RunError> {
+        self.created = true;
         self.record.set_pid(pid)?;
         Ok(self.record.save(&self.dirs.run)?)
     }
@@ -246,7 +257,7 @@ impl Bundle {
             return Ok(());
         }
         self.runtime.delete(self.id());
-        remove(&self.path, self.rm)?;
+        remove(&self.path, self.rm || !self.created)?;
         // A socket that was never used.
         let _ = fs::remove_file(self.console_socket());
         record::remove(&self.dirs.run, self.id());
@@ -337,7 +348,7 @@ fn random_id() -> Result<String, RunError> {
 }
 
 fn unified_cgroups() -> bool {
-    rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|stat| i64::try_from(stat.f_type) == Ok(CGROUP2))
+    rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|stat| stat.f_type == CGROUP2)
 }
 
 #[cfg(test)]

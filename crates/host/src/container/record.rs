@@ -35,6 +35,8 @@ pub struct Record {
     pub supervisor: i32,
     /// When that process began, in the same unit.
     pub supervisor_started: u64,
+    /// The runtime that made the container.
+    pub runtime: PathBuf,
     /// The image view that the container is on.
     pub view: PathBuf,
     /// The container's own directory.
@@ -77,29 +79,24 @@ pub enum RecordError {
 }
 
 impl Record {
-    pub(super) fn new(
-        id: &str,
-        image: &str,
-        view: &Path,
-        state: &Path,
-        rm: bool,
-        command: &[String],
-    ) -> Result<Self, RecordError> {
+    /// A record of this process's container `id`, with nothing else in it yet.
+    pub(super) fn new(id: &str, state: &Path) -> Result<Self, RecordError> {
         let supervisor = rustix::process::getpid().as_raw_pid();
         Ok(Record {
             id: id.to_owned(),
-            image: image.to_owned(),
+            image: String::new(),
             pid: None,
             pid_started: None,
             supervisor,
             supervisor_started: start_time(supervisor).ok_or(RecordError::NoStartTime(supervisor))?,
-            view: view.to_owned(),
+            runtime: PathBuf::new(),
+            view: PathBuf::new(),
             state: state.to_owned(),
-            rm,
+            rm: false,
             created: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |time| time.as_secs()),
-            command: command.to_vec(),
+            command: Vec::new(),
         })
     }
 
@@ -198,8 +195,11 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
         id = record.id,
         "cleaning up after a container whose supervisor is gone"
     );
-    if let Ok(runtime) = Runtime::find(None, dirs) {
-        runtime.delete(&record.id);
+    // A runtime that has been removed since leaves its container to the next best.
+    let runtime = Runtime::find(Some(&record.runtime), dirs).or_else(|_| Runtime::find(None, dirs));
+    match runtime {
+        Ok(runtime) => runtime.delete(&record.id),
+        Err(error) => tracing::warn!(%error, id = record.id, "the container cannot be ended"),
     }
     // The directory is only believed to be a container's if it carries its name.
     if record.state.file_name() == Some(record.id.as_ref()) {
@@ -269,10 +269,11 @@ fn read(path: &Path) -> Result<Option<Record>, RecordError> {
 /// Forgets a container.
 pub(super) fn remove(run: &Path, id: &str) {
     let path = file(run, id);
-    if let Err(error) = fs::remove_file(&path) {
-        if error.kind() != io::ErrorKind::NotFound {
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(%error, path = %path.display(), "a container's record cannot be removed");
         }
+        _ => {}
     }
 }
 
@@ -334,15 +335,8 @@ mod tests {
     use super::*;
 
     fn record(id: &str) -> Record {
-        Record::new(
-            id,
-            "image",
-            Path::new("/view"),
-            Path::new("/nowhere").join(id).as_path(),
-            true,
-            &["sh".into()],
-        )
-        .unwrap()
+        let new = Record::new(id, &Path::new("/nowhere").join(id)).unwrap();
+        Record { rm: true, ..new }
     }
 
     fn dirs(directory: &tempfile::TempDir) -> Directories {
@@ -429,6 +423,21 @@ mod tests {
         assert_eq!(cleanup_stale(&dirs).unwrap(), 1);
         assert!(dirs.state.join("kept").exists() && dirs.state.join("locked").exists());
         assert!(!dirs.state.join("marked").exists());
+    }
+
+    #[test]
+    fn a_record_that_is_none_is_an_error_that_names_it() {
+        let directory = tempfile::tempdir().unwrap();
+        record("fine").claim(directory.path()).unwrap();
+        for (name, text) in [("bad.json", "{"), ("other.json", "{}")] {
+            let path = super::directory(directory.path()).join(name);
+            fs::write(&path, text).unwrap();
+            assert!(list(directory.path()).unwrap_err().to_string().contains(name));
+            fs::remove_file(path).unwrap();
+        }
+        let path = super::directory(directory.path()).join("..json");
+        fs::write(&path, "{").unwrap();
+        assert_eq!(list(directory.path()).unwrap(), [], "no name, no record");
     }
 
     #[test]

@@ -58,6 +58,11 @@ impl Runtime {
         })
     }
 
+    /// Where the runtime's program is.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// Makes the container of `bundle` up to the point where its command would begin.
     pub(super) fn create(
         &self,
@@ -216,12 +221,10 @@ fn last_word(log: &Path) -> Option<String> {
 }
 
 fn last_error(log: &str) -> Option<String> {
-    let lines = log
+    let mut lines = log
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let error = lines
-        .filter(|line| line["level"] == "error" || line["level"] == "fatal")
-        .last()?;
+    let error = lines.rfind(|line| line["level"] == "error" || line["level"] == "fatal")?;
     let message = error["msg"].as_str()?.trim();
     let advice = if message.contains("hybrid") {
         "; use runc instead (apt install runc)"

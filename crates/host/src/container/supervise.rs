@@ -52,27 +52,23 @@ pub(super) fn supervise(
     init::adopt()?;
     let (sender, happenings) = mpsc::channel();
     let _signals = SignalWatch::start(&sender)?;
-
-    let mut connection = Connection::prepare(bundle, options)?;
-    let (id, runtime) = (bundle.id().to_owned(), bundle.runtime().clone());
-    let streams = connection.streams(options)?;
-    let console = connection.socket.as_ref().map(ConsoleSocket::path);
-    runtime.create(&id, bundle.path(), &bundle.pid_file(), console, streams)?;
-    let init = Init::open(bundle)?;
-    bundle.record_pid(init.pid)?;
+    let (init, connection) = create(bundle, options).map_err(|error| {
+        // A key of the terminal interrupts the runtime as well.
+        refuse_if_interrupted(&happenings).err().unwrap_or(error)
+    })?;
     events(Event::Created { pid: init.pid });
 
     let tail = Tail::default();
     let (terminal, copies) = connection.open(options, &tail, &sender)?;
     init.watch(&sender)?;
     refuse_if_interrupted(&happenings)?;
-    runtime.start(&id, bundle.path())?;
+    bundle.runtime().start(bundle.id(), bundle.path())?;
     events(Event::Started);
     let watched = Watched {
-        id,
+        id: bundle.id().to_owned(),
         pid: init.pid,
         net: options.net,
-        runtime,
+        runtime: bundle.runtime().clone(),
     };
     let watch = Watch::start(&options.probes, &watched, &sender)?;
 
@@ -94,6 +90,20 @@ pub(super) fn supervise(
     // What was written last may be what a probe waits for.
     connection::finish(copies);
     supervisor.conclude(code, &happenings, &tail)
+}
+
+/// Has the runtime make the container.
+fn create(bundle: &mut Bundle, options: &RunOptions) -> Result<(Init, Connection), RunError> {
+    let mut connection = Connection::prepare(bundle, options)?;
+    let streams = connection.streams(options)?;
+    let console = connection.socket.as_ref().map(ConsoleSocket::path);
+    let (path, pid_file) = (bundle.path(), bundle.pid_file());
+    bundle
+        .runtime()
+        .create(bundle.id(), path, &pid_file, console, streams)?;
+    let init = Init::open(bundle)?;
+    bundle.record_pid(init.pid)?;
+    Ok((init, connection))
 }
 
 fn refuse_if_interrupted(happenings: &Receiver<Happening>) -> Result<(), RunError> {

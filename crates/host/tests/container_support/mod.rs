@@ -54,6 +54,7 @@ pub struct Case {
     directory: tempfile::TempDir,
     image: String,
     orders: Vec<(String, String)>,
+    runs: usize,
     input: Vec<u8>,
 }
 
@@ -85,6 +86,7 @@ impl Case {
             directory,
             image: "{}".into(),
             orders: Vec::new(),
+            runs: 0,
             input: Vec::new(),
         }
     }
@@ -215,16 +217,16 @@ impl Case {
     }
 
     fn report(&self) -> PathBuf {
-        self.directory.path().join("report")
+        self.directory.path().join(format!("report-{}", self.runs))
     }
 
     /// A process that does what the case says and reports into the case's directory.
-    fn supervisor(&self) -> Command {
-        let _ = fs::remove_file(self.report());
+    fn supervisor(&mut self) -> Command {
+        self.runs += 1;
         let orders = serde_json::json!({
-            "directory": self.directory.path(), "state": self.state(), "image": self.image, "orders": self.orders,
+            "directory": self.directory.path(), "state": self.state(), "report": self.report(), "image": self.image, "orders": self.orders,
         });
-        let path = self.directory.path().join("orders");
+        let path = self.directory.path().join(format!("orders-{}", self.runs));
         fs::write(&path, orders.to_string()).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
@@ -275,6 +277,17 @@ impl Running {
 
     pub fn wait_for_output(&mut self, text: &str) {
         self.stdout.wait_for(text);
+    }
+
+    pub fn wait_for_event(&self, event: &str) {
+        let began = Instant::now();
+        while !fs::read_to_string(&self.report)
+            .unwrap_or_default()
+            .contains(event)
+        {
+            assert!(began.elapsed() < WATCHDOG / 4, "no event {event:?}");
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 
     pub fn finish(mut self) -> Run {
@@ -434,7 +447,7 @@ pub fn supervise_if_asked() {
         state: orders["state"].as_str().unwrap().into(),
         run: directory.join("run"),
     };
-    let mut report = File::create(directory.join("report")).unwrap();
+    let mut report = File::create(orders["report"].as_str().unwrap()).unwrap();
     let outcome = run(&orders, &directory, &dirs, &mut report);
     let code = match outcome {
         Ok(code) => code,

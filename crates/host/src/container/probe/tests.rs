@@ -172,3 +172,18 @@ fn a_connection_with_itself_is_no_listener() {
         &TcpStream::connect(listener.local_addr().unwrap()).unwrap()
     ));
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "(port:|http://|log:|file:|exec:|)\\PC{0,40}") {
+        if let Ok(probe) = text.parse::<Probe>() {
+            let shown = probe.to_string();
+            proptest::prop_assert_eq!(shown.parse::<Probe>().map(|probe| probe.to_string()), Ok(shown));
+        }
+    }
+
+    #[test]
+    fn no_answer_makes_it_panic(answer in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+        let _ = status_of(&answer);
+    }
+}
