@@ -257,7 +257,7 @@ fn sparse_maps_that_lie() {
     let old = Block::new(b'S', b"s", 0).finish();
     assert_eq!(entry_problem(&old), sparse(SparseProblem::NotGnu));
     let old = Block::gnu(b'S', b"s", 0)
-        .with(386, b"00000000011\000000000011\0")
+        .with(386, b"00000000011\x0000000000011\0")
         .with(483, b"00000000005\0");
     assert_eq!(
         entry_problem(&old.clone().finish()),
@@ -377,7 +377,7 @@ fn everything() -> Vec<u8> {
         pax(b'x', sparse),
         Block::new(b'0', b"s", 617).member(&map),
         Block::gnu(b'S', b"old", 5)
-            .with(386, b"00000010000\000000000005\0")
+            .with(386, b"00000010000\x0000000000005\0")
             .with(482, b"\x01")
             .with(483, b"00000020000\0")
             .finish(),

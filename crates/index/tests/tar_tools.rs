@@ -316,7 +316,7 @@ fn mutants(directory: &Path) -> Vec<PathBuf> {
         ),
         Block::new(b'0', b"s", 5).member(b"12345"),
         Block::gnu(b'S', b"old", 5)
-            .with(386, b"00000010000\000000000005\0")
+            .with(386, b"00000010000\x0000000000005\0")
             .with(483, b"00000020000\0")
             .finish(),
         b"12345".to_vec(),
