@@ -1,1 +1,0 @@
-//! What this kernel can do, asked by trying it.
