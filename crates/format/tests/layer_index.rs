@@ -20,8 +20,6 @@ const DIRECTORY: usize = 224;
 const ENTRY: usize = 32;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
     #[test]
     fn any_index_comes_back(index in index()) {
         prop_assert_eq!(index.check(), Ok(()));

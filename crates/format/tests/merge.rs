@@ -363,8 +363,6 @@ fn attributes_are_those_that_linux_would_have_stored() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
-
     #[test]
     fn merging_is_unpacking(layers in layers_of_small_names()) {
         let layers: Vec<LayerIndex> = layers.into_iter().map(layer).collect();

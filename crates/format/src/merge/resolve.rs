@@ -15,7 +15,8 @@ const MAX_LINKS: u32 = 255;
 /// passes through four links of sixteen names stays below.
 pub(super) const MAX_WORK: u64 = 64 << 20;
 
-/// Where a path leads: existing directories from the root down, then names that do not exist.
+/// Where a path leads: existing directories from the root down, then names that are no directories there (the first
+/// may be that of a file, the others do not exist).
 struct Place<'a> {
     existing: Vec<NodeId>,
     missing: Vec<&'a [u8]>,
@@ -29,6 +30,15 @@ impl<'a> Merge<'a> {
             None => self.walk(entry, path)?,
         };
         let mut at = place.existing.last().copied().unwrap_or(ROOT);
+        if let Some(first) = place.missing.first()
+            && self.child(at, first).is_some()
+        {
+            return Err(MergeError::ParentNotDirectory {
+                layer: self.digest,
+                path: entry.path.clone(),
+                parent: first.escape_ascii().to_string(),
+            });
+        }
         for name in place.missing {
             let node = self.add(Node {
                 metadata: Cow::Borrowed(&IMPLIED),
@@ -111,13 +121,8 @@ impl<'a> Merge<'a> {
                     links += 1;
                     self.follow(entry, links, target, &mut place, &mut rest)?;
                 }
-                NodeKind::Other(..) => {
-                    return Err(MergeError::ParentNotDirectory {
-                        layer: self.digest,
-                        path: entry.path.clone(),
-                        parent: name.escape_ascii().to_string(),
-                    });
-                }
+                // Unpackers take `..` after a file's name back without looking, so it is an error only at the end.
+                NodeKind::Other(..) => place.missing.push(name),
             }
         }
         Ok(place)

@@ -52,6 +52,20 @@ impl Mounted {
         Self(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).unwrap())
     }
 
+    /// An overlay of lower directories, the uppermost first.
+    pub(crate) fn overlay(lower: &[&Path]) -> rustix::io::Result<Self> {
+        let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        for directory in lower {
+            fsconfig_set_string(&context, "lowerdir+", directory.as_os_str().as_bytes())?;
+        }
+        fsconfig_create(&context)?;
+        Ok(Self(fsmount(
+            &context,
+            FsMountFlags::FSMOUNT_CLOEXEC,
+            MountAttrFlags::empty(),
+        )?))
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/.", self.0.as_raw_fd()))
     }

@@ -1,0 +1,330 @@
+//! Reads a [`LayerIndex`] from bytes that nobody vouches for. What is returned keeps every promise that the types
+//! make; what is refused is refused by name, in memory bounded by [`super::limits`].
+
+mod spans;
+mod tree;
+
+use super::check::{self, InvalidIndex};
+use super::encode::{
+    COMPRESSION_ZSTD, HAS_CONTENTS, HAS_DIFF_ID, HAS_FRAME, HAS_WINDOWS, HEADER_SIZE, MAGIC,
+    SECTION_ENTRY_SIZE, SECTION_SPANS, SECTION_TREE, VERSION,
+};
+use super::limits::{MAX_INDEX, MAX_SECTION};
+use super::{Codec, LayerIndex, Section, SpanTable};
+use crate::digest::Digest;
+use crate::path::PathError;
+
+/// Why bytes are not a layer index that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes do not start as a layer index does.
+    #[error("not a layer index: the first eight bytes are not \"XEBECIDX\"")]
+    Magic,
+    /// A version this program does not read.
+    #[error(
+        "the layer index has version {0}, this program reads version {VERSION}: use a newer xebec, or index the image again"
+    )]
+    Version(u16),
+    /// Feature flags this program does not know.
+    #[error("the layer index needs features {0:#06x} that this program does not know: use a newer xebec")]
+    Features(u16),
+    /// A numbered choice has a number that means nothing.
+    #[error("the layer index has {what} {value}, which is not known")]
+    Unknown {
+        /// Which choice.
+        what: &'static str,
+        /// The number found.
+        value: u64,
+    },
+    /// The bytes end inside something.
+    #[error("the layer index ends inside {0}")]
+    Truncated(&'static str),
+    /// Bytes are left over.
+    #[error("the layer index has bytes left over after {0}")]
+    Trailing(&'static str),
+    /// A variable-length number is longer than 64 bits.
+    #[error("the layer index has a number over 64 bits in {0}")]
+    Number(&'static str),
+    /// A count or length is over its limit (see [`super::limits`]).
+    #[error("the layer index declares {value} for {what}, over the limit of {limit}")]
+    Limit {
+        /// What is counted.
+        what: &'static str,
+        /// The value declared.
+        value: u64,
+        /// Its limit.
+        limit: u64,
+    },
+    /// A section is not the zstd frame that it should be.
+    #[error("cannot decompress the {section} section of a layer index: {reason}")]
+    Decompress {
+        /// Which section.
+        section: &'static str,
+        /// What zstd says.
+        reason: String,
+    },
+    /// A path is not valid.
+    #[error("the layer index holds a bad path")]
+    Path(#[from] PathError),
+    /// The values contradict each other.
+    #[error(transparent)]
+    Invalid(#[from] InvalidIndex),
+}
+
+impl LayerIndex {
+    /// Reads an index that [`LayerIndex::encode`] wrote, and checks everything that the types promise
+    /// ([`LayerIndex::check`]). The caller has compared the digest of `bytes` with the one that it trusts.
+    ///
+    /// # Errors
+    /// See [`DecodeError`].
+    pub fn decode(bytes: &[u8]) -> Result<LayerIndex, DecodeError> {
+        let header = Header::read(bytes)?;
+        let table = header.span_table()?;
+        let tree = header.section(SECTION_TREE, "tree")?;
+        let index = LayerIndex {
+            layer: header.layer,
+            layer_size: header.layer_size,
+            diff_id: header.diff_id,
+            codec: header.codec,
+            plain_size: header.plain_size,
+            data_size: header.data_size,
+            entries: tree::read(&tree)?,
+            pieces: table.pieces,
+            spans: table.spans,
+            windows: header.windows,
+            frame: header.frame,
+            contents: header.contents,
+        };
+        index.check()?;
+        Ok(index)
+    }
+}
+
+impl SpanTable {
+    /// Reads only what filling needs from an encoded [`LayerIndex`] and checks it; the tree is not looked at.
+    ///
+    /// # Errors
+    /// See [`DecodeError`].
+    pub fn decode(bytes: &[u8]) -> Result<SpanTable, DecodeError> {
+        let table = Header::read(bytes)?.span_table()?;
+        check::spans(&table)?;
+        Ok(table)
+    }
+}
+
+/// The fixed header and the section directory.
+struct Header<'a> {
+    codec: Codec,
+    layer: Digest,
+    layer_size: u64,
+    plain_size: u64,
+    data_size: u64,
+    diff_id: Option<Digest>,
+    windows: Option<Section>,
+    frame: Option<Section>,
+    contents: Option<Section>,
+    sections: Vec<StoredSection<'a>>,
+}
+
+/// A section as the directory lists it.
+struct StoredSection<'a> {
+    kind: u32,
+    stored: &'a [u8],
+    plain_size: u64,
+}
+
+/// Reads fixed-width little-endian fields one after the other.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (taken, rest) = self
+            .0
+            .split_first_chunk::<N>()
+            .ok_or(DecodeError::Truncated("the header"))?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn u16(&mut self) -> Result<u16, DecodeError> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    /// A digest and a size; all zero when absent.
+    fn section(&mut self, present: bool) -> Result<Option<Section>, DecodeError> {
+        let (digest, size) = (self.take::<32>()?, self.u64()?);
+        if !present && (digest != [0; 32] || size != 0) {
+            return Err(DecodeError::Trailing("an absent section"));
+        }
+        Ok(present.then(|| Section {
+            digest: Digest::from_bytes(digest),
+            size,
+        }))
+    }
+}
+
+impl<'a> Header<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        if !bytes.starts_with(&MAGIC) {
+            return Err(DecodeError::Magic);
+        }
+        limit("its size", bytes.len() as u64, MAX_INDEX)?;
+        let mut fields = Fields(bytes);
+        let _magic: [u8; 8] = fields.take()?;
+        match fields.u16()? {
+            VERSION => {}
+            other => return Err(DecodeError::Version(other)),
+        }
+        match fields.u16()? {
+            0 => {}
+            features => return Err(DecodeError::Features(features)),
+        }
+        let [codec, present] = fields.take()?;
+        let codec = codec_of(codec)?;
+        if present & !(HAS_DIFF_ID | HAS_WINDOWS | HAS_FRAME | HAS_CONTENTS) != 0 {
+            return Err(DecodeError::Unknown {
+                what: "presence bits",
+                value: present.into(),
+            });
+        }
+        let count = fields.u16()?;
+        let (layer_size, plain_size, data_size) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let layer = Digest::from_bytes(fields.take()?);
+        let diff_id: [u8; 32] = fields.take()?;
+        if present & HAS_DIFF_ID == 0 && diff_id != [0; 32] {
+            return Err(DecodeError::Trailing("an absent diff ID"));
+        }
+        Ok(Self {
+            codec,
+            layer,
+            layer_size,
+            plain_size,
+            data_size,
+            diff_id: (present & HAS_DIFF_ID != 0).then(|| Digest::from_bytes(diff_id)),
+            windows: fields.section(present & HAS_WINDOWS != 0)?,
+            frame: fields.section(present & HAS_FRAME != 0)?,
+            contents: fields.section(present & HAS_CONTENTS != 0)?,
+            sections: directory(bytes, &mut fields, count)?,
+        })
+    }
+
+    /// The plain bytes of a section.
+    fn section(&self, kind: u32, section_name: &'static str) -> Result<Vec<u8>, DecodeError> {
+        let Some(section) = self.sections.iter().find(|section| section.kind == kind) else {
+            return Err(DecodeError::Truncated("the section directory"));
+        };
+        let StoredSection {
+            stored, plain_size, ..
+        } = *section;
+        let failed = |reason: String| DecodeError::Decompress {
+            section: section_name,
+            reason,
+        };
+        // At most the declared size (itself limited) is allocated; a longer content is an error of zstd's.
+        let bytes = zstd::bulk::decompress(stored, plain_size as usize).map_err(|e| failed(e.to_string()))?;
+        if bytes.len() as u64 != plain_size {
+            return Err(failed(format!("{} bytes instead of {plain_size}", bytes.len())));
+        }
+        Ok(bytes)
+    }
+
+    fn span_table(&self) -> Result<SpanTable, DecodeError> {
+        let plain = self.section(SECTION_SPANS, "spans")?;
+        let (pieces, spans) = spans::read(&plain, self.codec.has_plain_stream())?;
+        Ok(SpanTable {
+            codec: self.codec,
+            layer: self.layer,
+            layer_size: self.layer_size,
+            plain_size: self.plain_size,
+            data_size: self.data_size,
+            pieces,
+            spans,
+            windows: self.windows.clone(),
+        })
+    }
+}
+
+fn limit(what: &'static str, value: u64, limit: u64) -> Result<(), DecodeError> {
+    if value > limit {
+        Err(DecodeError::Limit { what, value, limit })
+    } else {
+        Ok(())
+    }
+}
+
+fn codec_of(number: u8) -> Result<Codec, DecodeError> {
+    Ok(match number {
+        0 => Codec::Tar,
+        1 => Codec::Gzip,
+        2 => Codec::Zstd,
+        3 => Codec::Estargz,
+        4 => Codec::ZstdChunked,
+        _ => {
+            return Err(DecodeError::Unknown {
+                what: "codec",
+                value: number.into(),
+            });
+        }
+    })
+}
+
+/// Reads the section directory: the sections must follow it and each other without gaps, up to the end.
+fn directory<'a>(
+    bytes: &'a [u8],
+    fields: &mut Fields<'a>,
+    count: u16,
+) -> Result<Vec<StoredSection<'a>>, DecodeError> {
+    if count != 2 {
+        return Err(DecodeError::Unknown {
+            what: "number of sections",
+            value: count.into(),
+        });
+    }
+    let mut sections: Vec<StoredSection<'a>> = Vec::new();
+    let mut next = (HEADER_SIZE + usize::from(count) * SECTION_ENTRY_SIZE) as u64;
+    for _ in 0..count {
+        let (kind, compression) = (fields.u32()?, fields.u32()?);
+        let (offset, stored_size, plain_size) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        if !matches!(kind, SECTION_SPANS | SECTION_TREE) || sections.iter().any(|s| s.kind == kind) {
+            return Err(DecodeError::Unknown {
+                what: "section",
+                value: kind.into(),
+            });
+        }
+        if compression != COMPRESSION_ZSTD {
+            return Err(DecodeError::Unknown {
+                what: "compression",
+                value: compression.into(),
+            });
+        }
+        limit("the plain size of a section", plain_size, MAX_SECTION)?;
+        limit("the stored size of a section", stored_size, MAX_INDEX)?;
+        if offset != next {
+            return Err(DecodeError::Unknown {
+                what: "section offset",
+                value: offset,
+            });
+        }
+        next += stored_size;
+        let stored = bytes
+            .get(offset as usize..next as usize)
+            .ok_or(DecodeError::Truncated("a section"))?;
+        sections.push(StoredSection {
+            kind,
+            stored,
+            plain_size,
+        });
+    }
+    if next != bytes.len() as u64 {
+        return Err(DecodeError::Trailing("the last section"));
+    }
+    Ok(sections)
+}
