@@ -73,17 +73,55 @@ pub(super) fn clear_stale_mounts(run: &Path, root: &Path) -> Result<(), KeeperEr
     Ok(())
 }
 
-/// Mounts below the run directory, views mounted elsewhere, and overlays on top of either.
+/// The guarded mount, views wherever they are mounted, and overlays on top of them. The run directory may hold
+/// other people's mounts, so being below it is not enough.
 fn is_ours(mount: &MountInfo, run: &Path, root: &Path) -> bool {
-    let below =
-        |path: &Path| (path.starts_with(run) && path != run) || path.starts_with(root) && path != root;
+    let below = |path: &Path| {
+        [run, root]
+            .iter()
+            .any(|directory| path.starts_with(directory) && path != *directory)
+    };
     match mount.filesystem.as_str() {
-        _ if mount.target.starts_with(run) && mount.target != run => true,
-        "erofs" => below(&mount.source),
+        _ if mount.target == run.join("guarded") => true,
+        // A metadata image whose path is too long for the kernel is given by its descriptor.
+        "erofs" => below(&mount.source) || mount.source.starts_with("/proc/self/fd") && below(&mount.target),
         "overlay" => mount.super_options.split(',').any(|option| {
-            let value = option.split_once('=').map_or("", |(_, value)| value);
-            value.split(':').any(|path| below(Path::new(path)))
+            let directories = option.split_once('=').map_or("", |(_, directories)| directories);
+            directories
+                .split(':')
+                .any(|directory| below(Path::new(directory)))
         }),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xebec_kernel::mount::parse_mountinfo;
+
+    use super::*;
+
+    #[test]
+    fn only_our_own_mounts_are_stale() {
+        let table = b"\
+1 0 254:0 / /run/user rw - tmpfs tmpfs rw
+2 0 254:0 /x/layers /run/guarded rw - ext4 /dev/vda rw
+3 0 0:30 / /run/views/a ro - erofs /var/lib/xebec/views/a ro
+4 0 0:30 / /mnt/image ro - erofs /var/lib/xebec/views/a ro
+5 0 0:31 / /run/views/b ro - erofs /proc/self/fd/9 ro
+6 0 0:32 / /mnt/other ro - erofs /proc/self/fd/9 ro
+7 0 0:33 / /run/containerd/rootfs rw - overlay overlay rw,lowerdir=/var/lib/containerd/1:/var/lib/containerd/2
+8 0 0:34 / /srv/box rw - overlay overlay rw,lowerdir+=/run/views/a,upperdir=/srv/upper,workdir=/srv/work
+9 0 0:35 / /srv/box rw - overlay overlay rw,lowerdir=/somewhere,upperdir=/var/lib/xebec/containers/c/upper
+10 0 0:36 / /run/elsewhere ro - erofs /var/lib/containerd/layer.erofs ro
+";
+        let mounts = parse_mountinfo(table).unwrap();
+        let (run, root) = (Path::new("/run"), Path::new("/var/lib/xebec"));
+        let ours: Vec<u64> = mounts
+            .iter()
+            .filter(|mount| is_ours(mount, run, root))
+            .map(|mount| mount.id)
+            .collect();
+        assert_eq!(ours, [2, 3, 4, 5, 8, 9]);
     }
 }

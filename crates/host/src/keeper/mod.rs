@@ -22,9 +22,10 @@ mod locks;
 pub use locks::LockError;
 
 use std::ffi::OsString;
+use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ use xebec_kernel::fanotify::{Denial, FanotifyError};
 use xebec_kernel::journal::{DEFAULT_DEATHS_ALLOWED, Journal, JournalError};
 use xebec_kernel::memory;
 use xebec_kernel::mount::MountError;
-use xebec_kernel::process::{Child, Ending, Signals, Spawn, SpawnError};
+use xebec_kernel::process::{self, Child, Ending, Signals, Spawn, SpawnError};
 
 use crate::events::descriptors;
 use backoff::Backoff;
@@ -153,6 +154,10 @@ impl<'a> Keeper<'a> {
         make_directory(&layers)?;
         let locks = Locks::take(&config.run, &config.root, &config.run.join("xebec.sock"))?;
         protect_memory();
+        // The numbers of events that are owed at the end are occupied in this process; see `take_down`.
+        if let Err(error) = process::raise_open_file_limit() {
+            warn!("cannot raise the limit of open files: {error}");
+        }
         let signals =
             Signals::block(&[SIGTERM, SIGINT, SIGHUP]).map_err(|source| KeeperError::Wait { source })?;
         let pid_file = config.run.join("keeper.pid");
@@ -186,33 +191,38 @@ impl<'a> Keeper<'a> {
         let mut child = Some(self.start_worker()?);
         loop {
             let started = Instant::now();
-            if let Some(worker) = &child {
-                // Reaped before a successor is started: two descriptor tables never owe answers at a time.
-                match self.wait_for(worker)? {
-                    Ending::Exited(0) if self.stopping || !self.has_new_clients() => return Ok(()),
-                    Ending::Exited(0) => info!("the worker was done, but a client came"),
-                    ending => {
-                        let filling = self.journal.record_death();
-                        let owed = self.journal.counters().owed;
-                        error!(
-                            "worker {} died ({ending}); {owed} readers wait, {filling} being filled",
-                            worker.pid()
-                        );
-                        deaths_while_stopping += u32::from(self.stopping);
+            let ending = child.as_ref().map(|worker| self.wait_for(worker)).transpose()?;
+            match ending {
+                Some(Ending::Exited(0)) if self.stopping || !self.has_new_clients() => return Ok(()),
+                Some(Ending::Exited(0)) => info!("the worker was done, but a client came"),
+                ending => {
+                    if let Some(ending) = ending {
+                        self.record_death(ending);
                     }
+                    deaths_while_stopping += u32::from(self.stopping);
+                    if deaths_while_stopping >= DEATHS_WHILE_STOPPING {
+                        return Err(KeeperError::NoStop {
+                            deaths: deaths_while_stopping,
+                        });
+                    }
+                    self.pause(backoff.after(started.elapsed()))?;
                 }
             }
-            if deaths_while_stopping >= DEATHS_WHILE_STOPPING {
-                return Err(KeeperError::NoStop {
-                    deaths: deaths_while_stopping,
-                });
-            }
-            self.pause(backoff.after(started.elapsed()))?;
+            // It has been reaped: two descriptor tables never owe answers at a time.
             child = self
                 .start_worker()
                 .inspect_err(|problem| error!("{problem}; trying again"))
                 .ok();
         }
+    }
+
+    fn record_death(&self, ending: Ending) {
+        let worker = self.journal.counters().worker_pid;
+        let filling = self.journal.record_death();
+        let owed = self.journal.counters().owed;
+        error!(
+            "worker {worker} died ({ending}); {owed} readers wait, {filling} of them for bytes on their way"
+        );
     }
 
     fn start_worker(&self) -> Result<Child, SpawnError> {
@@ -231,10 +241,6 @@ impl<'a> Keeper<'a> {
             .start()?;
         self.journal.record_start(worker.pid());
         info!("worker {} started", worker.pid());
-        if self.stopping {
-            // It finds the request in the journal; the signal would come before it can listen to it.
-            info!("worker {} is to stop at once", worker.pid());
-        }
         Ok(worker)
     }
 
@@ -320,9 +326,12 @@ fn protect_memory() {
     }
 }
 
+/// Makes it for root alone. A directory that exists keeps its mode: it may serve others too.
 fn make_directory(path: &Path) -> Result<(), KeeperError> {
-    std::fs::create_dir_all(path)
-        .and_then(|()| std::fs::set_permissions(path, PermissionsExt::from_mode(0o700)))
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
         .map_err(|source| KeeperError::File {
             action: "make the directory",
             path: path.to_owned(),
@@ -344,12 +353,13 @@ fn listen(path: &Path) -> Result<UnixListener, KeeperError> {
         path: path.to_owned(),
         source,
     };
-    match std::fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(error(source)),
-        _ => {}
-    }
-    // The directory lets nobody but root in, so there is no moment at which another user could connect.
-    UnixListener::bind(path).map_err(error)
+    // By its usual path the socket appears only when nobody but root may connect.
+    let hidden = path.with_extension("sock.starting");
+    let _ = std::fs::remove_file(&hidden);
+    let listener = UnixListener::bind(&hidden).map_err(error)?;
+    std::fs::set_permissions(&hidden, PermissionsExt::from_mode(0o600)).map_err(error)?;
+    std::fs::rename(&hidden, path).map_err(error)?;
+    Ok(listener)
 }
 
 fn poll(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {
