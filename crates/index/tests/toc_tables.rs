@@ -19,7 +19,7 @@ use std::process::Command;
 use tar_support::{Block, Collected, END, go_tool, make_tree, parse, pax};
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
-use xebec_format::layer::{Entry, EntryKind, LayerIndex};
+use xebec_format::layer::{Codec, Entry, EntryKind, LayerIndex};
 use xebec_index::decode::decode_span;
 use xebec_index::toc::{Blob, Supplied, TableOfContents, TocError, estargz};
 
@@ -162,6 +162,33 @@ fn check_round_trip(index: &LayerIndex) {
     assert_eq!(&LayerIndex::decode(&index.encode()).unwrap(), index);
 }
 
+/// Runs a program of `gotools` that prints annotations, one `KEY=VALUE` in a line.
+fn annotations_of(tool: &str, arguments: &[String]) -> Option<BTreeMap<String, String>> {
+    let printed = go_tool(tool, arguments)?;
+    let pairs = printed.lines().filter_map(|line| line.split_once('='));
+    Some(
+        pairs
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
+    )
+}
+
+/// Makes a layer with stargz-snapshotter's library. `chunks`: size and least size of chunks, 0 for the default.
+fn stargz(
+    kind: &str,
+    tar: &Path,
+    out: &Path,
+    chunks: [u32; 2],
+    first: &str,
+) -> Option<BTreeMap<String, String>> {
+    let paths = [tar, out].map(|path| path.display().to_string());
+    let mut arguments = vec![kind.to_owned()];
+    arguments.extend(paths);
+    arguments.extend(chunks.map(|size| size.to_string()));
+    arguments.extend((!first.is_empty()).then(|| first.to_owned()));
+    annotations_of("estargz", &arguments)
+}
+
 #[test]
 fn estargz_layers() {
     let directory = tempfile::tempdir().unwrap();
@@ -169,36 +196,34 @@ fn estargz_layers() {
         return;
     };
     let from_tar = parse(&fs::read(&tar).unwrap()).unwrap();
-    for (name, chunk_size, min_chunk_size, prioritized) in [
-        ("default", 0, 0, None),
-        ("small chunks", 50_000, 0, None),
-        ("shared chunks", 50_000, 100_000, None),
-        ("prioritized", 1 << 20, 10_000, Some("usr/share/small")),
+    for (name, kind, chunks, first) in [
+        ("default", "gzip", [0, 0], ""),
+        ("small chunks", "gzip", [50_000, 0], ""),
+        ("shared chunks", "gzip", [50_000, 100_000], ""),
+        ("prioritized", "gzip", [1 << 20, 10_000], "usr/share/small"),
+        ("zstd", "zstd", [0, 0], ""),
+        ("zstd, shared chunks", "zstd", [50_000, 100_000], ""),
     ] {
-        let out = directory.path().join("layer.estargz");
-        let (tar, out_text) = (tar.display().to_string(), out.display().to_string());
-        let mut arguments = vec![tar, out_text, chunk_size.to_string(), min_chunk_size.to_string()];
-        arguments.extend(prioritized.map(str::to_owned));
-        let Some(digest) = go_tool("estargz", &arguments) else {
+        let out = directory.path().join("layer");
+        let Some(mut annotations) = stargz(kind, &tar, &out, chunks, first) else {
             return;
         };
-        let annotations = [(estargz::DIGEST_ANNOTATION.to_owned(), digest.trim().to_owned())].into();
         let blob = fs::read(&out).unwrap();
         let Fetched { index, requests } = fetch(&blob, &annotations).unwrap();
         check_round_trip(&index);
         assert_eq!(requests, 1, "the tail holds the table");
+        assert_eq!(index.codec == Codec::ZstdChunked, kind == "zstd");
         let shared = index.spans.iter().filter(|span| span.plain.start > 0).count();
-        assert_eq!(shared > 0, min_chunk_size > 0, "{name}");
-        let toc = decode(&blob, &index);
-        compare(&from_tar, &toc, true);
+        assert_eq!(shared > 0, chunks[1] > 0, "{name}");
+        compare(&from_tar, &decode(&blob, &index), true);
         eprintln!(
             "{name}: {} entries, {} spans, {shared} inside a chunk",
             index.entries.len(),
             index.spans.len()
         );
 
-        let wrong = [(estargz::DIGEST_ANNOTATION.to_owned(), Digest::of(b"").to_string())].into();
-        assert!(matches!(fetch(&blob, &wrong), Err(TocError::Digest { .. })));
+        annotations.insert(estargz::DIGEST_ANNOTATION.to_owned(), Digest::of(b"").to_string());
+        assert!(matches!(fetch(&blob, &annotations), Err(TocError::Digest { .. })));
     }
 }
 
@@ -209,13 +234,10 @@ fn zstd_chunked_layers() {
         return;
     };
     let out = directory.path().join("layer.zst");
-    let Some(printed) = go_tool("zstdchunked", &[&tar, &out]) else {
+    let arguments = [&tar, &out].map(|path| path.display().to_string());
+    let Some(annotations) = annotations_of("zstdchunked", &arguments) else {
         return;
     };
-    let pairs = printed.lines().filter_map(|line| line.split_once('='));
-    let annotations: BTreeMap<String, String> = pairs
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect();
     let blob = fs::read(&out).unwrap();
     let Fetched { index, requests } = fetch(&blob, &annotations).unwrap();
     check_round_trip(&index);
@@ -260,16 +282,9 @@ fn a_large_table_takes_two_requests() {
     archive.extend(END);
     fs::write(&tar, &archive).unwrap();
     let out = directory.path().join("layer.estargz");
-    let arguments = [
-        tar.display().to_string(),
-        out.display().to_string(),
-        "0".to_owned(),
-        "0".to_owned(),
-    ];
-    let Some(digest) = go_tool("estargz", &arguments) else {
+    let Some(annotations) = stargz("gzip", &tar, &out, [0, 0], "") else {
         return;
     };
-    let annotations = [(estargz::DIGEST_ANNOTATION.to_owned(), digest.trim().to_owned())].into();
     let blob = fs::read(&out).unwrap();
     let Fetched { index, requests } = fetch(&blob, &annotations).unwrap();
     assert_eq!(requests, 2);

@@ -13,14 +13,17 @@
 //! * A GNU long name wins over a PAX `path`; empty PAX values leave the header's value alone.
 //! * Types 1 to 6 have no contents, whatever size they claim. Only type NUL with a trailing slash is a directory.
 //! * One or two end blocks, or none, end an archive; even the last padding may be missing.
-//! * Only `SCHILY.xattr.*` gives extended attributes, and namespaces that containerd skips are skipped.
+//! * Only `SCHILY.xattr.*` gives extended attributes, empty values included, and what containerd skips is skipped:
+//!   `trusted.*`, namespaces that Linux does not have, `user.*` on links and devices. (umoci also skips empty values
+//!   and `security.selinux`.)
 //!
 //! It differs from them on purpose where they are unsafe, lossy or undefined:
 //!
 //! * `..` in the path of an entry or a hard link is rejected; containerd resolves it inside the root.
 //! * Old GNU sparse files (type `S`) and contiguous files (type `7`) are regular files; containerd refuses them.
 //! * Times before 1970 are kept; containerd sets them to 1970.
-//! * The root's own entry (`./`) is announced; containerd ignores it, umoci applies it.
+//! * The root's own entry (`./`) is announced if it is a directory, and ignored otherwise; containerd ignores it
+//!   always, umoci applies the directory and refuses everything else.
 //! * Aufs bookkeeping (`.wh..wh.*` other than the opaque marker) is skipped.
 //! * Numbers that containerd cuts down to 32 bits (owners, devices) are rejected when they do not fit.
 //!

@@ -21,6 +21,10 @@ use super::{Blob, MAX_TOC, parse_digest, verify};
 pub const CHECKSUM_ANNOTATION: &str = "io.github.containers.zstd-chunked.manifest-checksum";
 /// Annotation of a layer's descriptor: `offset:length:uncompressed length:type` of the manifest.
 pub const POSITION_ANNOTATION: &str = "io.github.containers.zstd-chunked.manifest-position";
+/// The same two as stargz-snapshotter writes them.
+pub const STARGZ_CHECKSUM_ANNOTATION: &str = "io.containers.zstd-chunked.manifest-checksum";
+/// See [`STARGZ_CHECKSUM_ANNOTATION`].
+pub const STARGZ_POSITION_ANNOTATION: &str = "io.containers.zstd-chunked.manifest-position";
 
 /// The only type of manifest there is.
 const TYPE_CRFS: u64 = 1;
@@ -34,7 +38,7 @@ pub struct Position {
     offset: u64,
     length: u64,
     plain_length: u64,
-    /// Digest of the JSON, which stargz-snapshotter adds.
+    /// Digest of the JSON, which stargz-snapshotter adds; checked, too, if it is there.
     json: Option<Digest>,
 }
 
@@ -47,19 +51,23 @@ impl Position {
         blob: Blob,
         annotations: &BTreeMap<String, String>,
     ) -> Result<Option<Self>, TocError> {
-        let (Some(checksum), Some(position)) = (
-            annotations.get(CHECKSUM_ANNOTATION),
-            annotations.get(POSITION_ANNOTATION),
-        ) else {
+        let pairs = [
+            (CHECKSUM_ANNOTATION, POSITION_ANNOTATION),
+            (STARGZ_CHECKSUM_ANNOTATION, STARGZ_POSITION_ANNOTATION),
+        ];
+        let both = |(checksum, position)| Some((annotations.get(checksum)?, annotations.get(position)?));
+        let Some(((checksum_key, position_key), (checksum, position))) =
+            pairs.into_iter().find_map(|keys| Some((keys, both(keys)?)))
+        else {
             return Ok(None);
         };
-        let checksum = parse_digest(CHECKSUM_ANNOTATION, checksum)?;
+        let checksum = parse_digest(checksum_key, checksum)?;
         let json = annotations.get(estargz::DIGEST_ANNOTATION);
         let json = json
             .map(|text| parse_digest(estargz::DIGEST_ANNOTATION, text))
             .transpose()?;
         let malformed = || TocError::Annotation {
-            annotation: POSITION_ANNOTATION,
+            annotation: position_key,
             value: position.chars().take(200).collect(),
         };
         let numbers: Option<Vec<u64>> = position.split(':').map(number).collect();

@@ -5,12 +5,12 @@ go 1.24.0
 require (
 	github.com/containerd/stargz-snapshotter/estargz v0.18.1
 	github.com/containers/storage v1.59.1
+	github.com/klauspost/compress v1.18.1
 )
 
 require (
 	github.com/docker/go-units v0.5.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/klauspost/compress v1.18.1 // indirect
 	github.com/klauspost/pgzip v1.2.6 // indirect
 	github.com/moby/sys/capability v0.4.0 // indirect
 	github.com/moby/sys/mountinfo v0.7.2 // indirect

@@ -1,5 +1,6 @@
-// estargz makes an eStargz layer of a tar file with stargz-snapshotter's own library and prints the digest of its
-// table of contents: estargz IN.tar OUT CHUNK_SIZE MIN_CHUNK_SIZE [PRIORITIZED_FILE...]
+// estargz makes a layer of a tar file with stargz-snapshotter's own library, as eStargz (gzip) or as its flavour of
+// zstd:chunked (zstd), and prints the layer's annotations, one KEY=VALUE in a line:
+// estargz gzip|zstd IN.tar OUT CHUNK_SIZE MIN_CHUNK_SIZE [PRIORITIZED_FILE...]
 package main
 
 import (
@@ -9,7 +10,14 @@ import (
 	"strconv"
 
 	"github.com/containerd/stargz-snapshotter/estargz"
+	"github.com/containerd/stargz-snapshotter/estargz/zstdchunked"
+	"github.com/klauspost/compress/zstd"
 )
+
+type zstdCompression struct {
+	*zstdchunked.Compressor
+	*zstdchunked.Decompressor
+}
 
 func main() {
 	if err := convert(os.Args[1:]); err != nil {
@@ -19,7 +27,7 @@ func main() {
 }
 
 func convert(arguments []string) error {
-	in, err := os.Open(arguments[0])
+	in, err := os.Open(arguments[1])
 	if err != nil {
 		return err
 	}
@@ -28,30 +36,38 @@ func convert(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	chunkSize, err := strconv.Atoi(arguments[2])
+	chunkSize, err := strconv.Atoi(arguments[3])
 	if err != nil {
 		return err
 	}
-	minChunkSize, err := strconv.Atoi(arguments[3])
+	minChunkSize, err := strconv.Atoi(arguments[4])
 	if err != nil {
 		return err
 	}
 	options := []estargz.Option{estargz.WithChunkSize(chunkSize), estargz.WithMinChunkSize(minChunkSize)}
-	if files := arguments[4:]; len(files) > 0 {
+	if files := arguments[5:]; len(files) > 0 {
 		options = append(options, estargz.WithPrioritizedFiles(files))
+	}
+	annotations := map[string]string{}
+	if arguments[0] == "zstd" {
+		compressor := &zstdchunked.Compressor{CompressionLevel: zstd.SpeedDefault, Metadata: annotations}
+		options = append(options, estargz.WithCompression(&zstdCompression{compressor, &zstdchunked.Decompressor{}}))
 	}
 	blob, err := estargz.Build(io.NewSectionReader(in, 0, stat.Size()), options...)
 	if err != nil {
 		return err
 	}
 	defer blob.Close()
-	out, err := os.Create(arguments[1])
+	out, err := os.Create(arguments[2])
 	if err != nil {
 		return err
 	}
 	if _, err := io.Copy(out, blob); err != nil {
 		return err
 	}
-	fmt.Println(blob.TOCDigest())
+	annotations[estargz.TOCJSONDigestAnnotation] = blob.TOCDigest().String()
+	for key, value := range annotations {
+		fmt.Printf("%s=%s\n", key, value)
+	}
 	return out.Close()
 }
