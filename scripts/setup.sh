@@ -30,7 +30,7 @@ CARGO_TOOLS=(
     cargo-deny=cargo-deny@0.20.2
 )
 OLDEST_RUST=1.90
-OLDEST_GO=1.24
+OLDEST_GO=1.26
 
 stamp_file="$XEBEC_TOOLS/stamp"
 

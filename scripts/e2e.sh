@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Runs the end-to-end tests whose names contain one of the arguments, or all. As root.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+cd "$XEBEC_TOP"
+
+# Built beforehand: the tests run without a network.
+XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
+E2E_GOTOOLS=$CARGO_TARGET_DIR/gotools
+go build -C tests/gotools -o "$E2E_GOTOOLS/" ./...
+cargo build --locked --quiet --package xebec-e2e
+export XEBEC_BIN E2E_GOTOOLS
+exec "$CARGO_TARGET_DIR/debug/xebec-e2e" "$@"

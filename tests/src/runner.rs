@@ -1,0 +1,186 @@
+//! Runs cases: isolation, watchdog, output, and the sum at the end.
+//!
+//! For each case the runner starts `unshare`, in it this program as the first process of a process namespace
+//! (which reaps whatever is orphaned), and in it this program once more as the case. Killing `unshare` kills all.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::world::World;
+
+/// First argument of the first process of a case's process namespace.
+pub(crate) const AS_INIT: &str = "--as-init";
+/// First argument of a case.
+pub(crate) const AS_CASE: &str = "--as-case";
+
+/// Exit code of a case that could not run here (as automake has it).
+const SKIPPED: u8 = 77;
+/// How often the watchdog looks.
+const WATCH: Duration = Duration::from_millis(20);
+
+/// A test.
+pub(crate) struct Case {
+    /// Its name, `topic/what`.
+    pub(crate) name: String,
+    /// How long it may take before the watchdog ends it.
+    pub(crate) limit: Duration,
+    /// What it does.
+    pub(crate) run: Body,
+}
+
+/// What a case does.
+pub(crate) type Body = Box<dyn Fn(&World) -> Result<Outcome>>;
+
+/// How a case ended that did not fail.
+pub(crate) enum Outcome {
+    /// It held; the text says what was looked at, with figures.
+    Passed(String),
+    /// It could not run here; the text says why.
+    Skipped(String),
+}
+
+enum Verdict {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// Runs the cases that match and prints the sum. Succeeds when none failed.
+pub(crate) fn run_all(cases: &[Case], filters: &[String]) -> ExitCode {
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let chosen = |case: &&Case| filters.is_empty() || filters.iter().any(|part| case.name.contains(part));
+    for case in cases.iter().filter(chosen) {
+        let started = Instant::now();
+        print!("test {} ... ", case.name);
+        let _ = io::stdout().flush();
+        let (verdict, output) = match run_isolated(case) {
+            Ok(result) => result,
+            Err(error) => (Verdict::Failed, format!("{error:#}\n")),
+        };
+        let word = match verdict {
+            Verdict::Passed => "ok",
+            Verdict::Failed => "FAILED",
+            Verdict::Skipped => "SKIPPED",
+        };
+        println!("{word} ({:.1} s)", started.elapsed().as_secs_f64());
+        output.lines().for_each(|line| println!("     {line}"));
+        match verdict {
+            Verdict::Passed => passed += 1,
+            Verdict::Failed => failed += 1,
+            Verdict::Skipped => skipped += 1,
+        }
+    }
+    println!("\n{passed} passed, {failed} failed, {skipped} skipped");
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Runs one case; the text is its figures, or all that it printed if it failed.
+fn run_isolated(case: &Case) -> Result<(Verdict, String)> {
+    let directory = tempfile::Builder::new().prefix("xebec-e2e-").tempdir()?;
+    let (figures, log) = (directory.path().join("figures"), directory.path().join("log"));
+    let work = directory.path().join("w");
+    fs::create_dir(&work)?;
+    let mut child = Command::new("unshare")
+        .args([
+            "--net",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--",
+        ])
+        .arg(std::env::current_exe()?)
+        .args([AS_INIT, &case.name])
+        .arg(&work)
+        .stdin(Stdio::null())
+        .stdout(File::create(&figures)?)
+        .stderr(File::create(&log)?)
+        .spawn()
+        .context("cannot start unshare (util-linux)")?;
+    let deadline = Instant::now() + case.limit;
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break Some(status),
+            None if Instant::now() > deadline => {
+                child.kill()?;
+                child.wait()?;
+                break None;
+            }
+            None => std::thread::sleep(WATCH),
+        }
+    };
+    let figures = fs::read_to_string(&figures)?;
+    let log = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+    // Kept on request, to look at what a failed case left.
+    if std::env::var_os("E2E_KEEP").is_some() {
+        println!("kept {}", directory.keep().display());
+    }
+    Ok(match status.map(|status| status.code()) {
+        Some(Some(0)) => (Verdict::Passed, figures),
+        Some(Some(code)) if code == i32::from(SKIPPED) => (Verdict::Skipped, figures),
+        Some(_) => (Verdict::Failed, figures + &log),
+        None => (
+            Verdict::Failed,
+            format!("{figures}{log}still running after {:?}\n", case.limit),
+        ),
+    })
+}
+
+/// The first process of the namespace: starts the case, reaps what is orphaned until the case ends, ends as it did.
+pub(crate) fn be_init(arguments: &[String]) -> ExitCode {
+    let run = || -> Result<u8> {
+        let case = Command::new(std::env::current_exe()?)
+            .arg(AS_CASE)
+            .args(arguments)
+            .spawn()?;
+        let case = rustix::process::Pid::from_child(&case);
+        loop {
+            let ended = rustix::process::wait(rustix::process::WaitOptions::empty())?;
+            if let Some((pid, status)) = ended
+                && pid == case
+            {
+                return Ok(status
+                    .exit_status()
+                    .and_then(|code| u8::try_from(code).ok())
+                    .unwrap_or(1));
+            }
+        }
+    };
+    run().map_or_else(report, ExitCode::from)
+}
+
+/// The case itself: `NAME DIRECTORY`.
+pub(crate) fn be_case(cases: &[Case], arguments: &[String]) -> ExitCode {
+    let run = || -> Result<u8> {
+        let [name, directory] = arguments else {
+            bail!("{AS_CASE} takes a name and a directory")
+        };
+        let case = cases
+            .iter()
+            .find(|case| case.name == *name)
+            .context("no such case")?;
+        let world = World::new(Path::new(directory))?;
+        let (text, code) = match (case.run)(&world)? {
+            Outcome::Passed(text) => (text, 0),
+            Outcome::Skipped(text) => (text, SKIPPED),
+        };
+        println!("{text}");
+        Ok(code)
+    };
+    run().map_or_else(report, ExitCode::from)
+}
+
+fn report(error: anyhow::Error) -> ExitCode {
+    eprintln!("{error:?}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,216 @@
+//! What a case acts on: a directory, a registry on loopback, and the binary under test with state of its own.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+/// How long a registry may take to listen.
+const REGISTRY_START: Duration = Duration::from_secs(20);
+
+/// The surroundings of one case.
+pub(crate) struct World {
+    /// A directory for whatever the case needs; removed afterwards.
+    pub(crate) directory: PathBuf,
+    /// The registry's address, `127.0.0.1:PORT`.
+    pub(crate) registry: String,
+    registry_process: Child,
+    binary: PathBuf,
+}
+
+/// What the harness's shell script passes on.
+fn setting(name: &str) -> Result<PathBuf> {
+    let value = std::env::var_os(name).with_context(|| format!("{name} is not set; run scripts/e2e.sh"))?;
+    Ok(PathBuf::from(value))
+}
+
+impl World {
+    /// Brings loopback up and starts a registry.
+    pub(crate) fn new(directory: &Path) -> Result<Self> {
+        run(Command::new("ip").args(["link", "set", "lo", "up"]))?;
+        let (registry_process, registry) = start_registry(&directory.join("registry"))?;
+        let binary = setting("XEBEC_BIN")?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            registry,
+            registry_process,
+            binary,
+        })
+    }
+
+    /// A path in the case's directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// The layout of a real image that `scripts/images/build.sh` has built.
+    pub(crate) fn built_image(name: &str) -> Result<PathBuf> {
+        let layout = setting("XEBEC_BUILD")?.join("oci").join(name);
+        ensure!(
+            layout.join("index.json").exists(),
+            "no image {name}: run scripts/images/build.sh {name}"
+        );
+        Ok(layout)
+    }
+
+    /// A Go program of `tests/gotools`.
+    pub(crate) fn go_tool(name: &str) -> Result<PathBuf> {
+        Ok(setting("E2E_GOTOOLS")?.join(name))
+    }
+
+    /// Pushes a layout's image to the registry and gives the reference it now has.
+    pub(crate) fn push(&self, layout: &Path, name: &str) -> Result<String> {
+        let reference = format!("{}/{name}:latest", self.registry);
+        let mut skopeo = Command::new("skopeo");
+        skopeo.args(["copy", "--quiet", "--dest-tls-verify=false"]);
+        if let Ok(format) = fs::read_to_string(layout.join("push-format")) {
+            skopeo.args(["--format", format.trim()]);
+        }
+        skopeo
+            .arg(format!("oci:{}:latest", layout.display()))
+            .arg(format!("docker://{reference}"));
+        run(&mut skopeo)?;
+        Ok(reference)
+    }
+
+    /// The binary under test, with this case's state.
+    pub(crate) fn xebec(&self, arguments: &[&str]) -> Command {
+        self.xebec_at("root", arguments)
+    }
+
+    /// The same with its state in another root of this case.
+    pub(crate) fn xebec_at(&self, root: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command
+            .args(arguments)
+            .env("XEBEC_ROOT", self.path(root))
+            .env("XEBEC_RUN", self.path(&format!("{root}-run")))
+            .env("DOCKER_CONFIG", self.path("no-docker-config"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Pushes, indexes with `--push`, and mounts an image with an empty cache.
+    pub(crate) fn mount(&self, layout: &Path, name: &str) -> Result<Mounted<'_>> {
+        let reference = self.push(layout, name)?;
+        run(&mut self.xebec_at("builder", &["index", "--push", &reference]))?;
+        run(&mut self.xebec_at("builder", &["daemon", "stop", "--force"]))?;
+        self.mount_reference(&reference)
+    }
+
+    /// Mounts what a reference names.
+    pub(crate) fn mount_reference(&self, reference: &str) -> Result<Mounted<'_>> {
+        let directory = self.path("mnt");
+        fs::create_dir_all(&directory)?;
+        run(self.xebec(&["mount", reference]).arg(&directory))?;
+        Ok(Mounted {
+            world: self,
+            directory,
+            reference: reference.to_owned(),
+        })
+    }
+
+    /// What `xebec daemon status --json` says.
+    pub(crate) fn daemon_status(&self) -> Result<Value> {
+        let output = run(&mut self.xebec(&["daemon", "status", "--json"]))?;
+        serde_json::from_slice(&output.stdout).context("daemon status is not JSON")
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.xebec(&["daemon", "stop", "--force"]).output();
+        let _ = self.registry_process.kill();
+        let _ = self.registry_process.wait();
+    }
+}
+
+/// An image that is mounted.
+pub(crate) struct Mounted<'a> {
+    world: &'a World,
+    /// Where.
+    pub(crate) directory: PathBuf,
+    /// Which.
+    pub(crate) reference: String,
+}
+
+impl Mounted<'_> {
+    /// Unmounts it.
+    pub(crate) fn umount(self) -> Result<()> {
+        run(self.world.xebec(&["umount"]).arg(&self.directory)).map(|_| ())
+    }
+}
+
+fn start_registry(directory: &Path) -> Result<(Child, String)> {
+    fs::create_dir_all(directory.join("storage"))?;
+    let configuration = directory.join("config.yml");
+    let storage = directory.join("storage");
+    fs::write(
+        &configuration,
+        format!(
+            "version: 0.1\nlog: {{level: info, accesslog: {{disabled: false}}}}\n\
+             storage: {{filesystem: {{rootdirectory: {}}}, delete: {{enabled: true}}}}\n\
+             http: {{addr: \"127.0.0.1:0\"}}\n",
+            storage.display()
+        ),
+    )?;
+    let log = directory.join("log");
+    let mut process = Command::new("registry")
+        .arg("serve")
+        .arg(&configuration)
+        .env("OTEL_TRACES_EXPORTER", "none")
+        .stdin(Stdio::null())
+        .stdout(File::create(directory.join("access"))?)
+        .stderr(File::create(&log)?)
+        .spawn()
+        .context("cannot start the registry (make setup)")?;
+    let deadline = Instant::now() + REGISTRY_START;
+    loop {
+        let text = fs::read_to_string(&log)?;
+        // It was told port 0; the one it got is in its log.
+        if let Some((_, rest)) = text.split_once("listening on ") {
+            let end = rest.find(|c: char| c != '.' && c != ':' && !c.is_ascii_digit());
+            if let Some(address) = end.and_then(|end| rest.get(..end)) {
+                return Ok((process, address.to_owned()));
+            }
+        }
+        if process.try_wait()?.is_some() || Instant::now() > deadline {
+            bail!("the registry did not start: {text}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Runs a command and asks for success; an error carries what it printed.
+pub(crate) fn run(command: &mut Command) -> Result<Output> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(output.status.success(), "{}", describe(command, &output));
+    Ok(output)
+}
+
+/// Runs a command and asks for failure; gives what it said.
+pub(crate) fn run_failing(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(
+        !output.status.success(),
+        "should have failed: {}",
+        describe(command, &output)
+    );
+    Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn describe(command: &Command, output: &Output) -> String {
+    let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    format!(
+        "{command:?}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&text)
+    )
+}
