@@ -12,10 +12,15 @@ use xebec_format::digest::Digest;
 use xebec_format::layer::{Codec, Piece, Span};
 use zstd::stream::raw::{Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
 
-pub use xebec_format::layer::limits::{MAX_SPAN_DATA, MAX_SPAN_PLAIN};
+pub use xebec_format::layer::limits::{MAX_SPAN_DATA, MAX_SPAN_PLAIN, MAX_SPAN_SOURCE};
 
 use crate::gzip::{self, HeaderError};
 use crate::inflate::{Decoder, HISTORY, InflateError, Input, OUTPUT_SLACK, Output, Stop};
+
+/// Length of the source range of a *part*: a stretch of a zstd frame or deflate block that is too large to be decoded
+/// for one reader. A part cannot be decoded alone. No other span of a compressed layer has so short a source: a
+/// block or frame with contents takes more than one byte.
+pub const PART_SOURCE: u64 = 1;
 
 /// Why a span's bytes cannot be had from what was given.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +28,12 @@ pub enum DecodeError {
     /// The span contradicts itself or its pieces, or is larger than a span may be.
     #[error("the span is not usable: {0}")]
     Span(&'static str),
+    /// The span is a part (see [`PART_SOURCE`]).
+    #[error(
+        "the span is a part of a frame that is too large to be decoded for one reader; the layer is not lazy and \
+         must be fetched whole"
+    )]
+    NotLazy,
     /// The source bytes given are not as long as the span's source range.
     #[error("the span takes {expected} bytes of the layer, but {given} were given")]
     SourceLength {
@@ -103,6 +114,12 @@ pub fn decode_span(
     Ok(data)
 }
 
+/// Whether `span` is a part (see [`PART_SOURCE`]).
+pub(crate) fn is_part(codec: Codec, span: &Span) -> bool {
+    matches!(codec, Codec::Gzip | Codec::Zstd)
+        && span.source.end.checked_sub(span.source.start) == Some(PART_SOURCE)
+}
+
 fn check_span(codec: Codec, span: &Span, source: &[u8]) -> Result<(), DecodeError> {
     let length = |range: &Range<u64>| range.end.checked_sub(range.start);
     let (Some(expected), Some(plain), Some(data)) =
@@ -117,6 +134,9 @@ fn check_span(codec: Codec, span: &Span, source: &[u8]) -> Result<(), DecodeErro
     };
     if decoded > MAX_SPAN_PLAIN || data > MAX_SPAN_DATA {
         return Err(DecodeError::Span("it is larger than a span may be"));
+    }
+    if is_part(codec, span) {
+        return Err(DecodeError::NotLazy);
     }
     if span.bit_offset > 7 {
         return Err(DecodeError::Span("it starts more than 7 bits into a byte"));
@@ -145,10 +165,7 @@ fn decode_stream<'a>(
                 start,
             )
         }
-        Codec::Zstd | Codec::ZstdChunked => {
-            let bytes = zstd::bulk::decompress(source, length).map_err(DecodeError::Zstd)?;
-            (Cow::Owned(bytes), 0)
-        }
+        Codec::Zstd | Codec::ZstdChunked => (Cow::Owned(decompress_up_to(source, length)?), 0),
         Codec::Tar => (Cow::Borrowed(source), 0),
     };
     let found = bytes.len() - start;
@@ -181,7 +198,7 @@ fn decode_chunk(codec: Codec, span: &Span, source: &[u8]) -> Result<Vec<u8>, Dec
 
 /// The first `length` bytes that `source` decodes to, or all if there are fewer.
 fn decompress_up_to(source: &[u8], length: usize) -> Result<Vec<u8>, DecodeError> {
-    // In one go if the chunk is all there is, which is the rule.
+    // In one go if these bytes are all there is, which is the rule.
     if let Ok(bytes) = zstd::bulk::decompress(source, length) {
         return Ok(bytes);
     }

@@ -390,7 +390,7 @@ fn no_more_history_is_noted_than_is_referred_to() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_zlib_makes(seed: u64, length in 0..60_000usize, level in 0..10u32, input in 1..2000usize, output in 1..5000usize) {

@@ -7,8 +7,7 @@ use super::layout::Layout;
 use super::scan::Scanned;
 use super::spans::Spanned;
 use super::streams::Streams;
-use super::{IndexError, IndexedLayer, Laziness, MAX_LAZY_PLAIN};
-use crate::decode::MAX_SPAN_DATA;
+use super::{IndexError, IndexedLayer, Laziness};
 
 pub(super) fn assemble(
     scanned: Scanned,
@@ -20,7 +19,6 @@ pub(super) fn assemble(
             "index-layout missed the end of the layer".into(),
         ));
     };
-    let laziness = laziness(scanned.codec, &layout.spans);
     let (spans, windows) = place_windows(layout.spans, streams.windows)?;
     let index = LayerIndex {
         layer: streams.layer,
@@ -36,6 +34,7 @@ pub(super) fn assemble(
         frame: Some(section(&layout.frame)),
         contents: Some(section(&layout.contents)),
     };
+    let laziness = Laziness::of(&index);
     Ok(IndexedLayer {
         index,
         windows,
@@ -87,37 +86,4 @@ fn place_windows(
         });
     }
     Ok((spans, windows))
-}
-
-/// Whether all spans are small enough, and if not, what the user can do.
-fn laziness(codec: Codec, spans: &[Spanned]) -> Laziness {
-    let plain = spans
-        .iter()
-        .map(|span| span.plain.end - span.plain.start)
-        .max()
-        .unwrap_or(0);
-    let data = spans
-        .iter()
-        .map(|span| span.data.end - span.data.start)
-        .max()
-        .unwrap_or(0);
-    if plain <= MAX_LAZY_PLAIN && data <= MAX_SPAN_DATA {
-        return Laziness::Lazy;
-    }
-    let mib = plain >> 20;
-    let reason = match codec {
-        Codec::Zstd | Codec::ZstdChunked => format!(
-            "a single zstd frame holds {mib} MiB, and a frame can only be decoded from its start; \
-             recompress the layer as zstd:chunked or with many frames, or as gzip"
-        ),
-        Codec::Gzip | Codec::Estargz if plain > MAX_LAZY_PLAIN => format!(
-            "a single deflate block holds {mib} MiB, and decoding can only start where a block starts; \
-             recompress the layer with another gzip encoder"
-        ),
-        _ => format!(
-            "its sparse files spread one span over {} MiB of data; rebuild the layer without sparse files",
-            data >> 20
-        ),
-    };
-    Laziness::NotLazy { reason }
 }

@@ -12,6 +12,7 @@
 
 mod assemble;
 mod layout;
+mod laziness;
 mod scan;
 mod spans;
 mod streams;
@@ -25,6 +26,8 @@ use crate::gzip::GzipError;
 use crate::source::Source;
 use crate::tar::{TarError, TarLimits};
 
+pub use laziness::Laziness;
+
 use layout::LayoutThread;
 use scan::Scan;
 use streams::StreamsThread;
@@ -36,7 +39,8 @@ pub const SPACING: u64 = 1 << 20;
 pub const MIN_SPACING: u64 = 64 << 10;
 
 /// A span with more plain bytes than this cannot be fetched while a reader waits: at 100 MB/s that would be more
-/// than 0.1 s for a page, and the layer is called [not lazy](Laziness::NotLazy).
+/// than 0.1 s for a page. Such stretches are cut into [parts](crate::decode::PART_SOURCE), which nothing can decode
+/// alone, and the layer is called [not lazy](Laziness::NotLazy).
 pub const MAX_LAZY_PLAIN: u64 = 16 << 20;
 
 /// Chunks on their way between threads: enough that a short stall of one stops no other, few enough for memory.
@@ -68,18 +72,6 @@ impl Default for IndexOptions {
             max_hashed_holes: 1 << 30,
         }
     }
-}
-
-/// Whether a layer's contents can be fetched piece by piece.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Laziness {
-    /// Every span is small.
-    Lazy,
-    /// Some span is too large to fetch while a reader waits.
-    NotLazy {
-        /// Why, and what to do, in words for the user.
-        reason: String,
-    },
 }
 
 /// What one pass over a layer gives.
@@ -114,7 +106,7 @@ pub enum IndexError {
     Read(io::Error),
     /// The blob is not the gzip that its first bytes promise.
     #[error("the layer is bad gzip: {0}")]
-    Gzip(#[from] GzipError),
+    Gzip(GzipError),
     /// The blob is not the zstd that its first bytes promise.
     #[error("the layer is bad zstd, near byte {at}: {error}")]
     Zstd {
@@ -147,6 +139,15 @@ pub enum IndexError {
     /// A thread of the indexer could not be started, or ended early.
     #[error("a thread of the indexer failed: {0}")]
     Thread(String),
+}
+
+impl From<GzipError> for IndexError {
+    fn from(error: GzipError) -> Self {
+        match error {
+            GzipError::Read(error) => Self::Read(error),
+            error => Self::Gzip(error),
+        }
+    }
 }
 
 impl From<TarError> for IndexError {

@@ -1,11 +1,17 @@
 //! Builds the span table from access points and file contents.
+//!
+//! Where two access points are too far apart for a span (one huge zstd frame, say), the stretch between them is cut
+//! into parts. A part has a range of the data space and a digest like any span, so that what a host keeps
+//! can be checked, but nothing can decode it alone. Its source is a single byte, which no real span's is.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use xebec_format::digest::{Digest, Digester};
 
+use super::MAX_LAZY_PLAIN;
 use super::scan::Point;
+use crate::decode::{MAX_SPAN_DATA, MAX_SPAN_SOURCE, PART_SOURCE};
 
 /// A span whose window has no place in the windows section yet.
 pub(super) struct Spanned {
@@ -37,6 +43,8 @@ pub(super) struct SpanBuilder {
     cut: Cut,
     /// The point that decoding of the open span starts at.
     point: Option<Point>,
+    /// If the open span is a part: where in the plain stream it starts.
+    part: Option<u64>,
     open: Option<Open>,
     spans: Vec<Spanned>,
 }
@@ -47,6 +55,7 @@ impl SpanBuilder {
         Self {
             cut: Cut::Points(VecDeque::new()),
             point: None,
+            part: None,
             open: None,
             spans: Vec::new(),
         }
@@ -57,6 +66,7 @@ impl SpanBuilder {
         Self {
             cut: Cut::Grid(spacing),
             point: None,
+            part: None,
             open: None,
             spans: Vec::new(),
         }
@@ -112,25 +122,50 @@ impl SpanBuilder {
                 let room = ahead.front().map_or(u64::MAX, |next| next.plain - plain);
                 if let Some((end, start)) = reached {
                     self.close_at(end.source + u64::from(end.bit > 0), end.plain);
-                    self.point = Some(start);
+                    (self.point, self.part) = (Some(start), None);
                 }
-                room
+                room.min(self.room_in_span(plain, data))
             }
         }
     }
 
+    /// How many bytes may follow in the open span, which becomes a part if it is too large already.
+    fn room_in_span(&mut self, plain: u64, data: u64) -> u64 {
+        let start = self.part.or(self.point.map(|point| point.plain)).unwrap_or(plain);
+        let data_start = self.open.as_ref().map_or(data, |open| open.data.start);
+        if plain - start >= MAX_LAZY_PLAIN || data - data_start >= MAX_SPAN_DATA {
+            // The first one becomes a part when it ends.
+            self.part = self.part.or(Some(start));
+            self.close_at(0, plain);
+            self.part = Some(plain);
+            return MAX_LAZY_PLAIN;
+        }
+        (MAX_LAZY_PLAIN - (plain - start)).min(MAX_SPAN_DATA - (data - data_start))
+    }
+
     /// Ends the open span, whose codec data end at `source` and decode up to `plain`.
     fn close_at(&mut self, source: u64, plain: u64) {
-        if let (Some(open), Some(point)) = (self.open.take(), self.point) {
-            self.spans.push(Spanned {
-                source: point.source..source,
-                bit: point.bit,
-                plain: point.plain..plain,
-                data: open.data,
-                history: point.history,
-                digest: open.digest.finish(),
-            });
-        }
+        let (Some(open), Some(point)) = (self.open.take(), self.point) else {
+            return;
+        };
+        let part = match self.part {
+            None if source - point.source > MAX_SPAN_SOURCE => Some(point.plain),
+            part => part,
+        };
+        let start = part.unwrap_or(point.plain);
+        self.spans.push(Spanned {
+            source: point.source..if part.is_some() {
+                point.source + PART_SOURCE
+            } else {
+                source
+            },
+            bit: if part.is_some() { 0 } else { point.bit },
+            // Contents end before that; nobody needs what may follow them.
+            plain: start..plain.min(start + MAX_LAZY_PLAIN),
+            data: open.data,
+            history: point.history.filter(|_| part.is_none()),
+            digest: open.digest.finish(),
+        });
     }
 
     /// Ends the open span of a plain tar.

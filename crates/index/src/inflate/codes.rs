@@ -45,7 +45,7 @@ fn subtable_index(pointer: u32, bits: u64) -> usize {
 /// The base value of `entry` plus the extra bits that follow its code in `bits`.
 #[inline(always)]
 fn value(entry: u32, bits: u64) -> usize {
-    let with_code = bits & ((1 << (entry & 31)) - 1);
+    let with_code = bits & ((1 << (entry & 63)) - 1);
     (entry >> 16) as usize + (with_code >> (entry >> 8 & 15)) as usize
 }
 
@@ -99,61 +99,69 @@ impl Decoder {
         let (mut from, mut to) = (input.position, output.position);
         let mut result = Ok(false);
 
-        // Takes as many whole bytes as fit. The bits above `count` are not zero afterwards, but they are what
-        // the next refill puts there.
+        // Only the low six bits of `count` count, so that entries can be subtracted whole. A refill takes as many
+        // whole bytes as fit; bits above `count` are not zero after it, but they are what the next one puts there.
         macro_rules! refill {
             () => {
-                bits |= load(source, from) << count;
-                from += ((63 - count) >> 3) as usize;
+                bits |= load(source, from) << (count & 63);
+                from += (!count >> 3 & 7) as usize;
                 count |= 56;
             };
         }
         macro_rules! consume {
             ($entry:expr) => {
-                bits >>= $entry & 31;
-                count -= $entry & 31;
+                bits >>= $entry & 63;
+                count = count.wrapping_sub($entry);
             };
         }
+        macro_rules! literal {
+            ($entry:expr) => {
+                consume!($entry);
+                out[to] = ($entry >> 16) as u8;
+                to += 1;
+            };
+        }
+        if from >= source_end {
+            return Ok(false);
+        }
+        refill!();
+        let mut entry = tables.litlen(bits);
         while from < source_end && to < limit {
-            refill!();
-            let mut entry = tables.litlen(bits);
             if entry & LITERAL != 0 {
                 // Three literals and a length take at most 3 * 11 + 20 of the 56 bits.
-                consume!(entry);
-                out[to] = (entry >> 16) as u8;
-                to += 1;
+                literal!(entry);
                 entry = tables.litlen(bits);
                 if entry & LITERAL != 0 {
-                    consume!(entry);
-                    out[to] = (entry >> 16) as u8;
-                    to += 1;
+                    literal!(entry);
                     entry = tables.litlen(bits);
                     if entry & LITERAL != 0 {
-                        consume!(entry);
-                        out[to] = (entry >> 16) as u8;
-                        to += 1;
+                        literal!(entry);
+                        refill!();
                         entry = tables.litlen(bits);
+                        continue;
                     }
                 }
             }
-            if entry & SPECIAL != 0 && entry & SUBTABLE != 0 {
-                consume!(entry);
-                entry = tables.long_litlen(entry, bits);
-            }
-            if entry & (LITERAL | SPECIAL) != 0 {
-                if entry & LITERAL != 0 {
+            if entry & SPECIAL != 0 {
+                if entry & SUBTABLE != 0 {
                     consume!(entry);
-                    out[to] = (entry >> 16) as u8;
-                    to += 1;
+                    entry = tables.long_litlen(entry, bits);
+                }
+                if entry & LITERAL != 0 {
+                    literal!(entry);
+                    refill!();
+                    entry = tables.litlen(bits);
                     continue;
                 }
                 if entry & END != 0 {
                     consume!(entry);
                     result = Ok(true);
-                } else {
-                    result = Err(InflateError::NotASymbol);
+                    break;
                 }
-                break;
+                if entry & SPECIAL != 0 {
+                    result = Err(InflateError::NotASymbol);
+                    break;
+                }
             }
             let length = value(entry, bits);
             consume!(entry);
@@ -181,9 +189,13 @@ impl Decoder {
             if NOTE && let Some(references) = output.references.as_deref_mut() {
                 references.note(to, distance, length);
             }
+            // The next symbol is looked up before the copy, so that the two overlap.
+            refill!();
+            entry = tables.litlen(bits);
             copy_match(out, to, distance, length);
             to += length;
         }
+        count &= 63;
         (self.bits, self.bit_count) = (bits, count);
         (input.position, output.position) = (from, to);
         result

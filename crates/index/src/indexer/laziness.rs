@@ -1,0 +1,59 @@
+//! Whether a layer can be read piece by piece, and what its owner can do if not.
+
+use xebec_format::layer::{Codec, LayerIndex};
+
+use super::MAX_LAZY_PLAIN;
+use crate::decode::is_part;
+
+/// Whether a layer's contents can be fetched piece by piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Laziness {
+    /// Every span is small.
+    Lazy,
+    /// Some span is too large to fetch while a reader waits: the layer must be fetched whole.
+    NotLazy {
+        /// Why, and what to do, in words for the user.
+        reason: String,
+    },
+}
+
+impl Laziness {
+    /// What the spans of `index` allow, whoever made it.
+    pub fn of(index: &LayerIndex) -> Self {
+        let too_large = |span: &_| is_part(index.codec, span);
+        let mut largest = 0;
+        let mut parts = index.spans.iter().filter(|span| too_large(span)).peekable();
+        while let Some(first) = parts.next() {
+            let mut end = first.plain.end;
+            while let Some(next) = parts.next_if(|next| next.source == first.source) {
+                end = next.plain.end;
+            }
+            largest = largest.max(end.saturating_sub(first.plain.start)).max(1);
+        }
+        match largest {
+            0 => Self::Lazy,
+            bytes => Self::NotLazy {
+                reason: reason(index.codec, bytes),
+            },
+        }
+    }
+}
+
+fn reason(codec: Codec, bytes: u64) -> String {
+    let mib = bytes >> 20;
+    if bytes <= MAX_LAZY_PLAIN {
+        return "its archive spreads too much data over one span (sparse files, or much that is no file content); \
+                build the layer without that"
+            .into();
+    }
+    match codec {
+        Codec::Zstd | Codec::ZstdChunked => format!(
+            "a single zstd frame holds {mib} MiB, and a frame can only be decoded from its start; recompress the \
+             layer as zstd:chunked or with many frames, or as gzip"
+        ),
+        _ => format!(
+            "a single deflate block holds {mib} MiB, and decoding can only start where a block starts; recompress \
+             the layer with another gzip encoder"
+        ),
+    }
+}
