@@ -533,6 +533,27 @@ fn what_a_killed_supervisor_leaves_is_cleaned_up() {
     );
 }
 
+/// The supervisor's record is lost too, as if it had been cleaned up while the runtime was still at work.
+#[test]
+fn a_container_that_nobody_knows_is_cleaned_up() {
+    let mut case = case!();
+    case.flag("rm").set("id", "unknown").shell("echo ready; sleep 60");
+    let mut running = case.start();
+    running.wait_for_output("ready");
+    let record = list(&case.dirs().run).unwrap().remove(0);
+    running.signal(libc_signal("KILL"));
+    running.finish();
+    fs::remove_file(case.dirs().run.join("containers/unknown.json")).unwrap();
+    assert_eq!(
+        cleanup_stale(&case.dirs()).unwrap(),
+        2,
+        "the container, and its directory"
+    );
+    assert!(!record.is_running());
+    case.assert_clean();
+    assert!(!case.state().join("unknown").exists());
+}
+
 #[test]
 fn many_containers_run_at_once() {
     let mut cases: Vec<Case> = Vec::new();
@@ -554,13 +575,18 @@ fn a_terminal_is_joined() {
     let mut case = case!();
     case.flag("rm").flag("tty").flag("interactive");
     case.shell(
-        "tty; stty size; echo $TERM; echo ready; read x; echo \"got $x\"; sleep 60 & wait; echo not reached",
+        "tty; stty size; echo $TERM; echo ready; read x; echo \"got $x\"; read y; stty size; sleep 60 & wait; echo not reached",
     );
     let mut terminal = case.start_on_terminal(40, 132);
     terminal.wait_for("ready");
     terminal.write("hello\r");
     terminal.wait_for("got hello");
     terminal.resize(50, 100);
+    // A shell's terminal would raise it itself; this one controls no session.
+    terminal.signal(libc_signal("WINCH"));
+    std::thread::sleep(Duration::from_millis(100));
+    terminal.write("again\r");
+    terminal.wait_for("50 100");
     // The key that raises SIGINT in the container, because this terminal is in raw mode.
     terminal.write("\u{3}");
     let (run, text) = terminal.finish();

@@ -281,6 +281,7 @@ pub fn run(
         tracing::warn!(%error, "containers that were left behind could not be cleaned up");
     }
 
+    let attention = supervise::Attention::begin()?;
     let mut bundle = bundle::Bundle::create(view, options, dirs, &runtime, &process)?;
     events(Event::Mounted {
         id: bundle.id().to_owned(),
@@ -293,6 +294,7 @@ pub fn run(
             stop_signal,
             began,
         },
+        attention,
         events,
     );
     let closed = bundle.close();

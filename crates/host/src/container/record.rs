@@ -180,6 +180,11 @@ pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
             Err(error) => outcome = outcome.and(Err(stale(&record.id, &error))),
         }
     }
+    // A runtime that outlived its supervisor may have finished its work after that was cleaned up.
+    if let Ok(runtime) = Runtime::find(None, dirs) {
+        let unknown = runtime.containers().filter(|id| !file(&dirs.run, id).exists());
+        cleaned += unknown.inspect(|id| runtime.delete(id)).count();
+    }
     // After a reboot the records are gone, and the directories are not.
     for path in marked_directories(&dirs.state) {
         match remove_unowned(&path) {

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::bundle::is_name;
 use super::{Directories, RunError};
 
 /// In order of preference: runc is the one that takes every layout of control groups.
@@ -114,6 +115,12 @@ impl Runtime {
         if self.root.join(id).exists() {
             self.quietly(&["delete", "--force", id]);
         }
+    }
+
+    /// The containers that the runtime knows. Both keep a directory for each.
+    pub(super) fn containers(&self) -> impl Iterator<Item = String> {
+        let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok().filter(|id| is_name(id)))
     }
 
     /// A command that runs `args` inside the container, with no input and no output.

@@ -4,7 +4,7 @@
 //! process. One thread per source feeds it; this one alone decides.
 
 use std::io;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Instant;
 
 use rustix::process::Signal;
@@ -42,16 +42,40 @@ pub(super) struct Orders<'a> {
     pub began: Instant,
 }
 
+/// What happens, from the moment that this is made. Made before anything that would have to be cleaned up, it
+/// keeps a signal from ending this process in between.
+pub(super) struct Attention {
+    sender: Sender<Happening>,
+    happenings: Receiver<Happening>,
+    _signals: SignalWatch,
+}
+
+impl Attention {
+    pub(super) fn begin() -> Result<Self, RunError> {
+        let (sender, happenings) = mpsc::channel();
+        let _signals = SignalWatch::start(&sender)?;
+        Ok(Attention {
+            sender,
+            happenings,
+            _signals,
+        })
+    }
+}
+
 /// Creates and starts the container of `bundle` and stays with it until it has ended.
 pub(super) fn supervise(
     bundle: &mut Bundle,
     orders: &Orders<'_>,
+    attention: Attention,
     events: &mut dyn FnMut(Event),
 ) -> Result<ExitCode, RunError> {
     let options = orders.options;
     init::adopt()?;
-    let (sender, happenings) = mpsc::channel();
-    let _signals = SignalWatch::start(&sender)?;
+    let Attention {
+        sender,
+        happenings,
+        _signals,
+    } = attention;
     let (init, connection) = create(bundle, options).map_err(|error| {
         // A key of the terminal interrupts the runtime as well.
         refuse_if_interrupted(&happenings).err().unwrap_or(error)

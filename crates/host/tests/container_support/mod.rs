@@ -354,6 +354,10 @@ impl OnTerminal {
         rustix::io::write(&self.master, text.as_bytes()).unwrap();
     }
 
+    pub fn signal(&self, number: i32) {
+        self.running.signal(number);
+    }
+
     pub fn resize(&mut self, rows: u16, columns: u16) {
         resize(&self.master, rows, columns);
     }
