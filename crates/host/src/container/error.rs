@@ -167,7 +167,7 @@ impl RunError {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             RunError::Runtime { message, .. } if names_missing_command(message) => ExitCode(127),
-            RunError::Runtime { message, .. } if message.contains("permission denied") => ExitCode(126),
+            RunError::Runtime { message, .. } if is_about_command(message) => ExitCode(126),
             RunError::ExitedBeforeReady { code, .. } => ExitCode(code.0.max(1)),
             RunError::Interrupted(signal) => super::signal::exit_code_of(*signal),
             _ => ExitCode(125),
@@ -189,8 +189,65 @@ fn overlay_advice(error: &MountError) -> &'static str {
     }
 }
 
-/// How runc 1.1 and crun 1.8 say that the command is not there.
+/// How runc 1.1 (`exec: "x": executable file not found`, `exec: "/x": stat /x: no such file or directory`) and
+/// crun 1.8 (`executable file "x" not found`) say that the command is not there.
 fn names_missing_command(message: &str) -> bool {
-    message.contains("executable file not found")
-        || (message.contains("exec") && message.contains("no such file or directory"))
+    let message = message.to_lowercase();
+    let missing = message.contains("not found") || message.contains("no such file or directory");
+    missing && (message.contains("exec: ") || message.contains("executable file"))
+}
+
+/// How they say that it is there and cannot be run.
+fn is_about_command(message: &str) -> bool {
+    let message = message.to_lowercase();
+    message.contains("permission denied") && (message.contains("exec") || message.contains("open "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_can_tell_what_went_wrong() {
+        let code = |message: &str| {
+            let (runtime, id, message) = ("runc".into(), "box".into(), message.into());
+            RunError::Runtime {
+                runtime,
+                doing: "create",
+                id,
+                message,
+            }
+            .exit_code()
+            .0
+        };
+        let start = "runc create failed: unable to start container process: ";
+        assert_eq!(
+            code(&format!("{start}exec: \"x\": executable file not found in $PATH")),
+            127
+        );
+        assert_eq!(
+            code(&format!(
+                "{start}exec: \"/x\": stat /x: no such file or directory"
+            )),
+            127
+        );
+        assert_eq!(
+            code("executable file `/x` not found in $PATH: No such file or directory"),
+            127
+        );
+        assert_eq!(code(&format!("{start}exec: \"/x\": permission denied")), 126);
+        assert_eq!(
+            code(&format!("{start}error mounting /a: no such file or directory")),
+            125
+        );
+        assert_eq!(RunError::Interrupted(15).exit_code(), ExitCode(143));
+        assert_eq!(RunError::NoCommand.exit_code(), ExitCode(125));
+        let ended = |code| RunError::ExitedBeforeReady {
+            code,
+            waiting: String::new(),
+            log: String::new(),
+        };
+        assert_eq!(ended(ExitCode(0)).exit_code(), ExitCode(1), "never a success");
+        assert_eq!(ended(ExitCode(5)).exit_code(), ExitCode(5));
+    }
 }

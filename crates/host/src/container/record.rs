@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use serde::{Deserialize, Serialize};
 
 use super::bundle::{self, REMOVE_MARKER};
-use super::runtime::Runtime;
+use super::runtime::{self, Runtime};
 use super::{Directories, RunError};
 
 /// Largest record that is read. A command line has at most 2 MiB (`ARG_MAX` by default); twice that covers
@@ -181,9 +181,10 @@ pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
         }
     }
     // A runtime that outlived its supervisor may have finished its work after that was cleaned up.
-    if let Ok(runtime) = Runtime::find(None, dirs) {
-        let unknown = runtime.containers().filter(|id| !file(&dirs.run, id).exists());
-        cleaned += unknown.inspect(|id| runtime.delete(id)).count();
+    for id in runtime::containers(dirs) {
+        if !file(&dirs.run, &id).exists() && runtime::delete_unknown(dirs, &id) {
+            cleaned += 1;
+        }
     }
     // After a reboot the records are gone, and the directories are not.
     for path in marked_directories(&dirs.state) {

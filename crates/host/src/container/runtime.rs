@@ -55,7 +55,7 @@ impl Runtime {
         let program = program.map_err(|tried| RunError::NoRuntime { tried })?;
         Ok(Runtime {
             program,
-            root: dirs.run.join("runtime"),
+            root: root(dirs),
         })
     }
 
@@ -117,12 +117,6 @@ impl Runtime {
         }
     }
 
-    /// The containers that the runtime knows. Both keep a directory for each.
-    pub(super) fn containers(&self) -> impl Iterator<Item = String> {
-        let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().into_string().ok().filter(|id| is_name(id)))
-    }
-
     /// A command that runs `args` inside the container, with no input and no output.
     pub(super) fn exec(&self, id: &str, args: &[String]) -> Command {
         let mut command = self.command(Path::new("/dev/null"));
@@ -154,7 +148,7 @@ impl Runtime {
 
     /// crun takes what is before a colon for the kind of log, so a path with a colon in it needs one more.
     fn log_argument(&self, log: &Path) -> OsString {
-        let mut argument = OsString::from(if self.name().contains("crun") { "file:" } else { "" });
+        let mut argument = OsString::from(if self.is_crun() { "file:" } else { "" });
         argument.push(log);
         argument
     }
@@ -189,12 +183,49 @@ impl Runtime {
         }
     }
 
+    fn is_crun(&self) -> bool {
+        self.name().contains("crun")
+    }
+
+    /// Whether this runtime made the container: each keeps a file of its own name. One that did not would only
+    /// remove the directory, and the container would run on.
+    fn keeps(&self, id: &str) -> bool {
+        let file = if self.is_crun() { "status" } else { "state.json" };
+        self.root.join(id).join(file).exists()
+    }
+
     fn name(&self) -> String {
         self.program
             .file_name()
             .unwrap_or(self.program.as_os_str())
             .to_string_lossy()
             .into_owned()
+    }
+}
+
+/// Where runtimes keep their state: a directory for each container.
+fn root(dirs: &Directories) -> PathBuf {
+    dirs.run.join("runtime")
+}
+
+/// The containers that any runtime knows.
+pub(super) fn containers(dirs: &Directories) -> Vec<String> {
+    let entries = fs::read_dir(root(dirs)).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|id| is_name(id)).collect()
+}
+
+/// Ends a container of which only the runtime knows, by the runtime that made it. Tells whether there was one.
+pub(super) fn delete_unknown(dirs: &Directories, id: &str) -> bool {
+    let installed = RUNTIMES
+        .iter()
+        .filter_map(|name| Runtime::find(Some(name.as_ref()), dirs).ok());
+    match installed.into_iter().find(|runtime| runtime.keeps(id)) {
+        Some(runtime) => {
+            runtime.delete(id);
+            true
+        }
+        None => false,
     }
 }
 

@@ -19,6 +19,9 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 /// Names the file that says what a supervisor is to do.
 const ORDERS: &str = "XEBEC_TEST_CONTAINER_ORDERS";
 
+/// The runtime that all cases use, if not the one that is found first.
+const RUNTIME: &str = "XEBEC_TEST_RUNTIME";
+
 const BUSYBOX: &str = "/bin/busybox";
 
 /// Why containers cannot be run here, if they cannot.
@@ -85,7 +88,11 @@ impl Case {
         Case {
             directory,
             image: "{}".into(),
-            orders: Vec::new(),
+            orders: std::env::var(RUNTIME)
+                .ok()
+                .map(|runtime| ("runtime".into(), runtime))
+                .into_iter()
+                .collect(),
             runs: 0,
             input: Vec::new(),
         }
