@@ -19,7 +19,7 @@ impl InodeId {
 /// A whole image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageTree {
-    /// All inodes, each reachable from the root.
+    /// All inodes, each reachable from the root, which comes first.
     pub inodes: Vec<Inode>,
     /// The root directory.
     pub root: InodeId,

@@ -1,5 +1,5 @@
 //! Merging against cases written by hand, and against a real directory into which random layers are unpacked with
-//! the rules of `docs/decisions/merge-semantics.md`.
+//! the rules of `docs/decisions/0004-merge-semantics.md`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -4,13 +4,14 @@
 //! and [`MAX_ENTRIES`], [`MAX_PIECES`] and [`MAX_SPANS`] times the size of the decoded values.
 
 /// Largest encoded index that is looked at, in bytes. A million files take about 15 MB.
-pub const MAX_INDEX: u64 = 256 << 20;
-/// Largest plain size of one section of an index, in bytes.
-pub const MAX_SECTION: u64 = 512 << 20;
+pub const MAX_INDEX: u64 = 128 << 20;
+/// Largest plain size of one section of an index, in bytes. Two million files take about 50 MB.
+pub const MAX_SECTION: u64 = 256 << 20;
 /// Most entries of one layer. The largest images known have about two million.
 pub const MAX_ENTRIES: u64 = 4 << 20;
-/// Most bytes that all paths of one layer may have together, once their shared prefixes are written out.
-pub const MAX_PATH_BYTES: u64 = 1 << 30;
+/// Most bytes that all paths of one layer may have together, once their shared prefixes are written out: four times
+/// what two million files have.
+pub const MAX_PATH_BYTES: u64 = 512 << 20;
 /// Most extents of one layer: as many as an ordinary layer has entries, and room for sparse files.
 pub const MAX_EXTENTS: u64 = 8 << 20;
 /// Most pieces of one layer.

@@ -1,7 +1,7 @@
 //! Merges the trees of an image's layers into the one tree that a container sees.
 //!
 //! Layers are replayed from the bottom, entry by entry, as containerd's `archive.Apply` (`pkg/archive/tar.go`)
-//! would unpack them into a directory; `docs/decisions/merge-semantics.md` lists what that means in detail, where
+//! would unpack them into a directory; `docs/decisions/0004-merge-semantics.md` lists what that means in detail, where
 //! umoci does otherwise and what was chosen. Nothing is copied until the end: nodes of the tree under construction
 //! borrow names and contents from the layers. Work and memory are bounded for hostile layers: a directory is cleared
 //! at most once per layer, and following symbolic links has a budget.
