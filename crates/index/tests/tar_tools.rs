@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tar_support::{Block, Collected, go_tool, make_tree, parse_cut, pax};
+use tar_support::{Block, Collected, gnu_long, go_tool, make_tree, parse_cut, pax};
 use xebec_format::digest::Digest;
 use xebec_format::layer::{Entry, EntryKind};
 use xebec_format::path::LayerPath;
@@ -293,6 +293,115 @@ fn go_test_archives() -> Vec<PathBuf> {
     archives
 }
 
+/// Sound archives in which fields, records and long names compete, or say what is easily misread.
+fn peculiar_archives(directory: &Path) -> Vec<PathBuf> {
+    let file = || Block::new(b'0', b"name", 3).member(b"abc");
+    let path = |path: &[u8]| pax(b'x', &[(b"path", path)]);
+    // Sun's tar summed bytes as signed ones.
+    let mut signed = Block::new(b'0', b"\xff\xfe\xfd", 0).finish();
+    signed[148..156].fill(b' ');
+    let sum: i32 = signed.iter().map(|&byte| i32::from(byte.cast_signed())).sum();
+    signed[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let star = Block::new(b'0', b"name", 0)
+        .with(345, b"prefix")
+        .with(476, b"00000000001\0")
+        .with(508, b"tar\0");
+    let unknown_sparse: &[(&[u8], &[u8])] = &[(b"GNU.sparse.major", b"2"), (b"GNU.sparse.map", b"1,1")];
+    let named_sparse: &[(&[u8], &[u8])] = &[
+        (b"GNU.sparse.map", b"4,3"),
+        (b"GNU.sparse.numblocks", b"1"),
+        (b"GNU.sparse.size", b"9"),
+        (b"GNU.sparse.name", b"real"),
+        (b"path", b"placeholder"),
+    ];
+    let archives: &[(&str, Vec<u8>)] = &[
+        (
+            "long-name-then-path",
+            [gnu_long(b'L', b"long"), path(b"path"), file()].concat(),
+        ),
+        (
+            "path-then-long-name",
+            [path(b"path"), gnu_long(b'L', b"long"), file()].concat(),
+        ),
+        ("empty-long-name", [gnu_long(b'L', b""), file()].concat()),
+        ("empty-path", [path(b""), file()].concat()),
+        (
+            "two-headers",
+            [path(b"first"), pax(b'x', &[(b"uid", b"7")]), file()].concat(),
+        ),
+        (
+            "global-header-drops-local",
+            [path(b"path"), pax(b'g', &[(b"gid", b"9")]), file(), file()].concat(),
+        ),
+        ("header-at-the-end", [file(), path(b"path")].concat()),
+        (
+            "negative-fraction",
+            [pax(b'x', &[(b"mtime", b"-0.5")]), file()].concat(),
+        ),
+        (
+            "plus-sign",
+            [pax(b'x', &[(b"uid", b"+5"), (b"mtime", b"+1.5")]), file()].concat(),
+        ),
+        (
+            "size-in-record",
+            [
+                pax(b'x', &[(b"size", b"600")]),
+                Block::new(b'0', b"n", 1).member(&[b'x'; 600]),
+            ]
+            .concat(),
+        ),
+        ("signed-checksum", signed),
+        ("star", star.finish()),
+        (
+            "prefix",
+            Block::new(b'0', b"name", 0).with(345, &[b'p'; 155]).finish(),
+        ),
+        (
+            "prefix-in-gnu",
+            Block::gnu(b'0', b"name", 0)
+                .with(345, b"go/before/one/eight")
+                .finish(),
+        ),
+        (
+            "times-in-gnu",
+            Block::gnu(b'0', b"name", 0)
+                .with(345, b"00000000001\x0000000000002\0")
+                .finish(),
+        ),
+        ("old-directory", Block::new(0, b"dir/", 5).finish()),
+        ("file-with-slash", Block::new(b'0', b"file/", 3).member(b"abc")),
+        (
+            "hard-link-with-size",
+            [
+                file(),
+                Block::new(b'1', b"l", 3).with(157, b"name").finish(),
+                file(),
+            ]
+            .concat(),
+        ),
+        (
+            "directory-with-size",
+            [Block::new(b'5', b"d", 700).finish(), file()].concat(),
+        ),
+        ("contiguous", Block::new(b'7', b"c", 3).member(b"abc")),
+        ("unknown-sparse", [pax(b'x', unknown_sparse), file()].concat()),
+        ("named-sparse", [pax(b'x', named_sparse), file()].concat()),
+        ("one-end-block", [file(), vec![0; 512]].concat()),
+        (
+            "garbage-behind-the-end",
+            [file(), vec![0; 1024], vec![7; 100]].concat(),
+        ),
+        ("no-padding", file()[..515].to_vec()),
+    ];
+    let write = |(name, bytes): &(&str, Vec<u8>)| {
+        let path = directory.join(format!("{name}.tar"));
+        assert!(parse_cut(bytes, &[100]).is_ok(), "{name}");
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    archives.iter().map(write).collect()
+}
+
 /// Archives that differ from a sound one in one place.
 fn mutants(directory: &Path) -> Vec<PathBuf> {
     let base = [
@@ -355,6 +464,7 @@ fn mutants(directory: &Path) -> Vec<PathBuf> {
 fn what_go_refuses_is_refused_and_what_it_accepts_is_accepted() {
     let directory = tempfile::tempdir().unwrap();
     let mut archives = go_test_archives();
+    archives.extend(peculiar_archives(directory.path()));
     archives.extend(mutants(directory.path()));
     let Some(lists) = go_lists(&archives) else { return };
     let (mut accepted, mut refused, mut on_purpose) = (0, 0, 0);
