@@ -6,6 +6,7 @@ use serde::Serialize;
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::image::Images;
 use xebec_host::paths::Paths;
+use xebec_kernel::features::{self, Check, Outcome};
 use xebec_oci::{ProbeReport, Reference};
 
 use crate::args::{DoctorArgs, ImageArgs};
@@ -13,22 +14,26 @@ use crate::{image_request, print_json};
 
 #[derive(Serialize)]
 struct Report {
+    host: Vec<Check>,
     registry: Option<ProbeReport>,
     registry_error: Option<String>,
 }
 
 /// `xebec doctor [REGISTRY|IMAGE]`. Fails when something that Xebec cannot do without is missing.
 pub fn doctor(paths: &Paths, args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    let host = features::check_all(paths.root());
     let (registry, registry_error) = match args.registry.as_deref().map(|name| probe(paths, name)) {
         None => (None, None),
         Some(Ok(report)) => (Some(report), None),
         Some(Err(failure)) => (None, Some(failure.message)),
     };
-    let report = Report { registry, registry_error };
+    let report = Report { host, registry, registry_error };
     if args.json { print_json(&report)? } else { print_report(&report) }
-    Ok(match &report.registry_error {
-        Some(_) => ExitCode::from(FailureKind::Registry.exit_code()),
-        None => ExitCode::SUCCESS,
+    let failed = report.host.iter().any(|finding| finding.outcome == Outcome::Missing);
+    Ok(match (failed, &report.registry_error) {
+        (true, _) => ExitCode::from(FailureKind::Host.exit_code()),
+        (false, Some(_)) => ExitCode::from(FailureKind::Registry.exit_code()),
+        (false, None) => ExitCode::SUCCESS,
     })
 }
 
@@ -46,6 +51,17 @@ fn probe(paths: &Paths, name: &str) -> Result<ProbeReport, Failure> {
 }
 
 fn print_report(report: &Report) {
+    for finding in &report.host {
+        let sign = match finding.outcome {
+            Outcome::Good => "ok  ",
+            Outcome::Poor => "warn",
+            Outcome::Missing => "FAIL",
+        };
+        println!("{sign}  {}: {}", finding.name, finding.detail);
+        if let Some(advice) = &finding.advice {
+            println!("      {advice}");
+        }
+    }
     if let Some(error) = &report.registry_error {
         println!("FAIL  registry: {error}");
     }

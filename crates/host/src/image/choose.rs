@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use tokio::sync::OnceCell;
 use tracing::{debug, warn};
 use xebec_cache::store::LayerKey;
@@ -17,14 +17,16 @@ use crate::facts;
 use crate::failure::{Failure, FailureKind};
 use crate::image::resolve::{FoundImage, registry_failure};
 use crate::image::{Images, PreparedLayer, Report};
+use crate::lazy;
 use crate::origin::{self, Origin};
 use crate::protocol::{ImageRequest, Reply};
 use crate::trust::{
     self, Binding, Listing, Policy, Record, Refusal, RepositoryName, Root, Roots, Signing,
 };
 
-/// Index artifacts of one image that are looked at. Anyone who may push can attach any number.
-const MAX_ARTIFACTS: usize = 8;
+/// Index artifacts of one image that are looked at. Anyone who may push can attach any number; who wants to hide a
+/// good one behind many can, but that costs laziness, never truth.
+const MAX_ARTIFACTS: usize = 32;
 
 /// What choosing needs to know of one image.
 struct Choice<'a> {
@@ -115,12 +117,29 @@ impl<'a> Choice<'a> {
         })
     }
 
+    /// The index of a layer; one whose spans are too large to be fetched for a reader only if all of it is local.
     async fn choose(&self, number: usize) -> Result<Outcome, Failure> {
+        let outcome = self.choose_any(number).await?;
+        if let Outcome::Chosen(layer) = &outcome
+            && let Some(reason) = lazy::why_not(&layer.index)
+            && !self.images.store.is_complete(layer.key)
+        {
+            return Ok(Outcome::Missing(reason));
+        }
+        Ok(outcome)
+    }
+
+    async fn choose_any(&self, number: usize) -> Result<Outcome, Failure> {
         let Some(descriptor) = self.found.layers.get(number) else {
             return Ok(Outcome::Missing("there is no such layer".to_owned()));
         };
         let mut refusal = None;
+        let mut listed = None;
         match self.choose_from_store(descriptor.digest) {
+            // There may be a stronger one than what the registry listed once; an attacker could have been first.
+            Ok(Some((key, root))) if !root.holds_for_digest() && self.could_be_stronger(descriptor) => {
+                listed = Some((key, root));
+            }
             Ok(Some((key, root))) => match self.from_store(number, key, root) {
                 Ok(layer) => return Ok(Outcome::Chosen(Box::new(layer))),
                 Err(error) => warn!("{error}"),
@@ -145,10 +164,24 @@ impl<'a> Choice<'a> {
                 Outcome::Missing(reason) => warn!(layer = %descriptor.digest, "{reason}"),
             }
         }
+        if let Some((key, root)) = listed {
+            return Ok(Outcome::Chosen(Box::new(self.from_store(number, key, root)?)));
+        }
         Ok(match refusal {
             Some(refusal) => Outcome::Refused(refusal),
             None => Outcome::Missing("no index of it was found".to_owned()),
         })
+    }
+
+    /// Whether something on this image's way may vouch for another index than the one that was only listed.
+    fn could_be_stronger(&self, descriptor: &Descriptor) -> bool {
+        if self.found.offline {
+            return false;
+        }
+        let binds = self.found.image_index.as_ref().is_some_and(|(_, bytes)| {
+            matches!(trust::bound_artifact(bytes, self.found.manifest_digest), Ok(Some(_)))
+        });
+        binds || lazy::has_table_of_contents(descriptor) || self.policy.has_keys_for(&self.repository)
     }
 
     /// The strongest admitted index of the cache; of equals the one that this image was used with before, so that
@@ -303,9 +336,9 @@ impl<'a> Choice<'a> {
                 Vec::new()
             }
         };
-        for referrer in referrers.into_iter().take(MAX_ARTIFACTS) {
-            artifacts.extend(self.fetch_artifact(referrer.digest, None, true).await);
-        }
+        let listed = referrers.into_iter().take(MAX_ARTIFACTS);
+        let listed = listed.map(|referrer| async move { self.fetch_artifact(referrer.digest, None, true).await });
+        artifacts.extend(join_all(listed).await.into_iter().flatten());
         // Signed ones before others: of two indexes that are both admitted, the better vouched for is taken.
         artifacts.sort_by_key(|found| found.signing.is_none());
         Ok(artifacts)

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 
 use bytes::{Buf, Bytes};
 use tokio::sync::mpsc;
-use xebec_cache::store::LayerKey;
+use xebec_cache::store::{LayerKey, StagedLayer};
 use xebec_format::digest::Digest;
 use xebec_index::indexer::{DataSink, IndexOptions, IndexedLayer, index_layer};
 use xebec_oci::{Client, Descriptor};
@@ -74,17 +74,20 @@ impl Images {
         index.diff_id = Some(diff_id);
         let encoded = index.encode();
         let key = LayerKey { layer: descriptor.digest, index: Digest::of(&encoded) };
-        if self.store.contains(key) && !keep_data {
-            // The same index is there already, perhaps with data: only what it lacks is added.
+        let sections = [("windows", &windows), ("frame", &frame), ("contents", &contents)];
+        if self.store.contains(key) {
+            // The same index is there already, perhaps with data and in use: only what it lacks is added.
             let directory = self.store.directory().join(key.folder());
-            for (name, bytes) in [("windows", &windows), ("frame", &frame), ("contents", &contents)] {
+            for (name, bytes) in sections {
                 crate::file::write_atomically(&directory.join(name), bytes)
                     .map_err(|error| Failure::host(format!("write {name} of {key}"), error))?;
             }
+            if keep_data {
+                self.keep_spans(key, &encoded, &staged)?;
+            }
         } else {
-            for (name, bytes) in
-                [("index", &encoded), ("windows", &windows), ("frame", &frame), ("contents", &contents)]
-            {
+            staged.keep_file("index", &encoded)?;
+            for (name, bytes) in sections {
                 staged.keep_file(name, bytes)?;
             }
             if keep_data {
@@ -94,6 +97,20 @@ impl Images {
         }
         facts::update(&self.store, key, Record::set_proven)?;
         Ok(key)
+    }
+
+    /// Copies the spans of a layer that streamed in to the folder that it already has.
+    fn keep_spans(&self, key: LayerKey, index: &[u8], staged: &StagedLayer<'_>) -> Result<(), Failure> {
+        let layer = self.store.open_layer(key, index)?;
+        let failed = |error| Failure::host(format!("write the data of {key}"), error);
+        let data = staged.data().map_err(failed)?;
+        for (number, span) in layer.table().spans.iter().enumerate() {
+            let length = usize::try_from(span.data.end - span.data.start).map_err(|e| failed(io::Error::other(e)))?;
+            let mut bytes = vec![0; length];
+            data.read_exact_at(&mut bytes, span.data.start).map_err(failed)?;
+            layer.write_span(number, &bytes).map_err(failed)?;
+        }
+        Ok(())
     }
 }
 
