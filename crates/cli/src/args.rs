@@ -7,7 +7,13 @@ use xebec_host::container::{Net, Probe, Volume};
 
 /// Start containers before their images arrive.
 #[derive(Debug, Parser)]
-#[command(name = "xebec", version, about, propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "xebec",
+    version,
+    about,
+    propagate_version = true,
+    max_term_width = 100
+)]
 #[command(after_help = "Examples:\n  \
     xebec run --rm -it docker.io/library/debian:12 bash\n  \
     xebec index --push registry.example.com/app:1.4     make its next start lazy, on every host\n  \
@@ -17,10 +23,22 @@ use xebec_host::container::{Net, Probe, Volume};
     `run` passes the container's own code on.")]
 pub struct Cli {
     /// Where state is kept.
-    #[arg(long, global = true, env = "XEBEC_ROOT", default_value = "/var/lib/xebec", value_name = "DIR")]
+    #[arg(
+        long,
+        global = true,
+        env = "XEBEC_ROOT",
+        default_value = "/var/lib/xebec",
+        value_name = "DIR"
+    )]
     pub root: PathBuf,
     /// Where sockets, process ids and mounts are.
-    #[arg(long, global = true, env = "XEBEC_RUN", default_value = "/run/xebec", value_name = "DIR")]
+    #[arg(
+        long,
+        global = true,
+        env = "XEBEC_RUN",
+        default_value = "/run/xebec",
+        value_name = "DIR"
+    )]
     pub run: PathBuf,
     /// Say more (-v what is done, -vv how).
     #[arg(long, global = true, action = clap::ArgAction::Count)]
@@ -288,4 +306,3 @@ pub enum DaemonCommand {
     #[command(hide = true)]
     Worker,
 }
-

@@ -23,13 +23,25 @@ pub fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode, Failu
     match command {
         DaemonCommand::Status(args) => {
             if !daemon.is_running() {
-                return Err(Failure::new(FailureKind::NotFound, "no daemon is running; any command starts it"));
+                return Err(Failure::new(
+                    FailureKind::NotFound,
+                    "no daemon is running; any command starts it",
+                ));
             }
             let status = match daemon.ask(&Request::Status, &mut |_| ())? {
                 Reply::Status(status) => status,
-                _ => return Err(Failure::new(FailureKind::Host, "the daemon answered something else")),
+                _ => {
+                    return Err(Failure::new(
+                        FailureKind::Host,
+                        "the daemon answered something else",
+                    ));
+                }
             };
-            if args.json { crate::print_json(&status)? } else { print_status(&status) }
+            if args.json {
+                crate::print_json(&status)?
+            } else {
+                print_status(&status)
+            }
         }
         DaemonCommand::Stop { force } => {
             if daemon.is_running() {
@@ -45,7 +57,10 @@ pub fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode, Failu
             keeper::run(&config).map_err(|error| Failure::new(FailureKind::Host, error))?;
         }
         DaemonCommand::Worker => {
-            return Err(Failure::new(FailureKind::Usage, "only the keeper starts a worker"));
+            return Err(Failure::new(
+                FailureKind::Usage,
+                "only the keeper starts a worker",
+            ));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -81,7 +96,10 @@ pub fn worker() -> ExitCode {
 
 fn print_status(status: &Status) {
     let counters = &status.counters;
-    println!("xebec {} (keeper {}, worker {})", status.version, status.keeper_pid, status.worker_pid);
+    println!(
+        "xebec {} (keeper {}, worker {})",
+        status.version, status.keeper_pid, status.worker_pid
+    );
     println!("restarts of the worker   {}", status.restarts);
     println!("readers waiting          {}", status.queue);
     println!("events, already present  {}, {}", counters.events, counters.hits);

@@ -14,22 +14,62 @@ use crate::{image_request, print_json};
 
 #[derive(Serialize)]
 struct Report {
-    host: Vec<Check>,
+    host: Vec<HostCheck>,
     registry: Option<ProbeReport>,
     registry_error: Option<String>,
 }
 
+/// A check of the host, for scripts.
+#[derive(Serialize)]
+struct HostCheck {
+    name: &'static str,
+    /// `good`, `poor` or `missing`.
+    outcome: &'static str,
+    detail: String,
+    /// What to do, unless it is good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'static str>,
+}
+
+impl From<Check> for HostCheck {
+    fn from(check: Check) -> Self {
+        let outcome = match check.outcome {
+            Outcome::Good => "good",
+            Outcome::Poor => "poor",
+            Outcome::Missing => "missing",
+        };
+        let advice = (check.outcome != Outcome::Good).then_some(check.advice);
+        Self {
+            name: check.name,
+            outcome,
+            detail: check.detail,
+            advice,
+        }
+    }
+}
+
 /// `xebec doctor [REGISTRY|IMAGE]`. Fails when something that Xebec cannot do without is missing.
 pub fn doctor(paths: &Paths, args: &DoctorArgs) -> Result<ExitCode, Failure> {
-    let host = features::check_all(paths.root());
+    let host: Vec<HostCheck> = features::check_all(paths.root())
+        .into_iter()
+        .map(Into::into)
+        .collect();
     let (registry, registry_error) = match args.registry.as_deref().map(|name| probe(paths, name)) {
         None => (None, None),
         Some(Ok(report)) => (Some(report), None),
         Some(Err(failure)) => (None, Some(failure.message)),
     };
-    let report = Report { host, registry, registry_error };
-    if args.json { print_json(&report)? } else { print_report(&report) }
-    let failed = report.host.iter().any(|finding| finding.outcome == Outcome::Missing);
+    let report = Report {
+        host,
+        registry,
+        registry_error,
+    };
+    if args.json {
+        print_json(&report)?
+    } else {
+        print_report(&report)
+    }
+    let failed = report.host.iter().any(|finding| finding.outcome == "missing");
     Ok(match (failed, &report.registry_error) {
         (true, _) => ExitCode::from(FailureKind::Host.exit_code()),
         (false, Some(_)) => ExitCode::from(FailureKind::Registry.exit_code()),
@@ -39,10 +79,18 @@ pub fn doctor(paths: &Paths, args: &DoctorArgs) -> Result<ExitCode, Failure> {
 
 /// A name without a slash is a registry's; anything else is an image in one.
 fn probe(paths: &Paths, name: &str) -> Result<ProbeReport, Failure> {
-    let request = image_request(&ImageArgs { image: name.to_owned(), platform: None });
-    let client = Images::open(paths)?.clients().get(request.docker_config.as_deref())?;
+    let request = image_request(&ImageArgs {
+        image: name.to_owned(),
+        platform: None,
+    });
+    let client = Images::open(paths)?
+        .clients()
+        .get(request.docker_config.as_deref())?;
     let image: Option<Reference> = match name.contains('/') {
-        true => Some(name.parse().map_err(|error| Failure::new(FailureKind::Usage, error))?),
+        true => Some(
+            name.parse()
+                .map_err(|error| Failure::new(FailureKind::Usage, error))?,
+        ),
         false => None,
     };
     let registry = image.as_ref().map_or(name, |image| image.registry());
@@ -53,9 +101,9 @@ fn probe(paths: &Paths, name: &str) -> Result<ProbeReport, Failure> {
 fn print_report(report: &Report) {
     for finding in &report.host {
         let sign = match finding.outcome {
-            Outcome::Good => "ok  ",
-            Outcome::Poor => "warn",
-            Outcome::Missing => "FAIL",
+            "good" => "ok  ",
+            "poor" => "warn",
+            _ => "FAIL",
         };
         println!("{sign}  {}: {}", finding.name, finding.detail);
         if let Some(advice) = &finding.advice {
@@ -76,11 +124,16 @@ fn print_report(report: &Report) {
         milliseconds(registry.next_answer)
     );
     if !registry.accepted {
-        println!("warn  registry {}: it wants credentials; log in with `docker login`", registry.registry);
+        println!(
+            "warn  registry {}: it wants credentials; log in with `docker login`",
+            registry.registry
+        );
     }
     match registry.ranges {
         Some(true) => println!("ok    it answers range requests"),
-        Some(false) => println!("FAIL  it ignores Range: images from it are read whole. Put a registry or mirror before it that does not"),
+        Some(false) => println!(
+            "FAIL  it ignores Range: images from it are read whole. Put a registry or mirror before it that does not"
+        ),
         None => println!("      name an image in it to see whether it honours Range"),
     }
     if registry.referrers_api == Some(false) {

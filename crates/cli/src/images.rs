@@ -21,9 +21,13 @@ pub fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
     let progress = Progress::new();
     let request = Request::Mount {
         image: image_request(&args.image),
-        holder: Holder::Directory { path: directory.clone() },
+        holder: Holder::Directory {
+            path: directory.clone(),
+        },
         require_lazy: args.require_lazy,
-        completion: args.complete.map(|deadline| Completion { deadline_seconds: deadline.as_secs() }),
+        completion: args.complete.map(|deadline| Completion {
+            deadline_seconds: deadline.as_secs(),
+        }),
     };
     match Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))? {
         Reply::Mounted(mounted) if args.json => print_json(&mounted),
@@ -37,14 +41,21 @@ pub fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
 
 /// `xebec umount DIR`.
 pub fn umount(paths: &Paths, directory: &Path) -> Result<(), Failure> {
-    let holder = Holder::Directory { path: absolute(directory)? };
-    Daemon::new(paths.clone()).ask(&Request::Release { view: None, holder }, &mut |_| ()).map(|_| ())
+    let holder = Holder::Directory {
+        path: absolute(directory)?,
+    };
+    Daemon::new(paths.clone())
+        .ask(&Request::Release { view: None, holder }, &mut |_| ())
+        .map(|_| ())
 }
 
 /// `xebec pull IMAGE`.
 pub fn pull(paths: &Paths, args: &PullArgs) -> Result<(), Failure> {
     let progress = Progress::new();
-    let request = Request::Pull { image: image_request(&args.image), complete: args.complete };
+    let request = Request::Pull {
+        image: image_request(&args.image),
+        complete: args.complete,
+    };
     match Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))? {
         Reply::Pulled { manifest, bytes } if args.json => {
             print_json(&serde_json::json!({ "manifest": manifest, "bytes": bytes }))
@@ -61,7 +72,11 @@ pub fn pull(paths: &Paths, args: &PullArgs) -> Result<(), Failure> {
 pub fn index(paths: &Paths, args: &IndexArgs) -> Result<(), Failure> {
     let images = Images::open(paths)?;
     let progress = Arc::new(Progress::new());
-    let options = PublishOptions { push: args.push, bind: args.bind, sign: args.sign.clone() };
+    let options = PublishOptions {
+        push: args.push,
+        bind: args.bind,
+        sign: args.sign.clone(),
+    };
     let request = image_request(&args.image);
     let published = crate::runtime()?.block_on(images.publish(&request, &options, &progress.report()))?;
     if args.json {
@@ -72,15 +87,29 @@ pub fn index(paths: &Paths, args: &IndexArgs) -> Result<(), Failure> {
 }
 
 fn print_published(published: &Published) {
-    let mut rows = vec![["LAYER", "SIZE", "INDEX", "SECTIONS", ""].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        ["LAYER", "SIZE", "INDEX", "SECTIONS", ""]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
     for layer in &published.layers {
         let index = match layer.index {
             Some(_) => text::size(layer.index_size),
             None => "not needed: has its own table of contents".to_owned(),
         };
-        let note = layer.not_lazy.as_ref().map(|reason| format!("NOT LAZY: {reason}")).unwrap_or_default();
+        let note = layer
+            .not_lazy
+            .as_ref()
+            .map(|reason| format!("NOT LAZY: {reason}"))
+            .unwrap_or_default();
         let sections = text::size(layer.sections_size);
-        rows.push(vec![layer.layer.short(), text::size(layer.size), index, sections, note]);
+        rows.push(vec![
+            layer.layer.short(),
+            text::size(layer.size),
+            index,
+            sections,
+            note,
+        ]);
     }
     print!("{}", text::table(&rows));
     match (published.artifact, published.bound) {
@@ -98,7 +127,10 @@ pub fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
     let daemon = Daemon::new(paths.clone());
     let image = image_request(&args.image);
     if args.all {
-        let request = Request::Pull { image: image.clone(), complete: true };
+        let request = Request::Pull {
+            image: image.clone(),
+            complete: true,
+        };
         daemon.ask(&request, &mut |reply| progress.show(reply))?;
     }
     if args.prove {
@@ -106,10 +138,15 @@ pub fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
     }
     let images = Images::open(paths)?;
     let layers = check_image(&images, &image)?;
-    if args.json { print_json(&layers)? } else { print_checked(&layers) }
+    if args.json {
+        print_json(&layers)?
+    } else {
+        print_checked(&layers)
+    }
     let wrong: u64 = layers.iter().map(|layer| layer.wrong_spans).sum();
     if wrong > 0 {
-        let message = format!("{wrong} spans in the cache are not what the index says; remove the layers named above");
+        let message =
+            format!("{wrong} spans in the cache are not what the index says; remove the layers named above");
         return Err(Failure::new(FailureKind::Integrity, message));
     }
     Ok(())
@@ -122,7 +159,9 @@ fn prove(
     progress: &Progress,
 ) -> Result<(), Failure> {
     let reply = daemon.ask(&Request::Prove { image }, &mut |reply| progress.show(reply))?;
-    let Reply::Proved { layers } = reply else { return Err(unexpected()) };
+    let Reply::Proved { layers } = reply else {
+        return Err(unexpected());
+    };
     if args.json {
         print_json(&layers)?;
     } else {
@@ -140,7 +179,11 @@ fn prove(
 }
 
 fn print_checked(layers: &[CheckedLayer]) {
-    let mut rows = vec![["LAYER", "VERIFIED", "PRESENT", "WRONG"].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        ["LAYER", "VERIFIED", "PRESENT", "WRONG"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
     for layer in layers {
         let present = text::share(layer.present_pages, layer.pages);
         rows.push(vec![
@@ -164,5 +207,8 @@ fn absolute(path: &Path) -> Result<std::path::PathBuf, Failure> {
 }
 
 fn unexpected() -> Failure {
-    Failure::new(FailureKind::Host, "the daemon answered something else; is it of another version?")
+    Failure::new(
+        FailureKind::Host,
+        "the daemon answered something else; is it of another version?",
+    )
 }

@@ -24,7 +24,11 @@ pub fn inspect(paths: &Paths, args: &ImageJson) -> Result<(), Failure> {
         println!("by index   {index}");
     }
     println!("platform   {}", image.platform);
-    println!("size       {} in {} layers", text::size(image.size), image.layers.len());
+    println!(
+        "size       {} in {} layers",
+        text::size(image.size),
+        image.layers.len()
+    );
     println!("lazy       {}", if image.lazy { "yes" } else { "no" });
     let heads = ["LAYER", "SIZE", "CODEC", "LAZY BY", "TRUST", "SPANS", "CACHED"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
@@ -35,7 +39,9 @@ pub fn inspect(paths: &Paths, args: &ImageJson) -> Result<(), Failure> {
             layer.codec.clone(),
             layer.lazy_by.clone(),
             layer.trust.clone(),
-            layer.spans.map_or_else(|| "-".to_owned(), |spans| spans.to_string()),
+            layer
+                .spans
+                .map_or_else(|| "-".to_owned(), |spans| spans.to_string()),
             text::share(layer.present_pages, layer.pages),
         ]);
     }
@@ -50,17 +56,26 @@ pub fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
     if args.json {
         return print_json(&records);
     }
-    let mut rows = vec![["IMAGE", "MANIFEST", "LAYERS", "CACHED", "USED"].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        ["IMAGE", "MANIFEST", "LAYERS", "CACHED", "USED"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
     let cached = cached_layers(&images)?;
     let now = seconds_since_1970();
     for record in records {
         let keys: Vec<_> = record.layers.iter().map(|layer| layer.key()).collect();
         let local = cached.iter().filter(|layer| keys.contains(&layer.key()));
-        let (present, pages) =
-            local.fold((0, 0), |(present, pages), layer| (present + layer.present_pages, pages + layer.pages));
+        let (present, pages) = local.fold((0, 0), |(present, pages), layer| {
+            (present + layer.present_pages, pages + layer.pages)
+        });
         let names: Vec<_> = record.references.iter().cloned().collect();
         rows.push(vec![
-            if names.is_empty() { "(none)".to_owned() } else { names.join(", ") },
+            if names.is_empty() {
+                "(none)".to_owned()
+            } else {
+                names.join(", ")
+            },
             record.manifest_digest.short(),
             record.layers.len().to_string(),
             text::share(present, pages),
@@ -77,7 +92,11 @@ pub fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
     if args.json {
         return print_json(&records);
     }
-    let mut rows = vec![["CONTAINER", "IMAGE", "PID", "STARTED", "COMMAND"].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        ["CONTAINER", "IMAGE", "PID", "STARTED", "COMMAND"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
     let now = seconds_since_1970();
     for record in records {
         rows.push(vec![
@@ -113,6 +132,11 @@ pub fn cache(paths: &Paths, args: Json) -> Result<(), Failure> {
     }
     print!("{}", text::table(&rows));
     let disk: u64 = layers.iter().map(|layer| layer.disk_bytes).sum();
-    println!("{} layers, {} on disk in {}", layers.len(), text::size(disk), paths.layers().display());
+    println!(
+        "{} layers, {} on disk in {}",
+        layers.len(),
+        text::size(disk),
+        paths.layers().display()
+    );
     Ok(())
 }

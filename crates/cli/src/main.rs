@@ -21,11 +21,22 @@ use crate::args::{CacheCommand, Cli, Command, DaemonCommand, ImageArgs};
 
 fn main() -> ExitCode {
     // A worker takes over numbered descriptors, so nothing may be opened before it has them.
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == daemon::WORKER_ARGUMENT) {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == daemon::WORKER_ARGUMENT)
+    {
         return daemon::worker();
     }
     let cli = Cli::parse();
-    log_to_stderr(cli.verbose, matches!(cli.command, Command::Daemon { command: DaemonCommand::Start }));
+    log_to_stderr(
+        cli.verbose,
+        matches!(
+            cli.command,
+            Command::Daemon {
+                command: DaemonCommand::Start
+            }
+        ),
+    );
     match execute(cli) {
         Ok(code) => code,
         Err(failure) => {
@@ -49,7 +60,11 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         _ => {}
     }
     let paths = Paths::create(&cli.root, &cli.run).map_err(|error| {
-        let doing = format!("make {} and {} (try sudo, or --root and --run)", cli.root.display(), cli.run.display());
+        let doing = format!(
+            "make {} and {} (try sudo, or --root and --run)",
+            cli.root.display(),
+            cli.run.display()
+        );
         Failure::host(doing, error)
     })?;
     match cli.command {
@@ -62,7 +77,9 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Inspect(args) => listing::inspect(&paths, &args)?,
         Command::Images(args) => listing::images(&paths, args)?,
         Command::Ps(args) => listing::containers(&paths, args)?,
-        Command::Cache { command: CacheCommand::Stat(args) } => listing::cache(&paths, args)?,
+        Command::Cache {
+            command: CacheCommand::Stat(args),
+        } => listing::cache(&paths, args)?,
         Command::Doctor(args) => return doctor::doctor(&paths, &args),
         Command::Daemon { command } => return daemon::command(&paths, &command),
         Command::Completion { .. } | Command::Man { .. } => {}
@@ -74,7 +91,9 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
 fn image_request(args: &ImageArgs) -> ImageRequest {
     let directory = std::env::var_os("DOCKER_CONFIG").map(std::path::PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| std::path::Path::new(&home).join(".docker"));
-    let docker_config = directory.or_else(home).map(|directory| directory.join("config.json"));
+    let docker_config = directory
+        .or_else(home)
+        .map(|directory| directory.join("config.json"));
     ImageRequest {
         reference: args.image.clone(),
         platform: args.platform.clone(),
@@ -90,10 +109,18 @@ fn log_to_stderr(verbose: u8, is_daemon: bool) {
         _ => "debug",
     };
     let filter = EnvFilter::try_from_env("XEBEC_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let builder = builder.with_ansi(std::io::stderr().is_terminal()).with_target(false);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let builder = builder
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
     // On a terminal the time says nothing; in a log it says most.
-    if is_daemon { builder.init() } else { builder.without_time().init() }
+    if is_daemon {
+        builder.init()
+    } else {
+        builder.without_time().init()
+    }
 }
 
 /// A runtime for commands that speak to registries themselves.

@@ -21,7 +21,10 @@ impl Progress {
             true => ProgressDrawTarget::stderr(),
             false => ProgressDrawTarget::hidden(),
         };
-        Self { bars: MultiProgress::with_draw_target(target), known: Mutex::default() }
+        Self {
+            bars: MultiProgress::with_draw_target(target),
+            known: Mutex::default(),
+        }
     }
 
     /// Shows a progress reply or a notice.
@@ -29,8 +32,13 @@ impl Progress {
         match reply {
             Reply::Notice { text } => self.bars.suspend(|| eprintln!("note: {text}")),
             Reply::Progress { what, done, total } => {
-                let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                let bar = known.entry(what.clone()).or_insert_with(|| self.bar(what, *total));
+                let mut known = self
+                    .known
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                let bar = known
+                    .entry(what.clone())
+                    .or_insert_with(|| self.bar(what, *total));
                 bar.set_position(*done);
                 if Some(*done) == *total {
                     bar.finish_and_clear();

@@ -60,17 +60,29 @@ pub fn run(paths: &Paths, args: RunArgs) -> Result<ExitCode, Failure> {
     let before = if wants_stats { counters(&daemon) } else { None };
     let holder = claim()?;
     let mounted = mount(&daemon, &args, &holder)?;
-    let directories = Directories { state: paths.containers(), run: paths.run().to_owned() };
+    let directories = Directories {
+        state: paths.containers(),
+        run: paths.run().to_owned(),
+    };
     let result = run_on(&mounted, &options, &directories, |stages| {
-        let (Some(file), Some(before)) = (&args.stats, before) else { return Ok(()) };
+        let (Some(file), Some(before)) = (&args.stats, before) else {
+            return Ok(());
+        };
         let after = counters(&daemon).unwrap_or(before);
         let touched = touched(&daemon, &mounted.view).unwrap_or_default();
         let stats = stats(&mounted, stages, start, &before, &after, touched);
-        let text = serde_json::to_vec_pretty(&stats).map_err(|error| Failure::host("encode statistics", error))?;
+        let text =
+            serde_json::to_vec_pretty(&stats).map_err(|error| Failure::host("encode statistics", error))?;
         std::fs::write(file, text).map_err(|error| Failure::host(format!("write {}", file.display()), error))
     });
     // Also after a failure: nobody else would give the view back before the daemon notices that we are gone.
-    let released = daemon.ask(&Request::Release { view: Some(mounted.view.clone()), holder }, &mut |_| ());
+    let released = daemon.ask(
+        &Request::Release {
+            view: Some(mounted.view.clone()),
+            holder,
+        },
+        &mut |_| (),
+    );
     let code = result?;
     released?;
     Ok(code.into())
@@ -82,24 +94,35 @@ fn run_on(
     directories: &Directories,
     mut ready: impl FnMut(BTreeMap<String, f64>) -> Result<(), Failure>,
 ) -> Result<container::ExitCode, Failure> {
-    let config = serde_json::to_vec(&mounted.config).map_err(|error| Failure::host("encode the configuration", error))?;
-    let image = ImageConfig::from_blob(&config)
-        .map_err(|error| Failure::new(FailureKind::Integrity, format!("the image's configuration: {error}")))?;
+    let config = serde_json::to_vec(&mounted.config)
+        .map_err(|error| Failure::host("encode the configuration", error))?;
+    let image = ImageConfig::from_blob(&config).map_err(|error| {
+        Failure::new(
+            FailureKind::Integrity,
+            format!("the image's configuration: {error}"),
+        )
+    })?;
     let begin = Instant::now();
     let mut stages = mounted.stages_ms.clone();
     let mut started = begin;
     let mut written: Option<Result<(), Failure>> = None;
-    let outcome = container::run(&mounted.path, &image, options, directories, &mut |event| match event {
-        Event::Created { .. } => {
-            stages.insert("create".to_owned(), begin.elapsed().as_secs_f64() * 1e3);
-        }
-        Event::Started => started = Instant::now(),
-        Event::Ready { .. } => {
-            stages.insert("ready".to_owned(), started.elapsed().as_secs_f64() * 1e3);
-            written = Some(ready(stages.clone()));
-        }
-        Event::Mounted { .. } | Event::Exited { .. } => {}
-    });
+    let outcome = container::run(
+        &mounted.path,
+        &image,
+        options,
+        directories,
+        &mut |event| match event {
+            Event::Created { .. } => {
+                stages.insert("create".to_owned(), begin.elapsed().as_secs_f64() * 1e3);
+            }
+            Event::Started => started = Instant::now(),
+            Event::Ready { .. } => {
+                stages.insert("ready".to_owned(), started.elapsed().as_secs_f64() * 1e3);
+                written = Some(ready(stages.clone()));
+            }
+            Event::Mounted { .. } | Event::Exited { .. } => {}
+        },
+    );
     let code = outcome.map_err(|error| Failure::new(FailureKind::Host, error))?;
     match written {
         Some(result) => result?,
@@ -114,11 +137,16 @@ fn mount(daemon: &Daemon, args: &RunArgs, holder: &Holder) -> Result<Mounted, Fa
         image: image_request(&args.image),
         holder: holder.clone(),
         require_lazy: args.require_lazy,
-        completion: args.complete.map(|deadline| Completion { deadline_seconds: deadline.as_secs() }),
+        completion: args.complete.map(|deadline| Completion {
+            deadline_seconds: deadline.as_secs(),
+        }),
     };
     match daemon.ask(&request, &mut |reply| progress.show(reply))? {
         Reply::Mounted(mounted) => Ok(*mounted),
-        _ => Err(Failure::new(FailureKind::Host, "the daemon answered something else; is it of another version?")),
+        _ => Err(Failure::new(
+            FailureKind::Host,
+            "the daemon answered something else; is it of another version?",
+        )),
     }
 }
 
@@ -127,7 +155,11 @@ fn claim() -> Result<Holder, Failure> {
     let pid = std::process::id();
     let start_time = process_start_time(pid)
         .ok_or_else(|| Failure::new(FailureKind::Host, "/proc is not mounted, or not this machine's"))?;
-    Ok(Holder::Process { name: format!("run-{pid}-{start_time}"), pid, start_time })
+    Ok(Holder::Process {
+        name: format!("run-{pid}-{start_time}"),
+        pid,
+        start_time,
+    })
 }
 
 fn options(args: &RunArgs) -> Result<RunOptions, Failure> {
@@ -165,7 +197,15 @@ fn counters(daemon: &Daemon) -> Option<Counters> {
 }
 
 fn touched(daemon: &Daemon, view: &str) -> Option<Touched> {
-    match daemon.ask(&Request::Touched { view: view.to_owned() }, &mut |_| ()).ok()? {
+    match daemon
+        .ask(
+            &Request::Touched {
+                view: view.to_owned(),
+            },
+            &mut |_| (),
+        )
+        .ok()?
+    {
         Reply::Touched(touched) => Some(touched),
         _ => None,
     }

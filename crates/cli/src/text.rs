@@ -43,7 +43,11 @@ pub fn ago(seconds: u64) -> String {
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
@@ -62,7 +66,9 @@ pub fn table(rows: &[Vec<String>]) -> String {
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is not a time such as 90s or 10m"))?;
+    let number: u64 = number
+        .parse()
+        .map_err(|_| format!("{text:?} is not a time such as 90s or 10m"))?;
     let milliseconds = match unit {
         "ms" => Some(number),
         "" | "s" => number.checked_mul(1000),
@@ -70,7 +76,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         "h" => number.checked_mul(3_600_000),
         _ => return Err(format!("{unit:?} is not a unit of time: use ms, s, m or h")),
     };
-    milliseconds.map(Duration::from_millis).ok_or_else(|| format!("{text} is too long"))
+    milliseconds
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("{text} is too long"))
 }
 
 #[cfg(test)]
@@ -79,9 +87,13 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (bytes, text) in
-            [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (48_800_000, "48.8 MB"), (999_960, "1.0 MB")]
-        {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (48_800_000, "48.8 MB"),
+            (999_960, "1.0 MB"),
+        ] {
             assert_eq!(size(bytes), text);
         }
     }
@@ -91,7 +103,14 @@ mod tests {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("10m"), Ok(Duration::from_secs(600)));
         assert_eq!(parse_duration("7"), Ok(Duration::from_secs(7)));
-        for wrong in ["", "m", "3d", "-1s", "99999999999999999999h", "18446744073709551615h"] {
+        for wrong in [
+            "",
+            "m",
+            "3d",
+            "-1s",
+            "99999999999999999999h",
+            "18446744073709551615h",
+        ] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
@@ -99,6 +118,9 @@ mod tests {
     #[test]
     fn tables_align() {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
-        assert_eq!(table(&[row(["A", "B"]), row(["long", "x"])]), "A      B\nlong   x\n");
+        assert_eq!(
+            table(&[row(["A", "B"]), row(["long", "x"])]),
+            "A      B\nlong   x\n"
+        );
     }
 }

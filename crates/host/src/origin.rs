@@ -40,7 +40,10 @@ pub struct Origin {
 impl Origin {
     /// The repository; `None` when the file was damaged.
     pub fn parse_repository(&self) -> Option<Repository> {
-        self.repository.parse::<Reference>().ok().map(|reference| reference.repository().clone())
+        self.repository
+            .parse::<Reference>()
+            .ok()
+            .map(|reference| reference.repository().clone())
     }
 }
 
@@ -108,22 +111,26 @@ impl Source for LayerSource {
 
 impl Inner {
     async fn layer_bytes(&self, range: Range<u64>) -> Result<Bytes, String> {
-        self.from_origins(|_| Some(self.layer), range).await
+        self.ask_origins(|_| Some(self.layer), range).await
     }
 
     async fn window_bytes(&self, range: Range<u64>) -> Result<Bytes, String> {
         if let Some(file) = self.local_windows() {
-            return read_range(&file, &range).map_err(|error| format!("the windows kept in the cache: {error}"));
+            return read_range(&file, &range)
+                .map_err(|error| format!("the windows kept in the cache: {error}"));
         }
         let Some((digest, size)) = self.small_windows() else {
-            return self.from_origins(|origin| origin.windows, range).await;
+            return self.ask_origins(|origin| origin.windows, range).await;
         };
         // One reader fetches the section, the others wait for it.
         let _one = self.whole_windows.lock().await;
         if self.local_windows().is_none() {
-            let whole = self.from_origins(|origin| origin.windows, 0..size).await?;
+            let whole = self.ask_origins(|origin| origin.windows, 0..size).await?;
             if Digest::of(&whole) != digest {
-                return Err(format!("the windows section is not {digest} but {}", Digest::of(&whole)));
+                return Err(format!(
+                    "the windows section is not {digest} but {}",
+                    Digest::of(&whole)
+                ));
             }
             let path = self.directory.join("windows");
             write_atomically(&path, &whole).map_err(|error| format!("write {}: {error}", path.display()))?;
@@ -140,7 +147,7 @@ impl Inner {
         (origin.windows_size <= WHOLE_WINDOWS).then_some((origin.windows?, origin.windows_size))
     }
 
-    async fn from_origins(
+    async fn ask_origins(
         &self,
         blob: impl Fn(&Origin) -> Option<Digest>,
         range: Range<u64>,
@@ -149,9 +156,15 @@ impl Inner {
         for origin in read(&self.directory) {
             let Some(digest) = blob(&origin) else { continue };
             let attempt = async {
-                let client = self.clients.get(origin.docker_config.as_deref()).map_err(|e| e.to_string())?;
+                let client = self
+                    .clients
+                    .get(origin.docker_config.as_deref())
+                    .map_err(|e| e.to_string())?;
                 let repository = origin.parse_repository().ok_or("a damaged origins.json")?;
-                client.blob_range(&repository, &digest, range.clone()).await.map_err(|e| e.to_string())
+                client
+                    .blob_range(&repository, &digest, range.clone())
+                    .await
+                    .map_err(|e| e.to_string())
             };
             match attempt.await {
                 Ok(bytes) => return Ok(bytes),
@@ -169,14 +182,19 @@ impl Inner {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<File>>> {
-        self.windows.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.windows
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 fn read_range(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
     let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
     if range.end > file.metadata()?.len() {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the range is beyond the end of the file"));
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the range is beyond the end of the file",
+        ));
     }
     let mut bytes = vec![0; length];
     file.read_exact_at(&mut bytes, range.start)?;

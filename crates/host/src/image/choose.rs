@@ -20,9 +20,7 @@ use crate::image::{Images, PreparedLayer, Report};
 use crate::lazy;
 use crate::origin::{self, Origin};
 use crate::protocol::{ImageRequest, Reply};
-use crate::trust::{
-    self, Binding, Listing, Policy, Record, Refusal, RepositoryName, Root, Roots, Signing,
-};
+use crate::trust::{self, Binding, Listing, Policy, Record, Refusal, RepositoryName, Root, Roots, Signing};
 
 /// Index artifacts of one image that are looked at. Anyone who may push can attach any number; who wants to hide a
 /// good one behind many can, but that costs laziness, never truth.
@@ -140,32 +138,38 @@ impl<'a> Choice<'a> {
             Ok(Some((key, root))) if !root.holds_for_digest() && self.could_be_stronger(descriptor) => {
                 listed = Some((key, root));
             }
-            Ok(Some((key, root))) => match self.from_store(number, key, root) {
+            Ok(Some((key, root))) => match self.open_from_store(number, key, root) {
                 Ok(layer) => return Ok(Outcome::Chosen(Box::new(layer))),
                 Err(error) => warn!("{error}"),
             },
             Ok(None) => {}
             Err(error) => refusal = Some(error),
         }
-        match self.from_table_of_contents(number, descriptor).await {
+        match self.read_table_of_contents(number, descriptor).await {
             Ok(Some(layer)) => return Ok(Outcome::Chosen(Box::new(layer))),
             Ok(None) => {}
-            Err(reason) => warn!(layer = %descriptor.digest, "its table of contents cannot be used: {reason}"),
+            Err(reason) => {
+                warn!(layer = %descriptor.digest, "its table of contents cannot be used: {reason}")
+            }
         }
         let artifacts = match self.found.offline {
             true => &[][..],
             false => self.artifacts.get_or_try_init(|| self.find_artifacts()).await?,
         };
         for found in artifacts {
-            let Some(blobs) = found.artifact.layers.get(&descriptor.digest) else { continue };
-            match self.from_artifact(number, descriptor, found, blobs).await? {
+            let Some(blobs) = found.artifact.layers.get(&descriptor.digest) else {
+                continue;
+            };
+            match self.take_from_artifact(number, descriptor, found, blobs).await? {
                 Outcome::Chosen(layer) => return Ok(Outcome::Chosen(layer)),
                 Outcome::Refused(error) => refusal = Some(error),
                 Outcome::Missing(reason) => warn!(layer = %descriptor.digest, "{reason}"),
             }
         }
         if let Some((key, root)) = listed {
-            return Ok(Outcome::Chosen(Box::new(self.from_store(number, key, root)?)));
+            return Ok(Outcome::Chosen(Box::new(
+                self.open_from_store(number, key, root)?,
+            )));
         }
         Ok(match refusal {
             Some(refusal) => Outcome::Refused(refusal),
@@ -179,7 +183,10 @@ impl<'a> Choice<'a> {
             return false;
         }
         let binds = self.found.image_index.as_ref().is_some_and(|(_, bytes)| {
-            matches!(trust::bound_artifact(bytes, self.found.manifest_digest), Ok(Some(_)))
+            matches!(
+                trust::bound_artifact(bytes, self.found.manifest_digest),
+                Ok(Some(_))
+            )
         });
         binds || lazy::has_table_of_contents(descriptor) || self.policy.has_keys_for(&self.repository)
     }
@@ -188,8 +195,11 @@ impl<'a> Choice<'a> {
     /// its data is found again.
     fn choose_from_store(&self, layer: Digest) -> Result<Option<(LayerKey, Root)>, Refusal> {
         let used = self.images.records.get(self.found.manifest_digest);
-        let used: Vec<LayerKey> =
-            used.iter().flat_map(|record| &record.layers).map(|layer| layer.key()).collect();
+        let used: Vec<LayerKey> = used
+            .iter()
+            .flat_map(|record| &record.layers)
+            .map(|layer| layer.key())
+            .collect();
         let mut keys = self.images.store.indexes_of(layer);
         keys.sort_by_key(|key| !used.contains(key));
         let roots = keys.into_iter().map(|key| (key, self.roots(key)));
@@ -205,16 +215,25 @@ impl<'a> Choice<'a> {
         facts::load(&self.images.store, key).roots(&self.repository, &self.found.path())
     }
 
-    fn from_store(&self, number: usize, key: LayerKey, root: Root) -> Result<PreparedLayer, Failure> {
+    fn open_from_store(&self, number: usize, key: LayerKey, root: Root) -> Result<PreparedLayer, Failure> {
         let bytes = self.images.store.index_bytes(key)?;
-        let index = self.decode(number, &bytes).map_err(|reason| Failure::new(FailureKind::Integrity, reason))?;
+        let index = self
+            .decode(number, &bytes)
+            .map_err(|reason| Failure::new(FailureKind::Integrity, reason))?;
         self.remember_origin(key, None)?;
-        Ok(PreparedLayer { key, index: Arc::new(index), root, read_whole: false, contents: Arc::default() })
+        Ok(PreparedLayer {
+            key,
+            index: Arc::new(index),
+            root,
+            read_whole: false,
+            contents: Arc::default(),
+        })
     }
 
     /// Decodes an index and checks that it speaks of this image's layer.
     fn decode(&self, number: usize, bytes: &[u8]) -> Result<LayerIndex, String> {
-        let index = LayerIndex::decode(bytes).map_err(|error| format!("the index cannot be used: {error}"))?;
+        let index =
+            LayerIndex::decode(bytes).map_err(|error| format!("the index cannot be used: {error}"))?;
         let (descriptor, diff_id) = match (self.found.layers.get(number), self.found.diff_ids.get(number)) {
             (Some(descriptor), Some(diff_id)) => (descriptor, diff_id),
             _ => return Err("there is no such layer".to_owned()),
@@ -223,22 +242,32 @@ impl<'a> Choice<'a> {
             && index.layer_size == descriptor.size
             && index.diff_id.is_none_or(|found| found == *diff_id);
         if !fits {
-            return Err(format!("the index found for layer {} speaks of another layer", descriptor.digest));
+            return Err(format!(
+                "the index found for layer {} speaks of another layer",
+                descriptor.digest
+            ));
         }
         Ok(index)
     }
 
-    async fn from_table_of_contents(
+    async fn read_table_of_contents(
         &self,
         number: usize,
         descriptor: &Descriptor,
     ) -> Result<Option<PreparedLayer>, String> {
         let repository = self.found.reference.repository();
-        let blob = Blob { digest: descriptor.digest, size: descriptor.size };
-        let found = TableOfContents::detect(blob, &descriptor.annotations).map_err(|error| error.to_string())?;
+        let blob = Blob {
+            digest: descriptor.digest,
+            size: descriptor.size,
+        };
+        let found =
+            TableOfContents::detect(blob, &descriptor.annotations).map_err(|error| error.to_string())?;
         let Some(mut toc) = found else { return Ok(None) };
         let index = loop {
-            let fetched = self.client.blob_range(repository, &descriptor.digest, toc.wanted()).await;
+            let fetched = self
+                .client
+                .blob_range(repository, &descriptor.digest, toc.wanted())
+                .await;
             let bytes = fetched.map_err(|error| error.to_string())?;
             match toc.supply(&bytes).map_err(|error| error.to_string())? {
                 Supplied::More(more) => toc = more,
@@ -246,13 +275,27 @@ impl<'a> Choice<'a> {
             }
         };
         let encoded = index.encode();
-        let key = LayerKey { layer: descriptor.digest, index: Digest::of(&encoded) };
-        let binding = Binding::TableOfContents { manifest: self.found.manifest_digest };
+        let key = LayerKey {
+            layer: descriptor.digest,
+            index: Digest::of(&encoded),
+        };
+        let binding = Binding::TableOfContents {
+            manifest: self.found.manifest_digest,
+        };
         let root = self.admit(key, &encoded, |record| record.add_binding(binding));
-        let root = root.map_err(|failure| failure.to_string())?.map_err(|refusal| refusal.to_string())?;
-        self.remember_origin(key, None).map_err(|failure| failure.to_string())?;
+        let root = root
+            .map_err(|failure| failure.to_string())?
+            .map_err(|refusal| refusal.to_string())?;
+        self.remember_origin(key, None)
+            .map_err(|failure| failure.to_string())?;
         debug!(layer = number, "used by its own table of contents");
-        let layer = PreparedLayer { key, index: Arc::new(index), root, read_whole: false, contents: Arc::default() };
+        let layer = PreparedLayer {
+            key,
+            index: Arc::new(index),
+            root,
+            read_whole: false,
+            contents: Arc::default(),
+        };
         Ok(Some(layer))
     }
 
@@ -265,10 +308,12 @@ impl<'a> Choice<'a> {
     ) -> Result<Result<Root, Refusal>, Failure> {
         self.images.store.add(key, encoded)?;
         facts::update(&self.images.store, key, learn)?;
-        Ok(self.policy.admits(&self.repository, self.found.naming(), &self.roots(key)))
+        Ok(self
+            .policy
+            .admits(&self.repository, self.found.naming(), &self.roots(key)))
     }
 
-    async fn from_artifact(
+    async fn take_from_artifact(
         &self,
         number: usize,
         descriptor: &Descriptor,
@@ -276,7 +321,10 @@ impl<'a> Choice<'a> {
         blobs: &LayerBlobs,
     ) -> Result<Outcome, Failure> {
         if blobs.index.size > MAX_INDEX {
-            let reason = format!("its index claims {} bytes, more than {MAX_INDEX}", blobs.index.size);
+            let reason = format!(
+                "its index claims {} bytes, more than {MAX_INDEX}",
+                blobs.index.size
+            );
             return Ok(Outcome::Missing(reason));
         }
         let repository = self.found.reference.repository();
@@ -289,16 +337,28 @@ impl<'a> Choice<'a> {
             Ok(index) => index,
             Err(reason) => return Ok(Outcome::Missing(reason)),
         };
-        let listed = |section: &Option<xebec_format::layer::Section>, blob: &Option<crate::artifact::BlobRef>| {
+        let listed = |section: &Option<xebec_format::layer::Section>,
+                      blob: &Option<crate::artifact::BlobRef>| {
             section.as_ref().map(|s| s.digest) == blob.as_ref().map(|b| b.digest) || section.is_none()
         };
         if !listed(&index.windows, &blobs.windows) {
-            return Ok(Outcome::Missing("the artifact lacks the windows that its index names".to_owned()));
+            return Ok(Outcome::Missing(
+                "the artifact lacks the windows that its index names".to_owned(),
+            ));
         }
-        let key = LayerKey { layer: descriptor.digest, index: blobs.index.digest };
+        let key = LayerKey {
+            layer: descriptor.digest,
+            index: blobs.index.digest,
+        };
         let learn = |record: &mut Record| {
-            found.binding.iter().for_each(|binding| record.add_binding(binding.clone()));
-            found.signing.iter().for_each(|signing| record.add_signing(signing.clone()));
+            found
+                .binding
+                .iter()
+                .for_each(|binding| record.add_binding(binding.clone()));
+            found
+                .signing
+                .iter()
+                .for_each(|signing| record.add_signing(signing.clone()));
             if found.listed {
                 record.add_listing(Listing::new(&self.repository, self.found.manifest_digest));
             }
@@ -307,7 +367,13 @@ impl<'a> Choice<'a> {
             Err(refusal) => Ok(Outcome::Refused(refusal)),
             Ok(root) => {
                 self.remember_origin(key, index.windows.as_ref())?;
-                let layer = PreparedLayer { key, index: Arc::new(index), root, read_whole: false, contents: Arc::default() };
+                let layer = PreparedLayer {
+                    key,
+                    index: Arc::new(index),
+                    root,
+                    read_whole: false,
+                    contents: Arc::default(),
+                };
                 Ok(Outcome::Chosen(Box::new(layer)))
             }
         }
@@ -326,8 +392,10 @@ impl<'a> Choice<'a> {
             // What the name itself covers is the strongest there is: nothing the registry lists could add to it.
             return Ok(artifacts);
         }
-        let referrers =
-            self.client.referrers(repository, &self.found.manifest_digest, Some(ARTIFACT_TYPE)).await;
+        let referrers = self
+            .client
+            .referrers(repository, &self.found.manifest_digest, Some(ARTIFACT_TYPE))
+            .await;
         let referrers = match referrers {
             Ok(referrers) => referrers,
             Err(error @ ClientError::Unreachable { .. }) => return Err(registry_failure(&error)),
@@ -337,7 +405,8 @@ impl<'a> Choice<'a> {
             }
         };
         let listed = referrers.into_iter().take(MAX_ARTIFACTS);
-        let listed = listed.map(|referrer| async move { self.fetch_artifact(referrer.digest, None, true).await });
+        let listed =
+            listed.map(|referrer| async move { self.fetch_artifact(referrer.digest, None, true).await });
         artifacts.extend(join_all(listed).await.into_iter().flatten());
         // Signed ones before others: of two indexes that are both admitted, the better vouched for is taken.
         artifacts.sort_by_key(|found| found.signing.is_none());
@@ -351,7 +420,10 @@ impl<'a> Choice<'a> {
         listed: bool,
     ) -> Option<FoundArtifact> {
         let repository = self.found.reference.repository();
-        let fetched = self.client.manifest(repository, &digest.to_string(), ACCEPT_IMAGE).await;
+        let fetched = self
+            .client
+            .manifest(repository, &digest.to_string(), ACCEPT_IMAGE)
+            .await;
         let manifest = fetched
             .inspect_err(|error| warn!("index artifact {digest}: {error}"))
             .ok()?
@@ -362,7 +434,12 @@ impl<'a> Choice<'a> {
             .inspect_err(|error| warn!("index artifact {digest}: {error}"))
             .ok()?;
         let signing = self.signing(digest).await;
-        Some(FoundArtifact { artifact, binding, signing, listed })
+        Some(FoundArtifact {
+            artifact,
+            binding,
+            signing,
+            listed,
+        })
     }
 
     /// The signature of an artifact by a key that counts here. Not asked for when no key does.
@@ -386,14 +463,27 @@ impl<'a> Choice<'a> {
         let origin = Origin {
             repository,
             docker_config: self.request.docker_config.clone(),
-            windows: windows.map(|section| section.digest).or(same.and_then(|origin| origin.windows)),
-            windows_size: windows.map_or(same.map_or(0, |origin| origin.windows_size), |section| section.size),
+            windows: windows
+                .map(|section| section.digest)
+                .or(same.and_then(|origin| origin.windows)),
+            windows_size: windows.map_or(same.map_or(0, |origin| origin.windows_size), |section| {
+                section.size
+            }),
         };
         origin::remember(&directory, origin).map_err(|error| Failure::host("write origins.json", error))
     }
 
-    async fn read_whole(&self, number: usize, reason: &str, report: &Report) -> Result<PreparedLayer, Failure> {
-        let descriptor = self.found.layers.get(number).ok_or_else(|| self.not_lazy(number, reason))?;
+    async fn read_whole(
+        &self,
+        number: usize,
+        reason: &str,
+        report: &Report,
+    ) -> Result<PreparedLayer, Failure> {
+        let descriptor = self
+            .found
+            .layers
+            .get(number)
+            .ok_or_else(|| self.not_lazy(number, reason))?;
         let text = format!(
             "layer {} of {} ({}) is read whole now, so this start is not lazy: {reason}. `xebec index --push {}` \
              makes the next start lazy, on every host",
@@ -407,11 +497,22 @@ impl<'a> Choice<'a> {
             .images
             .index_layer(&self.client, self.found, number, true, report)
             .await
-            .map_err(|failure| Failure { message: format!("layer {}: {failure}", descriptor.digest), ..failure })?;
+            .map_err(|failure| Failure {
+                message: format!("layer {}: {failure}", descriptor.digest),
+                ..failure
+            })?;
         self.remember_origin(key, None)?;
         let bytes = self.images.store.index_bytes(key)?;
-        let index = self.decode(number, &bytes).map_err(|reason| Failure::new(FailureKind::Integrity, reason))?;
-        Ok(PreparedLayer { key, index: Arc::new(index), root: Root::Proven, read_whole: true, contents: Arc::default() })
+        let index = self
+            .decode(number, &bytes)
+            .map_err(|reason| Failure::new(FailureKind::Integrity, reason))?;
+        Ok(PreparedLayer {
+            key,
+            index: Arc::new(index),
+            root: Root::Proven,
+            read_whole: true,
+            contents: Arc::default(),
+        })
     }
 
     fn not_lazy(&self, number: usize, reason: &str) -> Failure {

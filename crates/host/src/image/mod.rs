@@ -127,7 +127,11 @@ impl Images {
             ("resolve", (resolved - start).as_secs_f64() * 1e3),
             ("index", resolved.elapsed().as_secs_f64() * 1e3),
         ];
-        Ok(PreparedImage { found, layers, stages_ms })
+        Ok(PreparedImage {
+            found,
+            layers,
+            stages_ms,
+        })
     }
 
     /// Gets a layer's content digests, from the cache or the image's repository. They are only of use for sharing
@@ -138,7 +142,9 @@ impl Images {
         found: &FoundImage,
         layer: &mut PreparedLayer,
     ) {
-        let Some(section) = layer.index.contents.clone() else { return };
+        let Some(section) = layer.index.contents.clone() else {
+            return;
+        };
         let path = self.store.directory().join(layer.key.folder()).join("contents");
         if let Ok(bytes) = std::fs::read(&path)
             && Digest::of(&bytes) == section.digest
@@ -146,16 +152,29 @@ impl Images {
             layer.contents = Arc::new(bytes);
             return;
         }
-        let Ok(client) = self.clients.get(request.docker_config.as_deref()) else { return };
-        let descriptor = BlobRef { digest: section.digest, size: section.size }.descriptor(CONTENTS_TYPE);
-        if let Ok(bytes) = client.blob(found.reference.repository(), &descriptor, MAX_CONTENTS).await {
+        let Ok(client) = self.clients.get(request.docker_config.as_deref()) else {
+            return;
+        };
+        let descriptor = BlobRef {
+            digest: section.digest,
+            size: section.size,
+        }
+        .descriptor(CONTENTS_TYPE);
+        if let Ok(bytes) = client
+            .blob(found.reference.repository(), &descriptor, MAX_CONTENTS)
+            .await
+        {
             let _ = write_atomically(&path, &bytes);
             layer.contents = Arc::new(bytes.to_vec());
         }
     }
 
     fn record_of(&self, found: &FoundImage, layers: &[PreparedLayer]) -> ImageRecord {
-        let mut references = self.records.get(found.manifest_digest).map(|r| r.references).unwrap_or_default();
+        let mut references = self
+            .records
+            .get(found.manifest_digest)
+            .map(|r| r.references)
+            .unwrap_or_default();
         references.insert(found.reference.to_string());
         ImageRecord {
             references,
@@ -166,7 +185,11 @@ impl Images {
             config: String::from_utf8_lossy(&found.config_bytes).into_owned(),
             layers: layers
                 .iter()
-                .map(|layer| LayerRecord { layer: layer.key.layer, index: layer.key.index, root: layer.root })
+                .map(|layer| LayerRecord {
+                    layer: layer.key.layer,
+                    index: layer.key.index,
+                    root: layer.root,
+                })
                 .collect(),
             last_used: seconds_since_1970(),
         }
@@ -175,5 +198,7 @@ impl Images {
 
 /// Now, for records.
 pub fn seconds_since_1970() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |elapsed| elapsed.as_secs())
 }

@@ -92,7 +92,9 @@ impl Images {
             let bytes = self.store().index_bytes(key)?;
             let index =
                 LayerIndex::decode(&bytes).map_err(|error| Failure::new(FailureKind::Integrity, error))?;
-            artifact.layers.insert(descriptor.digest, blobs_of(key, bytes.len() as u64, &index));
+            artifact
+                .layers
+                .insert(descriptor.digest, blobs_of(key, bytes.len() as u64, &index));
             layers.push(PublishedLayer::new(key, bytes.len() as u64, &index));
         }
         self.keep_record(&found, &layers)?;
@@ -121,7 +123,9 @@ impl Images {
         let whole = |key: &LayerKey| {
             let directory = self.store().directory().join(key.folder());
             facts::is_proven(self.store(), *key)
-                && ["windows", "frame", "contents"].iter().all(|name| directory.join(name).is_file())
+                && ["windows", "frame", "contents"]
+                    .iter()
+                    .all(|name| directory.join(name).is_file())
         };
         self.store().indexes_of(layer).into_iter().find(whole)
     }
@@ -129,9 +133,15 @@ impl Images {
     /// So that this host finds its own indexes for the image without the registry.
     fn keep_record(&self, found: &FoundImage, layers: &[PublishedLayer]) -> Result<(), Failure> {
         let records = layers.iter().map(|layer| {
-            Some(LayerRecord { layer: layer.layer, index: layer.index?, root: Root::Proven })
+            Some(LayerRecord {
+                layer: layer.layer,
+                index: layer.index?,
+                root: Root::Proven,
+            })
         });
-        let Some(layers) = records.collect::<Option<Vec<_>>>() else { return Ok(()) };
+        let Some(layers) = records.collect::<Option<Vec<_>>>() else {
+            return Ok(());
+        };
         if self.records().get(found.manifest_digest).is_some() {
             return Ok(());
         }
@@ -156,29 +166,46 @@ impl Images {
     ) -> Result<(Digest, u64), Failure> {
         let repository = found.reference.repository();
         push(client, repository, Bytes::from_static(EMPTY_CONFIG)).await?;
-        let total = artifact.layers.values().flat_map(LayerBlobs::parts).map(|(_, blob)| blob.size).sum();
+        let total = artifact
+            .layers
+            .values()
+            .flat_map(LayerBlobs::parts)
+            .map(|(_, blob)| blob.size)
+            .sum();
         let mut done = 0;
         for (layer, blobs) in &artifact.layers {
-            let key = LayerKey { layer: *layer, index: blobs.index.digest };
+            let key = LayerKey {
+                layer: *layer,
+                index: blobs.index.digest,
+            };
             let directory = self.store().directory().join(key.folder());
             for (name, blob) in blobs.parts() {
                 let path = directory.join(name);
-                let bytes =
-                    fs::read(&path).map_err(|error| Failure::host(format!("read {}", path.display()), error))?;
+                let bytes = fs::read(&path)
+                    .map_err(|error| Failure::host(format!("read {}", path.display()), error))?;
                 if Digest::of(&bytes) != blob.digest {
-                    let message =
-                        format!("{} is damaged; remove the folder and index again", path.display());
+                    let message = format!("{} is damaged; remove the folder and index again", path.display());
                     return Err(Failure::new(FailureKind::Integrity, message));
                 }
                 push(client, repository, Bytes::from(bytes)).await?;
                 done += blob.size;
-                report(Reply::Progress { what: "push indexes".to_owned(), done, total: Some(total) });
+                report(Reply::Progress {
+                    what: "push indexes".to_owned(),
+                    done,
+                    total: Some(total),
+                });
             }
         }
-        let subject = BlobRef { digest: found.manifest_digest, size: found.manifest_bytes.len() as u64 };
+        let subject = BlobRef {
+            digest: found.manifest_digest,
+            size: found.manifest_bytes.len() as u64,
+        };
         let order: Vec<Digest> = found.layers.iter().map(|layer| layer.digest).collect();
         let manifest = artifact.encode(subject.descriptor(&found.media_type), &order);
-        let pushed = client.attach(repository, &manifest).await.map_err(|error| registry_failure(&error))?;
+        let pushed = client
+            .attach(repository, &manifest)
+            .await
+            .map_err(|error| registry_failure(&error))?;
         let size = serde_json::to_vec(&manifest).map_or(0, |bytes| bytes.len() as u64);
         Ok((pushed.digest, size))
     }
@@ -197,22 +224,39 @@ impl PublishedLayer {
             size: index.layer_size,
             index: Some(key.index),
             index_size,
-            sections_size: sections.iter().filter_map(|section| section.as_ref()).map(|s| s.size).sum(),
+            sections_size: sections
+                .iter()
+                .filter_map(|section| section.as_ref())
+                .map(|s| s.size)
+                .sum(),
             not_lazy: crate::lazy::why_not(index),
         }
     }
 
     fn without_index(layer: Digest, size: u64) -> Self {
-        Self { layer, size, index: None, index_size: 0, sections_size: 0, not_lazy: None }
+        Self {
+            layer,
+            size,
+            index: None,
+            index_size: 0,
+            sections_size: 0,
+            not_lazy: None,
+        }
     }
 }
 
 fn blobs_of(key: LayerKey, index_size: u64, index: &LayerIndex) -> LayerBlobs {
     let blob = |section: &Option<Section>| {
-        section.as_ref().map(|section| BlobRef { digest: section.digest, size: section.size })
+        section.as_ref().map(|section| BlobRef {
+            digest: section.digest,
+            size: section.size,
+        })
     };
     LayerBlobs {
-        index: BlobRef { digest: key.index, size: index_size },
+        index: BlobRef {
+            digest: key.index,
+            size: index_size,
+        },
         windows: blob(&index.windows),
         frame: blob(&index.frame),
         contents: blob(&index.contents),
@@ -220,8 +264,12 @@ fn blobs_of(key: LayerKey, index_size: u64, index: &LayerIndex) -> LayerBlobs {
 }
 
 async fn bind(client: &Client, found: &FoundImage, artifact: Digest, size: u64) -> Result<Digest, Failure> {
-    let platform: trust::Platform = serde_json::from_slice(&found.config_bytes)
-        .map_err(|error| Failure::new(FailureKind::Integrity, format!("the image's configuration: {error}")))?;
+    let platform: trust::Platform = serde_json::from_slice(&found.config_bytes).map_err(|error| {
+        Failure::new(
+            FailureKind::Integrity,
+            format!("the image's configuration: {error}"),
+        )
+    })?;
     let original = match &found.image_index {
         Some((_, bytes)) if !bytes.is_empty() => Original::ImageIndex(bytes),
         _ => Original::Manifest {
@@ -230,7 +278,11 @@ async fn bind(client: &Client, found: &FoundImage, artifact: Digest, size: u64) 
             platform,
         },
     };
-    let bound = BoundArtifact { manifest: found.manifest_digest, artifact, artifact_size: size };
+    let bound = BoundArtifact {
+        manifest: found.manifest_digest,
+        artifact,
+        artifact_size: size,
+    };
     let bytes = trust::bind(&original, &[bound]).map_err(|error| Failure::new(FailureKind::Trust, error))?;
     let digest = Digest::of(&bytes);
     let repository = found.reference.repository();
@@ -247,7 +299,8 @@ async fn bind(client: &Client, found: &FoundImage, artifact: Digest, size: u64) 
 }
 
 fn read_key(path: &std::path::Path) -> Result<PrivateKey, Failure> {
-    let bytes = fs::read(path).map_err(|error| Failure::host(format!("read the key {}", path.display()), error))?;
+    let bytes =
+        fs::read(path).map_err(|error| Failure::host(format!("read the key {}", path.display()), error))?;
     let password = trust::password_from_environment();
     PrivateKey::from_pem(&bytes, password.as_ref().map(|password| password.as_slice()))
         .map_err(|error| Failure::new(FailureKind::Trust, format!("{}: {error}", path.display())))

@@ -49,7 +49,10 @@ pub struct LayerRecord {
 impl LayerRecord {
     /// The layer's key in the store.
     pub fn key(&self) -> LayerKey {
-        LayerKey { layer: self.layer, index: self.index }
+        LayerKey {
+            layer: self.layer,
+            index: self.index,
+        }
     }
 }
 
@@ -72,14 +75,22 @@ impl Records {
 
     /// The record that was last prepared under `reference` (in full).
     pub fn find(&self, reference: &str) -> Option<ImageRecord> {
-        let named = self.list().into_iter().filter(|record| record.references.contains(reference));
+        let named = self
+            .list()
+            .into_iter()
+            .filter(|record| record.references.contains(reference));
         named.max_by_key(|record| record.last_used)
     }
 
     /// All records, ordered by manifest.
     pub fn list(&self) -> Vec<ImageRecord> {
-        let Ok(entries) = fs::read_dir(&self.directory) else { return Vec::new() };
-        let mut records: Vec<ImageRecord> = entries.flatten().filter_map(|entry| read(&entry.path())).collect();
+        let Ok(entries) = fs::read_dir(&self.directory) else {
+            return Vec::new();
+        };
+        let mut records: Vec<ImageRecord> = entries
+            .flatten()
+            .filter_map(|entry| read(&entry.path()))
+            .collect();
         records.sort_by_key(|record| record.manifest_digest);
         records
     }
@@ -93,7 +104,9 @@ impl Records {
         fs::create_dir_all(&self.directory).map_err(failed)?;
         for mut other in self.list() {
             let before = other.references.len();
-            other.references.retain(|reference| !record.references.contains(reference));
+            other
+                .references
+                .retain(|reference| !record.references.contains(reference));
             if other.manifest_digest != record.manifest_digest && other.references.len() != before {
                 self.write(&other).map_err(failed)?;
             }
@@ -102,7 +115,10 @@ impl Records {
     }
 
     fn write(&self, record: &ImageRecord) -> std::io::Result<()> {
-        write_atomically(&self.path(record.manifest_digest), &serde_json::to_vec_pretty(record)?)
+        write_atomically(
+            &self.path(record.manifest_digest),
+            &serde_json::to_vec_pretty(record)?,
+        )
     }
 
     fn path(&self, manifest: Digest) -> PathBuf {

@@ -52,10 +52,14 @@ impl Images {
     /// # Errors
     /// A reference that is none, an image that is not there, a registry that refuses or answers nonsense.
     pub async fn resolve(&self, request: &ImageRequest, report: &Report) -> Result<FoundImage, Failure> {
-        let reference: Reference =
-            request.reference.parse().map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let reference: Reference = request
+            .reference
+            .parse()
+            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
         let platform = match &request.platform {
-            Some(text) => text.parse().map_err(|error| Failure::new(FailureKind::Usage, error))?,
+            Some(text) => text
+                .parse()
+                .map_err(|error| Failure::new(FailureKind::Usage, error))?,
             None => Platform::host(),
         };
         let client = self.clients.get(request.docker_config.as_deref())?;
@@ -133,6 +137,10 @@ fn parse_manifest(bytes: &[u8], media_type: &str) -> Option<ImageManifest> {
 
 /// A registry's failure for the user: what is not there is told from what cannot be reached.
 pub fn registry_failure(error: &ClientError) -> Failure {
-    let kind = if matches!(error, ClientError::NotFound { .. }) { FailureKind::NotFound } else { FailureKind::Registry };
+    let kind = if matches!(error, ClientError::NotFound { .. }) {
+        FailureKind::NotFound
+    } else {
+        FailureKind::Registry
+    };
     Failure::new(kind, error)
 }

@@ -47,7 +47,9 @@ impl Images {
         let feed = feed(client, found, descriptor, number, sender, report);
         let images = self.clone();
         let (descriptor, diff_id) = (descriptor.clone(), *diff_id);
-        let index = tokio::task::spawn_blocking(move || images.index_stream(&descriptor, diff_id, receiver, keep_data));
+        let index = tokio::task::spawn_blocking(move || {
+            images.index_stream(&descriptor, diff_id, receiver, keep_data)
+        });
         let (fed, indexed) = tokio::join!(feed, index);
         let indexed = indexed.map_err(|error| Failure::host("index a layer", error))?;
         // The network's word explains a broken stream better than what the indexer made of it.
@@ -63,17 +65,27 @@ impl Images {
         keep_data: bool,
     ) -> Result<LayerKey, Failure> {
         let staged = self.store.stage(&descriptor.digest)?;
-        let data = staged.data().map_err(|error| Failure::host("open a data file", error))?;
+        let data = staged
+            .data()
+            .map_err(|error| Failure::host("open a data file", error))?;
         let mut sink = DataFile(data);
         let sink: Option<&mut dyn DataSink> = if keep_data { Some(&mut sink) } else { None };
-        let IndexedLayer { mut index, windows, frame, contents, .. } =
-            index_layer(Parts::new(receiver), &IndexOptions::default(), sink)
-                .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
+        let IndexedLayer {
+            mut index,
+            windows,
+            frame,
+            contents,
+            ..
+        } = index_layer(Parts::new(receiver), &IndexOptions::default(), sink)
+            .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
         check("digest", descriptor.digest, index.layer)?;
         check("diff ID", diff_id, index.diff_id.unwrap_or(index.layer))?;
         index.diff_id = Some(diff_id);
         let encoded = index.encode();
-        let key = LayerKey { layer: descriptor.digest, index: Digest::of(&encoded) };
+        let key = LayerKey {
+            layer: descriptor.digest,
+            index: Digest::of(&encoded),
+        };
         let sections = [("windows", &windows), ("frame", &frame), ("contents", &contents)];
         if self.store.contains(key) {
             // The same index is there already, perhaps with data and in use: only what it lacks is added.
@@ -105,7 +117,8 @@ impl Images {
         let failed = |error| Failure::host(format!("write the data of {key}"), error);
         let data = staged.data().map_err(failed)?;
         for (number, span) in layer.table().spans.iter().enumerate() {
-            let length = usize::try_from(span.data.end - span.data.start).map_err(|e| failed(io::Error::other(e)))?;
+            let length =
+                usize::try_from(span.data.end - span.data.start).map_err(|e| failed(io::Error::other(e)))?;
             let mut bytes = vec![0; length];
             data.read_exact_at(&mut bytes, span.data.start).map_err(failed)?;
             layer.write_span(number, &bytes).map_err(failed)?;
@@ -118,7 +131,8 @@ fn check(what: &str, wanted: Digest, found: Digest) -> Result<(), Failure> {
     if wanted == found {
         return Ok(());
     }
-    let message = format!("the layer's {what} is {found}, but the image says {wanted}; nothing of it is kept");
+    let message =
+        format!("the layer's {what} is {found}, but the image says {wanted}; nothing of it is kept");
     Err(Failure::new(FailureKind::Integrity, message))
 }
 
@@ -132,8 +146,16 @@ async fn feed(
 ) -> Result<(), Failure> {
     let repository = found.reference.repository();
     let failed = |error| registry_failure(&error);
-    let mut stream = client.blob_stream(repository, &descriptor.digest, descriptor.size, 0).await.map_err(failed)?;
-    let what = format!("layer {}/{} {}", number + 1, found.layers.len(), descriptor.digest.short());
+    let mut stream = client
+        .blob_stream(repository, &descriptor.digest, descriptor.size, 0)
+        .await
+        .map_err(failed)?;
+    let what = format!(
+        "layer {}/{} {}",
+        number + 1,
+        found.layers.len(),
+        descriptor.digest.short()
+    );
     let mut done = 0;
     while let Some(part) = stream.next_part().await.map_err(failed)? {
         done += part.len() as u64;
@@ -141,7 +163,11 @@ async fn feed(
             // The indexer gave up; its own error says why.
             return Ok(());
         }
-        report(Reply::Progress { what: what.clone(), done, total: Some(descriptor.size) });
+        report(Reply::Progress {
+            what: what.clone(),
+            done,
+            total: Some(descriptor.size),
+        });
     }
     Ok(())
 }
@@ -154,7 +180,10 @@ struct Parts {
 
 impl Parts {
     fn new(receiver: mpsc::Receiver<Bytes>) -> Self {
-        Self { receiver, part: Bytes::new() }
+        Self {
+            receiver,
+            part: Bytes::new(),
+        }
     }
 }
 
