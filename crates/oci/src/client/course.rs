@@ -125,7 +125,7 @@ fn pass_over(endpoint: &Endpoint, fault: &Fault) {
     tracing::debug!(mirror = endpoint.server.authority, %fault, "mirror passed over");
     let unusable = matches!(
         fault,
-        Fault::Connect(_) | Fault::Tls(_) | Fault::Timeout(..) | Fault::Stalled { .. }
+        Fault::Connect(_) | Fault::Tls(_) | Fault::Broken(_) | Fault::Timeout(..) | Fault::Stalled { .. }
     );
     if unusable
         || matches!(

@@ -367,17 +367,17 @@ pub(crate) fn find_cause<T: std::error::Error + 'static>(error: &reqwest::Error)
         if let Some(found) = cause.downcast_ref::<T>() {
             return Some(found);
         }
-        // An I/O error keeps the TLS error as its payload, which `source` skips.
-        if let Some(inner) = cause
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref)
-            && let Some(found) = inner.downcast_ref::<T>()
-        {
-            return Some(found);
-        }
-        next = cause.source();
+        next = below(cause);
     }
     None
+}
+
+/// The next error below. An I/O error may have one as its payload, which `source` skips.
+fn below<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a (dyn std::error::Error + 'static)> {
+    match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+        Some(payload) => Some(payload),
+        None => error.source(),
+    }
 }
 
 /// The innermost error, which says what really happened.

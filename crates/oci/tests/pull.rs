@@ -1,0 +1,394 @@
+//! Resolving and reading from a registry that behaves, by all the ways it may be reached.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{NAME, client, config, manifest_of, noise, put_image, repository, tagged};
+use xebec_format::digest::{Digest, Digester};
+use xebec_oci::manifest::{Descriptor, Index};
+use xebec_oci::media_type::{DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST};
+use xebec_oci::{Client, ClientConfig, ClientError, Mirror, Platform, RangeAnswer, Reference};
+use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, Place, When};
+
+fn amd64() -> Platform {
+    Platform::linux("amd64")
+}
+
+#[tokio::test]
+async fn resolves_and_reads() {
+    let registry = FaultyRegistry::start().unwrap();
+    let image = put_image(&registry, 300_000);
+    let client = client();
+    let resolved = client.resolve(&tagged(&registry), &amd64()).await.unwrap();
+    assert_eq!(resolved.manifest_digest, image.manifest_digest);
+    assert_eq!(resolved.config.config.entrypoint, ["/bin/app"]);
+    assert_eq!(resolved.layers().len(), 1);
+    assert_eq!(resolved.index_digest, None);
+    let repository = repository(&registry);
+    for range in [0..1, 0..300_000, 299_999..300_000, 1000..200_000] {
+        let bytes = client
+            .blob_range(&repository, &image.layer_digest, range.clone())
+            .await
+            .unwrap();
+        assert_eq!(bytes, image.layer[range.start as usize..range.end as usize]);
+    }
+    assert_eq!(client.ranges_honoured(&registry.host()), Some(true));
+    let mut stream = client
+        .blob_stream(&repository, &image.layer_digest, 300_000, 0)
+        .await
+        .unwrap();
+    let mut digester = Digester::new();
+    while let Some(part) = stream.next_part().await.unwrap() {
+        digester.update(&part);
+    }
+    assert_eq!(digester.finish(), image.layer_digest);
+    let stats = client.stats();
+    assert_eq!(stats.requests, registry.log().len() as u64);
+    assert_eq!(
+        stats.bytes_received,
+        registry
+            .log()
+            .iter()
+            .map(|request| request.bytes_sent)
+            .sum::<u64>()
+    );
+    assert_eq!(stats.retries, 0);
+    let connections: std::collections::BTreeSet<u64> = registry
+        .log()
+        .iter()
+        .map(|request| request.head.connection)
+        .collect();
+    assert_eq!(
+        connections.len(),
+        1,
+        "one kept-alive connection serves calls in sequence"
+    );
+}
+
+#[tokio::test]
+async fn counters_of_a_part() {
+    let registry = FaultyRegistry::start().unwrap();
+    let image = put_image(&registry, 1000);
+    let whole = client();
+    let part = whole.with_own_stats();
+    part.blob_range(&repository(&registry), &image.layer_digest, 0..10)
+        .await
+        .unwrap();
+    whole
+        .blob_range(&repository(&registry), &image.layer_digest, 0..5)
+        .await
+        .unwrap();
+    assert_eq!((part.stats().requests, part.stats().bytes_received), (1, 10));
+    assert_eq!((whole.stats().requests, whole.stats().bytes_received), (2, 15));
+}
+
+#[tokio::test]
+async fn follows_an_index() {
+    let registry = FaultyRegistry::start().unwrap();
+    let mut entries = Vec::new();
+    for architecture in ["arm64", "amd64"] {
+        let layer = noise(if architecture == "amd64" { 100 } else { 50 });
+        let (config, manifest) = manifest_of(&layer, architecture);
+        registry.put_blob(NAME, config);
+        registry.put_blob(NAME, layer);
+        let digest = registry.put_manifest(
+            NAME,
+            &Digest::of(&manifest).to_string(),
+            OCI_MANIFEST,
+            manifest.clone(),
+        );
+        let mut entry = Descriptor::of(OCI_MANIFEST, &manifest);
+        assert_eq!(entry.digest, digest);
+        entry.platform = Some(Platform::linux(architecture));
+        entries.push(entry);
+    }
+    let index = serde_json::to_vec(&Index::of(entries.clone())).unwrap();
+    let index_digest = registry.put_manifest(NAME, "v1", OCI_INDEX, index);
+    let resolved = client().resolve(&tagged(&registry), &amd64()).await.unwrap();
+    assert_eq!(resolved.manifest_digest, entries[1].digest);
+    assert_eq!(resolved.index_digest, Some(index_digest));
+    let by_digest: Reference = format!("{}/{NAME}@{index_digest}", registry.host())
+        .parse()
+        .unwrap();
+    let arm: Platform = "linux/arm64/v8".parse().unwrap();
+    assert_eq!(
+        client().resolve(&by_digest, &arm).await.unwrap().manifest_digest,
+        entries[0].digest
+    );
+    let error = client()
+        .resolve(&by_digest, &Platform::linux("s390x"))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("linux/arm64, linux/amd64"), "{error}");
+}
+
+#[tokio::test]
+async fn refuses_what_is_no_image_or_does_not_fit() {
+    let registry = FaultyRegistry::start().unwrap();
+    put_image(&registry, 10);
+    let error = client()
+        .resolve(&tagged(&registry), &Platform::linux("arm64"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ClientError::NoPlatform { .. }), "{error}");
+    let schema1 = br#"{"schemaVersion":1,"fsLayers":[],"name":"x"}"#;
+    registry.put_manifest(
+        NAME,
+        "v1",
+        "application/vnd.docker.distribution.manifest.v1+json",
+        &schema1[..],
+    );
+    let error = client().resolve(&tagged(&registry), &amd64()).await.unwrap_err();
+    assert!(error.to_string().contains("schema 1"), "{error}");
+    let missing: Reference = format!("{}/{NAME}:none", registry.host()).parse().unwrap();
+    let error = client().resolve(&missing, &amd64()).await.unwrap_err();
+    assert!(matches!(error, ClientError::NotFound { .. }), "{error}");
+    assert!(
+        error.to_string().contains(&registry.host()) && error.to_string().contains("none"),
+        "{error}"
+    );
+    let (config, manifest) = manifest_of(b"layer", "amd64");
+    let config_digest = registry.put_blob(NAME, config);
+    registry.put_blob_as(NAME, config_digest, &b"other"[..]);
+    registry.put_manifest(NAME, "v1", DOCKER_MANIFEST, manifest);
+    let error = client().resolve(&tagged(&registry), &amd64()).await.unwrap_err();
+    assert!(
+        matches!(error, ClientError::WrongDigest { attempts: 4, .. }),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn tls_with_own_authority_and_http2() {
+    let registry = FaultyRegistry::with(Options {
+        tls: true,
+        ..Options::default()
+    })
+    .unwrap();
+    let image = put_image(&registry, 200_000);
+    let directory = tempfile::tempdir().unwrap();
+    let ca = directory.path().join("ca.pem");
+    std::fs::write(&ca, registry.ca_pem().unwrap()).unwrap();
+    let client = Client::new(ClientConfig {
+        ca_files: vec![ca],
+        ..config()
+    })
+    .unwrap();
+    client.resolve(&tagged(&registry), &amd64()).await.unwrap();
+    registry.clear_log();
+    let repository = repository(&registry);
+    let reads =
+        (0..16u64).map(|n| client.blob_range(&repository, &image.layer_digest, n * 1000..n * 1000 + 500));
+    for (n, bytes) in futures_util::future::join_all(reads)
+        .await
+        .into_iter()
+        .enumerate()
+    {
+        assert_eq!(bytes.unwrap(), image.layer[n * 1000..n * 1000 + 500]);
+    }
+    let log = registry.log();
+    assert!(log.iter().all(|request| request.head.http2));
+    assert!(
+        log.iter()
+            .all(|request| request.head.connection == log[0].head.connection)
+    );
+
+    // Without the authority the certificate is refused, and that never leads to plain HTTP.
+    let error = support::client()
+        .resolve(&tagged(&registry), &amd64())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, ClientError::Unreachable { attempts: 1, .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("TLS"), "{error}");
+}
+
+#[tokio::test]
+async fn ca_file_without_certificates() {
+    let directory = tempfile::tempdir().unwrap();
+    let ca = directory.path().join("ca.pem");
+    std::fs::write(&ca, "nothing").unwrap();
+    let error = Client::new(ClientConfig {
+        ca_files: vec![ca],
+        ..config()
+    })
+    .unwrap_err();
+    assert!(matches!(error, ClientError::CaFile { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn redirects_are_kept_without_leaking_the_proof() {
+    let registry = FaultyRegistry::with(Options {
+        access: Access::anonymous_tokens(Duration::from_secs(300)),
+        redirect_blobs: Some(Duration::from_secs(600)),
+        ..Options::default()
+    })
+    .unwrap();
+    let image = put_image(&registry, 100_000);
+    let (client, repository) = (client(), repository(&registry));
+    let read = |start: u64| client.blob_range(&repository, &image.layer_digest, start..start + 100);
+    for n in 0..5 {
+        assert_eq!(
+            read(n * 100).await.unwrap(),
+            image.layer[n as usize * 100..n as usize * 100 + 100]
+        );
+    }
+    let at = |place: Place| registry.log().iter().filter(|r| r.head.place == place).count();
+    assert_eq!(at(Place::Cdn), 5);
+    // 401, token, redirect: once for all five.
+    assert_eq!(at(Place::Registry), 3, "{:#?}", registry.log());
+    assert!(
+        registry
+            .log()
+            .iter()
+            .all(|r| r.head.place == Place::Registry || r.head.authorization.is_none())
+    );
+    // The signature ends: asked for anew, without a failed try.
+    registry.expire_redirects();
+    assert_eq!(read(0).await.unwrap(), image.layer[..100]);
+    assert_eq!(client.stats().retries, 0);
+    assert_eq!(at(Place::Registry), 4);
+}
+
+#[tokio::test]
+async fn short_lived_redirects_are_not_kept() {
+    let registry = FaultyRegistry::with(Options {
+        redirect_blobs: Some(Duration::from_secs(5)),
+        ..Options::default()
+    })
+    .unwrap();
+    let image = put_image(&registry, 1000);
+    let client = client();
+    for _ in 0..3 {
+        client
+            .blob_range(&repository(&registry), &image.layer_digest, 0..10)
+            .await
+            .unwrap();
+    }
+    assert_eq!(registry.log().len(), 6);
+}
+
+#[tokio::test]
+async fn mirrors_first_then_the_registry() {
+    let registry = FaultyRegistry::start().unwrap();
+    let image = put_image(&registry, 1000);
+    let mirror = FaultyRegistry::start().unwrap();
+    mirror.put_blob(NAME, image.layer.clone());
+    let with_mirror = |resolve_tags| {
+        let list = vec![Mirror {
+            url: format!("http://{}", mirror.host()),
+            resolve_tags,
+        }];
+        Client::new(ClientConfig {
+            mirrors: [(registry.host(), list)].into(),
+            ..config()
+        })
+        .unwrap()
+    };
+    let client = with_mirror(false);
+    client.resolve(&tagged(&registry), &amd64()).await.unwrap();
+    assert_eq!(
+        mirror.count("/manifests/v1"),
+        0,
+        "a mirror is not asked what a tag means"
+    );
+    assert_eq!(mirror.count("/blobs/"), 1, "it lacks the config");
+    registry.clear_log();
+    let bytes = client
+        .blob_range(&repository(&registry), &image.layer_digest, 0..10)
+        .await
+        .unwrap();
+    assert_eq!(bytes, image.layer[..10]);
+    assert_eq!(registry.log().len(), 0);
+    let query = mirror.log().last().unwrap().head.query.clone();
+    assert!(query.starts_with("ns=127.0.0.1"), "{query}");
+
+    // A mirror that lies about a digest is passed over.
+    mirror.put_manifest(NAME, "v1", OCI_MANIFEST, &b"{}"[..]);
+    mirror.inject(When::manifest(), Fault::WrongBytes);
+    let by_digest: Reference = format!("{}/{NAME}@{}", registry.host(), image.manifest_digest)
+        .parse()
+        .unwrap();
+    client.resolve(&by_digest, &amd64()).await.unwrap();
+
+    // A mirror that is down costs one try, and then none for a while.
+    mirror.set_down(true);
+    let before = client.stats().requests;
+    for _ in 0..3 {
+        client
+            .blob_range(&repository(&registry), &image.layer_digest, 0..10)
+            .await
+            .unwrap();
+    }
+    assert!(client.stats().requests - before <= 4);
+    assert_eq!(client.stats().retries, 0);
+    mirror.set_down(false);
+
+    // One that may resolve tags is asked, and believed.
+    let error = with_mirror(true)
+        .resolve(&tagged(&registry), &amd64())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ClientError::Manifest { .. } | ClientError::WrongDigest { .. }
+        ),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn probe_says_what_a_registry_can() {
+    let registry = FaultyRegistry::start().unwrap();
+    put_image(&registry, 1000);
+    let report = client()
+        .probe(&registry.host(), Some(&tagged(&registry)))
+        .await
+        .unwrap();
+    assert_eq!(
+        (report.scheme.as_str(), report.http_version.as_str()),
+        ("http", "HTTP/1.1")
+    );
+    assert_eq!(
+        (report.ranges, report.referrers_api, report.accepted),
+        (Some(true), Some(true), true)
+    );
+    registry.inject(When::blob(), Fault::IgnoreRange);
+    let report = client()
+        .probe(&registry.host(), Some(&tagged(&registry)))
+        .await
+        .unwrap();
+    assert_eq!(report.ranges, Some(false));
+    let error = client().probe("127.0.0.1:1", None).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
+    assert!(error.is_retryable());
+}
+
+#[tokio::test]
+async fn ranges_out_of_bounds() {
+    let registry = FaultyRegistry::start().unwrap();
+    let image = put_image(&registry, 1000);
+    let (client, repository) = (client(), repository(&registry));
+    #[allow(clippy::reversed_empty_ranges)]
+    for range in [5..5, 7..3, 0..u64::MAX] {
+        let error = client
+            .blob_range(&repository, &image.layer_digest, range)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, ClientError::InvalidRange { .. }), "{error}");
+    }
+    let error = client
+        .blob_range(&repository, &image.layer_digest, 2000..3000)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("outside"), "{error}");
+    let answer = client
+        .blob_range_or_whole(&repository, &image.layer_digest, 1000, 5..9)
+        .await
+        .unwrap();
+    assert!(matches!(answer, RangeAnswer::Part(bytes) if bytes == image.layer[5..9]));
+}

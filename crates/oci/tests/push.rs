@@ -1,0 +1,207 @@
+//! Pushing and attaching, to registries with and without the referrers API.
+
+mod support;
+
+use bytes::Bytes;
+use support::{NAME, client, manifest_of, noise, put_image, repository, tagged};
+use xebec_format::digest::Digest;
+use xebec_oci::manifest::{Descriptor, ImageManifest};
+use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
+use xebec_oci::{BlobSource, BlobUpload, Client, ClientError, Platform, Repository};
+use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
+
+const KIND: &str = "application/vnd.xebec.test.v1+json";
+
+fn artifact(subject: &[u8], kind: &str, note: &str) -> ImageManifest {
+    ImageManifest {
+        schema_version: 2,
+        media_type: Some(OCI_MANIFEST.to_owned()),
+        artifact_type: Some(kind.to_owned()),
+        config: Descriptor::of(OCI_EMPTY, b"{}"),
+        layers: vec![Descriptor::of(OCI_EMPTY, b"{}")],
+        subject: Some(Descriptor::of(OCI_MANIFEST, subject)),
+        annotations: [("note".to_owned(), note.to_owned())].into(),
+    }
+}
+
+async fn push_empty(client: &Client, repository: &Repository) {
+    client
+        .push_blob(repository, BlobSource::Bytes(Bytes::from_static(b"{}")), None)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn pushes_what_can_be_pulled() {
+    let registry = FaultyRegistry::with(Options {
+        access: Access::anonymous_tokens(std::time::Duration::from_secs(300)),
+        ..Options::default()
+    })
+    .unwrap();
+    let (client, repository) = (client(), repository(&registry));
+    let layer = noise(500_000);
+    let (config, manifest) = manifest_of(&layer, "amd64");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("layer");
+    std::fs::write(&file, &layer).unwrap();
+    let push = |source: BlobSource| client.push_blob(&repository, source, None);
+    assert_eq!(
+        push(BlobSource::File(file.clone())).await.unwrap(),
+        (Digest::of(&layer), BlobUpload::Sent)
+    );
+    assert_eq!(push(BlobSource::File(file)).await.unwrap().1, BlobUpload::Existed);
+    assert_eq!(
+        push(BlobSource::Bytes(config.into())).await.unwrap().1,
+        BlobUpload::Sent
+    );
+    let pushed = client
+        .push_manifest(&repository, "v1", OCI_MANIFEST, manifest.clone().into())
+        .await
+        .unwrap();
+    assert_eq!(pushed.digest, Digest::of(&manifest));
+    let resolved = client
+        .resolve(&tagged(&registry), &Platform::linux("amd64"))
+        .await
+        .unwrap();
+    assert_eq!(resolved.manifest_bytes, manifest);
+    assert_eq!(
+        client.stats().bytes_sent as usize,
+        500_000 + manifest.len() + resolved.config_bytes.len()
+    );
+
+    let other = Repository::new(&registry.host(), "other").unwrap();
+    let mounted = client
+        .push_blob(&other, BlobSource::Bytes(layer.clone().into()), Some(&repository))
+        .await
+        .unwrap();
+    assert_eq!(mounted.1, BlobUpload::Mounted);
+    let sent = client
+        .push_blob(&other, BlobSource::Bytes(b"new"[..].into()), Some(&repository))
+        .await
+        .unwrap();
+    assert_eq!(sent.1, BlobUpload::Sent);
+}
+
+#[tokio::test]
+async fn pieces_where_one_is_too_large_and_again_where_it_broke() {
+    let registry = FaultyRegistry::with(Options {
+        max_upload: 17 << 20,
+        ..Options::default()
+    })
+    .unwrap();
+    let blob = noise(1 << 20).repeat(40);
+    let (client, repository) = (client(), repository(&registry));
+    registry.inject(
+        When::any().method("PATCH").skip(1).times(1),
+        Fault::Status {
+            code: 502,
+            retry_after: None,
+        },
+    );
+    let (digest, upload) = client
+        .push_blob(&repository, BlobSource::Bytes(blob.clone().into()), None)
+        .await
+        .unwrap();
+    assert_eq!(upload, BlobUpload::Sent);
+    assert!(registry.blob(NAME, &digest).unwrap() == blob);
+    registry.inject(
+        When::any().method("PUT").path("/blobs/").times(2),
+        Fault::Reset(0),
+    );
+    let small = BlobSource::Bytes(noise(1000).into());
+    assert_eq!(
+        client.push_blob(&repository, small, None).await.unwrap().1,
+        BlobUpload::Sent
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_there() {
+    let registry = FaultyRegistry::start().unwrap();
+    let source = BlobSource::File("/nonexistent/layer".into());
+    let error = client()
+        .push_blob(&repository(&registry), source, None)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ClientError::Source { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn referrers_with_and_without_the_api() {
+    for referrers_api in [true, false] {
+        let options = Options {
+            referrers_api,
+            referrers_page: 2,
+            ..Options::default()
+        };
+        let registry = FaultyRegistry::with(options).unwrap();
+        let image = put_image(&registry, 1000);
+        let (client, repository) = (client(), repository(&registry));
+        let list = |kind: Option<&'static str>| client.referrers(&repository, &image.manifest_digest, kind);
+        assert!(list(None).await.unwrap().is_empty());
+        push_empty(&client, &repository).await;
+        for n in 0..5 {
+            let kind = if n == 4 { "application/other" } else { KIND };
+            let pushed = client
+                .attach(&repository, &artifact(&image.manifest, kind, &n.to_string()))
+                .await
+                .unwrap();
+            assert_eq!(pushed.subject_noted, referrers_api);
+        }
+        // The same again changes nothing.
+        client
+            .attach(&repository, &artifact(&image.manifest, KIND, "0"))
+            .await
+            .unwrap();
+        assert_eq!(list(None).await.unwrap().len(), 5, "API {referrers_api}");
+        let of_kind = list(Some(KIND)).await.unwrap();
+        let mut notes: Vec<&str> = of_kind
+            .iter()
+            .map(|entry| entry.annotations["note"].as_str())
+            .collect();
+        notes.sort_unstable();
+        assert_eq!(notes, ["0", "1", "2", "3"], "API {referrers_api}");
+        assert!(
+            of_kind
+                .iter()
+                .all(|entry| entry.artifact_type.as_deref() == Some(KIND))
+        );
+    }
+}
+
+#[tokio::test]
+async fn writers_of_one_list_do_not_lose_each_other() {
+    let registry = FaultyRegistry::with(Options {
+        referrers_api: false,
+        ..Options::default()
+    })
+    .unwrap();
+    let image = put_image(&registry, 1000);
+    let repository = repository(&registry);
+    push_empty(&client(), &repository).await;
+    let writers = (0..4).map(|n| {
+        let (client, repository) = (client(), repository.clone());
+        let artifact = artifact(&image.manifest, KIND, &n.to_string());
+        async move { client.attach(&repository, &artifact).await.map(|_| ()) }
+    });
+    let results = futures_util::future::join_all(writers).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    let found = client()
+        .referrers(&repository, &image.manifest_digest, None)
+        .await
+        .unwrap();
+    assert_eq!(found.len(), 4);
+}
+
+#[tokio::test]
+async fn a_web_page_instead_of_the_api() {
+    let registry = FaultyRegistry::start().unwrap();
+    let image = put_image(&registry, 1000);
+    registry.inject(When::any().path("/referrers/"), Fault::Html);
+    let found = client()
+        .referrers(&repository(&registry), &image.manifest_digest, None)
+        .await
+        .unwrap();
+    assert!(found.is_empty());
+    assert_eq!(registry.count("/manifests/sha256-"), 1);
+}
