@@ -102,6 +102,7 @@ fn run_isolated(case: &Case) -> Result<(Verdict, String)> {
         .arg(std::env::current_exe()?)
         .args([AS_INIT, &case.name])
         .arg(&work)
+        .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
         .stdout(File::create(&figures)?)
         .stderr(File::create(&log)?)
@@ -181,6 +182,6 @@ pub(crate) fn be_case(cases: &[Case], arguments: &[String]) -> ExitCode {
 }
 
 fn report(error: anyhow::Error) -> ExitCode {
-    eprintln!("{error:?}");
+    eprintln!("{error:#}");
     ExitCode::FAILURE
 }

@@ -45,7 +45,7 @@ pub(crate) struct Node {
 }
 
 /// A tree, by path.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     /// The files.
     pub(crate) nodes: BTreeMap<Name, Node>,

@@ -30,26 +30,29 @@ pub(crate) struct Truth {
 
 /// Unpacks a layout's image into a fresh directory and reads the result.
 pub(crate) fn unpack(world: &World, layout: &Path, unpacker: Unpacker) -> Result<Truth> {
-    let target = world.path(&format!("unpacked-{unpacker:?}"));
     let began = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() as i64;
-    let root = match unpacker {
+    let root = unpack_to(world, layout, unpacker)?;
+    let tree = tree::read(&root)?;
+    Ok(Truth { tree, began })
+}
+
+/// Unpacks a layout's image and tells where its root now is.
+pub(crate) fn unpack_to(world: &World, layout: &Path, unpacker: Unpacker) -> Result<PathBuf> {
+    let target = world.path(&format!("unpacked-{unpacker:?}"));
+    match unpacker {
         Unpacker::Umoci => {
             run(Command::new("umoci")
                 .args(["unpack", "--image", &format!("{}:latest", layout.display())])
                 .arg(&target))?;
-            target.join("rootfs")
+            Ok(target.join("rootfs"))
         }
         Unpacker::Containerd => {
             fs::create_dir(&target)?;
             let blobs = layer_blobs(layout)?;
             run(Command::new(World::go_tool("apply")?).arg(&target).args(blobs))?;
-            target
+            Ok(target)
         }
-    };
-    Ok(Truth {
-        tree: tree::read(&root)?,
-        began,
-    })
+    }
 }
 
 /// The files of a layout's layers, lowest first.
@@ -74,17 +77,45 @@ pub(crate) fn layer_blobs(layout: &Path) -> Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// What differs between a view and the truth, less the one thing in which unpacking by extraction cannot be
-/// right: a directory that no layer mentions, or that a later layer only puts things into, gets the time of the
-/// unpacking. Such times are known by being later than its start.
-pub(crate) fn differences(view: &Tree, truth: &Truth) -> Vec<Difference> {
-    let mut found = tree::compare(view, &truth.tree);
-    found.retain(|difference| {
-        let unpacked = truth.tree.nodes.get(&difference.path);
-        let artefact = difference.field == "mtime"
-            && unpacked
-                .is_some_and(|node| node.mode & 0o170_000 == 0o040_000 && node.modified.0 >= truth.began);
-        !artefact
-    });
+/// What differs between a view and a truth, less what an unpacker is known to get wrong or cannot know; the view
+/// follows `docs/decisions/merge-semantics.md`.
+pub(crate) fn differences(view: &Tree, truth: &Truth, unpacker: Unpacker) -> Vec<Difference> {
+    let mut found = tree::compare(&comparable(view, unpacker), &comparable(&truth.tree, unpacker));
+    found.retain(|difference| !is_artefact(difference, truth, unpacker));
     found
+}
+
+/// The tree without attributes that cannot be compared.
+fn comparable(tree: &Tree, unpacker: Unpacker) -> Tree {
+    let mut tree = tree.clone();
+    for node in tree.nodes.values_mut() {
+        node.xattrs.retain(|name, value| match unpacker {
+            // umoci does not set attributes whose value is empty.
+            Unpacker::Umoci => !value.is_empty(),
+            // containerd leaves these to overlayfs.
+            Unpacker::Containerd => !name.starts_with(b"trusted."),
+        });
+    }
+    tree
+}
+
+fn is_artefact(difference: &Difference, truth: &Truth, unpacker: Unpacker) -> bool {
+    let Some(node) = truth.tree.nodes.get(&difference.path) else {
+        return false;
+    };
+    let is_directory = node.mode & 0o170_000 == 0o040_000;
+    match (difference.field, unpacker) {
+        // A directory that no layer describes, or that a later layer only puts things into, gets the time of the
+        // unpacking: known by being later than its start.
+        ("mtime", _) if is_directory && node.modified.0 >= truth.began => true,
+        // containerd sets times before 1970 to 1970.
+        ("mtime", Unpacker::Containerd)
+            if node.modified == (0, 0) && difference.values.0.starts_with("(-") =>
+        {
+            true
+        }
+        // containerd passes over entries for the root.
+        ("mode" | "owner" | "mtime" | "xattrs", Unpacker::Containerd) => difference.path.is_empty(),
+        _ => false,
+    }
 }

@@ -1,10 +1,15 @@
 //! The cases, by topic.
 
 mod differential;
+mod faults;
+mod reading;
 
 use crate::runner::Case;
 
 /// Every case, in the order in which they run.
 pub(crate) fn all() -> Vec<Case> {
-    differential::cases()
+    [reading::cases(), faults::cases(), differential::cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }

@@ -9,6 +9,7 @@
 mod access;
 mod answer;
 mod body;
+mod distort;
 mod fault;
 mod log;
 mod serve;

@@ -1,0 +1,328 @@
+//! A registry that misbehaves on purpose, images made up for a test, and the binary under test between them.
+//!
+//! What a case needs beyond its [`World`]: images whose every byte is known, pushed without a network tool; state
+//! roots with settings that give up soon; and questions to the daemon.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use xebec_testkit::compression::Compression;
+use xebec_testkit::image::{Image, ImageBuilder};
+use xebec_testkit::registry::{FaultyRegistry, Options};
+use xebec_testkit::tar::TarBuilder;
+
+use crate::world::{World, run};
+
+/// Settings of a root: a registry that fails is given up after seconds, not minutes.
+const SETTINGS: &str = "[budget]\nattempts = 4\nbase_delay = \"20ms\"\nmax_delay = \"100ms\"\n\
+    total_deadline = \"6s\"\nresponse_timeout = \"2s\"\nstall_window = \"1s\"\nstall_bytes = 4096\n";
+/// `EIO`, what a reader gets whose bytes cannot be had.
+const EIO: i32 = 5;
+
+/// The surroundings of a case about faults.
+pub(crate) struct Lab<'a> {
+    world: &'a World,
+    /// The registry.
+    pub(crate) registry: FaultyRegistry,
+}
+
+/// The references of a pushed image.
+pub(crate) struct Names {
+    /// Its repository.
+    pub(crate) repository: String,
+    /// By tag.
+    pub(crate) tag: String,
+    /// By digest.
+    pub(crate) digest: String,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Its exit code; -1 if a signal ended it.
+    pub(crate) code: i32,
+    /// Standard output.
+    pub(crate) out: String,
+    /// Standard error.
+    pub(crate) err: String,
+}
+
+impl Ended {
+    /// Asks for an exit code and words in what was said.
+    pub(crate) fn expect(&self, code: i32, words: &[&str]) -> Result<()> {
+        ensure!(self.code == code, "exit code {} instead of {code}: {self:?}", self.code);
+        for word in words {
+            let said = self.err.contains(word) || self.out.contains(word);
+            ensure!(said, "{word:?} is missing: {self:?}");
+        }
+        Ok(())
+    }
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl<'a> Lab<'a> {
+    /// A registry that is open to everyone.
+    pub(crate) fn new(world: &'a World) -> Result<Self> {
+        Self::with(world, Options::default())
+    }
+
+    /// A registry.
+    pub(crate) fn with(world: &'a World, options: Options) -> Result<Self> {
+        let registry = FaultyRegistry::with(options)?;
+        Ok(Self { world, registry })
+    }
+
+    /// A path in the case's directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.world.path(name)
+    }
+
+    /// Puts an image into the registry under the tag `latest`.
+    pub(crate) fn push(&self, image: &Image, repository: &str) -> Names {
+        for blob in image.blobs() {
+            self.registry.put_blob_as(repository, blob.digest, blob.bytes.clone());
+        }
+        let (manifest, media_type) = (&image.manifest, image.manifest.media_type.as_str());
+        let bytes = manifest.bytes.clone();
+        self.registry.put_manifest(repository, &manifest.digest.to_string(), media_type, bytes.clone());
+        self.registry.put_manifest(repository, "latest", media_type, bytes);
+        let name = format!("{}/{repository}", self.registry.host());
+        Names {
+            repository: repository.to_owned(),
+            tag: format!("{name}:latest"),
+            digest: format!("{name}@{}", manifest.digest),
+        }
+    }
+
+    /// Pushes an image and its indexes, made by a root of their own.
+    pub(crate) fn push_indexed(&self, image: &Image, repository: &str) -> Result<Names> {
+        let names = self.push(image, repository);
+        self.xebec("builder", &["index", "--push", &names.tag])?.expect(0, &[])?;
+        self.registry.clear_log();
+        Ok(names)
+    }
+
+    /// Runs the binary with its state in a root of that name.
+    pub(crate) fn xebec(&self, root: &str, arguments: &[&str]) -> Result<Ended> {
+        self.settle(root)?;
+        let mut command = self.world.xebec_at(root, arguments);
+        let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+        Ok(output.into())
+    }
+
+    /// The same, started and left to itself.
+    pub(crate) fn spawn(&self, root: &str, arguments: &[&str]) -> Result<std::process::Child> {
+        self.settle(root)?;
+        let mut command = self.world.xebec_at(root, arguments);
+        let null = std::process::Stdio::null;
+        command.stdout(null()).stderr(null()).spawn().with_context(|| format!("cannot start {command:?}"))
+    }
+
+    /// Makes a root with settings that give up soon.
+    fn settle(&self, root: &str) -> Result<()> {
+        let settings = self.path(root).join("registries.toml");
+        if !settings.exists() {
+            fs::create_dir_all(self.path(root))?;
+            fs::write(settings, SETTINGS)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a root's `trust.toml`.
+    pub(crate) fn trust(&self, root: &str, text: &str) -> Result<()> {
+        self.settle(root)?;
+        fs::write(self.path(root).join("trust.toml"), text).context("write trust.toml")
+    }
+
+    /// Mounts an image and gives where.
+    pub(crate) fn mount(&self, root: &str, reference: &str, options: &[&str]) -> Result<PathBuf> {
+        let directory = self.mount_point(&format!("mnt-{root}-{:x}", fastrand::u64(..)))?;
+        let place = directory.to_string_lossy().into_owned();
+        let arguments = [&["mount"], options, &[reference, &place]].concat();
+        self.xebec(root, &arguments)?.expect(0, &[])?;
+        Ok(directory)
+    }
+
+    /// Tries to mount an image; nothing may be mounted when that fails.
+    pub(crate) fn try_mount(&self, root: &str, reference: &str, options: &[&str]) -> Result<Ended> {
+        let directory = self.mount_point(&format!("try-{root}-{:x}", fastrand::u64(..)))?;
+        let place = directory.to_string_lossy().into_owned();
+        let ended = self.xebec(root, &[&["mount"], options, &[reference, &place]].concat())?;
+        let is_empty = fs::read_dir(&directory)?.next().is_none();
+        ensure!((ended.code == 0) != is_empty, "mounted or not? {ended:?}");
+        Ok(ended)
+    }
+
+    /// An empty directory.
+    pub(crate) fn mount_point(&self, name: &str) -> Result<PathBuf> {
+        let directory = self.path(name);
+        fs::create_dir_all(&directory)?;
+        Ok(directory)
+    }
+
+    /// Unmounts.
+    pub(crate) fn umount(&self, root: &str, directory: &Path) -> Result<()> {
+        self.xebec(root, &["umount", &directory.to_string_lossy()])?.expect(0, &[])
+    }
+
+    /// Ends a root's daemon.
+    pub(crate) fn stop(&self, root: &str) -> Result<()> {
+        self.xebec(root, &["daemon", "stop", "--force"])?.expect(0, &[])
+    }
+
+    /// What a root's daemon has logged.
+    pub(crate) fn daemon_log(&self, root: &str) -> Result<String> {
+        Ok(fs::read_to_string(self.path(&format!("{root}-run")).join("daemon.log"))?)
+    }
+
+    /// The lines of a root's daemon's log that contain all of `words`.
+    pub(crate) fn logged(&self, root: &str, words: &[&str]) -> Result<String> {
+        let log = self.daemon_log(root)?;
+        let fits = |line: &&str| words.iter().all(|word| line.contains(word));
+        let line = log.lines().find(fits);
+        line.map(str::to_owned).with_context(|| format!("no line with {words:?} in the daemon's log:\n{log}"))
+    }
+
+    /// What a root's daemon says of itself.
+    pub(crate) fn status(&self, root: &str) -> Result<Value> {
+        let ended = self.xebec(root, &["daemon", "status", "--json"])?;
+        ended.expect(0, &[])?;
+        serde_json::from_str(&ended.out).context("daemon status is not JSON")
+    }
+
+    /// One of the counters of a root's daemon.
+    pub(crate) fn counter(&self, root: &str, name: &str) -> Result<u64> {
+        let status = self.status(root)?;
+        let value = status.pointer(&format!("/counters/{name}")).and_then(Value::as_u64);
+        value.with_context(|| format!("no counter {name} in {status}"))
+    }
+
+    /// Sums of `xebec check --json`: spans verified, spans wrong, pages present.
+    pub(crate) fn check(&self, root: &str, reference: &str) -> Result<Checked> {
+        let ended = self.xebec(root, &["check", "--json", reference])?;
+        let layers: Vec<Value> = serde_json::from_str(&ended.out).with_context(|| format!("{ended:?}"))?;
+        let sum = |name: &str| layers.iter().filter_map(|layer| layer.get(name)?.as_u64()).sum();
+        Ok(Checked {
+            verified: sum("verified_spans"),
+            wrong: sum("wrong_spans"),
+            present: sum("present_pages"),
+            pages: sum("pages"),
+        })
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        // Readers that wait for a registry that is gone would wait for its deadline.
+        self.registry.clear_faults();
+        for entry in fs::read_dir(&self.world.directory).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if let Some(root) = name.strip_suffix("-run") {
+                let _ = self.world.xebec_at(root, &["daemon", "stop", "--force"]).output();
+            }
+        }
+    }
+}
+
+/// What `xebec check` found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Checked {
+    /// Spans that are right.
+    pub(crate) verified: u64,
+    /// Spans that are wrong.
+    pub(crate) wrong: u64,
+    /// Pages that are present.
+    pub(crate) present: u64,
+    /// Pages.
+    pub(crate) pages: u64,
+}
+
+/// Contents that compress to about a half, the same for the same seed.
+pub(crate) fn contents(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let words: Vec<u8> = (0..length).map(|_| random.u8(b'a'..=b'p')).collect();
+    words
+}
+
+/// A tar file of files, given as path and contents.
+pub(crate) fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut tar = TarBuilder::new();
+    for (path, contents) in files {
+        tar.file(path, contents);
+    }
+    tar.into_bytes()
+}
+
+/// An image whose layers hold these files.
+pub(crate) fn image(layers: &[&[(&str, &[u8])]], compression: Compression) -> Result<Image> {
+    let mut builder = ImageBuilder::new();
+    for files in layers {
+        builder = builder.layer(&tar(files), compression)?;
+    }
+    Ok(builder.build())
+}
+
+/// Reads a file whole, from its file system and not from the page cache.
+pub(crate) fn read_cold(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let advice = rustix::fs::Advice::DontNeed;
+    rustix::fs::fadvise(&file, 0, None, advice)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads a file and asks for its contents.
+pub(crate) fn expect_contents(path: &Path, wanted: &[u8]) -> Result<()> {
+    let bytes = read_cold(path).with_context(|| format!("read {}", path.display()))?;
+    let place = bytes.iter().zip(wanted).position(|(one, other)| one != other);
+    ensure!(
+        bytes == wanted,
+        "{} has other contents: {} bytes of {}, first difference at {place:?}",
+        path.display(),
+        bytes.len(),
+        wanted.len()
+    );
+    Ok(())
+}
+
+/// Whether a reading failed with `EIO`; another failure is a failure of the test.
+pub(crate) fn is_eio<T>(result: &io::Result<T>) -> Result<bool> {
+    match result {
+        Ok(_) => Ok(false),
+        Err(error) if error.raw_os_error() == Some(EIO) => Ok(true),
+        Err(error) => anyhow::bail!("a reader got {error} instead of EIO"),
+    }
+}
+
+/// Asks until the answer is yes.
+pub(crate) fn wait_until(limit: Duration, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = std::time::Instant::now() + limit;
+    while !holds()? {
+        ensure!(std::time::Instant::now() < deadline, "after {limit:?} still not: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Mounts a file system of a kind, for tests of what a full one does.
+pub(crate) fn mount_tmpfs(directory: &Path, size: u64) -> Result<()> {
+    fs::create_dir_all(directory)?;
+    let mut mount = std::process::Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(directory);
+    run(&mut mount).map(|_| ())
+}
