@@ -1,5 +1,7 @@
 //! Proofs: passwords, tokens, refresh tokens, helpers; renewed before they end and when they are refused.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod support;
 
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,5 +1,7 @@
 //! Pushing and attaching, to registries with and without the referrers API.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod support;
 
 use bytes::Bytes;

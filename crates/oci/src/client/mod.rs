@@ -12,15 +12,17 @@ mod push;
 mod referrers;
 mod resolve;
 pub(crate) mod stats;
+mod stream;
 
 use std::sync::Arc;
 
-pub use blob::{BlobStream, MAX_RANGE, RangeAnswer};
+pub use blob::{MAX_RANGE, RangeAnswer};
 pub use manifest::FetchedManifest;
 pub use probe::{AuthKind, ProbeReport};
 pub use push::{BlobSource, BlobUpload, PushedManifest};
 pub use resolve::ResolvedImage;
 pub use stats::Stats;
+pub use stream::BlobStream;
 
 use crate::config::ClientConfig;
 use crate::error::{ClientError, Object, Target};

@@ -374,7 +374,10 @@ pub(crate) fn find_cause<T: std::error::Error + 'static>(error: &reqwest::Error)
 
 /// The next error below. An I/O error may have one as its payload, which `source` skips.
 fn below<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a (dyn std::error::Error + 'static)> {
-    match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+    match error
+        .downcast_ref::<std::io::Error>()
+        .and_then(std::io::Error::get_ref)
+    {
         Some(payload) => Some(payload),
         None => error.source(),
     }

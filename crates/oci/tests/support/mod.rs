@@ -10,11 +10,11 @@ use xebec_oci::media_type::{OCI_CONFIG, OCI_MANIFEST};
 use xebec_oci::{Budget, Client, ClientConfig, Reference, Repository};
 use xebec_testkit::registry::FaultyRegistry;
 
-pub const NAME: &str = "team/app";
-pub const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+pub(crate) const NAME: &str = "team/app";
+pub(crate) const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 /// Bytes that do not repeat at any small distance.
-pub fn noise(length: usize) -> Vec<u8> {
+pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut next = || {
         state ^= state << 13;
@@ -25,15 +25,15 @@ pub fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-pub struct Image {
-    pub layer: Vec<u8>,
-    pub layer_digest: Digest,
-    pub manifest: Vec<u8>,
-    pub manifest_digest: Digest,
+pub(crate) struct Image {
+    pub(crate) layer: Vec<u8>,
+    pub(crate) layer_digest: Digest,
+    pub(crate) manifest: Vec<u8>,
+    pub(crate) manifest_digest: Digest,
 }
 
 /// Config and manifest of an image with one layer.
-pub fn manifest_of(layer: &[u8], architecture: &str) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn manifest_of(layer: &[u8], architecture: &str) -> (Vec<u8>, Vec<u8>) {
     let config = serde_json::json!({
         "architecture": architecture, "os": "linux",
         "config": {"Entrypoint": ["/bin/app"], "Env": ["A=b"]},
@@ -53,7 +53,7 @@ pub fn manifest_of(layer: &[u8], architecture: &str) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Puts an image with one layer of `size` bytes under the tag `v1`.
-pub fn put_image(registry: &FaultyRegistry, size: usize) -> Image {
+pub(crate) fn put_image(registry: &FaultyRegistry, size: usize) -> Image {
     let layer = noise(size);
     let (config, manifest) = manifest_of(&layer, "amd64");
     registry.put_blob(NAME, config);
@@ -67,7 +67,7 @@ pub fn put_image(registry: &FaultyRegistry, size: usize) -> Image {
     }
 }
 
-pub fn config() -> ClientConfig {
+pub(crate) fn config() -> ClientConfig {
     ClientConfig {
         docker_config: Some("/nonexistent".into()),
         budget: Budget {
@@ -85,14 +85,14 @@ pub fn config() -> ClientConfig {
     }
 }
 
-pub fn client() -> Client {
+pub(crate) fn client() -> Client {
     Client::new(config()).unwrap()
 }
 
-pub fn repository(registry: &FaultyRegistry) -> Repository {
+pub(crate) fn repository(registry: &FaultyRegistry) -> Repository {
     Repository::new(&registry.host(), NAME).unwrap()
 }
 
-pub fn tagged(registry: &FaultyRegistry) -> Reference {
+pub(crate) fn tagged(registry: &FaultyRegistry) -> Reference {
     format!("{}/{NAME}:v1", registry.host()).parse().unwrap()
 }

@@ -18,6 +18,9 @@ const PART: usize = 64 << 10;
 /// Pause between the parts of a body that crawls.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Pause before a body that ends early does so.
+const BEFORE_END: Duration = Duration::from_millis(50);
+
 /// How a body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
@@ -96,14 +99,11 @@ impl Body for FaultyBody {
         let part = part.min(usize::try_from(allowed).unwrap_or(usize::MAX));
         let part = self.left.split_to(part);
         self.sent.fetch_add(part.len() as u64, Ordering::Relaxed);
-        // The first bytes of a body that ends early must leave before the connection does.
-        let ends_early = self.end != End::Whole;
-        if self.per_tick.is_some() || ends_early {
-            self.pause = Some(Box::pin(tokio::time::sleep(if ends_early {
-                TICK / 10
-            } else {
-                TICK
-            })));
+        // What came before the end must leave, and be read, before the connection goes: a reset discards it.
+        if part.len() as u64 == allowed {
+            self.pause = Some(Box::pin(tokio::time::sleep(BEFORE_END)));
+        } else if self.per_tick.is_some() {
+            self.pause = Some(Box::pin(tokio::time::sleep(TICK)));
         }
         Poll::Ready(Some(Ok(Frame::data(part))))
     }
