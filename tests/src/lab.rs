@@ -55,7 +55,11 @@ pub(crate) struct Ended {
 impl Ended {
     /// Asks for an exit code and words in what was said.
     pub(crate) fn expect(&self, code: i32, words: &[&str]) -> Result<()> {
-        ensure!(self.code == code, "exit code {} instead of {code}: {self:?}", self.code);
+        ensure!(
+            self.code == code,
+            "exit code {} instead of {code}: {self:?}",
+            self.code
+        );
         for word in words {
             let said = self.err.contains(word) || self.out.contains(word);
             ensure!(said, "{word:?} is missing: {self:?}");
@@ -94,12 +98,19 @@ impl<'a> Lab<'a> {
     /// Puts an image into the registry under the tag `latest`.
     pub(crate) fn push(&self, image: &Image, repository: &str) -> Names {
         for blob in image.blobs() {
-            self.registry.put_blob_as(repository, blob.digest, blob.bytes.clone());
+            self.registry
+                .put_blob_as(repository, blob.digest, blob.bytes.clone());
         }
         let (manifest, media_type) = (&image.manifest, image.manifest.media_type.as_str());
         let bytes = manifest.bytes.clone();
-        self.registry.put_manifest(repository, &manifest.digest.to_string(), media_type, bytes.clone());
-        self.registry.put_manifest(repository, "latest", media_type, bytes);
+        self.registry.put_manifest(
+            repository,
+            &manifest.digest.to_string(),
+            media_type,
+            bytes.clone(),
+        );
+        self.registry
+            .put_manifest(repository, "latest", media_type, bytes);
         let name = format!("{}/{repository}", self.registry.host());
         Names {
             repository: repository.to_owned(),
@@ -111,7 +122,8 @@ impl<'a> Lab<'a> {
     /// Pushes an image and its indexes, made by a root of their own.
     pub(crate) fn push_indexed(&self, image: &Image, repository: &str) -> Result<Names> {
         let names = self.push(image, repository);
-        self.xebec("builder", &["index", "--push", &names.tag])?.expect(0, &[])?;
+        self.xebec("builder", &["index", "--push", &names.tag])?
+            .expect(0, &[])?;
         self.registry.clear_log();
         Ok(names)
     }
@@ -120,7 +132,9 @@ impl<'a> Lab<'a> {
     pub(crate) fn xebec(&self, root: &str, arguments: &[&str]) -> Result<Ended> {
         self.settle(root)?;
         let mut command = self.world.xebec_at(root, arguments);
-        let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+        let output = command
+            .output()
+            .with_context(|| format!("cannot start {command:?}"))?;
         Ok(output.into())
     }
 
@@ -129,7 +143,11 @@ impl<'a> Lab<'a> {
         self.settle(root)?;
         let mut command = self.world.xebec_at(root, arguments);
         let null = std::process::Stdio::null;
-        command.stdout(null()).stderr(null()).spawn().with_context(|| format!("cannot start {command:?}"))
+        command
+            .stdout(null())
+            .stderr(null())
+            .spawn()
+            .with_context(|| format!("cannot start {command:?}"))
     }
 
     /// Makes a root with settings that give up soon.
@@ -176,7 +194,8 @@ impl<'a> Lab<'a> {
 
     /// Unmounts.
     pub(crate) fn umount(&self, root: &str, directory: &Path) -> Result<()> {
-        self.xebec(root, &["umount", &directory.to_string_lossy()])?.expect(0, &[])
+        self.xebec(root, &["umount", &directory.to_string_lossy()])?
+            .expect(0, &[])
     }
 
     /// Ends a root's daemon.
@@ -186,7 +205,9 @@ impl<'a> Lab<'a> {
 
     /// What a root's daemon has logged.
     pub(crate) fn daemon_log(&self, root: &str) -> Result<String> {
-        Ok(fs::read_to_string(self.path(&format!("{root}-run")).join("daemon.log"))?)
+        Ok(fs::read_to_string(
+            self.path(&format!("{root}-run")).join("daemon.log"),
+        )?)
     }
 
     /// The lines of a root's daemon's log that contain all of `words`.
@@ -194,7 +215,8 @@ impl<'a> Lab<'a> {
         let log = self.daemon_log(root)?;
         let fits = |line: &&str| words.iter().all(|word| line.contains(word));
         let line = log.lines().find(fits);
-        line.map(str::to_owned).with_context(|| format!("no line with {words:?} in the daemon's log:\n{log}"))
+        line.map(str::to_owned)
+            .with_context(|| format!("no line with {words:?} in the daemon's log:\n{log}"))
     }
 
     /// What a root's daemon says of itself.
@@ -207,7 +229,9 @@ impl<'a> Lab<'a> {
     /// One of the counters of a root's daemon.
     pub(crate) fn counter(&self, root: &str, name: &str) -> Result<u64> {
         let status = self.status(root)?;
-        let value = status.pointer(&format!("/counters/{name}")).and_then(Value::as_u64);
+        let value = status
+            .pointer(&format!("/counters/{name}"))
+            .and_then(Value::as_u64);
         value.with_context(|| format!("no counter {name} in {status}"))
     }
 
@@ -229,7 +253,11 @@ impl Drop for Lab<'_> {
     fn drop(&mut self) {
         // Readers that wait for a registry that is gone would wait for its deadline.
         self.registry.clear_faults();
-        for entry in fs::read_dir(&self.world.directory).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&self.world.directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let name = entry.file_name().to_string_lossy().into_owned();
             if let Some(root) = name.strip_suffix("-run") {
                 let _ = self.world.xebec_at(root, &["daemon", "stop", "--force"]).output();
@@ -313,7 +341,10 @@ pub(crate) fn is_eio<T>(result: &io::Result<T>) -> Result<bool> {
 pub(crate) fn wait_until(limit: Duration, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = std::time::Instant::now() + limit;
     while !holds()? {
-        ensure!(std::time::Instant::now() < deadline, "after {limit:?} still not: {what}");
+        ensure!(
+            std::time::Instant::now() < deadline,
+            "after {limit:?} still not: {what}"
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
@@ -323,6 +354,8 @@ pub(crate) fn wait_until(limit: Duration, what: &str, mut holds: impl FnMut() ->
 pub(crate) fn mount_tmpfs(directory: &Path, size: u64) -> Result<()> {
     fs::create_dir_all(directory)?;
     let mut mount = std::process::Command::new("mount");
-    mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(directory);
+    mount
+        .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+        .arg(directory);
     run(&mut mount).map(|_| ())
 }

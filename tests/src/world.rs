@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Pid;
 use serde_json::Value;
 
 /// How long a registry may take to listen.
@@ -109,8 +110,12 @@ impl World {
         Ok(Mounted {
             world: self,
             directory,
-            reference: reference.to_owned(),
         })
+    }
+
+    /// The registry's process.
+    pub(crate) fn registry_pid(&self) -> Pid {
+        Pid::from_child(&self.registry_process)
     }
 
     /// What `xebec daemon status --json` says.
@@ -133,8 +138,6 @@ pub(crate) struct Mounted<'a> {
     world: &'a World,
     /// Where.
     pub(crate) directory: PathBuf,
-    /// Which.
-    pub(crate) reference: String,
 }
 
 impl Mounted<'_> {

@@ -61,7 +61,9 @@ pub enum FillError {
         reason: String,
     },
     /// The bytes are not what the index says.
-    #[error("wrong bytes for span {span} of layer {layer} (blob bytes {source_range:?}): {reason}; nothing was cached")]
+    #[error(
+        "wrong bytes for span {span} of layer {layer} (blob bytes {source_range:?}): {reason}; nothing was cached"
+    )]
     Wrong {
         /// The layer blob's digest.
         layer: Digest,
@@ -93,7 +95,11 @@ pub enum FillError {
 }
 
 fn hint(full: bool) -> &'static str {
-    if full { ". Make room on the file system; the next read tries again" } else { "" }
+    if full {
+        ". Make room on the file system; the next read tries again"
+    } else {
+        ""
+    }
 }
 
 /// What fills did, for statistics. All counts only grow.
@@ -150,7 +156,11 @@ impl Sequential {
     /// Notes that spans up to `last` were asked for, from `first`; gives the spans to fetch ahead.
     fn after(&mut self, first: usize, last: usize) -> Range<usize> {
         let follows = first == self.next && self.next != 0;
-        self.ahead = if follows { (self.ahead * 2).clamp(1, MAX_AHEAD) } else { 0 };
+        self.ahead = if follows {
+            (self.ahead * 2).clamp(1, MAX_AHEAD)
+        } else {
+            0
+        };
         self.next = last + 1 + self.ahead;
         last + 1..self.next
     }
@@ -159,7 +169,12 @@ impl Sequential {
 impl Filler {
     /// A filler of `layer` from `source`.
     pub fn new(layer: Arc<CachedLayer>, source: Arc<dyn Source>, stats: Arc<FillStats>) -> Arc<Self> {
-        Arc::new(Self { layer, source, stats, state: Mutex::default() })
+        Arc::new(Self {
+            layer,
+            source,
+            stats,
+            state: Mutex::default(),
+        })
     }
 
     /// The layer that is filled.
@@ -285,11 +300,27 @@ impl Filler {
     async fn fetch(self: &Arc<Self>, group: &[usize]) -> Result<(), FillError> {
         let spans: Vec<(usize, Span)> = group
             .iter()
-            .filter_map(|&index| self.layer.table().spans.get(index).map(|span| (index, span.clone())))
+            .filter_map(|&index| {
+                self.layer
+                    .table()
+                    .spans
+                    .get(index)
+                    .map(|span| (index, span.clone()))
+            })
             .collect();
-        let (Some((_, first)), Some((_, last))) = (spans.first(), spans.last()) else { return Ok(()) };
-        let source = first.source.start..spans.iter().map(|(_, s)| s.source.end).max().unwrap_or(last.source.end);
-        let windows: Vec<&Window> = spans.iter().filter_map(|(_, span)| span.window.as_ref()).collect();
+        let (Some((_, first)), Some((_, last))) = (spans.first(), spans.last()) else {
+            return Ok(());
+        };
+        let source = first.source.start
+            ..spans
+                .iter()
+                .map(|(_, s)| s.source.end)
+                .max()
+                .unwrap_or(last.source.end);
+        let windows: Vec<&Window> = spans
+            .iter()
+            .filter_map(|(_, span)| span.window.as_ref())
+            .collect();
         let history = match (windows.first(), windows.last()) {
             (Some(first), Some(last)) => Some(first.offset..last.offset + u64::from(last.length)),
             _ => None,
@@ -306,15 +337,21 @@ impl Filler {
         debug!(layer = %self.layer.key().layer, spans = spans.len(), bytes = bytes.len(), "fetched");
         let decodes = spans.into_iter().map(|(index, span)| {
             let bytes = slice(&bytes, source.start, &span.source);
-            let window = span.window.as_ref().zip(history.as_ref()).map(|(window, history)| {
-                let range = window.offset..window.offset + u64::from(window.length);
-                slice(&window_bytes, history.start, &range)
-            });
+            let window = span
+                .window
+                .as_ref()
+                .zip(history.as_ref())
+                .map(|(window, history)| {
+                    let range = window.offset..window.offset + u64::from(window.length);
+                    slice(&window_bytes, history.start, &range)
+                });
             let filler = self.clone();
             tokio::task::spawn_blocking(move || filler.keep(index, &span, &bytes, window.as_deref()))
         });
         for landed in join_all(decodes).await {
-            landed.unwrap_or(Err(FillError::Abandoned { layer: self.layer.key().layer }))?;
+            landed.unwrap_or(Err(FillError::Abandoned {
+                layer: self.layer.key().layer,
+            }))?;
         }
         Ok(())
     }
@@ -327,7 +364,11 @@ impl Filler {
         };
         let bytes = self.source.read(blob, range.clone()).await.map_err(failed)?;
         if bytes.len() as u64 != range.end - range.start {
-            return Err(failed(format!("{} bytes came instead of {}", bytes.len(), range.end - range.start)));
+            return Err(failed(format!(
+                "{} bytes came instead of {}",
+                bytes.len(),
+                range.end - range.start
+            )));
         }
         FillStats::add(&self.stats.bytes, bytes.len() as u64);
         Ok(bytes)
@@ -337,29 +378,48 @@ impl Filler {
     fn keep(&self, index: usize, span: &Span, bytes: &[u8], window: Option<&[u8]>) -> Result<(), FillError> {
         let table = self.layer.table();
         let layer = self.layer.key().layer;
-        let plain = decode_span(table.codec, span, &table.pieces, bytes, window).map_err(|error: DecodeError| {
-            FillError::Wrong { layer, span: index, source_range: span.source.clone(), reason: error.to_string() }
-        })?;
-        self.layer.write_span(index, &plain).map_err(|error| FillError::Disk {
-            layer,
-            span: index,
-            full: matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded),
-            reason: error.to_string(),
-        })?;
+        let plain =
+            decode_span(table.codec, span, &table.pieces, bytes, window).map_err(|error: DecodeError| {
+                FillError::Wrong {
+                    layer,
+                    span: index,
+                    source_range: span.source.clone(),
+                    reason: error.to_string(),
+                }
+            })?;
+        self.layer
+            .write_span(index, &plain)
+            .map_err(|error| FillError::Disk {
+                layer,
+                span: index,
+                full: matches!(
+                    error.kind(),
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                ),
+                reason: error.to_string(),
+            })?;
         FillStats::add(&self.stats.spans, 1);
         FillStats::add(&self.stats.bytes_written, plain.len() as u64);
         Ok(())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 /// The part `range` of `bytes`, which start at `start`; empty when it is not inside (the decoder then refuses).
 fn slice(bytes: &Bytes, start: u64, range: &Range<u64>) -> Bytes {
-    let begin = range.start.checked_sub(start).and_then(|begin| usize::try_from(begin).ok());
-    let end = range.end.checked_sub(start).and_then(|end| usize::try_from(end).ok());
+    let begin = range
+        .start
+        .checked_sub(start)
+        .and_then(|begin| usize::try_from(begin).ok());
+    let end = range
+        .end
+        .checked_sub(start)
+        .and_then(|end| usize::try_from(end).ok());
     match (begin, end) {
         (Some(begin), Some(end)) if begin <= end && end <= bytes.len() => bytes.slice(begin..end),
         _ => Bytes::new(),

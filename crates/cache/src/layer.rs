@@ -46,7 +46,10 @@ impl CachedLayer {
     /// # Errors
     /// I/O errors of its files, and `InvalidData` when the data file is not of the length that the index says.
     pub fn open(directory: &Path, key: LayerKey, table: SpanTable, boot: BootId) -> io::Result<Self> {
-        let data = OpenOptions::new().read(true).write(true).open(directory.join("data"))?;
+        let data = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(directory.join("data"))?;
         let presence = Presence::open(&directory.join("present"), table.data_size / PAGE_SIZE, boot)?;
         Self::assemble(directory, key, table, data, presence)
     }
@@ -70,11 +73,22 @@ impl CachedLayer {
     ) -> io::Result<Self> {
         let metadata = data.metadata()?;
         if metadata.len() != table.data_size {
-            let message = format!("data is {} bytes long, the index says {}", metadata.len(), table.data_size);
+            let message = format!(
+                "data is {} bytes long, the index says {}",
+                metadata.len(),
+                table.data_size
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        let identity = FileIdentity { device: metadata.dev(), inode: metadata.ino() };
-        let written = table.spans.iter().map(|span| presence.missing(pages_of(&span.data)).is_empty()).collect();
+        let identity = FileIdentity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        };
+        let written = table
+            .spans
+            .iter()
+            .map(|span| presence.missing(pages_of(&span.data)).is_empty())
+            .collect();
         Ok(Self {
             key,
             directory: directory.to_owned(),
@@ -132,7 +146,10 @@ impl CachedLayer {
         if runs.is_empty() {
             return spans;
         }
-        let written = self.written.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let written = self
+            .written
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         for run in runs {
             for index in self.overlapping(run.start * PAGE_SIZE..run.end * PAGE_SIZE) {
                 let known = spans.last().is_some_and(|&last| last >= index);
@@ -158,7 +175,10 @@ impl CachedLayer {
     }
 
     fn mark_written(&self, index: usize, span: &Span) -> io::Result<()> {
-        let mut written = self.written.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut written = self
+            .written
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         written.set(index);
         let mut whole = pages_of(&span.data);
         if !whole.is_empty() && !self.page_is_whole(&written, whole.start) {
@@ -171,7 +191,8 @@ impl CachedLayer {
     }
 
     fn page_is_whole(&self, written: &WrittenSpans, page: u64) -> bool {
-        self.overlapping(page * PAGE_SIZE..(page + 1) * PAGE_SIZE).all(|index| written.has(index))
+        self.overlapping(page * PAGE_SIZE..(page + 1) * PAGE_SIZE)
+            .all(|index| written.has(index))
     }
 
     /// The spans that have bytes in `range`, ascending.
@@ -237,8 +258,16 @@ mod tests {
             pieces: Vec::new(),
             windows: None,
         };
-        let key = LayerKey { layer: table.layer, index: Digest::of(b"index") };
-        let data = OpenOptions::new().write(true).create(true).truncate(false).open(dir.join("data")).unwrap();
+        let key = LayerKey {
+            layer: table.layer,
+            index: Digest::of(b"index"),
+        };
+        let data = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(dir.join("data"))
+            .unwrap();
         data.set_len(table.data_size).unwrap();
         CachedLayer::open(dir, key, table, BootId([0; 16])).unwrap()
     }

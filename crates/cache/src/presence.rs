@@ -39,7 +39,10 @@ impl BootId {
         let mut bytes = [0; 16];
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
         if digits.len() != 32 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "boot_id is not a UUID"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "boot_id is not a UUID",
+            ));
         }
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
             let pair = std::str::from_utf8(pair).map_err(io::Error::other)?;
@@ -72,7 +75,12 @@ impl Presence {
     /// # Errors
     /// I/O errors of the file itself.
     pub fn open(path: &Path, pages: u64, boot: BootId) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
         let length = usize::try_from(pages.div_ceil(8)).map_err(io::Error::other)?;
         let (bytes, durable) = match read_bits(&file, pages, length, boot)? {
             Some(found) => found,
@@ -85,7 +93,12 @@ impl Presence {
         };
         let present = bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();
         let bits = Mutex::new(Bits { bytes, present });
-        Ok(Self { file, pages, bits, durable: AtomicBool::new(durable) })
+        Ok(Self {
+            file,
+            pages,
+            bits,
+            durable: AtomicBool::new(durable),
+        })
     }
 
     /// Reads the bitmap at `path` without ever writing it: for a process that does not own the cache.
@@ -101,7 +114,12 @@ impl Presence {
         let (bytes, durable) = read_bits(&file, pages, length, boot)?.unwrap_or((vec![0; length], false));
         let present = bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();
         let bits = Mutex::new(Bits { bytes, present });
-        Ok(Self { file, pages, bits, durable: AtomicBool::new(durable) })
+        Ok(Self {
+            file,
+            pages,
+            bits,
+            durable: AtomicBool::new(durable),
+        })
     }
 
     /// Number of pages of the data space.
@@ -165,7 +183,10 @@ impl Presence {
     /// I/O errors of the bitmap file, and `InvalidInput` when a page is missing.
     pub fn make_durable(&self) -> io::Result<()> {
         if !self.is_complete() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the layer is not complete"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the layer is not complete",
+            ));
         }
         self.file.sync_data()?;
         self.file.write_all_at(&FLAG_DURABLE.to_le_bytes(), FLAGS_AT)?;
@@ -175,13 +196,17 @@ impl Presence {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Bits> {
-        self.bits.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.bits
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 impl Bits {
     fn has(&self, page: u64) -> bool {
-        self.bytes.get((page / 8) as usize).is_some_and(|byte| byte & (1 << (page % 8)) != 0)
+        self.bytes
+            .get((page / 8) as usize)
+            .is_some_and(|byte| byte & (1 << (page % 8)) != 0)
     }
 
     fn set(&mut self, page: u64) {
@@ -246,7 +271,10 @@ mod tests {
         presence.claim(3..11).unwrap();
         assert_eq!(presence.missing(0..20), [0..3, 11..20]);
         drop(presence);
-        assert_eq!(Presence::open(&path, 20, BOOT).unwrap().missing(0..20), [0..3, 11..20]);
+        assert_eq!(
+            Presence::open(&path, 20, BOOT).unwrap().missing(0..20),
+            [0..3, 11..20]
+        );
         assert_eq!(Presence::open(&path, 20, NEXT_BOOT).unwrap().present(), 0);
     }
 
@@ -261,7 +289,11 @@ mod tests {
         drop(presence);
         let presence = Presence::open(&path, 20, NEXT_BOOT).unwrap();
         assert!(presence.is_complete() && presence.is_durable());
-        assert_eq!(Presence::open(&path, 21, NEXT_BOOT).unwrap().present(), 0, "another data space");
+        assert_eq!(
+            Presence::open(&path, 21, NEXT_BOOT).unwrap().present(),
+            0,
+            "another data space"
+        );
     }
 
     #[test]

@@ -83,7 +83,11 @@ impl Store {
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         fs::create_dir_all(directory).map_err(failed("create", directory))?;
         let boot = BootId::current().map_err(failed("read the boot identity for", directory))?;
-        Ok(Self { directory: directory.to_owned(), boot, serial: AtomicU64::new(0) })
+        Ok(Self {
+            directory: directory.to_owned(),
+            boot,
+            serial: AtomicU64::new(0),
+        })
     }
 
     /// Where the layers are.
@@ -135,7 +139,8 @@ impl Store {
         let index = self.index_bytes(key)?;
         let table = SpanTable::decode(&index).map_err(|error| StoreError::Index { key, error })?;
         let directory = self.directory.join(key.folder());
-        CachedLayer::look(&directory, key, table, self.boot).map_err(failed("look at the layer in", &directory))
+        CachedLayer::look(&directory, key, table, self.boot)
+            .map_err(failed("look at the layer in", &directory))
     }
 
     /// Makes the folder of a layer of which only the index is known. Does nothing if it is there.
@@ -169,7 +174,11 @@ impl Store {
             .truncate(true)
             .open(&data)
             .map_err(failed("create", &data))?;
-        Ok(StagedLayer { store: self, directory, data: Some(data) })
+        Ok(StagedLayer {
+            store: self,
+            directory,
+            data: Some(data),
+        })
     }
 
     /// All layers that are there.
@@ -193,7 +202,11 @@ impl Store {
     /// The indexes by which a layer is in the store.
     pub fn indexes_of(&self, layer: Digest) -> Vec<LayerKey> {
         let indexes = read_digests(&self.directory.join(layer.hex())).unwrap_or_default();
-        indexes.into_iter().map(|index| LayerKey { layer, index }).filter(|key| self.contains(*key)).collect()
+        indexes
+            .into_iter()
+            .map(|index| LayerKey { layer, index })
+            .filter(|key| self.contains(*key))
+            .collect()
     }
 
     /// Removes a layer that nothing uses.
@@ -215,7 +228,9 @@ impl Store {
 
     /// Removes what unfinished processes left. Only for the one process that owns the store.
     pub fn clean(&self) {
-        let Ok(entries) = fs::read_dir(&self.directory) else { return };
+        let Ok(entries) = fs::read_dir(&self.directory) else {
+            return;
+        };
         for entry in entries.flatten() {
             if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
                 let _ = fs::remove_dir_all(entry.path());
@@ -279,7 +294,8 @@ impl StagedLayer<'_> {
     pub fn publish(mut self, key: LayerKey, data_size: u64) -> Result<(), StoreError> {
         if let Some(data) = self.data.take() {
             // Here and never again: a data file that readers may have open is not cut.
-            data.set_len(data_size).map_err(failed("size the data file in", &self.directory))?;
+            data.set_len(data_size)
+                .map_err(failed("size the data file in", &self.directory))?;
         }
         let target = self.store.directory.join(key.folder());
         if let Some(parent) = target.parent() {
@@ -308,8 +324,12 @@ fn read_digests(directory: &Path) -> Result<Vec<Digest>, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other.map_err(failed("read", directory))?,
     };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    Ok(names.filter_map(|name| format!("sha256:{name}").parse().ok()).collect())
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    Ok(names
+        .filter_map(|name| format!("sha256:{name}").parse().ok())
+        .collect())
 }
 
 fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {

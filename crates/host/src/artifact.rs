@@ -41,7 +41,11 @@ pub struct BlobRef {
 impl BlobRef {
     /// Its descriptor.
     pub fn descriptor(&self, media_type: &str) -> Descriptor {
-        Descriptor { digest: self.digest, size: self.size, ..Descriptor::of(media_type, b"") }
+        Descriptor {
+            digest: self.digest,
+            size: self.size,
+            ..Descriptor::of(media_type, b"")
+        }
     }
 }
 
@@ -61,8 +65,14 @@ pub struct LayerBlobs {
 impl LayerBlobs {
     /// The blobs with the names of the files that hold them in a layer's folder.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, &BlobRef)> {
-        let optional = [("windows", &self.windows), ("frame", &self.frame), ("contents", &self.contents)];
-        let optional = optional.into_iter().filter_map(|(name, blob)| Some((name, blob.as_ref()?)));
+        let optional = [
+            ("windows", &self.windows),
+            ("frame", &self.frame),
+            ("contents", &self.contents),
+        ];
+        let optional = optional
+            .into_iter()
+            .filter_map(|(name, blob)| Some((name, blob.as_ref()?)));
         [("index", &self.index)].into_iter().chain(optional)
     }
 }
@@ -99,12 +109,21 @@ impl Artifact {
         let mut layers: Vec<Descriptor> = Vec::new();
         let mut listed = std::collections::BTreeSet::new();
         for layer in order.iter().filter(|&&layer| listed.insert(layer)) {
-            let Some(blobs) = self.layers.get(layer) else { continue };
-            let types = [("index", INDEX_TYPE), ("windows", WINDOWS_TYPE), ("frame", FRAME_TYPE)];
+            let Some(blobs) = self.layers.get(layer) else {
+                continue;
+            };
+            let types = [
+                ("index", INDEX_TYPE),
+                ("windows", WINDOWS_TYPE),
+                ("frame", FRAME_TYPE),
+            ];
             layers.extend(blobs.parts().map(|(part, blob)| {
                 let known = types.iter().find(|(name, _)| *name == part);
-                let mut descriptor = blob.descriptor(known.map_or(CONTENTS_TYPE, |(_, media_type)| media_type));
-                descriptor.annotations.insert(LAYER_ANNOTATION.to_owned(), layer.to_string());
+                let mut descriptor =
+                    blob.descriptor(known.map_or(CONTENTS_TYPE, |(_, media_type)| media_type));
+                descriptor
+                    .annotations
+                    .insert(LAYER_ANNOTATION.to_owned(), layer.to_string());
                 descriptor
             }));
         }
@@ -124,33 +143,57 @@ impl Artifact {
     /// # Errors
     /// When it is something else.
     pub fn decode(manifest: Manifest, subject: Digest) -> Result<Self, ArtifactError> {
-        let Manifest::Image(manifest) = manifest else { return Err(ArtifactError::Manifest) };
+        let Manifest::Image(manifest) = manifest else {
+            return Err(ArtifactError::Manifest);
+        };
         if manifest.artifact_type.as_deref() != Some(ARTIFACT_TYPE) {
             return Err(ArtifactError::Type(manifest.artifact_type.unwrap_or_default()));
         }
         let found = manifest.subject.as_ref().map(|subject| subject.digest);
         if found != Some(subject) {
             let found = found.map_or_else(|| "none".to_owned(), |digest| digest.to_string());
-            return Err(ArtifactError::Subject { found, wanted: subject });
+            return Err(ArtifactError::Subject {
+                found,
+                wanted: subject,
+            });
         }
         let mut layers: BTreeMap<Digest, LayerBlobs> = BTreeMap::new();
         let of_layer = |descriptor: &Descriptor| -> Option<Digest> {
             descriptor.annotations.get(LAYER_ANNOTATION)?.parse().ok()
         };
-        for descriptor in manifest.layers.iter().filter(|descriptor| descriptor.media_type == INDEX_TYPE) {
-            let Some(layer) = of_layer(descriptor) else { continue };
-            let index = BlobRef { digest: descriptor.digest, size: descriptor.size };
-            layers.entry(layer).or_insert(LayerBlobs { index, windows: None, frame: None, contents: None });
+        for descriptor in manifest
+            .layers
+            .iter()
+            .filter(|descriptor| descriptor.media_type == INDEX_TYPE)
+        {
+            let Some(layer) = of_layer(descriptor) else {
+                continue;
+            };
+            let index = BlobRef {
+                digest: descriptor.digest,
+                size: descriptor.size,
+            };
+            layers.entry(layer).or_insert(LayerBlobs {
+                index,
+                windows: None,
+                frame: None,
+                contents: None,
+            });
         }
         for descriptor in &manifest.layers {
-            let Some(blobs) = of_layer(descriptor).and_then(|layer| layers.get_mut(&layer)) else { continue };
+            let Some(blobs) = of_layer(descriptor).and_then(|layer| layers.get_mut(&layer)) else {
+                continue;
+            };
             let slot = match descriptor.media_type.as_str() {
                 WINDOWS_TYPE => &mut blobs.windows,
                 FRAME_TYPE => &mut blobs.frame,
                 CONTENTS_TYPE => &mut blobs.contents,
                 _ => continue,
             };
-            *slot = Some(BlobRef { digest: descriptor.digest, size: descriptor.size });
+            *slot = Some(BlobRef {
+                digest: descriptor.digest,
+                size: descriptor.size,
+            });
         }
         Ok(Self { layers })
     }
@@ -161,16 +204,25 @@ mod tests {
     use super::*;
 
     fn blob(text: &str) -> BlobRef {
-        BlobRef { digest: Digest::of(text.as_bytes()), size: text.len() as u64 }
+        BlobRef {
+            digest: Digest::of(text.as_bytes()),
+            size: text.len() as u64,
+        }
     }
 
     #[test]
     fn round_trip() {
         let layer = Digest::of(b"layer");
         let subject = Descriptor::of(OCI_MANIFEST, b"image");
-        let blobs =
-            LayerBlobs { index: blob("index"), windows: Some(blob("w")), frame: None, contents: Some(blob("c")) };
-        let artifact = Artifact { layers: BTreeMap::from([(layer, blobs)]) };
+        let blobs = LayerBlobs {
+            index: blob("index"),
+            windows: Some(blob("w")),
+            frame: None,
+            contents: Some(blob("c")),
+        };
+        let artifact = Artifact {
+            layers: BTreeMap::from([(layer, blobs)]),
+        };
         let manifest = artifact.encode(subject.clone(), &[layer, layer]);
         let bytes = serde_json::to_vec(&manifest).unwrap();
         let parsed = || Manifest::parse(&bytes, None).unwrap();

@@ -73,15 +73,21 @@ pub fn check_image(images: &Images, request: &ImageRequest) -> Result<Vec<Checke
 /// # Errors
 /// When there is none.
 pub fn known_image(images: &Images, request: &ImageRequest) -> Result<ImageRecord, Failure> {
-    let by_digest = request.reference.parse::<Digest>().ok().and_then(|digest| images.records().get(digest));
+    let by_digest = request
+        .reference
+        .parse::<Digest>()
+        .ok()
+        .and_then(|digest| images.records().get(digest));
     let by_name = || {
         let reference: xebec_oci::Reference = request.reference.parse().ok()?;
         let by_digest = reference.digest().and_then(|digest| images.records().get(digest));
         by_digest.or_else(|| images.records().find(&reference.to_string()))
     };
     by_digest.or_else(by_name).ok_or_else(|| {
-        let message =
-            format!("{} is not known on this host; `xebec pull {}` makes it known", request.reference, request.reference);
+        let message = format!(
+            "{} is not known on this host; `xebec pull {}` makes it known",
+            request.reference, request.reference
+        );
         Failure::new(FailureKind::NotFound, message)
     })
 }

@@ -109,7 +109,9 @@ impl Daemon {
         let log = self.paths.run().join("daemon.log");
         let open = || -> io::Result<File> { File::options().create(true).append(true).open(&log) };
         let output = open().map_err(|error| Failure::host(format!("open {}", log.display()), error))?;
-        let errors = output.try_clone().map_err(|error| Failure::host("duplicate a descriptor", error))?;
+        let errors = output
+            .try_clone()
+            .map_err(|error| Failure::host("duplicate a descriptor", error))?;
         let child = Command::new("/proc/self/exe")
             .arg0("xebec")
             .arg("--root")
@@ -124,7 +126,9 @@ impl Daemon {
             .stderr(errors)
             .process_group(0)
             .spawn();
-        child.map(|_| ()).map_err(|error| Failure::host("start the daemon", error))
+        child
+            .map(|_| ())
+            .map_err(|error| Failure::host("start the daemon", error))
     }
 }
 
@@ -137,7 +141,10 @@ fn converse(stream: &UnixStream, request: &Request, listen: &mut dyn FnMut(&Repl
         let mut line = Vec::new();
         let length = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
         if length == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "connection closed without an answer"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "connection closed without an answer",
+            ));
         }
         match serde_json::from_slice(&line)? {
             reply @ (Reply::Progress { .. } | Reply::Notice { .. }) => listen(&reply),

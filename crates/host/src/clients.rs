@@ -20,7 +20,10 @@ pub struct Clients {
 impl Clients {
     /// Clients with the settings of the file `settings` (`registries.toml`), which need not exist.
     pub fn new(settings: PathBuf) -> Self {
-        Self { settings, clients: Mutex::default() }
+        Self {
+            settings,
+            clients: Mutex::default(),
+        }
     }
 
     /// The client that uses the credentials of `docker_config`.
@@ -33,7 +36,10 @@ impl Clients {
         if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
-        let config = ClientConfig { docker_config: key.clone(), ..self.read_settings()? };
+        let config = ClientConfig {
+            docker_config: key.clone(),
+            ..self.read_settings()?
+        };
         let client = Client::new(config).map_err(|error| Failure::new(FailureKind::Registry, error))?;
         clients.insert(key, client.clone());
         Ok(client)
@@ -42,14 +48,17 @@ impl Clients {
     /// Counters of all clients together.
     pub fn stats(&self) -> Stats {
         let clients = self.lock();
-        clients.values().map(Client::stats).fold(Stats::default(), |sum, one| Stats {
-            requests: sum.requests + one.requests,
-            bytes_received: sum.bytes_received + one.bytes_received,
-            bytes_sent: sum.bytes_sent + one.bytes_sent,
-            retries: sum.retries + one.retries,
-            tokens: sum.tokens + one.tokens,
-            redirects: sum.redirects + one.redirects,
-        })
+        clients
+            .values()
+            .map(Client::stats)
+            .fold(Stats::default(), |sum, one| Stats {
+                requests: sum.requests + one.requests,
+                bytes_received: sum.bytes_received + one.bytes_received,
+                bytes_sent: sum.bytes_sent + one.bytes_sent,
+                retries: sum.retries + one.retries,
+                tokens: sum.tokens + one.tokens,
+                redirects: sum.redirects + one.redirects,
+            })
     }
 
     fn read_settings(&self) -> Result<ClientConfig, Failure> {
@@ -58,11 +67,17 @@ impl Clients {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(ClientConfig::default()),
             Err(error) => return Err(Failure::host(format!("read {}", self.settings.display()), error)),
         };
-        toml::from_str(&text)
-            .map_err(|error| Failure::new(FailureKind::Usage, format!("{}: {error}", self.settings.display())))
+        toml::from_str(&text).map_err(|error| {
+            Failure::new(
+                FailureKind::Usage,
+                format!("{}: {error}", self.settings.display()),
+            )
+        })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Option<PathBuf>, Client>> {
-        self.clients.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.clients
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -52,7 +52,10 @@ pub struct Failure {
 impl Failure {
     /// A failure of `kind`.
     pub fn new(kind: FailureKind, message: impl fmt::Display) -> Self {
-        Self { kind, message: message.to_string() }
+        Self {
+            kind,
+            message: message.to_string(),
+        }
     }
 
     /// A failure of the host while `doing` something.

@@ -34,7 +34,10 @@ pub struct CachedLayerInfo {
 impl CachedLayerInfo {
     /// The layer's key in the store.
     pub fn key(&self) -> LayerKey {
-        LayerKey { layer: self.layer, index: self.index }
+        LayerKey {
+            layer: self.layer,
+            index: self.index,
+        }
     }
 }
 
@@ -86,7 +89,10 @@ pub struct LayerInfo {
 /// When the cache cannot be read. Damaged layers are left out.
 pub fn cached_layers(images: &Images) -> Result<Vec<CachedLayerInfo>, Failure> {
     let keys = images.store().list()?;
-    Ok(keys.into_iter().filter_map(|key| cached_layer(images, key)).collect())
+    Ok(keys
+        .into_iter()
+        .filter_map(|key| cached_layer(images, key))
+        .collect())
 }
 
 fn cached_layer(images: &Images, key: LayerKey) -> Option<CachedLayerInfo> {
@@ -109,14 +115,24 @@ fn cached_layer(images: &Images, key: LayerKey) -> Option<CachedLayerInfo> {
 ///
 /// # Errors
 /// When it cannot be resolved.
-pub async fn inspect_image(images: &Images, request: &ImageRequest, report: &Report) -> Result<ImageInfo, Failure> {
+pub async fn inspect_image(
+    images: &Images,
+    request: &ImageRequest,
+    report: &Report,
+) -> Result<ImageInfo, Failure> {
     let request = match request.reference.parse::<Digest>() {
         Ok(_) => {
             let record = known_image(images, request)?;
             let reference = record.references.first().cloned().ok_or_else(|| {
-                Failure::new(FailureKind::NotFound, "that image has no name on this host any more")
+                Failure::new(
+                    FailureKind::NotFound,
+                    "that image has no name on this host any more",
+                )
             })?;
-            ImageRequest { reference, ..request.clone() }
+            ImageRequest {
+                reference,
+                ..request.clone()
+            }
         }
         Err(_) => request.clone(),
     };
@@ -124,13 +140,24 @@ pub async fn inspect_image(images: &Images, request: &ImageRequest, report: &Rep
     let chosen = images.find_indexes(&request, &found).await?;
     let config: serde_json::Value = serde_json::from_slice(&found.config_bytes)
         .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
-    let text = |name: &str| config.get(name).and_then(|value| value.as_str()).unwrap_or("?").to_owned();
+    let text = |name: &str| {
+        config
+            .get(name)
+            .and_then(|value| value.as_str())
+            .unwrap_or("?")
+            .to_owned()
+    };
     let layers = found.layers.iter().zip(chosen).map(|(descriptor, chosen)| {
         let toc = has_table_of_contents(descriptor);
         let mut info = LayerInfo {
             layer: descriptor.digest,
             size: descriptor.size,
-            codec: descriptor.media_type.rsplit(['.', '+']).next().unwrap_or_default().to_owned(),
+            codec: descriptor
+                .media_type
+                .rsplit(['.', '+'])
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
             lazy_by: String::new(),
             lazy: false,
             trust: "-".to_owned(),
@@ -143,7 +170,8 @@ pub async fn inspect_image(images: &Images, request: &ImageRequest, report: &Rep
                 let why_not = lazy::why_not(&layer.index);
                 info.codec = format!("{:?}", layer.index.codec).to_lowercase();
                 info.lazy = why_not.is_none();
-                info.lazy_by = why_not.unwrap_or_else(|| if toc { "its own contents table" } else { "index" }.to_owned());
+                info.lazy_by = why_not
+                    .unwrap_or_else(|| if toc { "its own contents table" } else { "index" }.to_owned());
                 info.trust = layer.root.to_string();
                 info.spans = Some(layer.index.spans.len() as u64);
                 info.pages = layer.index.data_size / PAGE_SIZE;

@@ -15,6 +15,9 @@ pub fn why_not(index: &LayerIndex) -> Option<String> {
 
 /// Whether a layer brings a table of contents of its own that its manifest vouches for.
 pub fn has_table_of_contents(descriptor: &Descriptor) -> bool {
-    let blob = Blob { digest: descriptor.digest, size: descriptor.size };
+    let blob = Blob {
+        digest: descriptor.digest,
+        size: descriptor.size,
+    };
     TableOfContents::detect(blob, &descriptor.annotations).is_ok_and(|found| found.is_some())
 }

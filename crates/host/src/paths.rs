@@ -27,7 +27,10 @@ impl Paths {
             std::fs::create_dir_all(path)?;
             path.canonicalize()
         };
-        Ok(Self { root: make(root)?, run: make(run)? })
+        Ok(Self {
+            root: make(root)?,
+            run: make(run)?,
+        })
     }
 
     /// The state directory.

@@ -42,7 +42,9 @@ pub async fn prove(images: &Images, key: LayerKey) -> Result<Verdict, Failure> {
     let bytes = images.store().index_bytes(key)?;
     let index = LayerIndex::decode(&bytes).map_err(|error| Failure::new(FailureKind::Integrity, error))?;
     let Some(section) = index.frame.clone() else {
-        return Ok(Verdict::Unprovable("its table of contents is bound by the manifest already".to_owned()));
+        return Ok(Verdict::Unprovable(
+            "its table of contents is bound by the manifest already".to_owned(),
+        ));
     };
     let Some(diff_id) = index.diff_id else {
         return Ok(Verdict::Unprovable("the index has no diff ID".to_owned()));
@@ -57,11 +59,14 @@ pub async fn prove(images: &Images, key: LayerKey) -> Result<Verdict, Failure> {
         return Ok(Verdict::Unprovable("the layer is not complete".to_owned()));
     }
     let check = tokio::task::spawn_blocking(move || compare(&index, diff_id, &frame, &layer));
-    let (verdict, contents) = check.await.map_err(|error| Failure::host("prove a layer", error))?;
+    let (verdict, contents) = check
+        .await
+        .map_err(|error| Failure::host("prove a layer", error))?;
     match &verdict {
         Verdict::Proven => {
             let path = store.directory().join(key.folder()).join("contents");
-            write_atomically(&path, &contents).map_err(|error| Failure::host("keep content digests", error))?;
+            write_atomically(&path, &contents)
+                .map_err(|error| Failure::host("keep content digests", error))?;
             facts::update(&store, key, Record::set_proven)?;
         }
         Verdict::Disproved(problem) => {
@@ -82,8 +87,13 @@ async fn fetch_frame(images: &Images, key: LayerKey, digest: Digest, size: u64) 
     }
     let mut reasons = vec!["the frame is not at hand".to_owned()];
     for origin in origin::read(&directory) {
-        let Some(repository) = origin.parse_repository() else { continue };
-        let client = images.clients().get(origin.docker_config.as_deref()).map_err(|f| f.to_string())?;
+        let Some(repository) = origin.parse_repository() else {
+            continue;
+        };
+        let client = images
+            .clients()
+            .get(origin.docker_config.as_deref())
+            .map_err(|f| f.to_string())?;
         let descriptor = BlobRef { digest, size }.descriptor(FRAME_TYPE);
         match client.blob(&repository, &descriptor, MAX_FRAME).await {
             Ok(bytes) => {
@@ -109,7 +119,11 @@ fn compare(index: &LayerIndex, diff_id: Digest, frame: &[u8], layer: &CachedLaye
 }
 
 /// Puts the tar file together and indexes it, both at once: it may be larger than memory.
-fn index_again(index: &LayerIndex, frame: &[u8], layer: &CachedLayer) -> Result<(Digest, IndexedLayer), String> {
+fn index_again(
+    index: &LayerIndex,
+    frame: &[u8],
+    layer: &CachedLayer,
+) -> Result<(Digest, IndexedLayer), String> {
     let (mut reader, writer) = io::pipe().map_err(|error| format!("no pipe: {error}"))?;
     let (restored, again) = std::thread::scope(|scope| {
         let restored = scope.spawn(move || {
@@ -118,7 +132,11 @@ fn index_again(index: &LayerIndex, frame: &[u8], layer: &CachedLayer) -> Result<
             writer.flush().map_err(RestoreError::Write)?;
             Ok::<_, RestoreError>(digest)
         });
-        let again = index_layer(io::BufReader::with_capacity(1 << 20, &reader), &IndexOptions::default(), None);
+        let again = index_layer(
+            io::BufReader::with_capacity(1 << 20, &reader),
+            &IndexOptions::default(),
+            None,
+        );
         // An indexer that gives up early must not leave the writer blocked.
         let _ = io::copy(&mut reader, &mut io::sink());
         (restored.join(), again)
@@ -131,12 +149,19 @@ fn index_again(index: &LayerIndex, frame: &[u8], layer: &CachedLayer) -> Result<
 
 fn difference(index: &LayerIndex, diff_id: Digest, restored: Digest, again: &IndexedLayer) -> Option<String> {
     if restored != diff_id {
-        return Some(format!("the tar file put together is {restored}, the diff ID is {diff_id}"));
+        return Some(format!(
+            "the tar file put together is {restored}, the diff ID is {diff_id}"
+        ));
     }
     if again.index.entries != index.entries {
         let mut pairs = again.index.entries.iter().zip(&index.entries);
-        let place = pairs.find(|(one, other)| one != other).map(|(one, _)| one.path.to_string());
-        return Some(format!("the trees differ, first {}", place.unwrap_or_else(|| "at the end".to_owned())));
+        let place = pairs
+            .find(|(one, other)| one != other)
+            .map(|(one, _)| one.path.to_string());
+        return Some(format!(
+            "the trees differ, first {}",
+            place.unwrap_or_else(|| "at the end".to_owned())
+        ));
     }
     if again.index.pieces != index.pieces {
         return Some("the pieces differ".to_owned());
@@ -151,4 +176,3 @@ impl DataSource for Data<'_> {
         self.0.read_at(bytes, offset)
     }
 }
-

@@ -10,8 +10,8 @@ use std::sync::Mutex;
 
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
-use xebec_format::layer::{EntryKind, LayerIndex};
 use xebec_format::image::{FileExtent, ImageTree};
+use xebec_format::layer::{EntryKind, LayerIndex};
 
 use crate::facts;
 use crate::image::PreparedLayer;
@@ -38,7 +38,10 @@ struct Place {
 impl SharedContents {
     /// Takes in a layer that is complete and proven.
     pub fn learn(&self, store: &Store, key: LayerKey) {
-        let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = self
+            .known
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if known.layers.contains_key(&key) {
             return;
         }
@@ -49,27 +52,40 @@ impl SharedContents {
         let (Ok(bytes), Ok(digests)) = (store.index_bytes(key), fs::read(directory.join("contents"))) else {
             return;
         };
-        let Ok(index) = LayerIndex::decode(&bytes) else { return };
+        let Ok(index) = LayerIndex::decode(&bytes) else {
+            return;
+        };
         if index.contents.as_ref().map(|section| section.digest) != Some(Digest::of(&digests)) {
             return;
         }
         known.layers.insert(key, index.data_size);
         for (extent, _, digest) in whole_files(&index, &digests) {
-            let place = Place { key, data_offset: extent.data_offset, length: extent.length };
+            let place = Place {
+                key,
+                data_offset: extent.data_offset,
+                length: extent.length,
+            };
             known.contents.entry(digest).or_insert(place);
         }
     }
 
     /// Forgets a layer whose data is about to go.
     pub fn forget(&self, key: LayerKey) {
-        let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = self
+            .known
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         known.layers.remove(&key);
         known.contents.retain(|_, place| place.key != key);
     }
 
     /// Whether any contents are known at all.
     pub fn is_empty(&self) -> bool {
-        self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner).contents.is_empty()
+        self.known
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .contents
+            .is_empty()
     }
 
     /// Points files of incomplete layers to where their contents are known; new devices are appended.
@@ -79,7 +95,10 @@ impl SharedContents {
         tree: &mut ImageTree,
         devices: &mut Vec<(LayerKey, u64)>,
     ) {
-        let known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let known = self
+            .known
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut moves: HashMap<(u16, u64), (u16, u64)> = HashMap::new();
         for (number, layer) in layers.iter().enumerate() {
             if known.layers.contains_key(&layer.key) || layer.contents.is_empty() {
@@ -87,20 +106,31 @@ impl SharedContents {
             }
             let Ok(from) = u16::try_from(number) else { return };
             for (extent, _, digest) in whole_files(&layer.index, &layer.contents) {
-                let Some(place) = known.contents.get(&digest).filter(|place| place.length == extent.length) else {
+                let Some(place) = known
+                    .contents
+                    .get(&digest)
+                    .filter(|place| place.length == extent.length)
+                else {
                     continue;
                 };
-                let position = devices.iter().position(|(key, _)| *key == place.key).unwrap_or_else(|| {
-                    devices.push((place.key, known.layers.get(&place.key).copied().unwrap_or(0)));
-                    devices.len() - 1
-                });
+                let position = devices
+                    .iter()
+                    .position(|(key, _)| *key == place.key)
+                    .unwrap_or_else(|| {
+                        devices.push((place.key, known.layers.get(&place.key).copied().unwrap_or(0)));
+                        devices.len() - 1
+                    });
                 let Ok(to) = u16::try_from(position) else { return };
                 moves.insert((from, extent.data_offset), (to, place.data_offset));
             }
         }
         if !moves.is_empty() {
             tree.redirect_extents(|extent| match moves.get(&(extent.device, extent.data_offset)) {
-                Some(&(device, data_offset)) => FileExtent { device, data_offset, ..extent },
+                Some(&(device, data_offset)) => FileExtent {
+                    device,
+                    data_offset,
+                    ..extent
+                },
                 None => extent,
             });
         }
@@ -116,11 +146,13 @@ fn whole_files<'a>(
         EntryKind::File { size, extents } if *size > 0 => Some((*size, extents)),
         _ => None,
     });
-    files.zip(digests.chunks_exact(32)).filter_map(|((size, extents), digest)| {
-        let digest = Digest::from_bytes(digest.try_into().ok()?);
-        match extents.as_slice() {
-            [extent] if extent.length == size => Some((*extent, size, digest)),
-            _ => None,
-        }
-    })
+    files
+        .zip(digests.chunks_exact(32))
+        .filter_map(|((size, extents), digest)| {
+            let digest = Digest::from_bytes(digest.try_into().ok()?);
+            match extents.as_slice() {
+                [extent] if extent.length == size => Some((*extent, size, digest)),
+                _ => None,
+            }
+        })
 }

@@ -32,9 +32,17 @@ pub async fn find(
         .ok()?;
     let mut payloads: Vec<Bytes> = Vec::new();
     for entry in manifest.signatures() {
-        let blob = BlobRef { digest: entry.payload, size: entry.payload_size };
+        let blob = BlobRef {
+            digest: entry.payload,
+            size: entry.payload_size,
+        };
         let descriptor = blob.descriptor(trust::SIGNATURE_LAYER_MEDIA_TYPE);
-        payloads.extend(client.blob(repository, &descriptor, MAX_PAYLOAD as u64).await.ok());
+        payloads.extend(
+            client
+                .blob(repository, &descriptor, MAX_PAYLOAD as u64)
+                .await
+                .ok(),
+        );
     }
     trust::verify(policy, name, artifact, &manifest, &payloads)
         .inspect_err(|error| warn!("{error}"))
@@ -53,16 +61,19 @@ pub async fn push(
 ) -> Result<(), Failure> {
     let unusable = |error: &dyn std::fmt::Display| Failure::new(FailureKind::Trust, error);
     let tag = trust::signature_tag(artifact);
-    let name = RepositoryName::new(repository.registry(), repository.name()).map_err(|error| unusable(&error))?;
+    let name =
+        RepositoryName::new(repository.registry(), repository.name()).map_err(|error| unusable(&error))?;
     let existing = match client.manifest(repository, &tag, ACCEPT_IMAGE).await {
         Ok(manifest) => Some(manifest.bytes),
         Err(ClientError::NotFound { .. }) => None,
         Err(error) => return Err(registry_failure(&error)),
     };
-    let signed = trust::sign(key, &name, artifact, existing.as_deref())
-        .map_err(|error| unusable(&error))?;
+    let signed = trust::sign(key, &name, artifact, existing.as_deref()).map_err(|error| unusable(&error))?;
     for blob in [signed.config, signed.payload] {
-        client.push_blob(repository, BlobSource::Bytes(blob.into()), None).await.map_err(|error| registry_failure(&error))?;
+        client
+            .push_blob(repository, BlobSource::Bytes(blob.into()), None)
+            .await
+            .map_err(|error| registry_failure(&error))?;
     }
     client
         .push_manifest(repository, &tag, OCI_MANIFEST, signed.manifest.into())

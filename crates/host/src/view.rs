@@ -41,12 +41,15 @@ pub fn build(paths: &Paths, layers: &[PreparedLayer], shared: &SharedContents) -
     let start = Instant::now();
     let indexes: Vec<_> = layers.iter().map(|layer| layer.index.as_ref()).collect();
     let mut tree: ImageTree = merge(&indexes).map_err(|error| Failure::new(FailureKind::Integrity, error))?;
-    let mut devices: Vec<(LayerKey, u64)> =
-        layers.iter().map(|layer| (layer.key, layer.index.data_size)).collect();
+    let mut devices: Vec<(LayerKey, u64)> = layers
+        .iter()
+        .map(|layer| (layer.key, layer.index.data_size))
+        .collect();
     shared.redirect(layers, &mut tree, &mut devices);
     let table: Vec<Device> = devices.iter().map(|(key, size)| device(*key, *size)).collect();
     let options = erofs::Options { uuid: uuid(&devices) };
-    let bytes = erofs::write(&tree, &table, &options).map_err(|error| Failure::new(FailureKind::Integrity, error))?;
+    let bytes =
+        erofs::write(&tree, &table, &options).map_err(|error| Failure::new(FailureKind::Integrity, error))?;
     let name = Digest::of(&bytes).hex()[..32].to_owned();
     let metadata = paths.views().join(format!("{name}.erofs"));
     let failed = |error| Failure::host(format!("write {}", metadata.display()), error);
@@ -55,7 +58,12 @@ pub fn build(paths: &Paths, layers: &[PreparedLayer], shared: &SharedContents) -
         write_atomically(&metadata, &bytes).map_err(failed)?;
     }
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;
-    Ok(BuiltView { name, metadata, devices: devices.into_iter().map(|(key, _)| key).collect(), milliseconds })
+    Ok(BuiltView {
+        name,
+        metadata,
+        devices: devices.into_iter().map(|(key, _)| key).collect(),
+        milliseconds,
+    })
 }
 
 /// The tag ties the device to layer and index, and so the view's name to the data that it reads.
@@ -90,14 +98,21 @@ pub fn mount(
 ) -> Result<(), Failure> {
     let mut erofs = Erofs::new(&view.metadata);
     for key in &view.devices {
-        let directory = if is_complete(*key) { paths.layers() } else { paths.guarded() };
+        let directory = if is_complete(*key) {
+            paths.layers()
+        } else {
+            paths.guarded()
+        };
         erofs = erofs.device(directory.join(key.folder()).join("data"));
     }
     std::fs::create_dir_all(target)
         .map_err(|error| Failure::host(format!("make the mount point {}", target.display()), error))?;
     let mounted = erofs.mount_at(target, Attributes::MOUNT_ATTR_RDONLY);
     mounted.map(|_| ()).map_err(|error| {
-        let doing = format!("mount the view {} (`xebec doctor` checks what it needs)", view.name);
+        let doing = format!(
+            "mount the view {} (`xebec doctor` checks what it needs)",
+            view.name
+        );
         Failure::host(doing, error)
     })
 }

@@ -25,6 +25,8 @@ pub struct ClientConfig {
     pub mirrors: HashMap<String, Vec<Mirror>>,
     /// Docker's `config.json`, or the directory it is in. Default: `$DOCKER_CONFIG`, else `~/.docker`.
     pub docker_config: Option<PathBuf>,
+    /// Where `docker-credential-*` programs are looked for before `PATH`, which services often have a short one of.
+    pub helper_directory: Option<PathBuf>,
     /// How long, how often and how much at once.
     pub budget: Budget,
     /// How requests introduce themselves.
@@ -38,6 +40,7 @@ impl Default for ClientConfig {
             ca_files: Vec::new(),
             mirrors: HashMap::new(),
             docker_config: None,
+            helper_directory: None,
             budget: Budget::default(),
             user_agent: concat!("xebec/", env!("CARGO_PKG_VERSION")).to_owned(),
         }

@@ -86,6 +86,7 @@ pub enum CredentialError {
 #[derive(Debug, Clone)]
 pub struct CredentialStore {
     file: Option<PathBuf>,
+    helper_directory: Option<PathBuf>,
     helper_timeout: Duration,
 }
 
@@ -109,8 +110,9 @@ struct AuthEntry {
 }
 
 impl CredentialStore {
-    /// Reads from `config` (the file, or the directory it is in), or where docker has it.
-    pub fn new(config: Option<&Path>, helper_timeout: Duration) -> Self {
+    /// Reads from `config` (the file, or the directory it is in), or where docker has it. Helpers are looked for
+    /// in `helper_directory`, then in `PATH`.
+    pub fn new(config: Option<&Path>, helper_directory: Option<&Path>, helper_timeout: Duration) -> Self {
         let directory = || {
             let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".docker"));
             std::env::var_os("DOCKER_CONFIG").map(PathBuf::from).or_else(home)
@@ -146,7 +148,7 @@ impl CredentialStore {
             .filter(|name| !name.is_empty())
             .zip(keys.first());
         for (helper, key) in named.into_iter().chain(for_all) {
-            if let Some(credential) = run_helper(helper, key, self.helper_timeout).await? {
+            if let Some(credential) = self.run_helper(helper, key).await? {
                 return Ok(Some(credential));
             }
         }

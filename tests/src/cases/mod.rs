@@ -2,13 +2,14 @@
 
 mod differential;
 mod faults;
+mod outages;
 mod reading;
 
 use crate::runner::Case;
 
 /// Every case, in the order in which they run.
 pub(crate) fn all() -> Vec<Case> {
-    [reading::cases(), faults::cases(), differential::cases()]
+    [reading::cases(), outages::cases(), faults::cases(), differential::cases()]
         .into_iter()
         .flatten()
         .collect()

@@ -46,18 +46,29 @@ impl ServedLayer {
 
     /// Whether readers asked for the page since the layer is served.
     pub fn is_touched(&self, page: u64) -> bool {
-        let touched = self.touched.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        touched.get((page / 64) as usize).is_some_and(|word| word & (1 << (page % 64)) != 0)
+        let touched = self
+            .touched
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        touched
+            .get((page / 64) as usize)
+            .is_some_and(|word| word & (1 << (page % 64)) != 0)
     }
 
     /// How many pages readers asked for.
     pub fn touched_pages(&self) -> u64 {
-        let touched = self.touched.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let touched = self
+            .touched
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         touched.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
     fn touch(&self, range: &Range<u64>) {
-        let mut touched = self.touched.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut touched = self
+            .touched
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         for page in range.start / PAGE_SIZE..range.end.div_ceil(PAGE_SIZE) {
             if let Some(word) = touched.get_mut((page / 64) as usize) {
                 *word |= 1 << (page % 64);
@@ -108,7 +119,10 @@ impl FillService {
             Some(index) => self.store.open_layer(key, index)?,
             None => self.store.open_layer(key, &self.store.index_bytes(key)?)?,
         };
-        let mut layers = self.layers.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut layers = self
+            .layers
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         // Somebody else may have opened it meanwhile; two fillers of one file would fetch everything twice.
         if let Some(served) = layers.get(&layer.identity()) {
             return Ok(served.clone());
@@ -118,7 +132,11 @@ impl FillService {
         let words = layer.presence().pages().div_ceil(64) as usize;
         let filler = Filler::new(Arc::new(layer), Arc::new(source), self.stats.clone());
         let touched = Mutex::new(vec![0; words]);
-        let served = Arc::new(ServedLayer { filler, touched, silenced: AtomicBool::new(false) });
+        let served = Arc::new(ServedLayer {
+            filler,
+            touched,
+            silenced: AtomicBool::new(false),
+        });
         layers.insert(identity, served.clone());
         Ok(served)
     }
@@ -130,13 +148,21 @@ impl FillService {
 
     /// Stops serving layers that `keep` does not want.
     pub fn retain(&self, keep: impl Fn(LayerKey) -> bool) {
-        let mut layers = self.layers.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut layers = self
+            .layers
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         layers.retain(|_, served| keep(served.layer().key()));
     }
 
     /// All layers that are served.
     pub fn all(&self) -> Vec<Arc<ServedLayer>> {
-        self.layers.read().unwrap_or_else(std::sync::PoisonError::into_inner).values().cloned().collect()
+        self.layers
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// Counters of fills.
@@ -164,7 +190,12 @@ impl FillService {
             let missing = served.layer().missing_spans(0..served.layer().table().data_size);
             let pause = deadline / u32::try_from(missing.len().max(1)).unwrap_or(u32::MAX);
             for index in missing {
-                let range = served.layer().table().spans.get(index).map(|span| span.data.clone());
+                let range = served
+                    .layer()
+                    .table()
+                    .spans
+                    .get(index)
+                    .map(|span| span.data.clone());
                 served.filler.ensure(range.unwrap_or(0..0)).await?;
                 tokio::time::sleep(pause).await;
             }
@@ -187,14 +218,20 @@ impl FillService {
         let served = served.clone();
         self.runtime.spawn_blocking(move || {
             if let Err(error) = served.layer().make_durable() {
-                warn!("cannot sync {}: {error}; it is fetched again after a reboot", served.layer().key());
+                warn!(
+                    "cannot sync {}: {error}; it is fetched again after a reboot",
+                    served.layer().key()
+                );
             }
         });
     }
 
     fn lookup(&self, identity: FileIdentity) -> Option<Arc<ServedLayer>> {
         let served = {
-            let layers = self.layers.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let layers = self
+                .layers
+                .read()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             layers.get(&identity).cloned()
         };
         served.or_else(|| self.adopt(identity))
@@ -248,7 +285,10 @@ impl EventHandler for FillService {
             runtime.spawn(self.fill_everywhere(range, answer));
             return;
         };
-        let identity = FileIdentity { device: identity.device, inode: identity.inode };
+        let identity = FileIdentity {
+            device: identity.device,
+            inode: identity.inode,
+        };
         let Some(served) = self.lookup(identity) else {
             // Other files of the cache (`index`, `present`) are never lazy.
             return answer.allow();
@@ -268,14 +308,18 @@ impl EventHandler for FillService {
 /// page fault is a `SIGBUS` whatever the number is; the log tells the reasons apart.
 fn denial(error: &FillError) -> Denial {
     match error {
-        FillError::Fetch { .. } | FillError::Wrong { .. } | FillError::Disk { .. } | FillError::Abandoned { .. } => {
-            Denial::Io
-        }
+        FillError::Fetch { .. }
+        | FillError::Wrong { .. }
+        | FillError::Disk { .. }
+        | FillError::Abandoned { .. } => Denial::Io,
     }
 }
 
 fn file_identity(path: &Path) -> Option<FileIdentity> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(path).ok()?;
-    Some(FileIdentity { device: metadata.dev(), inode: metadata.ino() })
+    Some(FileIdentity {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+    })
 }

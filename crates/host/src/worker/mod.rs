@@ -53,7 +53,12 @@ pub fn run(paths: &Paths, inherited: Inherited) -> Result<(), Failure> {
     let images = Images::open(paths)?;
     images.store().clean();
     let handle = runtime.handle().clone();
-    let fills = FillService::new(images.store().clone(), images.clients().clone(), group.clone(), handle);
+    let fills = FillService::new(
+        images.store().clone(),
+        images.clients().clone(),
+        group.clone(),
+        handle,
+    );
     let views = Arc::new(Views::restore(paths, &fills)?);
     let requests = Arc::new(Requests {
         images,

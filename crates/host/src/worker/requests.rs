@@ -14,7 +14,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::image::{Images, PreparedImage, Report};
 use crate::proof::{self, Verdict};
 use crate::protocol::{
-    Completion, Counters, Holder, ImageRequest, Mounted, ProvedLayer, Reply, Request, Status, Touched, ViewStatus,
+    Completion, Counters, Holder, ImageRequest, Mounted, ProvedLayer, Reply, Request, Status, Touched,
+    ViewStatus,
 };
 use crate::sharing::SharedContents;
 use crate::view;
@@ -35,9 +36,12 @@ impl Requests {
     /// Carries a request out.
     pub(super) async fn answer(self: Arc<Self>, request: Request, report: &Report) -> Result<Reply, Failure> {
         match request {
-            Request::Mount { image, holder, require_lazy, completion } => {
-                self.mount(&image, holder, require_lazy, completion, report).await
-            }
+            Request::Mount {
+                image,
+                holder,
+                require_lazy,
+                completion,
+            } => self.mount(&image, holder, require_lazy, completion, report).await,
             Request::Release { view, holder } => {
                 if let Holder::Directory { path } = &holder
                     && mount::is_mounted(path).unwrap_or(false)
@@ -68,7 +72,9 @@ impl Requests {
         self.fetch_contents(request, &mut prepared).await;
         let this = self.clone();
         let blocking = tokio::task::spawn_blocking(move || this.mount_prepared(prepared, holder));
-        let (mounted, layers) = blocking.await.map_err(|error| Failure::host("mount a view", error))??;
+        let (mounted, layers) = blocking
+            .await
+            .map_err(|error| Failure::host("mount a view", error))??;
         self.complete_in_background(layers, completion);
         Ok(Reply::Mounted(Box::new(mounted)))
     }
@@ -80,28 +86,50 @@ impl Requests {
     ) -> Result<(Mounted, Vec<Arc<ServedLayer>>), Failure> {
         let built = view::build(&self.images.paths, &prepared.layers, &self.shared)?;
         let start = Instant::now();
-        let layers: Vec<_> =
-            built.devices.iter().map(|key| self.fills.serve(*key, None)).collect::<Result<_, _>>()?;
-        let is_complete =
-            |key: LayerKey| layers.iter().any(|l| l.layer().key() == key && l.layer().is_complete());
+        let layers: Vec<_> = built
+            .devices
+            .iter()
+            .map(|key| self.fills.serve(*key, None))
+            .collect::<Result<_, _>>()?;
+        let is_complete = |key: LayerKey| {
+            layers
+                .iter()
+                .any(|l| l.layer().key() == key && l.layer().is_complete())
+        };
         let reference = prepared.found.reference.to_string();
         let manifest = prepared.found.manifest_digest;
-        let path = self.views.hold(&built, &reference, manifest, holder.clone(), is_complete)?;
+        let path = self
+            .views
+            .hold(&built, &reference, manifest, holder.clone(), is_complete)?;
         if let Holder::Directory { path: target } = &holder {
             let bound = mount::bind_private(&path, target);
             if let Err(error) = bound {
                 let _ = self.views.release(Some(&built.name), &holder);
-                return Err(Failure::host(format!("mount the view on {}", target.display()), error));
+                return Err(Failure::host(
+                    format!("mount the view on {}", target.display()),
+                    error,
+                ));
             }
         }
-        let mut stages_ms: std::collections::BTreeMap<String, f64> =
-            prepared.stages_ms.iter().map(|(name, ms)| ((*name).to_owned(), *ms)).collect();
+        let mut stages_ms: std::collections::BTreeMap<String, f64> = prepared
+            .stages_ms
+            .iter()
+            .map(|(name, ms)| ((*name).to_owned(), *ms))
+            .collect();
         stages_ms.insert("view".to_owned(), built.milliseconds);
         stages_ms.insert("mount".to_owned(), start.elapsed().as_secs_f64() * 1e3);
         let config: serde_json::Value = serde_json::from_slice(&prepared.found.config_bytes)
             .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
         let lazy = !prepared.layers.iter().any(|layer| layer.read_whole);
-        let mounted = Mounted { view: built.name, path, reference, manifest, config, stages_ms, lazy };
+        let mounted = Mounted {
+            view: built.name,
+            path,
+            reference,
+            manifest,
+            config,
+            stages_ms,
+            lazy,
+        };
         Ok((mounted, layers))
     }
 
@@ -115,7 +143,11 @@ impl Requests {
         }
     }
 
-    fn complete_in_background(self: &Arc<Self>, layers: Vec<Arc<ServedLayer>>, completion: Option<Completion>) {
+    fn complete_in_background(
+        self: &Arc<Self>,
+        layers: Vec<Arc<ServedLayer>>,
+        completion: Option<Completion>,
+    ) {
         let Some(completion) = completion else { return };
         let this = self.clone();
         tokio::spawn(async move {
@@ -130,7 +162,11 @@ impl Requests {
     }
 
     /// Brings all of a layer in and proves it.
-    async fn complete(self: &Arc<Self>, served: &Arc<ServedLayer>, deadline: Duration) -> Result<(), Failure> {
+    async fn complete(
+        self: &Arc<Self>,
+        served: &Arc<ServedLayer>,
+        deadline: Duration,
+    ) -> Result<(), Failure> {
         let integrity = |error: xebec_cache::fill::FillError| Failure::new(FailureKind::Registry, error);
         self.fills.complete(served, deadline).await.map_err(integrity)?;
         let key = served.layer().key();
@@ -148,8 +184,10 @@ impl Requests {
             Verdict::Proven => info!("{key} is proven"),
             Verdict::Unprovable(reason) => info!("{key} cannot be proven: {reason}"),
             Verdict::Disproved(problem) => {
-                error!("ALARM: the index of {key} shows other contents than the layer has: {problem}. It is not \
-                        used again; who pushed it may have meant harm");
+                error!(
+                    "ALARM: the index of {key} shows other contents than the layer has: {problem}. It is not \
+                        used again; who pushed it may have meant harm"
+                );
             }
         }
         Ok(verdict)
@@ -170,26 +208,49 @@ impl Requests {
                 let served = self.fills.serve(layer.key, None)?;
                 self.complete(&served, Duration::ZERO).await?;
                 done += layer.index.layer_size;
-                report(Reply::Progress { what: prepared.found.reference.to_string(), done, total: Some(total) });
+                report(Reply::Progress {
+                    what: prepared.found.reference.to_string(),
+                    done,
+                    total: Some(total),
+                });
             }
             self.forget_unused();
         }
-        let bytes = self.images.clients().stats().bytes_received.saturating_sub(before);
-        Ok(Reply::Pulled { manifest: prepared.found.manifest_digest, bytes })
+        let bytes = self
+            .images
+            .clients()
+            .stats()
+            .bytes_received
+            .saturating_sub(before);
+        Ok(Reply::Pulled {
+            manifest: prepared.found.manifest_digest,
+            bytes,
+        })
     }
 
-    async fn prove_image(self: &Arc<Self>, request: &ImageRequest, report: &Report) -> Result<Reply, Failure> {
+    async fn prove_image(
+        self: &Arc<Self>,
+        request: &ImageRequest,
+        report: &Report,
+    ) -> Result<Reply, Failure> {
         let prepared = self.images.prepare(request, false, report).await?;
         let mut layers = Vec::new();
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, None)?;
             let integrity = |error: xebec_cache::fill::FillError| Failure::new(FailureKind::Registry, error);
-            self.fills.complete(&served, Duration::ZERO).await.map_err(integrity)?;
+            self.fills
+                .complete(&served, Duration::ZERO)
+                .await
+                .map_err(integrity)?;
             let problem = match self.prove(layer.key).await? {
                 Verdict::Proven => None,
                 Verdict::Unprovable(reason) | Verdict::Disproved(reason) => Some(reason),
             };
-            layers.push(ProvedLayer { layer: layer.key.layer, index: layer.key.index, problem });
+            layers.push(ProvedLayer {
+                layer: layer.key.layer,
+                index: layer.key.index,
+                problem,
+            });
         }
         self.forget_unused();
         Ok(Reply::Proved { layers })
@@ -214,7 +275,11 @@ impl Requests {
         };
         let views = self.views.list().into_iter().map(|record| {
             let complete = |key: LayerKey| self.fills.find(key).is_some_and(|l| l.layer().is_complete());
-            let complete_layers = record.layers.iter().filter(|pair| complete((**pair).into())).count();
+            let complete_layers = record
+                .layers
+                .iter()
+                .filter(|pair| complete((**pair).into()))
+                .count();
             ViewStatus {
                 view: record.name,
                 path: record.path,
@@ -238,13 +303,16 @@ impl Requests {
 
     fn touched(&self, view: &str) -> Result<Touched, Failure> {
         let views = self.views.list();
-        let record = views.iter().find(|record| record.name == view).ok_or_else(|| {
-            Failure::new(FailureKind::NotFound, format!("no view {view} is mounted"))
-        })?;
+        let record = views
+            .iter()
+            .find(|record| record.name == view)
+            .ok_or_else(|| Failure::new(FailureKind::NotFound, format!("no view {view} is mounted")))?;
         let mut touched = Touched::default();
         for pair in &record.layers {
             let key: LayerKey = (*pair).into();
-            let Some(served) = self.fills.find(key) else { continue };
+            let Some(served) = self.fills.find(key) else {
+                continue;
+            };
             touched.pages += served.touched_pages();
             let bytes = self.images.store().index_bytes(key)?;
             let index = xebec_format::layer::LayerIndex::decode(&bytes)
@@ -259,8 +327,10 @@ impl Requests {
         let views = self.views.list();
         if !views.is_empty() && !force {
             let names: Vec<_> = views.iter().map(|view| view.path.display().to_string()).collect();
-            let message =
-                format!("views are mounted: {}. Unmount them first, or use --force", names.join(", "));
+            let message = format!(
+                "views are mounted: {}. Unmount them first, or use --force",
+                names.join(", ")
+            );
             return Err(Failure::new(FailureKind::Usage, message));
         }
         self.views.clear();
@@ -278,7 +348,9 @@ impl Requests {
     fn forget_unused(&self) {
         let views = self.views.list();
         let used = |key: LayerKey| {
-            views.iter().any(|view| view.layers.iter().any(|pair| LayerKey::from(*pair) == key))
+            views
+                .iter()
+                .any(|view| view.layers.iter().any(|pair| LayerKey::from(*pair) == key))
         };
         self.fills.retain(used);
     }

@@ -33,13 +33,18 @@ pub async fn converse(stream: UnixStream, requests: Arc<Requests>) {
     tokio::spawn(async move {
         let reply = match serde_json::from_slice::<Request>(&line) {
             Ok(request) => requests.answer(request, &report).await,
-            Err(error) => Err(Failure::new(FailureKind::Usage, format!("not a request: {error}"))),
+            Err(error) => Err(Failure::new(
+                FailureKind::Usage,
+                format!("not a request: {error}"),
+            )),
         };
         let _ = sender.send(reply.unwrap_or_else(Reply::Failed));
     });
     while let Some(reply) = receiver.recv().await {
         let last = !matches!(reply, Reply::Progress { .. } | Reply::Notice { .. });
-        let Ok(mut bytes) = serde_json::to_vec(&reply) else { return };
+        let Ok(mut bytes) = serde_json::to_vec(&reply) else {
+            return;
+        };
         bytes.push(b'\n');
         if let Err(error) = writer.write_all(&bytes).await {
             debug!(%error, "the asker left");

@@ -53,7 +53,10 @@ pub struct LayerPair {
 
 impl From<LayerPair> for LayerKey {
     fn from(pair: LayerPair) -> Self {
-        Self { layer: pair.layer, index: pair.index }
+        Self {
+            layer: pair.layer,
+            index: pair.index,
+        }
     }
 }
 
@@ -71,14 +74,20 @@ impl Views {
             if path.extension().is_none_or(|extension| extension != "json") {
                 continue;
             }
-            let record = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<ViewRecord>(&bytes).ok());
-            let Some(record) = record.filter(|record| mount::is_mounted(&record.path).unwrap_or(false)) else {
+            let record = fs::read(&path)
+                .ok()
+                .and_then(|bytes| serde_json::from_slice::<ViewRecord>(&bytes).ok());
+            let Some(record) = record.filter(|record| mount::is_mounted(&record.path).unwrap_or(false))
+            else {
                 let _ = fs::remove_file(&path);
                 continue;
             };
             for pair in &record.layers {
                 if let Err(error) = fills.serve((*pair).into(), None) {
-                    warn!("view {}: {error}; reads of that layer fail until the image is mounted again", record.name);
+                    warn!(
+                        "view {}: {error}; reads of that layer fail until the image is mounted again",
+                        record.name
+                    );
                 }
             }
             table.insert(record.name.clone(), record);
@@ -86,7 +95,10 @@ impl Views {
         if !table.is_empty() {
             info!("{} views found mounted", table.len());
         }
-        Ok(Self { paths: paths.clone(), table: Mutex::new(table) })
+        Ok(Self {
+            paths: paths.clone(),
+            table: Mutex::new(table),
+        })
     }
 
     /// Mounts a view unless it is mounted, and notes who holds it. Gives where it is.
@@ -109,7 +121,10 @@ impl Views {
                 view::unmount(&path)?;
             }
             view::mount(&self.paths, built, is_complete, &path)?;
-            let layers = built.devices.iter().map(|key| LayerPair { layer: key.layer, index: key.index });
+            let layers = built.devices.iter().map(|key| LayerPair {
+                layer: key.layer,
+                index: key.index,
+            });
             let record = ViewRecord {
                 name: built.name.clone(),
                 path: path.clone(),
@@ -136,7 +151,10 @@ impl Views {
     pub fn release(&self, view: Option<&str>, holder: &Holder) -> Result<(), Failure> {
         let mut table = self.lock();
         let mut found = false;
-        for record in table.values_mut().filter(|record| view.is_none_or(|name| record.name == name)) {
+        for record in table
+            .values_mut()
+            .filter(|record| view.is_none_or(|name| record.name == name))
+        {
             let before = record.holders.len();
             record.holders.retain(|other| !same(other, holder));
             if record.holders.len() != before {
@@ -148,7 +166,10 @@ impl Views {
         if found {
             return Ok(());
         }
-        Err(Failure::new(FailureKind::NotFound, format!("{} holds no view", describe(holder))))
+        Err(Failure::new(
+            FailureKind::NotFound,
+            format!("{} holds no view", describe(holder)),
+        ))
     }
 
     /// Takes holders off that are gone: processes that have ended, directories where nothing is mounted.
@@ -205,8 +226,10 @@ impl Views {
 
     fn write(&self, record: &ViewRecord) -> Result<(), Failure> {
         let path = self.record_path(&record.name);
-        let bytes = serde_json::to_vec_pretty(record).map_err(|error| Failure::host("encode a view", error))?;
-        write_atomically(&path, &bytes).map_err(|error| Failure::host(format!("write {}", path.display()), error))
+        let bytes =
+            serde_json::to_vec_pretty(record).map_err(|error| Failure::host("encode a view", error))?;
+        write_atomically(&path, &bytes)
+            .map_err(|error| Failure::host(format!("write {}", path.display()), error))
     }
 
     fn record_path(&self, name: &str) -> PathBuf {
@@ -214,7 +237,9 @@ impl Views {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, ViewRecord>> {
-        self.table.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.table
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
