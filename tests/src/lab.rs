@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -139,10 +139,10 @@ impl<'a> Lab<'a> {
     }
 
     /// The same, started and left to itself.
-    pub(crate) fn spawn(&self, root: &str, arguments: &[&str]) -> Result<std::process::Child> {
+    pub(crate) fn spawn(&self, root: &str, arguments: &[&str]) -> Result<Child> {
         self.settle(root)?;
         let mut command = self.world.xebec_at(root, arguments);
-        let null = std::process::Stdio::null;
+        let null = Stdio::null;
         command
             .stdout(null())
             .stderr(null())
@@ -350,12 +350,13 @@ pub(crate) fn wait_until(limit: Duration, what: &str, mut holds: impl FnMut() ->
     Ok(())
 }
 
-/// Mounts a file system of a kind, for tests of what a full one does.
-pub(crate) fn mount_tmpfs(directory: &Path, size: u64) -> Result<()> {
+/// Mounts a new ext4 file system of `size` bytes: one that can be full, and that raises events (tmpfs cannot).
+pub(crate) fn mount_small(directory: &Path, size: u64) -> Result<()> {
+    let image = directory.with_extension("ext4");
+    File::create(&image)?.set_len(size)?;
+    run(Command::new("mkfs.ext4")
+        .args(["-q", "-m", "0", "-O", "^has_journal"])
+        .arg(&image))?;
     fs::create_dir_all(directory)?;
-    let mut mount = std::process::Command::new("mount");
-    mount
-        .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-        .arg(directory);
-    run(&mut mount).map(|_| ())
+    run(Command::new("mount").args(["-o", "loop"]).args([&image, directory])).map(|_| ())
 }

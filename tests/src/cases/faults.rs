@@ -33,8 +33,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case("disk-full", disk_full),
         case("token-expires", token_expires),
         case("redirect-expires", redirect_expires),
-        case("registry-down", registry_down),
-        case("registry-resets", registry_resets),
+        case("nothing-listens", nothing_listens),
+        case("connections-reset", connections_reset),
     ];
     cases.extend(misbehaviours().into_iter().map(|(name, fault)| Case {
         name: format!("faults/registry-{name}"),
@@ -97,11 +97,13 @@ fn disk_full(world: &World) -> Result<Outcome> {
     let file = contents(4, 12 << 20);
     let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
     let names = lab.push_indexed(&image, "app")?;
-    lab::mount_tmpfs(&lab.path("root"), 24 << 20)?;
+    lab::mount_small(&lab.path("root"), 32 << 20)?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
     // What is left is less than the file.
     let ballast = lab.path("root").join("ballast");
-    std::fs::write(&ballast, vec![1; 18 << 20])?;
+    let free = rustix::fs::statvfs(&lab.path("root"))?;
+    let room = usize::try_from(free.f_bavail * free.f_frsize)?;
+    std::fs::write(&ballast, vec![1; room - (4 << 20)])?;
     ensure!(is_eio(&read_cold(&mnt.join("file")))?, "a file was read that has no room");
     let said = lab.logged("root", &["cannot write span", "Make room"])?;
     let checked = lab.check("root", &names.tag)?;
@@ -227,7 +229,7 @@ fn redirect_expires(world: &World) -> Result<Outcome> {
 }
 
 /// Nothing listens: the error says so and what to do; an image that is complete here starts all the same.
-fn registry_down(world: &World) -> Result<Outcome> {
+fn nothing_listens(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(11, FILE);
     let names = lab.push_indexed(&lab::image(&[&[("file", &file)]], Compression::Gzip(6))?, "app")?;
@@ -241,7 +243,7 @@ fn registry_down(world: &World) -> Result<Outcome> {
 }
 
 /// Every connection is reset.
-fn registry_resets(world: &World) -> Result<Outcome> {
+fn connections_reset(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(11, FILE);
     let names = lab.push_indexed(&lab::image(&[&[("file", &file)]], Compression::Gzip(6))?, "app")?;
