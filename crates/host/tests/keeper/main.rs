@@ -4,7 +4,9 @@
 //! that a worker's `main` can do first what it must do first. Everything runs in a world of its own (see
 //! `isolation`), so that nothing is left behind.
 //!
-//! `XEBEC_KILL_SECONDS` sets how long the kill test runs (10 by default).
+//! `XEBEC_KILL_SECONDS` sets how long the kill test runs (10 by default). Files filled page by page at random are
+//! slow to remove once they were written to disk, which a short run is over before: for a long one, let `TMPDIR`
+//! be on a disk that may be busy for some minutes afterwards (ext4, xfs or btrfs; a tmpfs raises no events).
 
 #![allow(
     clippy::unwrap_used,
