@@ -122,7 +122,12 @@ impl CredentialStore {
             Some(path) => Some(path.to_owned()),
             None => directory().map(|directory| directory.join("config.json")),
         };
-        Self { file, helper_timeout }
+        let helper_directory = helper_directory.map(Path::to_owned);
+        Self {
+            file,
+            helper_directory,
+            helper_timeout,
+        }
     }
 
     /// The credentials for `repository` of `registry` (`host[:port]`); `None` if there are none.
@@ -148,7 +153,9 @@ impl CredentialStore {
             .filter(|name| !name.is_empty())
             .zip(keys.first());
         for (helper, key) in named.into_iter().chain(for_all) {
-            if let Some(credential) = self.run_helper(helper, key).await? {
+            if let Some(credential) =
+                run_helper(&self.program(helper), helper, key, self.helper_timeout).await?
+            {
                 return Ok(Some(credential));
             }
         }
@@ -157,6 +164,16 @@ impl CredentialStore {
         parsed
             .map(Option::flatten)
             .map_err(|reason| CredentialError::Parse { path, reason })
+    }
+
+    /// The program of a helper: a path if the helpers' own directory has it, else a name for `PATH`.
+    fn program(&self, helper: &str) -> PathBuf {
+        let name = format!("docker-credential-{helper}");
+        let own = self
+            .helper_directory
+            .as_ref()
+            .map(|directory| directory.join(&name));
+        own.filter(|file| file.is_file()).unwrap_or_else(|| name.into())
     }
 
     async fn read(&self) -> Result<Option<(DockerConfig, PathBuf)>, CredentialError> {
@@ -271,6 +288,7 @@ fn decode_auth(auth: &str) -> Result<Credential, String> {
 
 /// Asks `docker-credential-<helper> get`; `None` if it says that it knows none.
 async fn run_helper(
+    program: &Path,
     helper: &str,
     registry: &str,
     timeout: Duration,
@@ -283,7 +301,7 @@ async fn run_helper(
     if helper.contains('/') {
         return Err(fail("its name must not contain a slash".to_owned()));
     }
-    let (success, answer) = tokio::time::timeout(timeout, ask_helper(helper, registry))
+    let (success, answer) = tokio::time::timeout(timeout, ask_helper(program, registry))
         .await
         .map_err(|_| fail(format!("no answer within {timeout:?}")))?
         .map_err(|error| fail(error.to_string()))?;
@@ -321,8 +339,8 @@ async fn run_helper(
 }
 
 /// Runs the helper; whether it succeeded, and what it printed.
-async fn ask_helper(helper: &str, registry: &str) -> std::io::Result<(bool, Vec<u8>)> {
-    let mut child = tokio::process::Command::new(format!("docker-credential-{helper}"))
+async fn ask_helper(program: &Path, registry: &str) -> std::io::Result<(bool, Vec<u8>)> {
+    let mut child = tokio::process::Command::new(program)
         .arg("get")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -359,7 +377,7 @@ mod tests {
     ) -> Result<Option<Credential>, CredentialError> {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("config.json"), json).unwrap();
-        let store = CredentialStore::new(Some(directory.path()), Duration::from_secs(5));
+        let store = CredentialStore::new(Some(directory.path()), None, Duration::from_secs(5));
         store.look_up(registry, repository).await
     }
 
@@ -412,6 +430,7 @@ mod tests {
     async fn no_file_is_no_credentials_but_a_broken_one_is_an_error() {
         let store = CredentialStore::new(
             Some(Path::new("/nonexistent/config.json")),
+            None,
             Duration::from_secs(1),
         );
         assert_eq!(store.look_up("r.example", "x").await.unwrap(), None);

@@ -200,59 +200,45 @@ async fn a_new_login_needs_no_new_client() {
     client.resolve(&tagged(&registry), &amd64()).await.unwrap();
 }
 
-/// Helpers are found by `PATH`, which belongs to the whole process: one test for all that they do.
 #[tokio::test]
 async fn credential_helpers() {
     let directory = tempfile::tempdir().unwrap();
-    let put = |name: &str, script: &str| {
+    for (name, script) in [
+        (
+            "good",
+            r#"printf '{"ServerURL":"%s","Username":"user","Secret":"pass"}' "$host""#,
+        ),
+        ("refresh", r#"echo '{"Username":"<token>","Secret":"refresh"}'"#),
+        ("none", "echo credentials not found in native keychain; exit 1"),
+        ("broken", "echo boom; exit 1"),
+        ("nonsense", "echo hunter2"),
+        ("slow", "exec sleep 60"),
+    ] {
         let path = directory.path().join(format!("docker-credential-{name}"));
         std::fs::write(&path, format!("#!/bin/sh\nread host\n{script}\n")).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        path
-    };
-    put(
-        "good",
-        r#"printf '{"ServerURL":"%s","Username":"user","Secret":"pass"}' "$host""#,
-    );
-    put("refresh", r#"echo '{"Username":"<token>","Secret":"refresh"}'"#);
-    put("none", "echo credentials not found in native keychain; exit 1");
-    put("broken", "echo boom; exit 1");
-    put("nonsense", "echo hunter2");
-    put("slow", "sleep 60");
-
-    // The helper is found by absolute PATH of the child only if the parent's PATH has it, so run a child of our
-    // own test binary would be needed to change it safely; instead the helpers are linked where PATH looks.
-    let Some(bin) = writable_path_directory() else {
-        println!("SKIPPED: no directory of PATH can be written, so no credential helper can be put there");
-        return;
-    };
-    let prefix = format!("xebectest{}", std::process::id());
-    let mut links = Links(Vec::new());
-    for name in ["good", "refresh", "none", "broken", "nonsense", "slow"] {
-        let link = bin.join(format!("docker-credential-{prefix}{name}"));
-        std::os::unix::fs::symlink(directory.path().join(format!("docker-credential-{name}")), &link)
-            .unwrap();
-        links.0.push(link);
     }
     let outcome = |name: &'static str, store: bool| {
         let registry = registry(login(Duration::from_secs(300)));
         put_image(&registry, 1000);
-        let helper = format!("{prefix}{name}");
         let json = if store {
             format!(
-                r#"{{"credsStore": "{helper}", "auths": {{"{}": {{}}}}}}"#,
+                r#"{{"credsStore": "{name}", "auths": {{"{}": {{}}}}}}"#,
                 registry.host()
             )
         } else {
-            format!(r#"{{"credHelpers": {{"{}": "{helper}"}}}}"#, registry.host())
+            format!(r#"{{"credHelpers": {{"{}": "{name}"}}}}"#, registry.host())
         };
         let file = directory.path().join(format!("{name}{store}.json"));
         std::fs::write(&file, json).unwrap();
         let mut config = ClientConfig {
             docker_config: Some(file),
+            helper_directory: Some(directory.path().to_owned()),
             ..config()
         };
-        config.budget.helper_timeout = Duration::from_millis(300);
+        if name == "slow" {
+            config.budget.helper_timeout = Duration::from_millis(300);
+        }
         let client = Client::new(config).unwrap();
         async move {
             client
@@ -276,27 +262,6 @@ async fn credential_helpers() {
         assert!(error.contains(said), "{name}: {error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
-}
-
-/// Removes what was linked, also when the test fails.
-struct Links(Vec<std::path::PathBuf>);
-
-impl Drop for Links {
-    fn drop(&mut self) {
-        for link in &self.0 {
-            let _ = std::fs::remove_file(link);
-        }
-    }
-}
-
-fn writable_path_directory() -> Option<std::path::PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).find(|directory| {
-        let probe = directory.join(format!(".xebec-{}", std::process::id()));
-        std::fs::write(&probe, "")
-            .and_then(|()| std::fs::remove_file(&probe))
-            .is_ok()
-    })
 }
 
 #[tokio::test]

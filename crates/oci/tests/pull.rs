@@ -69,6 +69,30 @@ async fn resolves_and_reads() {
 }
 
 #[tokio::test]
+async fn reads_over_ipv6() {
+    let options = Options {
+        ipv6: true,
+        redirect_blobs: Some(Duration::from_secs(600)),
+        ..Options::default()
+    };
+    let registry = match FaultyRegistry::with(options) {
+        Ok(registry) => registry,
+        Err(error) => {
+            println!("SKIPPED: no IPv6 loopback ({error:#})");
+            return;
+        }
+    };
+    let image = put_image(&registry, 1000);
+    assert!(registry.host().starts_with("[::1]:"));
+    let resolved = client().resolve(&tagged(&registry), &amd64()).await.unwrap();
+    let bytes = client()
+        .blob_range(&resolved.repository, &image.layer_digest, 5..9)
+        .await
+        .unwrap();
+    assert_eq!(bytes, image.layer[5..9]);
+}
+
+#[tokio::test]
 async fn counters_of_a_part() {
     let registry = FaultyRegistry::start().unwrap();
     let image = put_image(&registry, 1000);

@@ -104,9 +104,6 @@ pub(crate) struct Attempts {
     deadline: Instant,
 }
 
-/// Longest pause that one `Retry-After` may impose on all calls.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
-
 impl Attempts {
     pub(crate) fn new(budget: &Budget, counters: &Counters) -> Self {
         let deadline = Instant::now() + budget.total_deadline;
@@ -147,12 +144,14 @@ impl Attempts {
             return give_up(fault);
         }
         let mut pause = jittered(&self.budget, self.fruitless, fastrand::f64()).max(gate.draw_retry());
-        if let Some(asked) = fault.retry_after() {
-            gate.close_for(asked.min(MAX_RETRY_AFTER));
-            pause = pause.max(asked);
-        }
+        let asked = fault.retry_after();
+        pause = pause.max(asked.unwrap_or_default());
         if Instant::now() + pause >= self.deadline {
             return give_up(fault);
+        }
+        // Only what this call waits for itself: others would rather hear the refusal than wait in vain.
+        if let Some(asked) = asked {
+            gate.close_for(asked);
         }
         tracing::debug!(%target, %fault, ?pause, tried = self.tried, "will try again");
         self.counters.retry();

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_RANGE, HeaderMap, HeaderValue};
+use reqwest::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue,
+};
 use reqwest::{Response, StatusCode, Url};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -25,6 +27,8 @@ use crate::error::{ClientError, Fault};
 const MAX_ERROR_BODY: usize = 4 << 10;
 /// Flow-control window of one HTTP/2 stream. The default of 64 KiB holds a fast line back at any distance.
 const HTTP2_WINDOW: u32 = 4 << 20;
+/// Slowest upload that is waited for, in bytes a second: 1 Mbit/s.
+const LEAST_UPLOAD_RATE: u64 = 125_000;
 /// Idle connections are closed after this; registries in clouds close theirs after 60 to 350 s.
 const IDLE_CONNECTION: Duration = Duration::from_secs(55);
 
@@ -128,12 +132,12 @@ pub(crate) async fn execute(
     counters: &Counters,
 ) -> Result<Answer, Fault> {
     counters.request();
-    // A body that is sent takes its own time; only an answer that does not come is a fault.
-    let limit = if request.body().is_some() {
-        budget.total_deadline
-    } else {
-        budget.response_timeout
-    };
+    // The answer to a body comes when all of it is sent.
+    let sending = request
+        .headers()
+        .get(CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let limit = budget.response_timeout + Duration::from_secs(sending.unwrap_or(0) / LEAST_UPLOAD_RATE);
     let pool = pools.for_url(request.url());
     let response = tokio::time::timeout(limit, pool.execute(request))
         .await

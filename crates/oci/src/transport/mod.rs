@@ -153,7 +153,11 @@ impl Ask {
 impl Transport {
     pub(crate) fn new(config: ClientConfig) -> Result<Self, ClientError> {
         let pools = Arc::new(Pools::new(&config)?);
-        let store = CredentialStore::new(config.docker_config.as_deref(), config.budget.helper_timeout);
+        let store = CredentialStore::new(
+            config.docker_config.as_deref(),
+            config.helper_directory.as_deref(),
+            config.budget.helper_timeout,
+        );
         let (budget, plain_http) = (config.budget.clone(), config.plain_http.clone());
         let auth = Authenticator::new(pools.clone(), budget, plain_http, store.clone());
         let servers = Servers::new(&config)?;

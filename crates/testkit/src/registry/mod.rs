@@ -15,7 +15,7 @@ mod log;
 mod serve;
 mod store;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -39,6 +39,8 @@ use store::Store;
 pub struct Options {
     /// Whether it speaks TLS, with HTTP/2, under a certificate that [`FaultyRegistry::ca_pem`] vouches for.
     pub tls: bool,
+    /// Whether it listens on `::1` instead of `127.0.0.1`.
+    pub ipv6: bool,
     /// What it asks of its clients.
     pub access: Access,
     /// Whether it has the referrers API.
@@ -55,6 +57,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             tls: false,
+            ipv6: false,
             access: Access::Open,
             referrers_api: true,
             referrers_page: 100,
@@ -122,9 +125,13 @@ impl FaultyRegistry {
     /// # Errors
     /// If no socket or thread is to be had.
     pub fn with(options: Options) -> anyhow::Result<Self> {
+        let address: IpAddr = if options.ipv6 {
+            Ipv6Addr::LOCALHOST.into()
+        } else {
+            Ipv4Addr::LOCALHOST.into()
+        };
         let listen = || -> anyhow::Result<std::net::TcpListener> {
-            let listener =
-                std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
+            let listener = std::net::TcpListener::bind((address, 0)).context("listening on loopback")?;
             listener.set_nonblocking(true)?;
             Ok(listener)
         };
@@ -165,7 +172,7 @@ impl FaultyRegistry {
         })
     }
 
-    /// `127.0.0.1:port`, as references name it.
+    /// `127.0.0.1:port` or `[::1]:port`, as references name it.
     pub fn host(&self) -> String {
         self.state.registry.to_string()
     }
