@@ -21,7 +21,7 @@ use xebec_host::container::{Net, Probe, Volume};
     xebec doctor registry.example.com                   check this host and a registry\n\n\
     Exit codes: 2 wrong use, 3 not found, 4 registry, 5 not lazy, 6 not trusted, 7 wrong bytes, 125 this host;\n\
     `run` passes the container's own code on.")]
-pub struct Cli {
+pub(crate) struct Cli {
     /// Where state is kept.
     #[arg(
         long,
@@ -30,7 +30,7 @@ pub struct Cli {
         default_value = "/var/lib/xebec",
         value_name = "DIR"
     )]
-    pub root: PathBuf,
+    pub(crate) root: PathBuf,
     /// Where sockets, process ids and mounts are.
     #[arg(
         long,
@@ -39,18 +39,18 @@ pub struct Cli {
         default_value = "/run/xebec",
         value_name = "DIR"
     )]
-    pub run: PathBuf,
+    pub(crate) run: PathBuf,
     /// Say more (-v what is done, -vv how).
     #[arg(long, global = true, action = clap::ArgAction::Count)]
-    pub verbose: u8,
+    pub(crate) verbose: u8,
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Start a container, reading its image as it is needed.
     Run(Box<RunArgs>),
     /// Mount an image's files read-only on a directory.
@@ -100,117 +100,117 @@ pub enum Command {
 
 /// Output for scripts.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Json {
+pub(crate) struct Json {
     /// Print JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// Which image, and how to reach it.
 #[derive(Debug, Clone, Args)]
-pub struct ImageArgs {
+pub(crate) struct ImageArgs {
     /// The image: NAME[:TAG][@DIGEST], with or without a registry.
-    pub image: String,
+    pub(crate) image: String,
     /// Platform to choose from a multi-platform image, such as linux/arm64.
     #[arg(long, value_name = "OS/ARCH")]
-    pub platform: Option<String>,
+    pub(crate) platform: Option<String>,
 }
 
 /// An image, perhaps as JSON.
 #[derive(Debug, Args)]
-pub struct ImageJson {
+pub(crate) struct ImageJson {
     /// Which image.
     #[command(flatten)]
-    pub image: ImageArgs,
+    pub(crate) image: ImageArgs,
     /// Print JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// `xebec run`.
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// Which image.
     #[command(flatten)]
-    pub image: ImageArgs,
+    pub(crate) image: ImageArgs,
     /// Command and arguments instead of the image's own.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub command: Vec<String>,
+    pub(crate) command: Vec<String>,
     /// Refuse to start if a layer would have to be read whole first.
     #[arg(long)]
-    pub require_lazy: bool,
+    pub(crate) require_lazy: bool,
     /// Bring the rest of the image in, in the background; with a deadline, paced to end by then (90s, 10m).
     #[arg(long, value_name = "DEADLINE", num_args = 0..=1, require_equals = true, default_missing_value = "0s",
         value_parser = crate::text::parse_duration)]
-    pub complete: Option<std::time::Duration>,
+    pub(crate) complete: Option<std::time::Duration>,
     /// When the container counts as ready: port:N, http://…, log:REGEX, file:PATH, exec:CMD, exit. Repeatable.
     #[arg(long, value_name = "PROBE")]
-    pub probe: Vec<Probe>,
+    pub(crate) probe: Vec<Probe>,
     /// Fail when it is not ready after this time.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = crate::text::parse_duration)]
-    pub probe_timeout: std::time::Duration,
+    pub(crate) probe_timeout: std::time::Duration,
     /// Stop the container, with success, once it is ready.
     #[arg(long, requires = "probe")]
-    pub exit_on_ready: bool,
+    pub(crate) exit_on_ready: bool,
     /// Write stage times, bytes, requests and fills as JSON to a file.
     #[arg(long, value_name = "FILE")]
-    pub stats: Option<PathBuf>,
+    pub(crate) stats: Option<PathBuf>,
     /// The network that the container sees: host or none.
     #[arg(long, default_value = "host", value_name = "NET")]
-    pub net: Net,
+    pub(crate) net: Net,
     /// Show a host directory in the container: SRC:DST[:ro].
     #[arg(short, long = "volume", value_name = "SRC:DST")]
-    pub volumes: Vec<Volume>,
+    pub(crate) volumes: Vec<Volume>,
     /// Set an environment variable; K alone takes the caller's value.
     #[arg(short, long = "env", value_name = "K=V")]
-    pub env: Vec<String>,
+    pub(crate) env: Vec<String>,
     /// Working directory.
     #[arg(short, long, value_name = "DIR")]
-    pub workdir: Option<String>,
+    pub(crate) workdir: Option<String>,
     /// User, and group: names or numbers.
     #[arg(short, long, value_name = "USER[:GROUP]")]
-    pub user: Option<String>,
+    pub(crate) user: Option<String>,
     /// Replace the image's entrypoint.
     #[arg(long, value_name = "PROGRAM")]
-    pub entrypoint: Option<String>,
+    pub(crate) entrypoint: Option<String>,
     /// Name of the container.
     #[arg(long)]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Host name inside the container.
     #[arg(long)]
-    pub hostname: Option<String>,
+    pub(crate) hostname: Option<String>,
     /// Remove the container's writable layer when it has ended.
     #[arg(long)]
-    pub rm: bool,
+    pub(crate) rm: bool,
     /// Give the container this standard input.
     #[arg(short, long)]
-    pub interactive: bool,
+    pub(crate) interactive: bool,
     /// Give the container a terminal.
     #[arg(short, long)]
-    pub tty: bool,
+    pub(crate) tty: bool,
     /// The OCI runtime (runc or crun by default, whichever is found first).
     #[arg(long, value_name = "PATH")]
-    pub runtime: Option<PathBuf>,
+    pub(crate) runtime: Option<PathBuf>,
 }
 
 /// `xebec mount`.
 #[derive(Debug, Args)]
-pub struct MountArgs {
+pub(crate) struct MountArgs {
     /// Which image.
     #[command(flatten)]
-    pub image: ImageArgs,
+    pub(crate) image: ImageArgs,
     /// The directory to mount it on.
-    pub dir: PathBuf,
+    pub(crate) dir: PathBuf,
     /// Refuse if a layer would have to be read whole first.
     #[arg(long)]
-    pub require_lazy: bool,
+    pub(crate) require_lazy: bool,
     /// Bring the rest of the image in, in the background.
     #[arg(long, value_name = "DEADLINE", num_args = 0..=1, require_equals = true, default_missing_value = "0s",
         value_parser = crate::text::parse_duration)]
-    pub complete: Option<std::time::Duration>,
+    pub(crate) complete: Option<std::time::Duration>,
     /// Print JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// `xebec index`.
@@ -219,79 +219,79 @@ pub struct MountArgs {
     xebec index --push registry.example.com/app:1.4\n  \
     xebec index --bind registry.example.com/app:1.4     the tag then names an image index that binds both\n  \
     xebec index --sign cosign.key registry.example.com/app:1.4")]
-pub struct IndexArgs {
+pub(crate) struct IndexArgs {
     /// Which image.
     #[command(flatten)]
-    pub image: ImageArgs,
+    pub(crate) image: ImageArgs,
     /// Push the indexes to the image's repository, as an artifact that refers to the image.
     #[arg(long, conflicts_with = "local")]
-    pub push: bool,
+    pub(crate) push: bool,
     /// Keep them on this host only (the default).
     #[arg(long)]
-    pub local: bool,
+    pub(crate) local: bool,
     /// Push an image index that names image and indexes, so that its digest covers both; moves the tag to it.
     #[arg(long, conflicts_with = "local")]
-    pub bind: bool,
+    pub(crate) bind: bool,
     /// Sign the indexes with a private key (PEM; cosign's too, its password in COSIGN_PASSWORD).
     #[arg(long, value_name = "KEY", conflicts_with = "local")]
-    pub sign: Option<PathBuf>,
+    pub(crate) sign: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// `xebec pull`.
 #[derive(Debug, Args)]
-pub struct PullArgs {
+pub(crate) struct PullArgs {
     /// Which image.
     #[command(flatten)]
-    pub image: ImageArgs,
+    pub(crate) image: ImageArgs,
     /// Bring all of it in before returning; afterwards it needs neither registry nor daemon.
     #[arg(long)]
-    pub complete: bool,
+    pub(crate) complete: bool,
     /// Print JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// `xebec check`.
 #[derive(Debug, Args)]
-pub struct CheckArgs {
+pub(crate) struct CheckArgs {
     /// Which image.
     #[command(flatten)]
-    pub image: ImageArgs,
+    pub(crate) image: ImageArgs,
     /// Bring everything in and verify all of it.
     #[arg(long)]
-    pub all: bool,
+    pub(crate) all: bool,
     /// Put the exact layers together from what is cached and compare them with their digests: the index then is
     /// proven. Brings everything in first.
     #[arg(long)]
-    pub prove: bool,
+    pub(crate) prove: bool,
     /// Print JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// `xebec cache`.
 #[derive(Debug, Subcommand)]
-pub enum CacheCommand {
+pub(crate) enum CacheCommand {
     /// Show what is cached.
     Stat(Json),
 }
 
 /// `xebec doctor`.
 #[derive(Debug, Args)]
-pub struct DoctorArgs {
+pub(crate) struct DoctorArgs {
     /// A registry (host[:port]) or an image to check as well.
-    pub registry: Option<String>,
+    pub(crate) registry: Option<String>,
     /// Print JSON.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// `xebec daemon`.
 #[derive(Debug, Subcommand)]
-pub enum DaemonCommand {
+pub(crate) enum DaemonCommand {
     /// Show process ids, mounts, queue and counters.
     Status(Json),
     /// Stop the daemon.

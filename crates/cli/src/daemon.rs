@@ -15,10 +15,10 @@ use crate::args::DaemonCommand;
 use crate::text;
 
 /// First argument of a worker; `xebec worker ROOT RUN`.
-pub const WORKER_ARGUMENT: &str = "worker";
+pub(crate) const WORKER_ARGUMENT: &str = "worker";
 
 /// `xebec daemon …`.
-pub fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode, Failure> {
+pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode, Failure> {
     let daemon = Daemon::new(paths.clone());
     match command {
         DaemonCommand::Status(args) => {
@@ -67,7 +67,7 @@ pub fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode, Failu
 }
 
 /// The worker's main: `xebec worker ROOT RUN`.
-pub fn worker() -> ExitCode {
+pub(crate) fn worker() -> ExitCode {
     // Before anything else opens a descriptor.
     let inherited = match take_inherited() {
         Ok(inherited) => inherited,

@@ -49,7 +49,7 @@ impl From<Check> for HostCheck {
 }
 
 /// `xebec doctor [REGISTRY|IMAGE]`. Fails when something that Xebec cannot do without is missing.
-pub fn doctor(paths: &Paths, args: &DoctorArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn doctor(paths: &Paths, args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let host: Vec<HostCheck> = features::check_all(paths.root())
         .into_iter()
         .map(Into::into)

@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::{image_request, print_json, text};
 
 /// `xebec mount IMAGE DIR`.
-pub fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
+pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
     let directory = absolute(&args.dir)?;
     let progress = Progress::new();
     let request = Request::Mount {
@@ -40,7 +40,7 @@ pub fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
 }
 
 /// `xebec umount DIR`.
-pub fn umount(paths: &Paths, directory: &Path) -> Result<(), Failure> {
+pub(crate) fn umount(paths: &Paths, directory: &Path) -> Result<(), Failure> {
     let holder = Holder::Directory {
         path: absolute(directory)?,
     };
@@ -50,7 +50,7 @@ pub fn umount(paths: &Paths, directory: &Path) -> Result<(), Failure> {
 }
 
 /// `xebec pull IMAGE`.
-pub fn pull(paths: &Paths, args: &PullArgs) -> Result<(), Failure> {
+pub(crate) fn pull(paths: &Paths, args: &PullArgs) -> Result<(), Failure> {
     let progress = Progress::new();
     let request = Request::Pull {
         image: image_request(&args.image),
@@ -69,7 +69,7 @@ pub fn pull(paths: &Paths, args: &PullArgs) -> Result<(), Failure> {
 }
 
 /// `xebec index IMAGE`.
-pub fn index(paths: &Paths, args: &IndexArgs) -> Result<(), Failure> {
+pub(crate) fn index(paths: &Paths, args: &IndexArgs) -> Result<(), Failure> {
     let images = Images::open(paths)?;
     let progress = Arc::new(Progress::new());
     let options = PublishOptions {
@@ -122,7 +122,7 @@ fn print_published(published: &Published) {
 }
 
 /// `xebec check IMAGE`.
-pub fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
+pub(crate) fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
     let progress = Progress::new();
     let daemon = Daemon::new(paths.clone());
     let image = image_request(&args.image);

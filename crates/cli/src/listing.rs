@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use crate::{image_request, print_json, text};
 
 /// `xebec inspect IMAGE`.
-pub fn inspect(paths: &Paths, args: &ImageJson) -> Result<(), Failure> {
+pub(crate) fn inspect(paths: &Paths, args: &ImageJson) -> Result<(), Failure> {
     let images = Images::open(paths)?;
     let report = std::sync::Arc::new(Progress::new()).report();
     let image = crate::runtime()?.block_on(inspect_image(&images, &image_request(&args.image), &report))?;
@@ -50,7 +50,7 @@ pub fn inspect(paths: &Paths, args: &ImageJson) -> Result<(), Failure> {
 }
 
 /// `xebec images`.
-pub fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
+pub(crate) fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
     let images = Images::open(paths)?;
     let records = images.records().list();
     if args.json {
@@ -87,7 +87,7 @@ pub fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
 }
 
 /// `xebec ps`.
-pub fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
+pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
     let records = container::list(paths.run()).map_err(|error| Failure::host("list containers", error))?;
     if args.json {
         return print_json(&records);
@@ -112,7 +112,7 @@ pub fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
 }
 
 /// `xebec cache stat`.
-pub fn cache(paths: &Paths, args: Json) -> Result<(), Failure> {
+pub(crate) fn cache(paths: &Paths, args: Json) -> Result<(), Failure> {
     let images = Images::open(paths)?;
     let layers = cached_layers(&images)?;
     if args.json {

@@ -9,14 +9,14 @@ use xebec_host::image::Report;
 use xebec_host::protocol::Reply;
 
 /// Bars by what they are of.
-pub struct Progress {
+pub(crate) struct Progress {
     bars: MultiProgress,
     known: Mutex<HashMap<String, ProgressBar>>,
 }
 
 impl Progress {
     /// Bars on standard error, if it is a terminal.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let target = match std::io::stderr().is_terminal() {
             true => ProgressDrawTarget::stderr(),
             false => ProgressDrawTarget::hidden(),
@@ -28,7 +28,7 @@ impl Progress {
     }
 
     /// Shows a progress reply or a notice.
-    pub fn show(&self, reply: &Reply) {
+    pub(crate) fn show(&self, reply: &Reply) {
         match reply {
             Reply::Notice { text } => self.bars.suspend(|| eprintln!("note: {text}")),
             Reply::Progress { what, done, total } => {
@@ -49,7 +49,7 @@ impl Progress {
     }
 
     /// A report for the host library.
-    pub fn report(self: &Arc<Self>) -> Report {
+    pub(crate) fn report(self: &Arc<Self>) -> Report {
         let this = self.clone();
         Arc::new(move |reply| this.show(&reply))
     }

@@ -52,7 +52,7 @@ struct Fills {
 }
 
 /// `xebec run IMAGE [CMD…]`.
-pub fn run(paths: &Paths, args: RunArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(paths: &Paths, args: RunArgs) -> Result<ExitCode, Failure> {
     let start = Instant::now();
     let options = options(&args)?;
     let daemon = Daemon::new(paths.clone());

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// A size: `48.8 MB`. Decimal units, as registries and networks count.
-pub fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
     if bytes < 1000 {
         return format!("{bytes} B");
@@ -22,7 +22,7 @@ pub fn size(bytes: u64) -> String {
 }
 
 /// A share in per cent; `-` of nothing.
-pub fn share(part: u64, whole: u64) -> String {
+pub(crate) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();
     }
@@ -30,7 +30,7 @@ pub fn share(part: u64, whole: u64) -> String {
 }
 
 /// How long ago something was, coarsely.
-pub fn ago(seconds: u64) -> String {
+pub(crate) fn ago(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s ago"),
         60..3600 => format!("{} min ago", seconds / 60),
@@ -40,7 +40,7 @@ pub fn ago(seconds: u64) -> String {
 }
 
 /// A table with aligned columns, the first row its heads.
-pub fn table(rows: &[Vec<String>]) -> String {
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter()
@@ -63,7 +63,7 @@ pub fn table(rows: &[Vec<String>]) -> String {
 }
 
 /// Reads a time such as `500ms`, `90s`, `10m`, `2h`; a bare number is seconds.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let number: u64 = number

@@ -115,9 +115,14 @@ fn from_record(reference: Reference, record: &ImageRecord, offline: bool) -> Opt
     let sound = Digest::of(&manifest_bytes) == record.manifest_digest
         && Digest::of(&config_bytes) == manifest.config.digest;
     let config = ImageConfig::parse(&config_bytes).ok()?;
+    // The image index by which it was last reached may bind indexes, and anyone who may move a tag may have made
+    // it. It is on the way of a tag, and of its own digest, but not of any other digest.
+    let index = record
+        .index_digest
+        .filter(|index| reference.digest().is_none_or(|named| named == *index));
     sound.then(|| FoundImage {
         reference,
-        image_index: record.index_digest.map(|digest| (digest, Bytes::new())),
+        image_index: index.map(|digest| (digest, Bytes::new())),
         manifest_digest: record.manifest_digest,
         media_type: record.media_type.clone(),
         manifest_bytes,

@@ -19,7 +19,7 @@ use xebec_format::PAGE_SIZE;
 use xebec_kernel::fanotify::{Denial, Group};
 
 use crate::clients::Clients;
-use crate::events::{Answer, Event, EventHandler};
+use crate::events::{Answer, Event, EventHandler, FileId};
 use crate::origin::LayerSource;
 
 /// Groups of spans that a background completion fetches at a time. Two keep the link busy while one decodes;
@@ -279,7 +279,11 @@ impl FillService {
 impl EventHandler for FillService {
     fn handle(self: Arc<Self>, event: Event, answer: Answer) {
         self.events.fetch_add(1, Ordering::Relaxed);
-        let range = event.offset..event.offset.saturating_add(event.count.max(1));
+        let range = match event.count {
+            // The kernel's way to say "all of it".
+            0 => 0..u64::MAX,
+            count => event.offset..event.offset.saturating_add(count),
+        };
         let Some(identity) = event.file else {
             let runtime = self.runtime.clone();
             runtime.spawn(self.fill_everywhere(range, answer));
@@ -293,6 +297,7 @@ impl EventHandler for FillService {
             // Other files of the cache (`index`, `present`) are never lazy.
             return answer.allow();
         };
+        let range = range.start..range.end.min(served.layer().table().data_size);
         served.touch(&range);
         if served.layer().missing_spans(range.clone()).is_empty() {
             self.stats.hits.fetch_add(1, Ordering::Relaxed);
@@ -301,6 +306,15 @@ impl EventHandler for FillService {
         }
         let runtime = self.runtime.clone();
         runtime.spawn(self.fill(served, range, answer));
+    }
+
+    fn describe(&self, file: FileId) -> Option<String> {
+        let identity = FileIdentity {
+            device: file.device,
+            inode: file.inode,
+        };
+        self.lookup(identity)
+            .map(|served| served.layer().key().to_string())
     }
 }
 

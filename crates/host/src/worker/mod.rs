@@ -18,6 +18,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::events::{EventLoop, Inherited};
@@ -83,6 +84,7 @@ async fn serve(listener: UnixListener, requests: Arc<Requests>) -> Result<(), Fa
     listener.set_nonblocking(true).map_err(failed)?;
     let listener = tokio::net::UnixListener::from_std(listener).map_err(failed)?;
     let mut sweep = tokio::time::interval(SWEEP);
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut idle_since = tokio::time::Instant::now();
     let connections = Arc::new(());
     loop {
@@ -98,8 +100,15 @@ async fn serve(listener: UnixListener, requests: Arc<Requests>) -> Result<(), Fa
                 Err(error) => warn!("cannot accept a connection: {error}"),
             },
             () = requests.stop.notified() => return Ok(()),
+            // The keeper hands a request to stop on. Status 0 says that nothing needs events any more, so views go
+            // first: one that stayed mounted would show zeros.
+            _ = terminate.recv() => {
+                requests.unmount_all();
+                return Ok(());
+            }
             _ = sweep.tick() => {
                 if requests.journal.stop_requested() {
+                    requests.unmount_all();
                     return Ok(());
                 }
                 requests.sweep();

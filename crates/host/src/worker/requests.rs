@@ -338,6 +338,18 @@ impl Requests {
         Ok(Reply::Done)
     }
 
+    /// Unmounts every view, used or not.
+    pub(super) fn unmount_all(&self) {
+        for view in self.views.list() {
+            warn!(
+                "told to stop: view {} of {} is unmounted under its users",
+                view.path.display(),
+                view.reference
+            );
+        }
+        self.views.clear();
+    }
+
     /// Called now and then.
     pub(super) fn sweep(&self) {
         self.views.sweep();
