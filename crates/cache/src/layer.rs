@@ -253,6 +253,7 @@ mod tests {
             layer: Digest::of(b"layer"),
             layer_size: 20480,
             codec: Codec::Tar,
+            plain_size: 20480,
             data_size: 20480,
             spans: vec![span(0..6000), span(6000..12288), span(12288..20000)],
             pieces: Vec::new(),

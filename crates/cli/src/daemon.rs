@@ -49,6 +49,8 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
             }
         }
         DaemonCommand::Start => {
+            // A daemon must not keep the file system busy on which somebody happened to start it.
+            std::env::set_current_dir("/").map_err(|error| Failure::host("go to /", error))?;
             let config = keeper::KeeperConfig::new(
                 paths.root(),
                 paths.run(),

@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use xebec_kernel::process::Spawn;
 
 use crate::failure::{Failure, FailureKind};
 use crate::paths::Paths;
@@ -109,24 +109,19 @@ impl Daemon {
         let log = self.paths.run().join("daemon.log");
         let open = || -> io::Result<File> { File::options().create(true).append(true).open(&log) };
         let output = open().map_err(|error| Failure::host(format!("open {}", log.display()), error))?;
-        let errors = output
-            .try_clone()
-            .map_err(|error| Failure::host("duplicate a descriptor", error))?;
-        let child = Command::new("/proc/self/exe")
-            .arg0("xebec")
-            .arg("--root")
-            .arg(self.paths.root())
-            .arg("--run")
-            .arg(self.paths.run())
-            .arg("daemon")
-            .arg("start")
-            .current_dir(Path::new("/"))
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
-            .process_group(0)
-            .spawn();
-        child
+        let input = File::open("/dev/null").map_err(|error| Failure::host("open /dev/null", error))?;
+        let keeper = Spawn::own_executable()
+            .argument("--root")
+            .argument(self.paths.root())
+            .argument("--run")
+            .argument(self.paths.run())
+            .arguments(["daemon", "start"])
+            .descriptor(input.as_fd(), 0)
+            .descriptor(output.as_fd(), 1)
+            .descriptor(output.as_fd(), 2)
+            .new_session();
+        keeper
+            .start()
             .map(|_| ())
             .map_err(|error| Failure::host("start the daemon", error))
     }

@@ -68,7 +68,11 @@ impl Images {
         }
         match resolve_in_registry(&client, &reference, &platform).await {
             Ok(found) => Ok(found),
-            Err(error @ ClientError::Unreachable { .. }) => {
+            // Refused connections, broken ones, a proxy that says 503: what a registry does while it restarts. What
+            // it says of the image itself (not found, denied, damaged) is an answer.
+            Err(error @ (ClientError::Unreachable { .. } | ClientError::Failed { .. }))
+                if error.is_retryable() =>
+            {
                 let Some(record) = self.records.find(&reference.to_string()) else {
                     return Err(registry_failure(&error));
                 };
