@@ -5,20 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use xebec_testkit::odd::Unpacker;
 
 use crate::tree::{self, Difference, Tree};
 use crate::world::{World, run};
-
-/// Who unpacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unpacker {
-    /// umoci, which builds images as well. Knows no zstd.
-    Umoci,
-    /// containerd's `archive.Apply`, by a small program around it.
-    Containerd,
-}
 
 /// A tree as an unpacker left it.
 pub(crate) struct Truth {
@@ -39,6 +31,7 @@ pub(crate) fn unpack(world: &World, layout: &Path, unpacker: Unpacker) -> Result
 /// Unpacks a layout's image and tells where its root now is.
 pub(crate) fn unpack_to(world: &World, layout: &Path, unpacker: Unpacker) -> Result<PathBuf> {
     let target = world.path(&format!("unpacked-{unpacker:?}"));
+    let blobs = layer_blobs(layout)?;
     match unpacker {
         Unpacker::Umoci => {
             run(Command::new("umoci")
@@ -48,8 +41,26 @@ pub(crate) fn unpack_to(world: &World, layout: &Path, unpacker: Unpacker) -> Res
         }
         Unpacker::Containerd => {
             fs::create_dir(&target)?;
-            let blobs = layer_blobs(layout)?;
             run(Command::new(World::go_tool("apply")?).arg(&target).args(blobs))?;
+            Ok(target)
+        }
+        Unpacker::GnuTar => {
+            fs::create_dir(&target)?;
+            let [blob] = blobs.as_slice() else {
+                bail!("GNU tar unpacks one layer")
+            };
+            run(Command::new("tar")
+                .args([
+                    "--extract",
+                    "--gzip",
+                    "--same-owner",
+                    "--preserve-permissions",
+                    "--numeric-owner",
+                ])
+                .args(["--xattrs", "--xattrs-include=*", "--file"])
+                .arg(blob)
+                .arg("--directory")
+                .arg(&target))?;
             Ok(target)
         }
     }
@@ -94,6 +105,7 @@ fn comparable(tree: &Tree, unpacker: Unpacker) -> Tree {
             Unpacker::Umoci => !value.is_empty(),
             // containerd leaves these to overlayfs.
             Unpacker::Containerd => !name.starts_with(b"trusted."),
+            Unpacker::GnuTar => true,
         });
     }
     tree

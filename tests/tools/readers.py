@@ -8,6 +8,7 @@ drawn by lot. Prints how many files each way compared; ends with 1 when anything
 """
 
 import collections
+import errno
 import mmap
 import multiprocessing
 import os
@@ -125,7 +126,14 @@ def compare(job):
         try:
             with open(os.path.join(truth, name), "rb") as file:
                 want = file.read()
-            fd = os.open(os.path.join(view, name), os.O_RDONLY | getattr(WAYS[way], "flags", 0))
+            try:
+                fd = os.open(os.path.join(view, name), os.O_RDONLY | getattr(WAYS[way], "flags", 0))
+            except OSError as error:
+                # The kernel's EROFS has no direct reads when its devices are files, and says so at open.
+                if WAYS[way] is direct and error.errno == errno.EINVAL:
+                    counts["O_DIRECT refused by the kernel"] += 1
+                    continue
+                raise
             try:
                 for at, got in WAYS[way](fd, len(want), lot):
                     if got != want[at : at + len(got)]:

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use xebec_testkit::odd;
+use xebec_testkit::odd::{self, Unpacker};
 
 use crate::runner::{Case, Outcome};
-use crate::truth::{self, Unpacker};
+use crate::truth;
 use crate::world::{World, run};
 
 /// The program that reads and compares.
@@ -34,6 +34,10 @@ pub(crate) fn cases() -> Vec<Case> {
             let (layout, truth) = generated(world, "sparse")?;
             read_in_all_ways(world, &layout, &truth, 4)
         }),
+        case("sparse-old-gnu", |world| {
+            let (layout, truth) = generated(world, "sparse-old-gnu")?;
+            read_in_all_ways(world, &layout, &truth, 4)
+        }),
         case("programs", programs),
     ]
 }
@@ -44,7 +48,8 @@ fn generated(world: &World, name: &str) -> Result<(std::path::PathBuf, std::path
     let odd = odd::all().into_iter().find(|odd| odd.name == name);
     let odd = odd.ok_or_else(|| anyhow::anyhow!("no generated image {name}"))?;
     (odd.make)()?.write_layout(&layout, "latest")?;
-    let truth = truth::unpack_to(world, &layout, Unpacker::Containerd)?;
+    let unpacker = odd.unpackers.last().copied().unwrap_or(Unpacker::Containerd);
+    let truth = truth::unpack_to(world, &layout, unpacker)?;
     Ok((layout, truth))
 }
 

@@ -1,6 +1,6 @@
 //! A catalogue of odd but valid images: each shows one thing that layers in the field have, in a few files.
 //!
-//! All are deterministic. [`all`] lists them; the notes of [`Odd`] say who else can unpack which.
+//! All are deterministic. [`all`] lists them, and says who else can unpack which.
 
 mod layering;
 mod scale;
@@ -11,68 +11,71 @@ use std::io;
 use crate::compression::Compression;
 use crate::image::{Image, ImageBuilder};
 
+/// A program that unpacks images, or single layers, independently of Xebec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unpacker {
+    /// umoci, which builds images as well. Knows neither zstd nor old GNU sparse files.
+    Umoci,
+    /// containerd's `archive.Apply`. Does not know old GNU sparse files either.
+    Containerd,
+    /// GNU tar: one layer, no whiteouts.
+    GnuTar,
+}
+
 /// An image of the catalogue.
 pub struct Odd {
     /// Its name.
     pub name: &'static str,
     /// Makes it.
     pub make: fn() -> io::Result<Image>,
-    /// Whether umoci unpacks it, and as the specification says.
-    pub umoci: bool,
-    /// Whether containerd unpacks it, and as the specification says.
-    pub containerd: bool,
+    /// Who unpacks it, and as the specification says.
+    pub unpackers: &'static [Unpacker],
 }
 
 /// The catalogue.
 pub fn all() -> Vec<Odd> {
+    use Unpacker::{Containerd, GnuTar, Umoci};
     let both = |name, make| Odd {
         name,
         make,
-        umoci: true,
-        containerd: true,
+        unpackers: &[Umoci, Containerd],
     };
     vec![
         both("kinds", single::kinds),
         both("names", single::names),
         both("times", single::times),
-        // umoci drops attributes with empty values and those of symbolic links.
         both("xattrs", single::xattrs),
-        // umoci knows neither type S nor type 7.
+        both("sparse", single::sparse),
         Odd {
-            name: "sparse",
-            make: single::sparse,
-            umoci: false,
-            containerd: true,
+            name: "sparse-old-gnu",
+            make: single::sparse_old_gnu,
+            unpackers: &[GnuTar],
         },
         both("numbers", single::numbers),
         both("repeated", single::repeated),
         both("implied-parents", single::implied_parents),
         both("trailing-garbage", single::trailing_garbage),
-        // Both use whole paths, which the kernel takes only up to 4,096 bytes.
+        // All of them use whole paths, which the kernel takes only up to 4,096 bytes.
         Odd {
             name: "long-paths",
             make: single::long_paths,
-            umoci: false,
-            containerd: false,
+            unpackers: &[],
         },
         both("hardlinks", layering::hardlinks),
         both("whiteouts", layering::whiteouts),
         both("replaced", layering::replaced),
         both("symlinked-parents", layering::symlinked_parents),
         both("empty-layers", layering::empty_layers),
-        // umoci knows no zstd.
         Odd {
             name: "encodings",
             make: layering::encodings,
-            umoci: false,
-            containerd: true,
+            unpackers: &[Containerd],
         },
         // containerd lets a whiteout remove what the same layer brought before it.
         Odd {
             name: "whiteout-last",
             make: layering::whiteout_last,
-            umoci: true,
-            containerd: false,
+            unpackers: &[Umoci],
         },
         both("big-directory", scale::big_directory),
         both("500-layers", scale::many_layers),

@@ -98,7 +98,10 @@ pub(super) fn times() -> io::Result<Image> {
     }
     tar.dialect(Dialect::Gnu);
     tar.file_with(&Header::new("t/gnu-before", Kind::File).modified(-86_400, 0), b"");
-    tar.file_with(&Header::new("t/gnu-late", Kind::File).modified(1 << 34, 0), b"");
+    tar.file_with(
+        &Header::new("t/gnu-late", Kind::File).modified(7_258_118_400, 0),
+        b"",
+    );
     gzip_layers([tar.into_bytes()])
 }
 
@@ -141,18 +144,26 @@ pub(super) fn xattrs() -> io::Result<Image> {
     gzip_layers([tar.into_bytes()])
 }
 
-/// Sparse files in every format that GNU tar has had, and a contiguous one.
+/// Sparse files in each of the PAX formats.
 pub(super) fn sparse() -> io::Result<Image> {
-    let (page, block) = (noise(2, 4096), noise(3, 512));
-    let mut tar = TarBuilder::new();
-    tar.directory("s")
-        .file_with(&Header::new("s/contiguous", Kind::ContiguousFile), b"type 7");
-    for (name, format) in [
-        ("old", SparseFormat::OldGnu),
+    let formats = [
         ("pax00", SparseFormat::Pax00),
         ("pax01", SparseFormat::Pax01),
         ("pax10", SparseFormat::Pax10),
-    ] {
+    ];
+    sparse_in(&formats)
+}
+
+/// Sparse files as GNU tar has them by default.
+pub(super) fn sparse_old_gnu() -> io::Result<Image> {
+    sparse_in(&[("old", SparseFormat::OldGnu)])
+}
+
+fn sparse_in(formats: &[(&str, SparseFormat)]) -> io::Result<Image> {
+    let (page, block) = (noise(2, 4096), noise(3, 512));
+    let mut tar = TarBuilder::new();
+    tar.directory("s");
+    for &(name, format) in formats {
         let header = |part: &str| Header::new(format!("s/{name}-{part}"), Kind::File);
         tar.sparse(&header("hole"), format, 1 << 20, &[]);
         tar.sparse(&header("begin"), format, 1 << 20, &[(0, &page)]);
