@@ -68,11 +68,7 @@ impl Images {
         }
         match resolve_in_registry(&client, &reference, &platform).await {
             Ok(found) => Ok(found),
-            // Refused connections, broken ones, a proxy that says 503: what a registry does while it restarts. What
-            // it says of the image itself (not found, denied, damaged) is an answer.
-            Err(error @ (ClientError::Unreachable { .. } | ClientError::Failed { .. }))
-                if error.is_retryable() =>
-            {
+            Err(error) if is_away(&error) => {
                 let Some(record) = self.records.find(&reference.to_string()) else {
                     return Err(registry_failure(&error));
                 };
@@ -89,6 +85,16 @@ impl Images {
     fn resolve_by_record(&self, reference: &Reference) -> Option<FoundImage> {
         let record = self.records.get(reference.digest()?)?;
         from_record(reference.clone(), &record, false)
+    }
+}
+
+/// Refused connections, broken ones, a proxy that says 503: what a registry does while it is down or restarts. What
+/// it says of the image (not found, denied, damaged) is an answer.
+fn is_away(error: &ClientError) -> bool {
+    match error {
+        ClientError::Unreachable { .. } => true,
+        ClientError::Failed { .. } => error.is_retryable(),
+        _ => false,
     }
 }
 
@@ -119,11 +125,13 @@ fn from_record(reference: Reference, record: &ImageRecord, offline: bool) -> Opt
     let sound = Digest::of(&manifest_bytes) == record.manifest_digest
         && Digest::of(&config_bytes) == manifest.config.digest;
     let config = ImageConfig::parse(&config_bytes).ok()?;
-    // The image index by which it was last reached may bind indexes, and anyone who may move a tag may have made
-    // it. It is on the way of a tag, and of its own digest, but not of any other digest.
-    let index = record
-        .index_digest
-        .filter(|index| reference.digest().is_none_or(|named| named == *index));
+    // An image index on the way may bind indexes, and anyone who may move a tag may have made the last one that led
+    // here. So a digest counts as the way only when it is the very one that was named.
+    let index = match reference.digest() {
+        None => record.index_digest,
+        Some(named) if named == record.manifest_digest => None,
+        Some(named) => record.references.contains(&reference.to_string()).then_some(named),
+    };
     sound.then(|| FoundImage {
         reference,
         image_index: index.map(|digest| (digest, Bytes::new())),
