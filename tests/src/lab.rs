@@ -358,5 +358,8 @@ pub(crate) fn mount_small(directory: &Path, size: u64) -> Result<()> {
         .args(["-q", "-m", "0", "-O", "^has_journal"])
         .arg(&image))?;
     fs::create_dir_all(directory)?;
-    run(Command::new("mount").args(["-o", "loop"]).args([&image, directory])).map(|_| ())
+    run(Command::new("mount")
+        .args(["-o", "loop"])
+        .args([&image, directory]))
+    .map(|_| ())
 }

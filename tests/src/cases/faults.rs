@@ -19,6 +19,9 @@ const FILE: usize = 3 << 20;
 const MOST_REQUESTS: usize = 24;
 /// Longest that a failing read may take: three events of six seconds each, and slack for a busy machine.
 const LONGEST: Duration = Duration::from_secs(40);
+/// How often the bytes of a layer may be sent in all to one who reads it in order, by a registry that knows no ranges:
+/// once for the first reader, and again as much for what was under way before that was known.
+const MOST_TIMES_WHOLE: f64 = 3.0;
 
 pub(crate) fn cases() -> Vec<Case> {
     let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
@@ -28,9 +31,12 @@ pub(crate) fn cases() -> Vec<Case> {
     };
     let mut cases = vec![
         case("wrong-bytes-tar", |world| wrong_bytes(world, Compression::Tar)),
-        case("wrong-bytes-gzip", |world| wrong_bytes(world, Compression::Gzip(0))),
+        case("wrong-bytes-gzip", |world| {
+            wrong_bytes(world, Compression::Gzip(0))
+        }),
         case("garbled-gzip", garbled),
         case("disk-full", disk_full),
+        case("whole-blobs-only", whole_blobs_only),
         case("token-expires", token_expires),
         case("redirect-expires", redirect_expires),
         case("nothing-listens", nothing_listens),
@@ -65,14 +71,20 @@ fn wrong_bytes(world: &World, compression: Compression) -> Result<Outcome> {
     let digests = said.matches("sha256:").count();
     ensure!(digests >= 3, "not the blob and both digests: {said}");
     let checked = lab.check("root", &names.tag)?;
-    ensure!(checked.wrong == 0 && checked.present < checked.pages, "{checked:?}");
+    ensure!(
+        checked.wrong == 0 && checked.present < checked.pages,
+        "{checked:?}"
+    );
     expect_contents(&mnt.join("one"), &one)?;
 
     lab.registry.put_blob_as("app", layer.digest, layer.bytes.clone());
     expect_contents(&mnt.join("two"), &two)?;
     let after = lab.check("root", &names.tag)?;
     ensure!(after.wrong == 0 && after.present > checked.present, "{after:?}");
-    Ok(Outcome::Passed(format!("EIO, then right; the log: {}", said.trim())))
+    Ok(Outcome::Passed(format!(
+        "EIO, then right; the log: {}",
+        said.trim()
+    )))
 }
 
 /// Compressed bytes that no longer decode.
@@ -83,7 +95,10 @@ fn garbled(world: &World) -> Result<Outcome> {
     let names = lab.push_indexed(&image, "app")?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
     lab.registry.inject(When::blob().range(true), Fault::WrongBytes);
-    ensure!(is_eio(&read_cold(&mnt.join("file")))?, "wrong bytes reached a reader");
+    ensure!(
+        is_eio(&read_cold(&mnt.join("file")))?,
+        "wrong bytes reached a reader"
+    );
     let checked = lab.check("root", &names.tag)?;
     ensure!((checked.wrong, checked.present) == (0, 0), "{checked:?}");
     lab.registry.clear_faults();
@@ -104,15 +119,24 @@ fn disk_full(world: &World) -> Result<Outcome> {
     let free = rustix::fs::statvfs(&lab.path("root"))?;
     let room = usize::try_from(free.f_bavail * free.f_frsize)?;
     std::fs::write(&ballast, vec![1; room - (4 << 20)])?;
-    ensure!(is_eio(&read_cold(&mnt.join("file")))?, "a file was read that has no room");
+    ensure!(
+        is_eio(&read_cold(&mnt.join("file")))?,
+        "a file was read that has no room"
+    );
     let said = lab.logged("root", &["cannot write span", "Make room"])?;
     let checked = lab.check("root", &names.tag)?;
-    ensure!(checked.wrong == 0 && checked.present < checked.pages, "{checked:?}");
+    ensure!(
+        checked.wrong == 0 && checked.present < checked.pages,
+        "{checked:?}"
+    );
     std::fs::remove_file(&ballast)?;
     expect_contents(&mnt.join("file"), &file)?;
     let checked = lab.check("root", &names.tag)?;
     ensure!(checked.wrong == 0, "{checked:?}");
-    Ok(Outcome::Passed(format!("EIO, then right; the log: {}", said.trim())))
+    Ok(Outcome::Passed(format!(
+        "EIO, then right; the log: {}",
+        said.trim()
+    )))
 }
 
 fn misbehaviours() -> Vec<(&'static str, Fault)> {
@@ -129,7 +153,12 @@ fn misbehaviours() -> Vec<(&'static str, Fault)> {
         ("truncates", Fault::Truncate(1000)),
         ("resets", Fault::Reset(5000)),
         ("resets-at-once", Fault::Reset(0)),
-        ("trickles", Fault::Trickle { bytes_per_second: 1000 }),
+        (
+            "trickles",
+            Fault::Trickle {
+                bytes_per_second: 1000,
+            },
+        ),
         ("hangs", Fault::Hang),
         ("wrong-content-range", Fault::WrongContentRange),
         ("wrong-content-length", Fault::WrongContentLength),
@@ -151,7 +180,8 @@ fn misbehaves(world: &World, fault: &Fault) -> Result<Outcome> {
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
 
     lab.registry.clear_log();
-    lab.registry.inject(When::blob().range(true).times(2), fault.clone());
+    lab.registry
+        .inject(When::blob().range(true).times(2), fault.clone());
     expect_contents(&mnt.join("one"), &one)?;
     let healed = lab.registry.count("/blobs/");
 
@@ -164,11 +194,17 @@ fn misbehaves(world: &World, fault: &Fault) -> Result<Outcome> {
     let took = begin.elapsed();
     ensure!(took < LONGEST, "the read took {took:?}");
     let log = lab.registry.log();
-    let (requests, bytes) = (log.len(), log.iter().map(|request| request.bytes_sent).sum::<u64>());
+    let (requests, bytes) = (
+        log.len(),
+        log.iter().map(|request| request.bytes_sent).sum::<u64>(),
+    );
     if let Ok(bytes) = result {
         ensure!(bytes == two, "wrong contents without an error");
     } else {
-        ensure!(requests <= MOST_REQUESTS, "{requests} requests for one failing read");
+        ensure!(
+            requests <= MOST_REQUESTS,
+            "{requests} requests for one failing read"
+        );
         lab.logged("root", &["cannot fetch", &lab.registry.host()])?;
     }
     lab.registry.clear_faults();
@@ -181,6 +217,26 @@ fn misbehaves(world: &World, fault: &Fault) -> Result<Outcome> {
         bytes as f64 / 1e6,
         took.as_secs_f64()
     )))
+}
+
+/// A registry that answers every range with the whole blob: what arrives is used, so that reading a file in order
+/// does not fetch the layer again for each part of it.
+fn whole_blobs_only(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let file = contents(12, 32 << 20);
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
+    let size: usize = image.layers.iter().map(|layer| layer.bytes.len()).sum();
+    let names = lab.push_indexed(&image, "app")?;
+    let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
+    lab.registry.clear_log();
+    lab.registry.inject(When::blob().range(true), Fault::IgnoreRange);
+    expect_contents(&mnt.join("file"), &file)?;
+    let log = lab.registry.log();
+    let sent = log.iter().map(|request| request.bytes_sent).sum::<u64>();
+    let times = sent as f64 / size as f64;
+    let text = format!("{} requests, {times:.1} times the layer", log.len());
+    ensure!(times < MOST_TIMES_WHOLE, "{text}");
+    Ok(Outcome::Passed(text))
 }
 
 /// Tokens become useless between and during reads.
@@ -197,7 +253,8 @@ fn token_expires(world: &World) -> Result<Outcome> {
     let before = lab.registry.tokens_given();
     lab.registry.expire_tokens();
     expect_contents(&mnt.join("one"), &one)?;
-    lab.registry.inject(When::blob().range(true).times(2), Fault::ExpireTokens);
+    lab.registry
+        .inject(When::blob().range(true).times(2), Fault::ExpireTokens);
     expect_contents(&mnt.join("two"), &two)?;
     let given = lab.registry.tokens_given() - before;
     ensure!((1..=8).contains(&given), "{given} tokens");
@@ -218,14 +275,24 @@ fn redirect_expires(world: &World) -> Result<Outcome> {
     let file = std::fs::File::open(mnt.join("one"))?;
     let mut head = vec![0; 4096];
     std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, 0)?;
-    ensure!(Some(head.as_slice()) == one.get(..4096), "the first page is wrong");
+    ensure!(
+        Some(head.as_slice()) == one.get(..4096),
+        "the first page is wrong"
+    );
     lab.registry.clear_log();
     lab.registry.expire_redirects();
     expect_contents(&mnt.join("two"), &two)?;
     expect_contents(&mnt.join("one"), &one)?;
-    let refused = lab.registry.log().iter().filter(|request| request.status == 403).count();
+    let refused = lab
+        .registry
+        .log()
+        .iter()
+        .filter(|request| request.status == 403)
+        .count();
     ensure!(refused <= 8, "{refused} requests with an expired URL");
-    Ok(Outcome::Passed(format!("right, after {refused} refused requests")))
+    Ok(Outcome::Passed(format!(
+        "right, after {refused} refused requests"
+    )))
 }
 
 /// Nothing listens: the error says so and what to do; an image that is complete here starts all the same.
@@ -233,7 +300,8 @@ fn nothing_listens(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(11, FILE);
     let names = lab.push_indexed(&lab::image(&[&[("file", &file)]], Compression::Gzip(6))?, "app")?;
-    lab.xebec("root", &["pull", "--complete", &names.tag])?.expect(0, &[])?;
+    lab.xebec("root", &["pull", "--complete", &names.tag])?
+        .expect(0, &[])?;
     let other = names.tag.replace("/app:", "/unknown:");
     // A port where nothing listens any more.
     let mut lab = lab;
@@ -247,7 +315,8 @@ fn connections_reset(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(11, FILE);
     let names = lab.push_indexed(&lab::image(&[&[("file", &file)]], Compression::Gzip(6))?, "app")?;
-    lab.xebec("root", &["pull", "--complete", &names.tag])?.expect(0, &[])?;
+    lab.xebec("root", &["pull", "--complete", &names.tag])?
+        .expect(0, &[])?;
     let other = names.tag.replace("/app:", "/unknown:");
     lab.registry.set_down(true);
     let host = lab.registry.host();
@@ -265,8 +334,15 @@ fn starts_without(lab: &Lab<'_>, names: &lab::Names, unknown: &str, host: &str) 
         let begin = Instant::now();
         let mnt = lab.mount("root", reference, &["--require-lazy"])?;
         expect_contents(&mnt.join("file"), &file)?;
-        ensure!(begin.elapsed() < LONGEST, "{reference} took {:?}", begin.elapsed());
+        ensure!(
+            begin.elapsed() < LONGEST,
+            "{reference} took {:?}",
+            begin.elapsed()
+        );
         lab.umount("root", &mnt)?;
     }
-    Ok(Outcome::Passed(format!("by digest and by tag; unknown: {}", refused.err.trim())))
+    Ok(Outcome::Passed(format!(
+        "by digest and by tag; unknown: {}",
+        refused.err.trim()
+    )))
 }

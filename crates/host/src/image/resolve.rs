@@ -130,7 +130,10 @@ fn from_record(reference: Reference, record: &ImageRecord, offline: bool) -> Opt
     let index = match reference.digest() {
         None => record.index_digest,
         Some(named) if named == record.manifest_digest => None,
-        Some(named) => record.references.contains(&reference.to_string()).then_some(named),
+        Some(named) => record
+            .references
+            .contains(&reference.to_string())
+            .then_some(named),
     };
     sound.then(|| FoundImage {
         reference,

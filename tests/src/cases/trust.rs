@@ -1,0 +1,584 @@
+//! An index that lies never reaches who named an image by digest, by no way through what a host shares; and what
+//! the image's owner bound or signed is used.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use xebec_format::digest::Digest;
+use xebec_format::layer::{EntryKind, LayerIndex, Section};
+use xebec_testkit::compression::Compression;
+use xebec_testkit::image::Image;
+
+use crate::lab::{self, Lab, Names, contents, expect_contents, read_cold};
+use crate::runner::{Case, Outcome};
+use crate::world::{World, run};
+
+/// Longest that one case may take, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(180);
+/// Size of the files whose contents an index exchanges.
+const FILE: usize = 300_000;
+
+const INDEX_TYPE: &str = "application/vnd.xebec.layer.index.v1";
+const CONTENTS_TYPE: &str = "application/vnd.xebec.layer.contents.v1";
+const INDEX_MANIFEST_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+
+pub(crate) fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
+        name: format!("trust/{name}"),
+        limit: LIMIT,
+        run: Box::new(run),
+    };
+    vec![
+        case("digest-never-shows-the-lie", digest_never_shows_the_lie),
+        case("lie-is-disproved", lie_is_disproved),
+        case(
+            "lie-is-disproved-in-the-background",
+            lie_is_disproved_in_background,
+        ),
+        case("lie-stays-in-its-repository", lie_stays_in_its_repository),
+        case("lie-gives-no-files", lie_gives_no_files),
+        case("lie-takes-no-files", lie_takes_no_files),
+        case("registry-root-never", registry_root_never),
+        case("signed", signed),
+        case("bound", bound),
+        case("lie-is-bound", lie_is_bound),
+        case("own-table-of-contents", own_table_of_contents),
+    ]
+}
+
+/// An image with a file `truth` and a file `other` of the same size; an index of it that says otherwise.
+struct Lie<'a> {
+    lab: Lab<'a>,
+    image: Image,
+    truth: Vec<u8>,
+    other: Vec<u8>,
+    /// The image in a repository where the index that lies is attached.
+    liar: Names,
+    /// Digest and size of the artifact with that index.
+    artifact: (Digest, usize),
+}
+
+impl<'a> Lie<'a> {
+    fn new(world: &'a World) -> Result<Self> {
+        Self::with(world, |_, _| ())
+    }
+
+    /// `more` may spoil the index further; it gets the content digests, too.
+    fn with(world: &'a World, more: impl FnOnce(&mut LayerIndex, &mut Vec<u8>)) -> Result<Self> {
+        let lab = Lab::new(world)?;
+        let (truth, other) = (contents(21, FILE), contents(22, FILE));
+        let image = lab::image(&[&[("truth", &truth), ("other", &other)]], Compression::Gzip(6))?;
+        let liar = lab.push(&image, "app");
+        let artifact = attach_lie(&lab, &image, &liar, more)?;
+        Ok(Self {
+            lab,
+            image,
+            truth,
+            other,
+            liar,
+            artifact,
+        })
+    }
+
+    /// Whether the image mounted there tells the truth; anything but truth or lie is a failure.
+    fn is_true(&self, mnt: &std::path::Path) -> Result<bool> {
+        let bytes = read_cold(&mnt.join("truth"))?;
+        let mode = fs::metadata(mnt.join("truth"))?.permissions().mode() & 0o7777;
+        ensure!(
+            bytes == self.truth || bytes == self.other,
+            "neither the truth nor the lie"
+        );
+        ensure!(
+            mode == if bytes == self.truth { 0o644 } else { 0o4755 },
+            "mode {mode:o}"
+        );
+        Ok(bytes == self.truth)
+    }
+
+    fn expect_lie(&self, mnt: &std::path::Path) -> Result<()> {
+        ensure!(
+            !self.is_true(mnt)?,
+            "the lie is not shown: this test tests nothing"
+        );
+        Ok(())
+    }
+
+    fn expect_truth(&self, mnt: &std::path::Path) -> Result<()> {
+        ensure!(self.is_true(mnt)?, "the lie reached a reader");
+        expect_contents(&mnt.join("other"), &self.other)
+    }
+}
+
+/// Attaches to the image an artifact whose index gives `truth` the contents of `other`, and makes it setuid. All
+/// digests are right, so nothing but a comparison with the layer itself can tell.
+fn attach_lie(
+    lab: &Lab<'_>,
+    image: &Image,
+    names: &Names,
+    more: impl FnOnce(&mut LayerIndex, &mut Vec<u8>),
+) -> Result<(Digest, usize)> {
+    // A true index to start from, in a repository that nobody reads.
+    let workshop = lab.push(image, "workshop");
+    let mut artifact = pushed_artifact(lab, &workshop, &["--push"])?;
+    let find = |artifact: &Value, media_type: &str| -> Result<(usize, Digest)> {
+        let layers = artifact
+            .get("layers")
+            .and_then(Value::as_array)
+            .context("no layers")?;
+        let is_it = |blob: &Value| blob.get("mediaType").and_then(Value::as_str) == Some(media_type);
+        let position = layers
+            .iter()
+            .position(is_it)
+            .with_context(|| format!("no {media_type}"))?;
+        let digest = layers.get(position).and_then(|blob| blob.get("digest")?.as_str());
+        Ok((position, digest.context("no digest")?.parse()?))
+    };
+    let blob = |digest: &Digest| lab.registry.blob("workshop", digest).context("no such blob");
+    let (index_place, index_digest) = find(&artifact, INDEX_TYPE)?;
+    let (contents_place, contents_digest) = find(&artifact, CONTENTS_TYPE)?;
+    let mut index = LayerIndex::decode(&blob(&index_digest)?)?;
+    let mut digests = blob(&contents_digest)?.to_vec();
+
+    let other = index
+        .entries
+        .iter()
+        .find(|entry| entry.path.as_bytes() == b"other")
+        .context("no other")?;
+    let (other_kind, mut changed) = (other.kind.clone(), 0);
+    for entry in index
+        .entries
+        .iter_mut()
+        .filter(|entry| entry.path.as_bytes() == b"truth")
+    {
+        entry.kind = other_kind.clone();
+        entry.metadata.mode = 0o4755;
+        changed += 1;
+    }
+    ensure!(
+        changed == 1 && matches!(other_kind, EntryKind::File { .. }),
+        "nothing to lie about"
+    );
+    more(&mut index, &mut digests);
+    index.contents = Some(Section {
+        digest: Digest::of(&digests),
+        size: digests.len() as u64,
+    });
+
+    for (place, bytes) in [(index_place, index.encode()), (contents_place, digests)] {
+        let descriptor = artifact
+            .pointer_mut(&format!("/layers/{place}"))
+            .context("no descriptor")?;
+        descriptor["digest"] = Digest::of(&bytes).to_string().into();
+        descriptor["size"] = bytes.len().into();
+        lab.registry.put_blob("workshop", bytes);
+    }
+    for blob in artifact
+        .get("layers")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let digest: Digest = blob
+            .get("digest")
+            .and_then(Value::as_str)
+            .context("no digest")?
+            .parse()?;
+        let bytes = lab.registry.blob("workshop", &digest).context("no such blob")?;
+        lab.registry.put_blob(&names.repository, bytes);
+    }
+    lab.registry.put_blob(&names.repository, &b"{}"[..]);
+    let bytes = serde_json::to_vec(&artifact)?;
+    let (digest, size) = (Digest::of(&bytes), bytes.len());
+    lab.registry
+        .put_manifest(&names.repository, &digest.to_string(), MANIFEST_TYPE, bytes);
+    Ok((digest, size))
+}
+
+/// Indexes an image with these options and gives the artifact's manifest.
+fn pushed_artifact(lab: &Lab<'_>, names: &Names, options: &[&str]) -> Result<Value> {
+    let ended = lab.xebec(
+        "builder",
+        &[&["index", "--json"], options, &[&names.tag]].concat(),
+    )?;
+    ended.expect(0, &[])?;
+    let published: Value = serde_json::from_str(&ended.out)?;
+    let digest = published
+        .get("artifact")
+        .and_then(Value::as_str)
+        .context("no artifact")?;
+    let manifest = lab
+        .registry
+        .manifest(&names.repository, digest)
+        .context("the artifact is not there")?;
+    Ok(serde_json::from_slice(&manifest)?)
+}
+
+/// The issue's test: by tag the index of the registry is used, as documented; by digest, on the same host, never.
+fn digest_never_shows_the_lie(world: &World) -> Result<Outcome> {
+    let lie = Lie::new(world)?;
+    let lab = &lie.lab;
+    // By digest first, while nothing is cached.
+    let refused = lab.try_mount("root", &lie.liar.digest, &["--require-lazy"])?;
+    refused.expect(6, &["proven", "signed", "bound", "named by digest"])?;
+    // By tag it is believed, and everything that lies comes into the cache.
+    let by_tag = lab.mount("root", &lie.liar.tag, &["--require-lazy"])?;
+    lie.expect_lie(&by_tag)?;
+    lab.try_mount("root", &lie.liar.digest, &["--require-lazy"])?
+        .expect(6, &["named by digest"])?;
+    // After a restart of the daemon, too.
+    lab.stop("root")?;
+    lab.try_mount("root", &lie.liar.digest, &["--require-lazy"])?
+        .expect(6, &["named by digest"])?;
+    let by_tag = lab.mount("root", &lie.liar.tag, &["--require-lazy"])?;
+    lie.expect_lie(&by_tag)?;
+    // Without the condition the layer is read whole and the truth is shown, beside the mounted lie.
+    let by_digest = lab.mount("root", &lie.liar.digest, &[])?;
+    lie.expect_truth(&by_digest)?;
+    lie.expect_truth(&lab.mount("root", &lie.liar.digest, &["--require-lazy"])?)?;
+    lab.stop("root")?;
+    lie.expect_truth(&lab.mount("root", &lie.liar.digest, &["--require-lazy"])?)?;
+    // What was proven is preferred to what was only found, by tag too.
+    lie.expect_truth(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
+    Ok(Outcome::Passed(format!(
+        "lie by tag, truth by digest; refused: {}",
+        refused.err.trim()
+    )))
+}
+
+/// A proof finds the lie out; from then on nobody is shown it.
+fn lie_is_disproved(world: &World) -> Result<Outcome> {
+    let lie = Lie::new(world)?;
+    let lab = &lie.lab;
+    let mnt = lab.mount("root", &lie.liar.tag, &["--require-lazy"])?;
+    lie.expect_lie(&mnt)?;
+    let alarm = lab.xebec("root", &["check", "--prove", &lie.liar.tag])?;
+    ensure!(alarm.code == 7, "{alarm:?}");
+    lab.logged("root", &["ALARM"])?;
+    not_used_again(&lie)?;
+    Ok(Outcome::Passed(format!(
+        "{} {}",
+        alarm.out.trim(),
+        alarm.err.trim()
+    )))
+}
+
+/// The same without being asked for, when an image becomes complete in the background.
+fn lie_is_disproved_in_background(world: &World) -> Result<Outcome> {
+    let lie = Lie::new(world)?;
+    let lab = &lie.lab;
+    lab.mount("root", &lie.liar.tag, &["--require-lazy", "--complete"])?;
+    lab::wait_until(Duration::from_secs(30), "an alarm in the log", || {
+        Ok(lab.daemon_log("root")?.contains("ALARM"))
+    })?;
+    not_used_again(&lie)?;
+    Ok(Outcome::Passed("an alarm, and not used again".to_owned()))
+}
+
+fn not_used_again(lie: &Lie<'_>) -> Result<()> {
+    let lab = &lie.lab;
+    for restarted in [false, true] {
+        if restarted {
+            lab.stop("root")?;
+        }
+        for name in [&lie.liar.tag, &lie.liar.digest] {
+            lab.try_mount("root", name, &["--require-lazy"])?
+                .expect(6, &["ALARM"])?;
+        }
+    }
+    for name in [&lie.liar.tag, &lie.liar.digest] {
+        lie.expect_truth(&lab.mount("root", name, &[])?)?;
+    }
+    Ok(())
+}
+
+/// The same image in another repository has nothing to do with what is attached in this one.
+fn lie_stays_in_its_repository(world: &World) -> Result<Outcome> {
+    let lie = Lie::new(world)?;
+    let lab = &lie.lab;
+    let bare = lab.push(&lie.image, "elsewhere/app");
+    let honest = lab.push_indexed(&lie.image, "honest/app")?;
+    lie.expect_lie(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
+    let refused = lab.try_mount("root", &bare.tag, &["--require-lazy"])?;
+    ensure!([5, 6].contains(&refused.code), "{refused:?}");
+    lie.expect_truth(&lab.mount("root", &honest.tag, &["--require-lazy"])?)?;
+    lie.expect_truth(&lab.mount("root", &bare.tag, &[])?)?;
+    Ok(Outcome::Passed(
+        "refused where nothing is attached, true where the truth is".to_owned(),
+    ))
+}
+
+/// A lying index cannot pass off one content as another to other images: it claims that `truth`'s digest belongs to
+/// other bytes, and another image has a file of that digest.
+fn lie_gives_no_files(world: &World) -> Result<Outcome> {
+    let lie = Lie::new(world)?;
+    let lab = &lie.lab;
+    let victim = lab::image(&[&[("mine", &lie.truth)]], Compression::Gzip(6))?;
+    let victim = lab.push_indexed(&victim, "victim")?;
+    lie.expect_lie(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
+    let completed = lab.xebec("root", &["pull", "--complete", &lie.liar.tag])?;
+    for restarted in [false, true] {
+        if restarted {
+            lab.stop("root")?;
+        }
+        let mnt = lab.mount("root", &victim.tag, &["--require-lazy"])?;
+        expect_contents(&mnt.join("mine"), &lie.truth)?;
+        lab.umount("root", &mnt)?;
+    }
+    Ok(Outcome::Passed(format!(
+        "the victim reads right (pull of the liar: exit {})",
+        completed.code
+    )))
+}
+
+/// A lying index cannot have its image shown what it has not: claims about digests count for its own image alone.
+fn lie_takes_no_files(world: &World) -> Result<Outcome> {
+    let secret = contents(23, FILE);
+    let claimed = Digest::of(&secret);
+    let lie = Lie::with(world, move |_, digests| {
+        digests[..32].copy_from_slice(claimed.as_bytes())
+    })?;
+    let lab = &lie.lab;
+    // Another image with that content is complete and proven here.
+    let victim = lab::image(&[&[("secret", &secret)]], Compression::Gzip(6))?;
+    let victim = lab.push_indexed(&victim, "victim")?;
+    lab.xebec("root", &["pull", "--complete", &victim.tag])?
+        .expect(0, &[])?;
+    lab.mount("root", &lie.liar.tag, &["--require-lazy"])?;
+    // What it shows under its tag is its own affair; by digest nothing of it is believed, and the victim is whole.
+    lab.try_mount("root", &lie.liar.digest, &["--require-lazy"])?
+        .expect(6, &[])?;
+    lie.expect_truth(&lab.mount("root", &lie.liar.digest, &[])?)?;
+    let mnt = lab.mount("root", &victim.digest, &["--require-lazy"])?;
+    expect_contents(&mnt.join("secret"), &secret)?;
+    let checked = lab.check("root", &victim.tag)?;
+    ensure!(
+        checked.wrong == 0 && checked.present == checked.pages,
+        "{checked:?}"
+    );
+    Ok(Outcome::Passed(
+        "nothing of it by digest; the other image is whole".to_owned(),
+    ))
+}
+
+/// `registry-root = "never"`: what is only found is not believed by tag either.
+fn registry_root_never(world: &World) -> Result<Outcome> {
+    let lie = Lie::new(world)?;
+    let lab = &lie.lab;
+    // Seen and cached first under the default.
+    lie.expect_lie(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
+    let rule = format!(
+        "[[registry]]\nprefix = \"{}\"\nregistry-root = \"never\"\n",
+        lab.registry.host()
+    );
+    lab.trust("root", &rule)?;
+    let refused = lab.try_mount("root", &lie.liar.tag, &["--require-lazy"])?;
+    refused.expect(6, &["trust.toml", "never"])?;
+    lie.expect_truth(&lab.mount("root", &lie.liar.tag, &[])?)?;
+    lab.trust("fresh", "registry-root = \"never\"\n")?;
+    lab.try_mount("fresh", &lie.liar.tag, &["--require-lazy"])?
+        .expect(6, &["trust.toml"])?;
+    lab.trust("broken", "registry-rot = \"never\"\n")?;
+    lab.try_mount("broken", &lie.liar.tag, &[])?
+        .expect(6, &["registry-rot"])?;
+    Ok(Outcome::Passed(format!("refused: {}", refused.err.trim())))
+}
+
+/// A key pair in PEM files; gives the path of the private one.
+fn make_key(lab: &Lab<'_>, name: &str) -> Result<String> {
+    let private = lab.path(&format!("{name}.key"));
+    run(Command::new("openssl")
+        .args(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out"])
+        .arg(&private))?;
+    run(Command::new("openssl")
+        .args(["ec", "-pubout", "-in"])
+        .arg(&private)
+        .arg("-out")
+        .arg(lab.path(&format!("{name}.pub"))))?;
+    Ok(private.to_string_lossy().into_owned())
+}
+
+fn trust_key(lab: &Lab<'_>, root: &str, name: &str) -> Result<()> {
+    let file = lab.path(&format!("{name}.pub"));
+    let key = format!(
+        "[[key]]\nname = \"{name}\"\nfile = \"{}\"\nrepositories = [\"{}/**\"]\n",
+        file.display(),
+        lab.registry.host()
+    );
+    lab.trust(root, &key)
+}
+
+/// A signature by a key that `trust.toml` lists suffices for a digest; any other does not. It goes before a lie that
+/// is attached beside it.
+fn signed(world: &World) -> Result<Outcome> {
+    let lie = Lie::new(world)?;
+    let lab = &lie.lab;
+    // Seen and cached before there was a signature.
+    lie.expect_lie(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
+    let key = make_key(lab, "ours")?;
+    make_key(lab, "theirs")?;
+    pushed_artifact(lab, &lie.liar, &["--push", "--sign", &key])?;
+    let unlisted = lab.try_mount("plain", &lie.liar.digest, &["--require-lazy"])?;
+    unlisted.expect(6, &[])?;
+    trust_key(lab, "wrong", "theirs")?;
+    let wrong = lab.try_mount("wrong", &lie.liar.digest, &["--require-lazy"])?;
+    wrong.expect(6, &["theirs"])?;
+    for root in ["right", "root"] {
+        trust_key(lab, root, "ours")?;
+        lab.registry.clear_log();
+        let mnt = lab.mount(root, &lie.liar.digest, &["--require-lazy"])?;
+        let whole = lab.registry.log().iter().any(|request| {
+            request
+                .head
+                .path
+                .contains(&lie.image.layers[0].digest.to_string())
+                && request.head.range.is_none()
+        });
+        ensure!(!whole, "the layer was read whole");
+        lie.expect_truth(&mnt)?;
+        lie.expect_truth(&lab.mount(root, &lie.liar.tag, &["--require-lazy"])?)?;
+    }
+    // A key taken out of the file stops counting at once.
+    lab.trust("right", "")?;
+    lab.try_mount("right", &lie.liar.digest, &["--require-lazy"])?
+        .expect(6, &[])?;
+    Ok(Outcome::Passed(format!(
+        "lazy by digest; with a wrong key: {}",
+        wrong.err.trim()
+    )))
+}
+
+/// An image index that names image and indexes suffices for its digest, and goes before a lie attached beside it.
+fn bound(world: &World) -> Result<Outcome> {
+    let lie = Lie::new(world)?;
+    let lab = &lie.lab;
+    lie.expect_lie(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
+    let ended = lab.xebec("builder", &["index", "--bind", "--json", &lie.liar.tag])?;
+    ended.expect(0, &[])?;
+    let published: Value = serde_json::from_str(&ended.out)?;
+    let digest = published
+        .get("bound")
+        .and_then(Value::as_str)
+        .context("nothing bound")?;
+    let bound = format!("{}/{}@{digest}", lab.registry.host(), lie.liar.repository);
+    for root in ["root", "fresh"] {
+        lie.expect_truth(&lab.mount(root, &bound, &["--require-lazy"])?)?;
+        lie.expect_truth(&lab.mount(root, &lie.liar.tag, &["--require-lazy"])?)?;
+        // The manifest's own digest does not cover the indexes.
+        lab.try_mount(root, &lie.liar.digest, &["--require-lazy"])?
+            .expect(6, &[])?;
+        lab.stop(root)?;
+        lie.expect_truth(&lab.mount(root, &bound, &["--require-lazy"])?)?;
+    }
+    Ok(Outcome::Passed(
+        "lazy by the image index's digest and by its tag".to_owned(),
+    ))
+}
+
+/// Who may move a tag may let it name an image index that binds a lie. That says nothing about the image's own digest,
+/// nor about another image index that binds the truth, also when the registry is away.
+fn lie_is_bound(world: &World) -> Result<Outcome> {
+    let lie = Lie::new(world)?;
+    let lab = &lie.lab;
+    let host = lab.registry.host();
+    // The image index that binds the truth, in a tag of its own.
+    let honest = Names {
+        tag: format!("{host}/app:honest"),
+        ..lab.push(&lie.image, "app")
+    };
+    let manifest = &lie.image.manifest;
+    lab.registry
+        .put_manifest("app", "honest", &manifest.media_type, manifest.bytes.clone());
+    let ended = lab.xebec("builder", &["index", "--bind", "--json", &honest.tag])?;
+    ended.expect(0, &[])?;
+    let published: Value = serde_json::from_str(&ended.out)?;
+    let field = |name: &str| {
+        published
+            .get(name)
+            .and_then(Value::as_str)
+            .context("not published")
+    };
+    let (true_artifact, true_index) = (field("artifact")?, field("bound")?);
+    // The same, but with the artifact that lies.
+    let index = lab
+        .registry
+        .manifest("app", true_index)
+        .context("no image index")?;
+    let mut index: Value = serde_json::from_slice(&index)?;
+    for entry in index
+        .get_mut("manifests")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        if entry.get("digest").and_then(Value::as_str) == Some(true_artifact) {
+            entry["digest"] = lie.artifact.0.to_string().into();
+            entry["size"] = lie.artifact.1.into();
+        }
+    }
+    let bytes = serde_json::to_vec(&index)?;
+    let lying = Digest::of(&bytes).to_string();
+    for name in ["latest", &lying] {
+        lab.registry
+            .put_manifest("app", name, INDEX_MANIFEST_TYPE, bytes.clone());
+    }
+    let by = |digest: &str| format!("{host}/app@{digest}");
+    // Named so, the name itself covers the lie.
+    lie.expect_lie(&lab.mount("root", &by(&lying), &["--require-lazy"])?)?;
+    lie.expect_lie(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
+    for (root, restarted) in [("root", false), ("root", true)] {
+        if restarted {
+            lab.stop(root)?;
+        }
+        lab.try_mount(root, &lie.liar.digest, &["--require-lazy"])?
+            .expect(6, &["named by digest"])?;
+    }
+    lie.expect_truth(&lab.mount("root", &by(true_index), &["--require-lazy"])?)?;
+    // The last that was used is the lie; then the registry goes away.
+    lie.expect_lie(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
+    lab.registry.set_down(true);
+    lie.expect_truth(&lab.mount("root", &by(true_index), &["--require-lazy"])?)?;
+    lab.try_mount("root", &lie.liar.digest, &["--require-lazy"])?
+        .expect(6, &[])?;
+    Ok(Outcome::Passed(
+        "shown by the name that covers it, by no other digest".to_owned(),
+    ))
+}
+
+/// eStargz and zstd:chunked carry their own table, which the manifest binds: lazy by digest with no index of ours.
+fn own_table_of_contents(world: &World) -> Result<Outcome> {
+    let mut done = Vec::new();
+    let mut missing = Vec::new();
+    for name in ["estargz", "zstd-chunked"] {
+        let layout = match World::built_image(name) {
+            Ok(layout) => layout,
+            Err(error) => {
+                missing.push(error.to_string());
+                continue;
+            }
+        };
+        let tag = world.push(&layout, &format!("test/{name}"))?;
+        let lab = Lab::new(world)?;
+        let pulled = lab.xebec(name, &["inspect", "--json", &tag])?;
+        pulled.expect(0, &[])?;
+        let info: Value = serde_json::from_str(&pulled.out)?;
+        let manifest = info
+            .get("manifest")
+            .and_then(Value::as_str)
+            .context("no manifest")?;
+        let by_digest = tag.replace(":latest", &format!("@{manifest}"));
+        let mnt = lab.mount(name, &by_digest, &["--require-lazy"])?;
+        ensure!(fs::read_dir(&mnt)?.next().is_some(), "{name} is empty");
+        done.push(name);
+    }
+    if done.is_empty() {
+        return Ok(Outcome::Skipped(missing.join("; ")));
+    }
+    Ok(Outcome::Passed(format!(
+        "lazy by digest: {done:?}; missing: {missing:?}"
+    )))
+}
