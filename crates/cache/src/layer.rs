@@ -234,7 +234,10 @@ fn pages_of(range: &Range<u64>) -> Range<u64> {
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init, reason = "one missing run is what these tests are about")]
+#[allow(
+    clippy::single_range_in_vec_init,
+    reason = "one missing run is what these tests are about"
+)]
 mod tests {
     use super::*;
     use xebec_format::digest::Digest;

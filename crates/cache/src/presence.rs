@@ -256,7 +256,10 @@ fn read_bits(file: &File, pages: u64, length: usize, boot: BootId) -> io::Result
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init, reason = "one missing run is what these tests are about")]
+#[allow(
+    clippy::single_range_in_vec_init,
+    reason = "one missing run is what these tests are about"
+)]
 mod tests {
     use super::*;
 

@@ -226,13 +226,21 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what unfinished processes left. Only for the one process that owns the store.
+    /// Removes what processes left that died before they were done. Folders of living ones stay: commands fill
+    /// layers beside the daemon.
     pub fn clean(&self) {
         let Ok(entries) = fs::read_dir(&self.directory) else {
             return;
         };
         for entry in entries.flatten() {
-            if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
+            let name = entry.file_name();
+            let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY)) else {
+                continue;
+            };
+            let owner = rest.split('-').nth(1).and_then(|pid| pid.parse::<u32>().ok());
+            let is_alive = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
+            // Of this process's own none is under way yet: it cleans before it begins.
+            if !owner.is_some_and(|pid| pid != std::process::id() && is_alive(pid)) {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -335,4 +343,37 @@ fn read_digests(directory: &Path) -> Result<Vec<Digest>, StoreError> {
 fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     let path = path.to_owned();
     move |error| StoreError::Io { what, path, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cleaning_spares_what_a_living_process_is_making() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let make = |name: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir(&path).unwrap();
+            path
+        };
+        let of_living = make(".new-0123456789ab-1-0");
+        // Process ids end at 2^22 on Linux.
+        let of_dead = make(".new-0123456789ab-4194999-0");
+        let of_nobody = make(".new-junk");
+        store.clean();
+        assert!(of_living.exists() && !of_dead.exists() && !of_nobody.exists());
+    }
+
+    #[test]
+    fn what_is_not_published_disappears() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let staged = store.stage(&Digest::of(b"layer")).unwrap();
+        staged.keep_file("index", b"x").unwrap();
+        drop(staged);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(store.list().unwrap().is_empty());
+    }
 }

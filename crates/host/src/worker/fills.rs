@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
+use tokio::sync::mpsc::UnboundedSender;
 use tracing::{error, info, warn};
 use xebec_cache::fill::{FillError, FillStats, Filler};
 use xebec_cache::layer::{CachedLayer, FileIdentity};
@@ -85,16 +86,18 @@ pub struct FillService {
     runtime: tokio::runtime::Handle,
     stats: Arc<FillStats>,
     events: AtomicU64,
+    completed: UnboundedSender<LayerKey>,
     layers: RwLock<HashMap<FileIdentity, Arc<ServedLayer>>>,
 }
 
 impl FillService {
-    /// A service without layers.
+    /// A service without layers. Layers that become complete are told to `completed`.
     pub fn new(
         store: Arc<Store>,
         clients: Arc<Clients>,
         group: Arc<Group>,
         runtime: tokio::runtime::Handle,
+        completed: UnboundedSender<LayerKey>,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -103,6 +106,7 @@ impl FillService {
             runtime,
             stats: Arc::default(),
             events: AtomicU64::new(0),
+            completed,
             layers: RwLock::default(),
         })
     }
@@ -215,9 +219,12 @@ impl FillService {
             Ok(()) => info!("{key} is complete: reading it needs this daemon no more"),
             Err(error) => warn!("{key} is complete, but its events could not be turned off: {error}"),
         }
-        let served = served.clone();
+        let (served, completed) = (served.clone(), self.completed.clone());
         self.runtime.spawn_blocking(move || {
-            if let Err(error) = served.layer().make_durable() {
+            let durable = served.layer().make_durable();
+            // Nobody listens any more only when the worker is ending.
+            let _ = completed.send(key);
+            if let Err(error) = durable {
                 warn!(
                     "cannot sync {}: {error}; it is fetched again after a reboot",
                     served.layer().key()

@@ -54,11 +54,13 @@ pub fn run(paths: &Paths, inherited: Inherited) -> Result<(), Failure> {
     let images = Images::open(paths)?;
     images.store().clean();
     let handle = runtime.handle().clone();
+    let (completed, newly_complete) = tokio::sync::mpsc::unbounded_channel();
     let fills = FillService::new(
         images.store().clone(),
         images.clients().clone(),
         group.clone(),
         handle,
+        completed,
     );
     let views = Arc::new(Views::restore(paths, &fills)?);
     let requests = Arc::new(Requests {
@@ -73,6 +75,7 @@ pub fn run(paths: &Paths, inherited: Inherited) -> Result<(), Failure> {
     let events = EventLoop::start(left, fills)
         .map_err(|error| Failure::host("read the guarded mount's events", error))?;
     info!(pid = std::process::id(), "worker ready");
+    runtime.spawn(requests.clone().prove_completed(newly_complete));
     let served = runtime.block_on(serve(listener, requests));
     events.stop();
     runtime.shutdown_timeout(Duration::from_secs(2));

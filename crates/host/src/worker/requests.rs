@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{error, info, warn};
 use xebec_cache::store::LayerKey;
 use xebec_kernel::journal::Journal;
@@ -21,6 +22,10 @@ use crate::sharing::SharedContents;
 use crate::view;
 use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::views::Views;
+
+/// How long after a layer became complete its proof begins: putting it together and hashing it takes a core, which
+/// the container that is just starting needs more.
+const PROOF_DELAY: Duration = Duration::from_secs(5);
 
 /// Everything that requests need.
 pub struct Requests {
@@ -177,20 +182,46 @@ impl Requests {
         Ok(())
     }
 
+    /// Proves layers as they become complete, one at a time and not while a start may be under way, and lets others
+    /// share their files.
+    pub(super) async fn prove_completed(self: Arc<Self>, mut completed: UnboundedReceiver<LayerKey>) {
+        while let Some(key) = completed.recv().await {
+            tokio::time::sleep(PROOF_DELAY).await;
+            if !facts::is_proven(self.images.store(), key)
+                && let Err(failure) = self.prove(key).await
+            {
+                warn!("{key} is not proven: {failure}");
+            }
+            self.shared.learn(self.images.store(), key);
+        }
+    }
+
     async fn prove(self: &Arc<Self>, key: LayerKey) -> Result<Verdict, Failure> {
         let client_source = self.images.clone();
         let verdict = proof::prove(&client_source, key).await?;
         match &verdict {
             Verdict::Proven => info!("{key} is proven"),
             Verdict::Unprovable(reason) => info!("{key} cannot be proven: {reason}"),
-            Verdict::Disproved(problem) => {
+            Verdict::Disproved(problem) => self.raise_alarm(key, problem),
+        }
+        Ok(verdict)
+    }
+
+    /// The index is marked already, so nothing that starts from now on uses it. What is mounted cannot be taken
+    /// from its readers, so they are named.
+    fn raise_alarm(&self, key: LayerKey, problem: &str) {
+        error!(
+            "ALARM: the index of {key} shows other contents than the layer has: {problem}. It is not used again; \
+             who pushed it may have meant harm"
+        );
+        for view in self.views.list() {
+            if view.layers.iter().any(|pair| LayerKey::from(*pair) == key) {
                 error!(
-                    "ALARM: the index of {key} shows other contents than the layer has: {problem}. It is not \
-                        used again; who pushed it may have meant harm"
+                    "ALARM: {} is mounted with it, for {:?}; stop what runs on it",
+                    view.reference, view.holders
                 );
             }
         }
-        Ok(verdict)
     }
 
     async fn pull(
