@@ -1,0 +1,132 @@
+//! Crates are layers: what may depend on what is written down here, and anything else fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+/// The crates that each crate of the product may use, directly.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("xebec-format", &[]),
+    ("xebec-kernel", &[]),
+    ("xebec-oci", &["xebec-format"]),
+    ("xebec-index", &["xebec-format"]),
+    ("xebec-cache", &["xebec-format", "xebec-index"]),
+    (
+        "xebec-host",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-oci",
+            "xebec-index",
+            "xebec-cache",
+        ],
+    ),
+    (
+        "xebec-cli",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-oci",
+            "xebec-index",
+            "xebec-cache",
+            "xebec-host",
+        ],
+    ),
+];
+/// Crates for tests only; none of the product may use them, except in its own tests.
+const FOR_TESTS: &[(&str, &[&str])] = &[
+    ("xebec-testkit", &["xebec-format"]),
+    ("xebec-e2e", &["xebec-format", "xebec-testkit"]),
+];
+/// The one crate in which `unsafe` is allowed.
+const MAY_BE_UNSAFE: &str = "xebec-kernel";
+
+struct Package {
+    manifest: String,
+    /// What it uses, tests aside.
+    uses: BTreeSet<String>,
+}
+
+/// The workspace's packages, as cargo itself sees them.
+fn packages() -> BTreeMap<String, Package> {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--format-version=1",
+            "--no-deps",
+            "--locked",
+            "--offline",
+        ])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let packages = metadata["packages"].as_array().unwrap().iter().map(|package| {
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        // Tests may use anything; their kind is "dev".
+        let product = dependencies.filter(|dependency| dependency["kind"] != "dev");
+        let uses = product
+            .map(|dependency| text(&dependency["name"]))
+            .filter(|name| name.starts_with("xebec"));
+        let package_uses = Package {
+            manifest: text(&package["manifest_path"]),
+            uses: uses.collect(),
+        };
+        (text(&package["name"]), package_uses)
+    });
+    packages.collect()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let packages = packages();
+    let known: BTreeMap<&str, &[&str]> = ALLOWED.iter().chain(FOR_TESTS).copied().collect();
+    for (name, package) in &packages {
+        let allowed = known.get(name.as_str());
+        let allowed = allowed.unwrap_or_else(|| panic!("{name} is new: say here what it may depend on"));
+        for used in &package.uses {
+            assert!(
+                allowed.contains(&used.as_str()),
+                "{name} must not depend on {used}"
+            );
+        }
+    }
+    for name in known.keys() {
+        assert!(
+            packages.contains_key(*name),
+            "{name} is gone: take it out of the table"
+        );
+    }
+}
+
+#[test]
+fn the_table_itself_has_no_circles() {
+    let mut below = BTreeSet::new();
+    for (name, uses) in ALLOWED.iter().chain(FOR_TESTS) {
+        for used in *uses {
+            assert!(
+                below.contains(used),
+                "{name} stands above {used}, which comes later in the table"
+            );
+        }
+        below.insert(*name);
+    }
+}
+
+#[test]
+fn unsafe_code_is_allowed_in_one_crate_only() {
+    for (name, package) in packages() {
+        let manifest = std::fs::read_to_string(&package.manifest).unwrap();
+        let inherits = manifest.contains("[lints]\nworkspace = true");
+        assert_eq!(
+            inherits,
+            name != MAY_BE_UNSAFE,
+            "{name}: lints of the workspace forbid unsafe code"
+        );
+    }
+}
