@@ -3,7 +3,8 @@
 //! * [`image`]: from a reference to layers with an admitted index; [`artifact`], [`signatures`] and [`trust`] are
 //!   what it judges by, [`facts`] what it knows.
 //! * [`view`]: merged and mounted; [`sharing`] lets files of one layer be read from another.
-//! * [`keeper`], [`events`], [`worker`]: the daemon. [`origin`] is where fills get bytes from.
+//! * [`keeper`], [`events`], [`worker`]: the daemon. [`origin`] is where fills get bytes from, [`spool`] what
+//!   helps with registries that ignore ranges.
 //! * [`client`], [`protocol`]: how the command line speaks to it.
 //! * [`container`]: a container on a view.
 //! * [`proof`], [`check`], [`inventory`]: what is cached, and whether it is right.
@@ -27,6 +28,7 @@ pub mod proof;
 pub mod protocol;
 pub mod sharing;
 pub mod signatures;
+pub mod spool;
 pub mod trust;
 pub mod view;
 pub mod worker;

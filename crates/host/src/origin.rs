@@ -1,6 +1,7 @@
 //! Where the bytes of a cached layer come from: the repositories that were seen to have its blob, kept in the
 //! file `origins.json` of the layer's folder so that a new worker can go on filling.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
@@ -12,10 +13,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use xebec_cache::fill::{Blob, BoxFuture, Source};
 use xebec_format::digest::Digest;
-use xebec_oci::{Reference, Repository};
+use xebec_oci::{BlobStream, RangeAnswer, Reference, Repository};
 
 use crate::clients::Clients;
 use crate::file::write_atomically;
+use crate::spool::{Spool, SpoolReader};
 
 const FILE: &str = "origins.json";
 /// Repositories remembered for a layer. A base layer is in many; the latest few are the likeliest to be up.
@@ -38,6 +40,11 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// The blob with the windows, and its size.
+    fn windows_blob(&self) -> Option<(Digest, u64)> {
+        self.windows.map(|digest| (digest, self.windows_size))
+    }
+
     /// The repository; `None` when the file was damaged.
     pub fn parse_repository(&self) -> Option<Repository> {
         self.repository
@@ -76,20 +83,26 @@ pub struct LayerSource {
 struct Inner {
     clients: Arc<Clients>,
     layer: Digest,
+    /// Size of the layer blob in bytes.
+    size: u64,
     directory: PathBuf,
+    /// Blobs that come whole, of registries that ignore ranges.
+    spools: Mutex<HashMap<Digest, Spool>>,
     whole_windows: tokio::sync::Mutex<()>,
     windows: Mutex<Option<Arc<File>>>,
 }
 
 impl LayerSource {
-    /// The source of the layer kept in `directory`.
-    pub fn new(clients: Arc<Clients>, layer: Digest, directory: &Path) -> Self {
+    /// The source of the layer of `size` bytes that is kept in `directory`.
+    pub fn new(clients: Arc<Clients>, layer: Digest, size: u64, directory: &Path) -> Self {
         let windows = File::open(directory.join("windows")).ok().map(Arc::new);
         Self {
             inner: Arc::new(Inner {
                 clients,
                 layer,
+                size,
                 directory: directory.to_owned(),
+                spools: Mutex::default(),
                 whole_windows: tokio::sync::Mutex::new(()),
                 windows: Mutex::new(windows),
             }),
@@ -111,7 +124,7 @@ impl Source for LayerSource {
 
 impl Inner {
     async fn layer_bytes(&self, range: Range<u64>) -> Result<Bytes, String> {
-        self.ask_origins(|_| Some(self.layer), range).await
+        self.ask_origins(|_| Some((self.layer, self.size)), range).await
     }
 
     async fn window_bytes(&self, range: Range<u64>) -> Result<Bytes, String> {
@@ -120,12 +133,12 @@ impl Inner {
                 .map_err(|error| format!("the windows kept in the cache: {error}"));
         }
         let Some((digest, size)) = self.small_windows() else {
-            return self.ask_origins(|origin| origin.windows, range).await;
+            return self.ask_origins(Origin::windows_blob, range).await;
         };
         // One reader fetches the section, the others wait for it.
         let _one = self.whole_windows.lock().await;
         if self.local_windows().is_none() {
-            let whole = self.ask_origins(|origin| origin.windows, 0..size).await?;
+            let whole = self.ask_origins(Origin::windows_blob, 0..size).await?;
             if Digest::of(&whole) != digest {
                 return Err(format!(
                     "the windows section is not {digest} but {}",
@@ -149,23 +162,15 @@ impl Inner {
 
     async fn ask_origins(
         &self,
-        blob: impl Fn(&Origin) -> Option<Digest>,
+        blob: impl Fn(&Origin) -> Option<(Digest, u64)>,
         range: Range<u64>,
     ) -> Result<Bytes, String> {
         let mut reasons = Vec::new();
         for origin in read(&self.directory) {
-            let Some(digest) = blob(&origin) else { continue };
-            let attempt = async {
-                let client = self
-                    .clients
-                    .get(origin.docker_config.as_deref())
-                    .map_err(|e| e.to_string())?;
-                let repository = origin.parse_repository().ok_or("a damaged origins.json")?;
-                client
-                    .blob_range(&repository, &digest, range.clone())
-                    .await
-                    .map_err(|e| e.to_string())
+            let Some((digest, size)) = blob(&origin) else {
+                continue;
             };
+            let attempt = self.ask_origin(&origin, digest, size, range.clone());
             match attempt.await {
                 Ok(bytes) => return Ok(bytes),
                 Err(reason) => reasons.push(reason),
@@ -175,6 +180,58 @@ impl Inner {
             reasons.push("no registry is known to have it; mount or pull the image again".to_owned());
         }
         Err(reasons.join("; "))
+    }
+
+    async fn ask_origin(
+        &self,
+        origin: &Origin,
+        blob: Digest,
+        size: u64,
+        range: Range<u64>,
+    ) -> Result<Bytes, String> {
+        if let Some(reader) = self.arriving(&blob) {
+            return reader.read(range).await;
+        }
+        let client = self
+            .clients
+            .get(origin.docker_config.as_deref())
+            .map_err(|error| error.to_string())?;
+        let repository = origin.parse_repository().ok_or("a damaged origins.json")?;
+        let answer = client.blob_range_or_whole(&repository, &blob, size, range.clone());
+        match answer.await.map_err(|error| error.to_string())? {
+            RangeAnswer::Part(bytes) => Ok(bytes),
+            RangeAnswer::Whole(stream) => {
+                let reader = self
+                    .spool(blob, stream)
+                    .map_err(|error| format!("keep a blob that comes whole: {error}"))?;
+                reader.read(range).await
+            }
+        }
+    }
+
+    /// A reader of a blob that is coming whole.
+    fn arriving(&self, blob: &Digest) -> Option<SpoolReader> {
+        let spools = self
+            .spools
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let spool = spools.get(blob).filter(|spool| !spool.has_failed());
+        spool.map(Spool::reader)
+    }
+
+    /// Takes a blob in that comes whole, unless another reader's request brought it already.
+    fn spool(&self, blob: Digest, stream: BlobStream) -> io::Result<SpoolReader> {
+        let mut spools = self
+            .spools
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(spool) = spools.get(&blob).filter(|spool| !spool.has_failed()) {
+            return Ok(spool.reader());
+        }
+        let spool = Spool::start(&self.directory, stream)?;
+        let reader = spool.reader();
+        spools.insert(blob, spool);
+        Ok(reader)
     }
 
     fn local_windows(&self) -> Option<Arc<File>> {

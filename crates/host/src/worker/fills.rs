@@ -132,7 +132,12 @@ impl FillService {
             return Ok(served.clone());
         }
         let identity = layer.identity();
-        let source = LayerSource::new(self.clients.clone(), key.layer, layer.directory());
+        let source = LayerSource::new(
+            self.clients.clone(),
+            key.layer,
+            layer.table().layer_size,
+            layer.directory(),
+        );
         let words = layer.presence().pages().div_ceil(64) as usize;
         let filler = Filler::new(Arc::new(layer), Arc::new(source), self.stats.clone());
         let touched = Mutex::new(vec![0; words]);
