@@ -11,6 +11,7 @@ registry_start() {
     local dir=$1 tries
     mkdir -p "$dir/storage"
     REGISTRY_LOG="$dir/access.log"
+    : >"$dir/registry.log" # it is looked into before the server may have opened it
     cat >"$dir/config.yml" <<YAML
 version: 0.1
 log: {level: info, accesslog: {disabled: false}}
