@@ -1,0 +1,240 @@
+//! Fills against a source in memory: every byte that is claimed is right, whatever the order, the parallelism and the
+//! faults; what several readers want is fetched once.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use xebec_cache::fill::{Blob, BoxFuture, FillError, FillStats, Filler, Source};
+use xebec_cache::layer::CachedLayer;
+use xebec_cache::presence::BootId;
+use xebec_cache::store::LayerKey;
+use xebec_format::digest::Digest;
+use xebec_format::layer::{Codec, Piece, Span, SpanTable};
+
+const PAGE: u64 = 4096;
+
+/// An uncompressed layer: the blob is the data space.
+struct MemorySource {
+    blob: Bytes,
+    reads: AtomicU64,
+    wrong: AtomicBool,
+    down: AtomicBool,
+    asked: Mutex<Vec<Range<u64>>>,
+}
+
+impl MemorySource {
+    fn new(length: u64) -> Arc<Self> {
+        let blob: Vec<u8> = (0..length)
+            .map(|at| (at.wrapping_mul(0x9E37_79B9) >> 13) as u8)
+            .collect();
+        Arc::new(Self {
+            blob: blob.into(),
+            reads: AtomicU64::new(0),
+            wrong: AtomicBool::new(false),
+            down: AtomicBool::new(false),
+            asked: Mutex::default(),
+        })
+    }
+}
+
+impl Source for MemorySource {
+    fn read(&self, _: Blob, range: Range<u64>) -> BoxFuture<Result<Bytes, String>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.asked.lock().unwrap().push(range.clone());
+        let (wrong, down) = (
+            self.wrong.load(Ordering::Relaxed),
+            self.down.load(Ordering::Relaxed),
+        );
+        let mut bytes = self.blob.slice(range.start as usize..range.end as usize).to_vec();
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            if down {
+                return Err("the registry is down".to_owned());
+            }
+            if wrong {
+                bytes[0] ^= 1;
+            }
+            Ok(bytes.into())
+        })
+    }
+}
+
+/// A layer over the source's bytes whose spans end at `ends`.
+fn layer(directory: &Path, source: &MemorySource, ends: &[u64]) -> Arc<CachedLayer> {
+    let size = source.blob.len() as u64;
+    let mut spans = Vec::new();
+    let mut start = 0;
+    for end in ends.iter().copied().chain([size]) {
+        if end > start {
+            spans.push(Span {
+                source: start..end,
+                bit_offset: 0,
+                plain: start..end,
+                data: start..end,
+                window: None,
+                digest: Digest::of(&source.blob[start as usize..end as usize]),
+            });
+            start = end;
+        }
+    }
+    let table = SpanTable {
+        layer: Digest::of(&source.blob),
+        layer_size: size,
+        codec: Codec::Tar,
+        plain_size: size,
+        data_size: size,
+        spans,
+        pieces: vec![Piece {
+            plain_offset: 0,
+            data_offset: 0,
+            length: size,
+        }],
+        windows: None,
+    };
+    std::fs::File::create(directory.join("data"))
+        .unwrap()
+        .set_len(size)
+        .unwrap();
+    let key = LayerKey {
+        layer: table.layer,
+        index: Digest::of(b"index"),
+    };
+    Arc::new(CachedLayer::open(directory, key, table, BootId([0; 16])).unwrap())
+}
+
+/// Every claimed page holds the blob's bytes.
+fn assert_claims_are_true(layer: &CachedLayer, source: &MemorySource) {
+    for page in 0..layer.presence().pages() {
+        if layer.presence().missing(page..page + 1).is_empty() {
+            let mut bytes = vec![0; PAGE as usize];
+            layer.read_at(&mut bytes, page * PAGE).unwrap();
+            let at = (page * PAGE) as usize;
+            assert!(
+                bytes == source.blob[at..at + PAGE as usize],
+                "page {page} is claimed and wrong"
+            );
+        }
+    }
+}
+
+fn filler(layer: &Arc<CachedLayer>, source: &Arc<MemorySource>) -> Arc<Filler> {
+    Filler::new(layer.clone(), source.clone(), Arc::new(FillStats::default()))
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn many_readers_of_one_span_cause_one_fetch() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = MemorySource::new(64 * PAGE);
+    let layer = layer(directory.path(), &source, &[]);
+    let filler = filler(&layer, &source);
+    runtime().block_on(async {
+        let readers = (0..64).map(|page| {
+            let filler = filler.clone();
+            tokio::spawn(async move { filler.ensure(page * PAGE..(page + 1) * PAGE).await })
+        });
+        for reader in readers.collect::<Vec<_>>() {
+            reader.await.unwrap().unwrap();
+        }
+    });
+    assert_eq!(source.reads.load(Ordering::Relaxed), 1);
+    assert_claims_are_true(&layer, &source);
+    assert!(layer.is_complete());
+}
+
+#[test]
+fn wrong_bytes_are_named_and_not_kept_and_the_next_read_tries_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = MemorySource::new(8 * PAGE);
+    let layer = layer(directory.path(), &source, &[4 * PAGE]);
+    let filler = filler(&layer, &source);
+    runtime().block_on(async {
+        source.wrong.store(true, Ordering::Relaxed);
+        let error = filler.ensure(0..1).await.unwrap_err();
+        assert!(matches!(error, FillError::Wrong { span: 0, .. }), "{error}");
+        assert_eq!(layer.presence().present(), 0);
+        let mut bytes = [1; 16];
+        layer.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, [0; 16], "nothing was written");
+        source.wrong.store(false, Ordering::Relaxed);
+        filler.ensure(0..1).await.unwrap();
+    });
+    assert_claims_are_true(&layer, &source);
+}
+
+#[test]
+fn an_outage_is_over_when_it_is_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = MemorySource::new(8 * PAGE);
+    let layer = layer(directory.path(), &source, &[]);
+    let filler = filler(&layer, &source);
+    runtime().block_on(async {
+        source.down.store(true, Ordering::Relaxed);
+        assert!(matches!(filler.ensure(0..1).await, Err(FillError::Fetch { .. })));
+        source.down.store(false, Ordering::Relaxed);
+        filler.ensure(0..1).await.unwrap();
+    });
+    assert!(layer.is_complete());
+}
+
+#[test]
+fn completing_fetches_every_byte_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = MemorySource::new(64 * PAGE);
+    let ends: Vec<u64> = (1..40).map(|n| n * 6000).collect();
+    let layer = layer(directory.path(), &source, &ends);
+    let filler = filler(&layer, &source);
+    runtime().block_on(filler.complete(3)).unwrap();
+    assert!(layer.is_complete());
+    assert_claims_are_true(&layer, &source);
+    let mut asked = source.asked.lock().unwrap().clone();
+    asked.sort_by_key(|range| range.start);
+    assert!(
+        asked.windows(2).all(|pair| pair[0].end <= pair[1].start),
+        "{asked:?}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Any spans, any reads, any faults: a read that succeeds has its pages, and no claim is ever wrong.
+    #[test]
+    fn claims_are_always_true(
+        pages in 1u64..40,
+        cuts in prop::collection::vec(0.0f64..1.0, 0..12),
+        reads in prop::collection::vec((0.0f64..1.0, 1u64..20_000, 0u8..4), 1..20),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let source = MemorySource::new(pages * PAGE);
+        let size = pages * PAGE;
+        let mut ends: Vec<u64> = cuts.iter().map(|cut| (cut * size as f64) as u64).collect();
+        ends.sort_unstable();
+        let layer = layer(directory.path(), &source, &ends);
+        let filler = filler(&layer, &source);
+        runtime().block_on(async {
+            for (at, length, fault) in reads {
+                source.wrong.store(fault == 1, Ordering::Relaxed);
+                source.down.store(fault == 2, Ordering::Relaxed);
+                let start = ((at * size as f64) as u64).min(size - 1);
+                let range = start..(start + length).min(size);
+                if filler.ensure(range.clone()).await.is_ok() {
+                    assert!(layer.presence().missing(range.start / PAGE..range.end.div_ceil(PAGE)).is_empty());
+                }
+                assert_claims_are_true(&layer, &source);
+            }
+        });
+    }
+}
