@@ -3,7 +3,7 @@
 #
 #   full pull   skopeo fetches every layer, umoci unpacks them, runc starts
 #   lazy        xebec, with nothing cached
-#   warm        xebec again, with what the lazy start left in the cache
+#   warm        xebec again, with what the lazy start left on disk and in memory
 #
 # "Ready" is the first HTTP answer with status 200 from nginx itself. All of it happens in network, mount and
 # process namespaces of its own: no port can clash, and nothing is left running or mounted when it ends.
@@ -105,7 +105,6 @@ start_after_full_pull() {
 # start_with_xebec NAME TEXT: leaves the statistics in $scratch/NAME.json and what the registry counted beside it.
 start_with_xebec() {
     local name=$1 text=$2 mark
-    cold_caches
     mark=$(registry_mark)
     step "$text" "$XEBEC_BIN" run --require-lazy --net host --probe "$URL" --exit-on-ready \
         --stats "$scratch/$name.json" "$IMAGE"
@@ -162,6 +161,7 @@ inside() {
     echo "Full pull"
     start_after_full_pull
     echo "Xebec"
+    cold_caches
     start_with_xebec lazy "start it lazily, nothing cached, until it answers"
     start_with_xebec warm "start it again, until it answers"
     print_table
