@@ -1,7 +1,9 @@
 //! The cases, by topic.
 
+mod deaths;
 mod differential;
 mod faults;
+mod laziness;
 mod outages;
 mod reading;
 mod trust;
@@ -15,6 +17,8 @@ pub(crate) fn all() -> Vec<Case> {
         outages::cases(),
         faults::cases(),
         trust::cases(),
+        laziness::cases(),
+        deaths::cases(),
         differential::cases(),
     ]
     .into_iter()

@@ -1,0 +1,189 @@
+//! What is lazy, what is not and says so, and what is never fetched twice.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use xebec_testkit::compression::Compression;
+
+use crate::lab::{self, Lab, contents, expect_contents};
+use crate::runner::{Case, Outcome};
+use crate::world::World;
+
+/// Longest that one case may take, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(180);
+
+pub(crate) fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
+        name: format!("laziness/{name}"),
+        limit: LIMIT,
+        run: Box::new(run),
+    };
+    vec![
+        case("required", required),
+        case("first-use", first_use),
+        case("one-zstd-frame", one_zstd_frame),
+        case("complete", complete),
+        case("files-are-shared", files_are_shared),
+    ]
+}
+
+/// Without an index, laziness can be required and is refused, with the way to it.
+fn required(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let file = contents(41, 2 << 20);
+    let names = lab.push(&lab::image(&[&[("file", &file)]], Compression::Gzip(6))?, "app");
+    let refused = lab.try_mount("root", &names.tag, &["--require-lazy"])?;
+    refused.expect(5, &["cannot start lazily", "xebec index --push"])?;
+    let blobs = lab
+        .registry
+        .log()
+        .iter()
+        .map(|request| request.bytes_sent)
+        .sum::<u64>();
+    ensure!(blobs < 1 << 20, "{blobs} bytes were fetched all the same");
+    lab.xebec("builder", &["index", "--push", &names.tag])?
+        .expect(0, &[])?;
+    let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
+    expect_contents(&mnt.join("file"), &file)?;
+    Ok(Outcome::Passed(format!("refused: {}", refused.err.trim())))
+}
+
+/// Without an index and without the condition: a notice, the right contents, and a second start that fetches nothing.
+fn first_use(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let (one, two) = (contents(42, 2 << 20), contents(43, 100_000));
+    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(6))?;
+    let names = lab.push(&image, "app");
+    let mnt = lab.mount_point("mnt")?;
+    let place = mnt.to_string_lossy().into_owned();
+    let first = lab.xebec("root", &["mount", "--json", &names.tag, &place])?;
+    first.expect(0, &["not lazy", "xebec index --push"])?;
+    let told: Value = serde_json::from_str(&first.out).context("not JSON")?;
+    ensure!(told.get("lazy") == Some(&Value::Bool(false)), "{told}");
+    expect_contents(&mnt.join("one"), &one)?;
+    expect_contents(&mnt.join("two"), &two)?;
+    lab.umount("root", &mnt)?;
+    lab.stop("root")?;
+    lab.registry.clear_log();
+    for reference in [&names.tag, &names.digest] {
+        let second = lab.xebec("root", &["mount", "--json", "--require-lazy", reference, &place])?;
+        second.expect(0, &[])?;
+        ensure!(!second.err.contains("not lazy"), "{second:?}");
+        let told: Value = serde_json::from_str(&second.out).context("not JSON")?;
+        ensure!(told.get("lazy") == Some(&Value::Bool(true)), "{told}");
+        expect_contents(&mnt.join("one"), &one)?;
+        expect_contents(&mnt.join("two"), &two)?;
+        lab.umount("root", &mnt)?;
+    }
+    let layers: Vec<String> = image
+        .layers
+        .iter()
+        .map(|layer| layer.digest.to_string())
+        .collect();
+    let fetched = lab.registry.log();
+    let again = fetched
+        .iter()
+        .filter(|request| layers.iter().any(|layer| request.head.path.contains(layer)));
+    ensure!(again.count() == 0, "a layer was fetched again");
+    Ok(Outcome::Passed(first.err.trim().to_owned()))
+}
+
+/// A layer of one zstd frame cannot be lazy whatever its index says; it says so, and is right.
+fn one_zstd_frame(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let mut random = fastrand::Rng::with_seed(44);
+    let mut file = vec![0; 96 << 20];
+    random.fill(&mut file[..1 << 20]);
+    let names = lab.push(&lab::image(&[&[("file", &file)]], Compression::Zstd)?, "app");
+    let indexed = lab.xebec("builder", &["index", "--push", &names.tag])?;
+    indexed.expect(0, &["NOT LAZY"])?;
+    let refused = lab.try_mount("root", &names.tag, &["--require-lazy"])?;
+    refused.expect(5, &["cannot start lazily"])?;
+    let mnt = lab.mount("root", &names.tag, &[])?;
+    expect_contents(&mnt.join("file"), &file)?;
+    lab.umount("root", &mnt)?;
+    let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
+    expect_contents(&mnt.join("file"), &file)?;
+    Ok(Outcome::Passed(refused.err.trim().to_owned()))
+}
+
+/// `pull --complete` brings everything in and proves it; reading then raises no event and no request.
+fn complete(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let file = contents(45, 5 << 20);
+    let names = lab.push_indexed(&lab::image(&[&[("file", &file)]], Compression::Gzip(6))?, "app")?;
+    let before = lab.mount("root", &names.tag, &["--require-lazy"])?;
+    lab.xebec("root", &["pull", "--complete", &names.tag])?
+        .expect(0, &[])?;
+    let checked = lab.check("root", &names.tag)?;
+    ensure!(
+        checked.wrong == 0 && checked.present == checked.pages,
+        "{checked:?}"
+    );
+    // The mount that was there before, and a new one.
+    let after = lab.mount("root", &names.digest, &["--require-lazy"])?;
+    let (events, requests) = (lab.counter("root", "events")?, lab.registry.log().len());
+    expect_contents(&before.join("file"), &file)?;
+    expect_contents(&after.join("file"), &file)?;
+    let raised = lab.counter("root", "events")? - events;
+    ensure!(raised == 0, "{raised} events for a complete layer");
+    ensure!(
+        lab.registry.log().len() == requests,
+        "requests for a complete layer"
+    );
+    Ok(Outcome::Passed(format!("{} pages, no event", checked.pages)))
+}
+
+/// Files whose contents are proven in one image are not fetched for another, whatever layer they are in.
+fn files_are_shared(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let files: Vec<(String, Vec<u8>)> = (0..8)
+        .map(|number| (format!("lib/{number}"), contents(50 + number, 400_000)))
+        .collect();
+    let borrow = |own: &'static str, bytes: &'static [u8]| -> Vec<(&str, &[u8])> {
+        let shared = files
+            .iter()
+            .map(|(path, bytes)| (path.as_str(), bytes.as_slice()));
+        std::iter::once((own, bytes)).chain(shared).collect()
+    };
+    let (one, two) = (
+        borrow("own", b"one's own"),
+        borrow("own", b"two's own and longer"),
+    );
+    let first = lab.push_indexed(&lab::image(&[&one], Compression::Gzip(6))?, "first")?;
+    let second = lab.push_indexed(&lab::image(&[&two], Compression::Gzip(9))?, "second")?;
+    lab.xebec("root", &["pull", "--complete", &first.tag])?
+        .expect(0, &[])?;
+    for restarted in [false, true] {
+        if restarted {
+            // What may be shared is found again by a new daemon, in the background.
+            lab.stop("root")?;
+            lab.xebec("root", &["pull", &first.tag])?.expect(0, &[])?;
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        let mnt = lab.mount("root", &second.tag, &["--require-lazy"])?;
+        let (spans, bytes) = (
+            lab.counter("root", "spans")?,
+            lab.counter("root", "bytes_fetched")?,
+        );
+        for (path, wanted) in &files {
+            expect_contents(&mnt.join(path), wanted)?;
+        }
+        let fetched = (
+            lab.counter("root", "spans")? - spans,
+            lab.counter("root", "bytes_fetched")? - bytes,
+        );
+        ensure!(
+            fetched == (0, 0),
+            "spans and bytes fetched: {fetched:?} (restarted: {restarted})"
+        );
+        if restarted {
+            expect_contents(&mnt.join("own"), b"two's own and longer")?;
+        }
+        lab.umount("root", &mnt)?;
+    }
+    Ok(Outcome::Passed(
+        "8 files of another image read without a fetch".to_owned(),
+    ))
+}
