@@ -52,6 +52,8 @@ enum Outcome {
     Refused(Refusal),
     /// There is none.
     Missing(String),
+    /// There is one, but no index makes this layer lazy.
+    Whole(String),
 }
 
 impl Images {
@@ -68,7 +70,7 @@ impl Images {
             .map(|outcome| match outcome {
                 Outcome::Chosen(layer) => Ok(*layer),
                 Outcome::Refused(refusal) => Err(refusal.to_string()),
-                Outcome::Missing(reason) => Err(reason),
+                Outcome::Missing(reason) | Outcome::Whole(reason) => Err(reason),
             })
             .collect())
     }
@@ -90,9 +92,19 @@ impl Images {
                 Outcome::Refused(refusal) if require_lazy => {
                     return Err(Failure::new(FailureKind::Trust, refusal));
                 }
-                Outcome::Refused(refusal) => choice.read_whole(number, &refusal.to_string(), report).await?,
-                Outcome::Missing(reason) if require_lazy => return Err(choice.not_lazy(number, &reason)),
-                Outcome::Missing(reason) => choice.read_whole(number, &reason, report).await?,
+                Outcome::Refused(refusal) => {
+                    // It names the ways itself.
+                    choice.read_whole(number, &refusal.to_string(), report).await?
+                }
+                Outcome::Missing(reason) => {
+                    let reason = choice.with_remedy(&reason);
+                    if require_lazy {
+                        return Err(choice.not_lazy(number, &reason));
+                    }
+                    choice.read_whole(number, &reason, report).await?
+                }
+                Outcome::Whole(reason) if require_lazy => return Err(choice.not_lazy(number, &reason)),
+                Outcome::Whole(reason) => choice.read_whole(number, &reason, report).await?,
             };
             layers.push(layer);
         }
@@ -122,7 +134,7 @@ impl<'a> Choice<'a> {
             && let Some(reason) = lazy::why_not(&layer.index)
             && !self.images.store.is_complete(layer.key)
         {
-            return Ok(Outcome::Missing(reason));
+            return Ok(Outcome::Whole(reason));
         }
         Ok(outcome)
     }
@@ -163,7 +175,9 @@ impl<'a> Choice<'a> {
             match self.take_from_artifact(number, descriptor, found, blobs).await? {
                 Outcome::Chosen(layer) => return Ok(Outcome::Chosen(layer)),
                 Outcome::Refused(error) => refusal = Some(error),
-                Outcome::Missing(reason) => warn!(layer = %descriptor.digest, "{reason}"),
+                Outcome::Missing(reason) | Outcome::Whole(reason) => {
+                    warn!(layer = %descriptor.digest, "{reason}");
+                }
             }
         }
         if let Some((key, root)) = listed {
@@ -485,12 +499,10 @@ impl<'a> Choice<'a> {
             .get(number)
             .ok_or_else(|| self.not_lazy(number, reason))?;
         let text = format!(
-            "layer {} of {} ({}) is read whole now, so this start is not lazy: {reason}. `xebec index --push {}` \
-             makes the next start lazy, on every host",
+            "layer {} of {} ({}) is read whole now, so this start is not lazy: {reason}",
             number + 1,
             self.found.layers.len(),
-            descriptor.digest.short(),
-            self.found.reference
+            descriptor.digest.short()
         );
         report(Reply::Notice { text });
         let key = self
@@ -515,13 +527,19 @@ impl<'a> Choice<'a> {
         })
     }
 
+    /// What makes the next start lazy, if only the index is missing.
+    fn with_remedy(&self, reason: &str) -> String {
+        format!(
+            "{reason}. `xebec index --push {}` makes the next start lazy, on every host",
+            self.found.reference
+        )
+    }
+
     fn not_lazy(&self, number: usize, reason: &str) -> Failure {
         let message = format!(
-            "{} cannot start lazily: layer {}: {reason}. Run `xebec index --push {}` first, or leave \
-             --require-lazy out",
+            "{} cannot start lazily: layer {}: {reason}. Leave --require-lazy out to read it whole first",
             self.found.reference,
-            number + 1,
-            self.found.reference
+            number + 1
         );
         Failure::new(FailureKind::NotLazy, message)
     }
