@@ -160,7 +160,7 @@ impl Requests {
                 / u32::try_from(layers.len().max(1)).unwrap_or(u32::MAX);
             for served in layers {
                 if let Err(error) = this.complete(&served, pause).await {
-                    warn!("{} is not complete: {error}", served.layer().key());
+                    warn!("{} was not brought in: {error}", served.layer().key());
                 }
             }
         });
@@ -175,8 +175,10 @@ impl Requests {
         let integrity = |error: xebec_cache::fill::FillError| Failure::new(FailureKind::Registry, error);
         self.fills.complete(served, deadline).await.map_err(integrity)?;
         let key = served.layer().key();
-        if !facts::is_proven(self.images.store(), key) {
-            self.prove(key).await?;
+        if !facts::is_proven(self.images.store(), key)
+            && let Verdict::Disproved(problem) = self.prove(key).await?
+        {
+            return Err(Failure::new(FailureKind::Integrity, alarm(key, &problem)));
         }
         self.shared.learn(self.images.store(), key);
         Ok(())
@@ -210,10 +212,7 @@ impl Requests {
     /// The index is marked already, so nothing that starts from now on uses it. What is mounted cannot be taken
     /// from its readers, so they are named.
     fn raise_alarm(&self, key: LayerKey, problem: &str) {
-        error!(
-            "ALARM: the index of {key} shows other contents than the layer has: {problem}. It is not used again; \
-             who pushed it may have meant harm"
-        );
+        error!("{}", alarm(key, problem));
         for view in self.views.list() {
             if view.layers.iter().any(|pair| LayerKey::from(*pair) == key) {
                 error!(
@@ -275,7 +274,8 @@ impl Requests {
                 .map_err(integrity)?;
             let problem = match self.prove(layer.key).await? {
                 Verdict::Proven => None,
-                Verdict::Unprovable(reason) | Verdict::Disproved(reason) => Some(reason),
+                Verdict::Unprovable(reason) => Some(reason),
+                Verdict::Disproved(problem) => Some(alarm(layer.key, &problem)),
             };
             layers.push(ProvedLayer {
                 layer: layer.key.layer,
@@ -410,6 +410,14 @@ impl Requests {
             }
         });
     }
+}
+
+/// What is said of an index that lies.
+fn alarm(key: LayerKey, problem: &str) -> String {
+    format!(
+        "ALARM: the index of {key} shows other contents than the layer has: {problem}. It is not used again; who \
+         pushed it may have meant harm"
+    )
 }
 
 /// How many files of a layer have a page that was asked for.
