@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use xebec_testkit::compression::Compression;
+use xebec_testkit::registry::{Fault, When};
 
 use crate::lab::{self, Lab, contents, expect_contents};
 use crate::runner::{Case, Outcome};
@@ -25,6 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("one-zstd-frame", one_zstd_frame),
         case("complete", complete),
         case("files-are-shared", files_are_shared),
+        case("fetches-are-shared", fetches_are_shared),
     ]
 }
 
@@ -186,4 +188,29 @@ fn files_are_shared(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(
         "8 files of another image read without a fetch".to_owned(),
     ))
+}
+
+/// A reader and a `pull --complete` of the same image, for longer than the daemon takes to forget what no view uses,
+/// fetch every byte once between them.
+fn fetches_are_shared(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let file = contents(60, 24 << 20);
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
+    let size: usize = image.layers.iter().map(|layer| layer.bytes.len()).sum();
+    let names = lab.push_indexed(&image, "app")?;
+    lab.registry.clear_log();
+    let slow = Fault::Trickle {
+        bytes_per_second: 1 << 20,
+    };
+    lab.registry.inject(When::blob().range(true), slow);
+    let mut pull = lab.spawn("root", &["pull", "--complete", &names.tag])?;
+    std::thread::sleep(Duration::from_millis(2500));
+    let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
+    expect_contents(&mnt.join("file"), &file)?;
+    ensure!(pull.wait()?.success(), "pull --complete failed");
+    let log = lab.registry.log();
+    let sent = log.iter().map(|request| request.bytes_sent).sum::<u64>();
+    let times = sent as f64 / size as f64;
+    ensure!(times < 1.2, "{times:.2} times the layer was fetched");
+    Ok(Outcome::Passed(format!("{times:.2} times the layer was fetched")))
 }

@@ -155,13 +155,14 @@ impl FillService {
         self.all().into_iter().find(|served| served.layer().key() == key)
     }
 
-    /// Stops serving layers that `keep` does not want.
+    /// Stops serving layers that `keep` does not want and nobody is busy with.
     pub fn retain(&self, keep: impl Fn(LayerKey) -> bool) {
         let mut layers = self
             .layers
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        layers.retain(|_, served| keep(served.layer().key()));
+        // One that is being completed or filled stays: a second filler of its file would fetch everything twice.
+        layers.retain(|_, served| keep(served.layer().key()) || Arc::strong_count(served) > 1);
     }
 
     /// All layers that are served.
