@@ -88,6 +88,14 @@ pub(crate) fn layer_blobs(layout: &Path) -> Result<Vec<PathBuf>> {
         .collect()
 }
 
+/// What eStargz adds to a layer for itself: its table of contents and marks for prefetching. Unpackers that do not
+/// know the format show them; a view does not, nor does stargz-snapshotter.
+const OF_ESTARGZ: &[&[u8]] = &[
+    b"stargz.index.json",
+    b".no.prefetch.landmark",
+    b".prefetch.landmark",
+];
+
 /// What differs between a view and a truth, less what an unpacker is known to get wrong or cannot know; the view
 /// follows `docs/decisions/merge-semantics.md`.
 pub(crate) fn differences(view: &Tree, truth: &Truth, unpacker: Unpacker) -> Vec<Difference> {
@@ -115,6 +123,9 @@ fn is_artefact(difference: &Difference, view: &Tree, truth: &Truth, unpacker: Un
     let Some(node) = truth.tree.nodes.get(&difference.path) else {
         return false;
     };
+    if difference.field == "existence" && OF_ESTARGZ.contains(&difference.path.as_slice()) {
+        return true;
+    }
     let is_directory = node.mode & 0o170_000 == 0o040_000;
     match (difference.field, unpacker) {
         // A directory that no layer describes, or that a later layer only puts things into, gets the time of the

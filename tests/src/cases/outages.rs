@@ -30,6 +30,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("registry-stalls", registry_stalls),
         case("worker-killed", worker_killed),
         case("command-killed", command_killed),
+        case("mounted-twice", mounted_twice),
         case("complete-needs-no-registry", complete_needs_no_registry),
         case("layers-that-lie", layers_that_lie),
     ]
@@ -130,21 +131,23 @@ fn worker(status: &Value) -> Result<Pid> {
     pid.with_context(|| format!("no worker in {status}"))
 }
 
+/// How many mounts there are at a path or below it.
+fn mounts_below(path: &Path) -> Result<usize> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    Ok(places.filter(|place| Path::new(place).starts_with(path)).count())
+}
+
 /// `xebec` is killed at any moment of a mount: the next one works, and nothing stays behind.
 fn command_killed(world: &World) -> Result<Outcome> {
     let (layout, _, contents) = large_image(world)?;
     let reference = world.push(&layout, "test/killed")?;
     run(&mut world.xebec_at("builder", &["index", "--push", &reference]))?;
-    let directory = world.path("mnt");
-    fs::create_dir_all(&directory)?;
-    let mounts = || -> Result<usize> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        let here = mounts
-            .lines()
-            .filter(|line| line.contains(&*directory.to_string_lossy()));
-        Ok(here.count())
-    };
-    for delay in [0, 2, 5, 10, 20, 40, 80, 160] {
+    let parent = world.path("killed");
+    let delays = [0, 2, 5, 10, 20, 40, 80, 160];
+    for delay in delays {
+        let directory = parent.join(delay.to_string());
+        fs::create_dir_all(&directory)?;
         let mut child = world.xebec(&["mount", &reference]).arg(&directory).spawn()?;
         std::thread::sleep(Duration::from_millis(delay));
         child.kill()?;
@@ -152,8 +155,16 @@ fn command_killed(world: &World) -> Result<Outcome> {
     }
     // The daemon may still be mounting for commands that are gone; that is as if they had come through.
     std::thread::sleep(Duration::from_secs(1));
-    while mounts()? > 0 {
-        run(world.xebec(&["umount"]).arg(&directory))?;
+    let came_through = mounts_below(&parent)?;
+    for delay in delays {
+        let directory = parent.join(delay.to_string());
+        if mounts_below(&directory)? > 0 {
+            ensure!(
+                fs::read(directory.join("large"))? == contents,
+                "wrong bytes after a kill"
+            );
+            run(world.xebec(&["umount"]).arg(&directory))?;
+        }
     }
     let mounted = world.mount_reference(&reference)?;
     ensure!(
@@ -161,10 +172,32 @@ fn command_killed(world: &World) -> Result<Outcome> {
         "wrong bytes"
     );
     mounted.umount()?;
-    ensure!(mounts()? == 0, "mounts stayed behind");
-    Ok(Outcome::Passed(
-        "8 kills, then mounted, read and unmounted".to_owned(),
-    ))
+    ensure!(mounts_below(&parent)? == 0, "mounts stayed behind");
+    let killed = delays.len();
+    Ok(Outcome::Passed(format!(
+        "{killed} kills, {came_through} mounts that came through, then one more"
+    )))
+}
+
+/// A second mount on one directory is refused, or can be undone as the first can: never a mount that nobody knows of.
+fn mounted_twice(world: &World) -> Result<Outcome> {
+    let (layout, _, contents) = large_image(world)?;
+    let mounted = world.mount(&layout, "test/twice")?;
+    let directory = mounted.directory.clone();
+    let reference = format!("{}/test/twice:latest", world.registry);
+    let second = world.xebec(&["mount", &reference]).arg(&directory).output()?;
+    ensure!(fs::read(directory.join("large"))? == contents, "wrong bytes");
+    mounted.umount()?;
+    if second.status.success() {
+        run(world.xebec(&["umount"]).arg(&directory)).context("undoing the second mount")?;
+    }
+    ensure!(mounts_below(&directory)? == 0, "a mount stayed behind");
+    let how = if second.status.success() {
+        "undone"
+    } else {
+        "refused"
+    };
+    Ok(Outcome::Passed(format!("the second mount was {how}")))
 }
 
 /// After `pull --complete` an image needs neither registry nor daemon.
