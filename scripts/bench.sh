@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Measures what the performance goals are about and prints one table: indexing, the view of a large image, reads of
+# complete files, the first byte of a lazy file, cold starts. docs/performance.md explains each figure.
+#
+#   BENCH_RUNS=N             runs of each measurement (7)
+#   BENCH_ONLY="NAME ..."    only these: index view read first_byte nginx python
+#   BENCH_JSON=FILE          every single value, as JSON
+#
+# Everything happens in network, mount and process namespaces of its own, with state of its own; nothing is left
+# running or mounted. Needs root, 6 GB of room and an otherwise idle machine.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+source "$XEBEC_TOP/scripts/registry.sh"
+cd "$XEBEC_TOP"
+
+export BENCH_IMAGES="$XEBEC_CACHE/bench"
+
+say() { printf 'bench: %s\n' "$*" >&2; }
+
+build_programs() {
+    say "building the release binary and the programs"
+    XEBEC_BIN=$(scripts/release.sh)
+    BENCH_PROGRAMS="$(dirname "$XEBEC_BIN")/examples"
+    export XEBEC_BIN BENCH_PROGRAMS
+    # With the flags of scripts/release.sh, so that nothing is compiled twice.
+    RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" \
+        cargo build --release --locked --quiet --target "$(uname -m)-unknown-linux-gnu" \
+        --package xebec-index --example bench_index
+}
+
+# make_image NAME ARGUMENT...: unless it is there already.
+make_image() {
+    local name=$1 target=$BENCH_IMAGES/$1
+    shift
+    [[ -e $target ]] && return
+    say "making the image \"$name\" (once)"
+    rm -rf "$target.new"
+    python3 bench/images.py "$name" "$target.new" "$@"
+    mv "$target.new" "$target"
+}
+
+prepare() {
+    [[ $(id -u) -eq 0 ]] || {
+        say "must run as root (it mounts and starts containers): sudo make bench"
+        exit 1
+    }
+    scripts/images/build.sh nginx python
+    build_programs
+    mkdir -p "$BENCH_IMAGES"
+    make_image many
+    # The layers of a real image, largest first.
+    mapfile -t layers < <(find "$XEBEC_BUILD/oci/python/blobs/sha256" -size +1M -printf '%s %p\n' |
+        sort -rn | cut -d' ' -f2)
+    make_image big "${layers[@]}"
+}
+
+inside() {
+    BENCH_SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/xebec-bench.XXXXXX")
+    export BENCH_SCRATCH XEBEC_ROOT=$BENCH_SCRATCH/root XEBEC_RUN=$BENCH_SCRATCH/run
+    trap clean_up EXIT
+    ip link set lo up
+    registry_start "$BENCH_SCRATCH/registry"
+    export REGISTRY REGISTRY_LOG
+    PYTHONDONTWRITEBYTECODE=1 python3 bench/bench.py
+}
+
+clean_up() {
+    local status=$?
+    runc delete --force xebec-bench-full >/dev/null 2>&1 || true
+    "$XEBEC_BIN" daemon stop --force >/dev/null 2>&1 || true
+    registry_stop || true
+    umount --recursive --lazy "$BENCH_SCRATCH"/{plain,mounted,root,run} >/dev/null 2>&1 || true
+    rm -rf --one-file-system "$BENCH_SCRATCH"
+    exit "$status"
+}
+
+if [[ ${1:-} == --inside ]]; then
+    inside
+else
+    prepare
+    exec unshare --net --mount --pid --fork --kill-child --mount-proc "${BASH_SOURCE[0]}" --inside
+fi
