@@ -228,7 +228,7 @@ impl Inner {
         if let Some(spool) = spools.get(&blob).filter(|spool| !spool.has_failed()) {
             return Ok(spool.reader());
         }
-        let spool = Spool::start(&self.directory, stream)?;
+        let spool = Spool::start(&self.directory, blob, stream)?;
         let reader = spool.reader();
         spools.insert(blob, spool);
         Ok(reader)

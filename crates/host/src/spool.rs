@@ -1,8 +1,9 @@
 //! A blob that comes whole: some registries answer a request for a range with everything.
 //!
 //! What arrives is written to a file without a name, and a reader of a range waits until the file reaches its end.
-//! So however many ranges are wanted, the blob is fetched once. Nothing here is verified: a range has no digest of
-//! its own, and spans are compared with theirs before anything of them is kept. The file goes with the spool.
+//! So however many ranges are wanted, the blob is fetched once. What readers get is not verified: a range has no
+//! digest of its own, and spans are compared with theirs before anything of them is kept. But a blob that turns out
+//! wrong at its end has failed, so that the next reader makes a new start. The file goes with the spool.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::watch;
+use xebec_format::digest::{Digest, Digester};
 use xebec_oci::BlobStream;
 
 /// A blob on its way.
@@ -31,14 +33,14 @@ struct Arrived {
 }
 
 impl Spool {
-    /// Takes in a stream, in a task of its own, which ends with the spool. The file is made in `directory`: inside of
+    /// Takes in the stream of `blob`, in a task of its own, which ends with the spool. The file is made in `directory`: inside of
     /// a layer's folder it needs the room that the layer needs anyway.
     ///
     /// Must run inside a tokio runtime.
     ///
     /// # Errors
     /// When the file cannot be made.
-    pub fn start(directory: &Path, stream: BlobStream) -> io::Result<Self> {
+    pub fn start(directory: &Path, blob: Digest, stream: BlobStream) -> io::Result<Self> {
         let path = directory.join("arriving");
         let file = File::options()
             .read(true)
@@ -49,7 +51,7 @@ impl Spool {
         fs::remove_file(&path)?;
         let file = Arc::new(file);
         let (sender, arrived) = watch::channel(Arrived::default());
-        tokio::spawn(take_in(stream, file.clone(), sender));
+        tokio::spawn(take_in(blob, stream, file.clone(), sender));
         Ok(Self { file, arrived })
     }
 
@@ -94,28 +96,31 @@ impl SpoolReader {
     }
 }
 
-async fn take_in(mut stream: BlobStream, file: Arc<File>, sender: watch::Sender<Arrived>) {
-    let mut position = 0;
-    loop {
+async fn take_in(blob: Digest, mut stream: BlobStream, file: Arc<File>, sender: watch::Sender<Arrived>) {
+    let (mut position, mut digester) = (0, Digester::new());
+    let failure = loop {
         let part = tokio::select! {
             // Nobody is interested any more.
             () = sender.closed() => return,
             part = stream.next() => part,
         };
-        let written = match part {
-            None => return,
-            Some(Err(error)) => Err(error.to_string()),
-            Some(Ok(part)) => write(&file, position, part).await,
-        };
-        match written {
-            Ok(bytes) => position += bytes,
-            Err(failure) => {
-                sender.send_modify(|arrived| arrived.failure = Some(failure));
-                return;
+        match part {
+            Some(Ok(part)) => {
+                digester.update(&part);
+                match write(&file, position, part).await {
+                    Ok(bytes) => position += bytes,
+                    Err(failure) => break failure,
+                }
+                sender.send_modify(|arrived| arrived.bytes = position);
             }
+            Some(Err(error)) => break error.to_string(),
+            None => match digester.finish() {
+                found if found == blob => return,
+                found => break format!("the registry sent {found} whole instead of {blob}"),
+            },
         }
-        sender.send_modify(|arrived| arrived.bytes = position);
-    }
+    };
+    sender.send_modify(|arrived| arrived.failure = Some(failure));
 }
 
 async fn write(file: &Arc<File>, offset: u64, part: Bytes) -> Result<u64, String> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::registry::{Access, Fault, Options, When};
 
@@ -59,7 +59,7 @@ fn wrong_bytes(world: &World, compression: Compression) -> Result<Outcome> {
     let names = lab.push_indexed(&image, "app")?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
     // The same length, so that only a digest can tell: in the middle of `two`, every byte is another.
-    let layer = image.layers.first().expect("one layer");
+    let layer = image.layers.first().context("no layer")?;
     let mut wrong = layer.bytes.clone();
     let middle = wrong.len() / 2;
     wrong[middle..middle + 64].iter_mut().for_each(|byte| *byte ^= 1);
@@ -116,7 +116,7 @@ fn disk_full(world: &World) -> Result<Outcome> {
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
     // What is left is less than the file.
     let ballast = lab.path("root").join("ballast");
-    let free = rustix::fs::statvfs(&lab.path("root"))?;
+    let free = rustix::fs::statvfs(lab.path("root"))?;
     let room = usize::try_from(free.f_bavail * free.f_frsize)?;
     std::fs::write(&ballast, vec![1; room - (4 << 20)])?;
     ensure!(
@@ -236,6 +236,21 @@ fn whole_blobs_only(world: &World) -> Result<Outcome> {
     let times = sent as f64 / size as f64;
     let text = format!("{} requests, {times:.1} times the layer", log.len());
     ensure!(times < MOST_TIMES_WHOLE, "{text}");
+    // A whole blob that was wrong is not held on to.
+    let image = lab::image(&[&[("file", &contents(13, FILE))]], Compression::Gzip(0))?;
+    let second = lab.push_indexed(&image, "second")?;
+    let mnt = lab.mount("root", &second.tag, &["--require-lazy"])?;
+    let layer = image.layers.first().context("no layer")?.digest;
+    let right = lab.registry.blob("second", &layer).context("no blob")?;
+    let mut wrong = right.to_vec();
+    wrong[2 << 20] ^= 1;
+    lab.registry.put_blob_as("second", layer, wrong);
+    ensure!(
+        is_eio(&read_cold(&mnt.join("file")))?,
+        "wrong bytes reached a reader"
+    );
+    lab.registry.put_blob_as("second", layer, right);
+    expect_contents(&mnt.join("file"), &contents(13, FILE))?;
     Ok(Outcome::Passed(text))
 }
 

@@ -100,7 +100,15 @@ impl Client {
             let read = async {
                 let ask = blob_ask(repository, blob, Some(rest.clone()), false);
                 match (self.open(&endpoint, &ask, &rest).await?, size) {
-                    (Opened::Whole(answer), Some(size)) if bytes.is_empty() => Ok(Some((answer, size))),
+                    (Opened::Whole(answer), Some(size)) if bytes.is_empty() => {
+                        match answer.content_length() {
+                            // A web page, say, of a proxy that wants somebody to log in.
+                            Some(announced) if announced != size => Err(Fault::WrongRange(format!(
+                                "the blob has {size} bytes, the registry announces {announced}"
+                            ))),
+                            _ => Ok(Some((answer, size))),
+                        }
+                    }
                     (Opened::Whole(answer), _) => {
                         take(answer, &mut bytes, rest.start, length).await.map(|()| None)
                     }
