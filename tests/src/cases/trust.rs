@@ -40,6 +40,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "lie-is-disproved-in-the-background",
             lie_is_disproved_in_background,
         ),
+        case("lie-about-bytes", lie_about_bytes),
         case("lie-stays-in-its-repository", lie_stays_in_its_repository),
         case("lie-gives-no-files", lie_gives_no_files),
         case("lie-takes-no-files", lie_takes_no_files),
@@ -65,16 +66,19 @@ struct Lie<'a> {
 
 impl<'a> Lie<'a> {
     fn new(world: &'a World) -> Result<Self> {
-        Self::with(world, |_, _| ())
+        Self::with(world, |index, _| exchange(index))
     }
 
-    /// `more` may spoil the index further; it gets the content digests, too.
-    fn with(world: &'a World, more: impl FnOnce(&mut LayerIndex, &mut Vec<u8>)) -> Result<Self> {
+    /// With an index that is spoilt in another way; `spoil` gets the content digests, too.
+    fn with(
+        world: &'a World,
+        spoil: impl FnOnce(&mut LayerIndex, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<Self> {
         let lab = Lab::new(world)?;
         let (truth, other) = (contents(21, FILE), contents(22, FILE));
         let image = lab::image(&[&[("truth", &truth), ("other", &other)]], Compression::Gzip(6))?;
         let liar = lab.push(&image, "app");
-        let artifact = attach_lie(&lab, &image, &liar, more)?;
+        let artifact = attach_lie(&lab, &image, &liar, spoil)?;
         Ok(Self {
             lab,
             image,
@@ -114,13 +118,37 @@ impl<'a> Lie<'a> {
     }
 }
 
-/// Attaches to the image an artifact whose index gives `truth` the contents of `other`, and makes it setuid. All
-/// digests are right, so nothing but a comparison with the layer itself can tell.
+/// Gives `truth` the contents of `other`, and makes it setuid.
+fn exchange(index: &mut LayerIndex) -> Result<()> {
+    let other = index
+        .entries
+        .iter()
+        .find(|entry| entry.path.as_bytes() == b"other")
+        .context("no other")?;
+    let (other_kind, mut changed) = (other.kind.clone(), 0);
+    for entry in index
+        .entries
+        .iter_mut()
+        .filter(|entry| entry.path.as_bytes() == b"truth")
+    {
+        entry.kind = other_kind.clone();
+        entry.metadata.mode = 0o4755;
+        changed += 1;
+    }
+    ensure!(
+        changed == 1 && matches!(other_kind, EntryKind::File { .. }),
+        "nothing to lie about"
+    );
+    Ok(())
+}
+
+/// Attaches to the image an artifact with a spoilt index. All digests are right, so nothing but a comparison with the
+/// layer itself can tell.
 fn attach_lie(
     lab: &Lab<'_>,
     image: &Image,
     names: &Names,
-    more: impl FnOnce(&mut LayerIndex, &mut Vec<u8>),
+    spoil: impl FnOnce(&mut LayerIndex, &mut Vec<u8>) -> Result<()>,
 ) -> Result<(Digest, usize)> {
     // A true index to start from, in a repository that nobody reads.
     let workshop = lab.push(image, "workshop");
@@ -144,26 +172,7 @@ fn attach_lie(
     let mut index = LayerIndex::decode(&blob(&index_digest)?)?;
     let mut digests = blob(&contents_digest)?.to_vec();
 
-    let other = index
-        .entries
-        .iter()
-        .find(|entry| entry.path.as_bytes() == b"other")
-        .context("no other")?;
-    let (other_kind, mut changed) = (other.kind.clone(), 0);
-    for entry in index
-        .entries
-        .iter_mut()
-        .filter(|entry| entry.path.as_bytes() == b"truth")
-    {
-        entry.kind = other_kind.clone();
-        entry.metadata.mode = 0o4755;
-        changed += 1;
-    }
-    ensure!(
-        changed == 1 && matches!(other_kind, EntryKind::File { .. }),
-        "nothing to lie about"
-    );
-    more(&mut index, &mut digests);
+    spoil(&mut index, &mut digests)?;
     index.contents = Some(Section {
         digest: Digest::of(&digests),
         size: digests.len() as u64,
@@ -296,6 +305,44 @@ fn not_used_again(lie: &Lie<'_>) -> Result<()> {
     Ok(())
 }
 
+/// An index may be right about the tree and wrong about where the bytes are: here each byte of `truth` is the one
+/// after it in the tar file, with a digest of the span to match.
+fn lie_about_bytes(world: &World) -> Result<Outcome> {
+    let (truth, other) = (contents(21, FILE), contents(22, FILE));
+    let plain = lab::tar(&[("truth", &truth), ("other", &other)]);
+    let lie = Lie::with(world, move |index, _| {
+        let piece = index.pieces.first_mut().context("no piece")?;
+        piece.plain_offset += 1;
+        let [span] = index.spans.as_mut_slice() else {
+            anyhow::bail!("not one span")
+        };
+        let mut data = vec![0; usize::try_from(span.data.end - span.data.start)?];
+        for piece in &index.pieces {
+            let [from, to, length] = [
+                piece.plain_offset,
+                piece.data_offset - span.data.start,
+                piece.length,
+            ]
+            .map(|number| number as usize);
+            data[to..to + length].copy_from_slice(&plain[from..from + length]);
+        }
+        span.digest = Digest::of(&data);
+        Ok(())
+    })?;
+    let lab = &lie.lab;
+    let mnt = lab.mount("root", &lie.liar.tag, &["--require-lazy"])?;
+    ensure!(
+        read_cold(&mnt.join("truth"))?[..99] == truth[1..100],
+        "this test tests nothing"
+    );
+    lab.try_mount("root", &lie.liar.digest, &["--require-lazy"])?
+        .expect(6, &["named by digest"])?;
+    let alarm = lab.xebec("root", &["check", "--prove", &lie.liar.tag])?;
+    alarm.expect(7, &["ALARM"])?;
+    not_used_again(&lie)?;
+    Ok(Outcome::Passed(alarm.out.trim().to_owned()))
+}
+
 /// The same image in another repository has nothing to do with what is attached in this one.
 fn lie_stays_in_its_repository(world: &World) -> Result<Outcome> {
     let lie = Lie::new(world)?;
@@ -340,8 +387,9 @@ fn lie_gives_no_files(world: &World) -> Result<Outcome> {
 fn lie_takes_no_files(world: &World) -> Result<Outcome> {
     let secret = contents(23, FILE);
     let claimed = Digest::of(&secret);
-    let lie = Lie::with(world, move |_, digests| {
-        digests[..32].copy_from_slice(claimed.as_bytes())
+    let lie = Lie::with(world, move |index, digests| {
+        digests[..32].copy_from_slice(claimed.as_bytes());
+        exchange(index)
     })?;
     let lab = &lie.lab;
     // Another image with that content is complete and proven here.
