@@ -1,6 +1,8 @@
 //! Fills against a source in memory: every byte that is claimed is right, whatever the order, the parallelism and the
 //! faults; what several readers want is fetched once.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
