@@ -39,6 +39,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("whole-blobs-only", whole_blobs_only),
         case("token-expires", token_expires),
         case("redirect-expires", redirect_expires),
+        case("no-referrers-api", no_referrers_api),
         case("nothing-listens", nothing_listens),
         case("connections-reset", connections_reset),
     ];
@@ -308,6 +309,23 @@ fn redirect_expires(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!(
         "right, after {refused} refused requests"
     )))
+}
+
+/// A registry without the referrers API: indexes are found by the fallback tag, for every image of a repository.
+fn no_referrers_api(world: &World) -> Result<Outcome> {
+    let options = Options {
+        referrers_api: false,
+        ..Options::default()
+    };
+    let lab = Lab::with(world, options)?;
+    let (one, two) = (contents(14, FILE), contents(15, FILE));
+    for (repository, file) in [("one", &one), ("two", &two)] {
+        let image = lab::image(&[&[("file", file)]], Compression::Gzip(6))?;
+        let names = lab.push_indexed(&image, repository)?;
+        let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
+        expect_contents(&mnt.join("file"), file)?;
+    }
+    Ok(Outcome::Passed("lazy".to_owned()))
 }
 
 /// Nothing listens: the error says so and what to do; an image that is complete here starts all the same.
