@@ -1,43 +1,97 @@
 #!/usr/bin/env bash
-# Fuzzes each parser for a while: fuzz.sh SECONDS_EACH [TARGET]
+# Fuzzes every parser, or one. Coverage-guided (libFuzzer), on a stable compiler.
 #
-# Coverage-guided, by libFuzzer, on the stable compiler: the instrumentation that `cargo fuzz` asks a nightly
-# compiler for is an LLVM pass that stable can be told to run, too (without AddressSanitizer, which safe code can
-# do without). What is found is left in fuzz/artifacts; a corpus grows in fuzz/corpus.
-set -euo pipefail
+#   scripts/fuzz.sh [SECONDS_EACH] [TARGET]      60 s and all targets if not given; 0 s runs the seeds alone
+#
+# Inputs that reach something new are kept in fuzz/corpus/TARGET; fuzz/seeds/TARGET is committed. An input that panics,
+# takes over 20 s or over 2 GiB of memory fails its target, and stays in fuzz/artifacts/TARGET. To see it again:
+#   "$CARGO_TARGET_DIR"/fuzz/release/TARGET fuzz/artifacts/TARGET/FILE
+# Once the defect is mended, the input belongs in fuzz/seeds/TARGET under a name that says what it shows.
+set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
-cd "$XEBEC_TOP/fuzz"
-seconds=${1:-60} only=${2:-}
+cd "$XEBEC_TOP" || exit 1
 
-# Naming the target keeps the flags away from build scripts and procedural macros.
-host=$(rustc -vV | sed -n 's/^host: //p')
-export CARGO_TARGET_DIR=$CARGO_TARGET_DIR/fuzz
-flags=(--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module)
-for option in level=4 inline-8bit-counters pc-table trace-compares; do
-    flags+=("-Cllvm-args=-sanitizer-coverage-$option")
-done
-RUSTFLAGS="${flags[*]}" cargo build --quiet --release --locked --target "$host"
+seconds=${1:-60}
+only=${2:-}
+build="$CARGO_TARGET_DIR/fuzz"
+# So much that no honest input comes near, and so little that a bomb is noticed: the largest thing that a parser may
+# hold for one input is a section of an index (256 MiB), and libFuzzer counts its own memory as well.
+limits=(-timeout=20 -rss_limit_mb=2048 -max_len=16384)
+passed=0 failed=0 skipped=0
 
-passed=0 failed=0
-for file in fuzz_targets/*.rs; do
-    target=$(basename "$file" .rs)
-    [[ -z $only || $target == *"$only"* ]] || continue
-    seeds=()
-    [[ -d seeds/$target ]] && seeds=("seeds/$target")
-    mkdir -p "corpus/$target" "artifacts/$target"
-    printf 'fuzz %s ... ' "$target"
+summary() {
+    printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
+    [[ $failed -eq 0 ]]
+    exit
+}
+
+# One line for each target; the whole log only of those that fail.
+fuzz_one() {
+    local target=$1 status=0 log runs time
+    local artifacts="fuzz/artifacts/$target/" corpus="fuzz/corpus/$target" seeds="fuzz/seeds/$target"
+    mkdir -p "$artifacts" "$corpus" "$seeds"
     log=$(mktemp)
-    if "$CARGO_TARGET_DIR/$host/release/$target" "corpus/$target" "${seeds[@]}" -artifact_prefix="artifacts/$target/" \
-        -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 >"$log" 2>&1; then
-        awk '/stat::number_of_executed_units/ { runs = $2 } /cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") cov = $(i + 1) }
-            END { printf "ok, %s runs, coverage %s\n", runs, cov }' "$log"
-        passed=$((passed + 1))
+    # To libFuzzer, 0 seconds mean for ever, and 0 runs mean the given inputs alone.
+    runs=-1 time=$seconds
+    [[ $seconds -eq 0 ]] && runs=0
+    "$build/release/$target" "${limits[@]}" -runs="$runs" -max_total_time="$time" -print_final_stats=1 \
+        -artifact_prefix="$artifacts" "$corpus" "$seeds" >"$log" 2>&1 || status=$?
+    if [[ $status -eq 0 ]]; then
+        printf 'ok      %-20s %s\n' "$target" "$(awk '
+            /^#[0-9]+/ { for (i = 2; i < NF; i++) if ($i == "cov:") cov = $(i + 1) }
+            /number_of_executed_units/ { runs = $2 }
+            /peak_rss_mb/ { memory = $2 }
+            END { printf "%d inputs, %d edges, %d MiB", runs, cov, memory }' "$log")"
     else
-        echo FAILED
-        tail -n 40 "$log"
-        failed=$((failed + 1))
+        tail -n 60 "$log"
+        printf 'FAILED  %-20s %s\n' "$target" "$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)"
     fi
     rm -f "$log"
+    return "$status"
+}
+
+if ! command -v c++ >/dev/null; then
+    printf 'SKIPPED fuzzing: there is no C++ compiler, which libFuzzer needs\n'
+    skipped=1
+    summary
+fi
+
+if cargo fmt --manifest-path fuzz/Cargo.toml --check; then
+    passed=$((passed + 1))
+else
+    printf 'FAILED  formatting of fuzz/\n'
+    failed=$((failed + 1))
+fi
+
+mapfile -t targets < <(cd fuzz/fuzz_targets && for file in *.rs; do
+    [[ -z $only || ${file%.rs} == "$only" ]] && printf '%s\n' "${file%.rs}"
+done)
+if [[ ${#targets[@]} -eq 0 ]]; then
+    printf 'FAILED  there is no target %s; the targets are the files of fuzz/fuzz_targets\n' "$only"
+    failed=$((failed + 1))
+    summary
+fi
+
+# Not locked: the crates' own lock file rules, and this one follows when they change what they depend on.
+if ! CARGO_TARGET_DIR=$build RUSTC_WRAPPER="$XEBEC_TOP/fuzz/instrument.sh" cargo build --quiet --release \
+    --manifest-path fuzz/Cargo.toml "${targets[@]/#/--bin=}"; then
+    printf 'FAILED  the fuzz targets do not compile\n'
+    failed=$((failed + 1))
+    summary
+fi
+
+# As many at a time as there are processors; most of a target's time is spent in one thread.
+declare -A running=()
+reap() {
+    local pid status=0
+    wait -n -p pid || status=$?
+    unset "running[$pid]"
+    if [[ $status -eq 0 ]]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+}
+for target in "${targets[@]}"; do
+    [[ ${#running[@]} -lt $(nproc) ]] || reap
+    fuzz_one "$target" &
+    running[$!]=$target
 done
-printf '%s passed, %s failed, 0 skipped\n' "$passed" "$failed"
-[[ $failed -eq 0 ]]
+while [[ ${#running[@]} -gt 0 ]]; do reap; done
+summary
