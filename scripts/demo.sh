@@ -56,8 +56,8 @@ shape_network() {
     tc qdisc add dev lo root tbf rate "${DEMO_MBIT}mbit" burst 256kb latency 50ms
 }
 
+# What is in memory is dropped as far as it is on disk already; a `sync` would wait for all that others write.
 cold_caches() {
-    sync
     echo 3 >/proc/sys/vm/drop_caches
 }
 
