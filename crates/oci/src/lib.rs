@@ -1,6 +1,6 @@
 //! References, manifests, and the registry client.
 //!
-//! * [`reference`]: what a user types to name an image, taken apart and checked.
+//! * [`mod@reference`]: what a user types to name an image, taken apart and checked.
 //! * [`platform`]: which of an index's images fits a host.
 //! * [`manifest`], [`media_type`], [`image_config`]: what registries answer with, parsed within limits.
 //! * [`client`]: the [`Client`]: resolve, range reads, streams, referrers, push.
