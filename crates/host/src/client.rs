@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use xebec_kernel::process::Spawn;
+use xebec_kernel::process::{Child, Spawn};
 
 use crate::failure::{Failure, FailureKind};
 use crate::paths::Paths;
@@ -14,6 +14,8 @@ use crate::protocol::{MAX_LINE, Reply, Request};
 
 /// How long a daemon that was just started may take until its socket answers.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long another keeper, that was started at the same moment and won, may take to listen.
+const RIVAL_START: Duration = Duration::from_secs(3);
 /// How long a daemon may take to end. Its worker finishes what it is answering, then everything is unmounted.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// How often a request is sent again because the worker died before it answered. The worker restarts by itself;
@@ -83,29 +85,41 @@ impl Daemon {
         if let Ok(stream) = UnixStream::connect(&socket) {
             return Ok(stream);
         }
-        self.start()?;
+        let keeper = self.start()?;
         let deadline = Instant::now() + START_TIMEOUT;
+        let mut given_up = None;
         let mut pause = Duration::from_millis(1);
         loop {
-            match UnixStream::connect(&socket) {
+            let error = match UnixStream::connect(&socket) {
                 Ok(stream) => return Ok(stream),
-                Err(error) if Instant::now() > deadline => {
-                    let log = self.paths.run().join("daemon.log");
-                    let message = format!(
-                        "the daemon did not start within {} s ({error}); see {}, and try `xebec doctor`",
-                        START_TIMEOUT.as_secs(),
-                        log.display()
-                    );
-                    return Err(Failure::new(FailureKind::Host, message));
-                }
-                Err(_) => std::thread::sleep(pause),
+                Err(error) => error,
+            };
+            // One that ended at once may have found another that is just starting: that one gets a moment.
+            if given_up.is_none() && keeper.try_wait().ok().flatten().is_some() {
+                given_up = Some(Instant::now() + RIVAL_START);
             }
+            let now = Instant::now();
+            if now > deadline || given_up.is_some_and(|moment| now > moment) {
+                return Err(self.not_started(&error));
+            }
+            std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(20));
         }
     }
 
+    fn not_started(&self, error: &io::Error) -> Failure {
+        let log = self.paths.run().join("daemon.log");
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        let last = text.lines().last().unwrap_or("nothing is in its log");
+        let message = format!(
+            "the daemon did not start ({error}): {last}; see {}, and try `xebec doctor`",
+            log.display()
+        );
+        Failure::new(FailureKind::Host, message)
+    }
+
     /// Starts the keeper in a session of its own. Two that start at once settle it by the keeper's lock.
-    fn start(&self) -> Result<(), Failure> {
+    fn start(&self) -> Result<Child, Failure> {
         let log = self.paths.run().join("daemon.log");
         let open = || -> io::Result<File> { File::options().create(true).append(true).open(&log) };
         let output = open().map_err(|error| Failure::host(format!("open {}", log.display()), error))?;
@@ -122,7 +136,6 @@ impl Daemon {
             .new_session();
         keeper
             .start()
-            .map(|_| ())
             .map_err(|error| Failure::host("start the daemon", error))
     }
 }

@@ -296,8 +296,9 @@ impl<'a> Choice<'a> {
         let binding = Binding::TableOfContents {
             manifest: self.found.manifest_digest,
         };
-        let root = self.admit(key, &encoded, |record| record.add_binding(binding));
+        let root = self.admit(key, encoded, |record| record.add_binding(binding));
         let root = root
+            .await
             .map_err(|failure| failure.to_string())?
             .map_err(|refusal| refusal.to_string())?;
         self.remember_origin(key, None)
@@ -314,14 +315,22 @@ impl<'a> Choice<'a> {
     }
 
     /// Writes new facts about an index down and judges it. The layer's folder is made if need be.
-    fn admit(
+    ///
+    /// Each file is synced, which takes a millisecond or more; in threads of their own the layers of an image do
+    /// that together, and one commit of the file system's journal serves several.
+    async fn admit(
         &self,
         key: LayerKey,
-        encoded: &[u8],
-        learn: impl FnOnce(&mut Record),
+        encoded: impl AsRef<[u8]> + Send + 'static,
+        learn: impl FnOnce(&mut Record) + Send + 'static,
     ) -> Result<Result<Root, Refusal>, Failure> {
-        self.images.store.add(key, encoded)?;
-        facts::update(&self.images.store, key, learn)?;
+        let store = self.images.store.clone();
+        let kept = tokio::task::spawn_blocking(move || {
+            store.add(key, encoded.as_ref())?;
+            facts::update(&store, key, learn)
+        });
+        kept.await
+            .map_err(|error| Failure::host(format!("keep the index of {key}"), error))??;
         Ok(self
             .policy
             .admits(&self.repository, self.found.naming(), &self.roots(key)))
@@ -364,20 +373,16 @@ impl<'a> Choice<'a> {
             layer: descriptor.digest,
             index: blobs.index.digest,
         };
-        let learn = |record: &mut Record| {
-            found
-                .binding
-                .iter()
-                .for_each(|binding| record.add_binding(binding.clone()));
-            found
-                .signing
-                .iter()
-                .for_each(|signing| record.add_signing(signing.clone()));
-            if found.listed {
-                record.add_listing(Listing::new(&self.repository, self.found.manifest_digest));
-            }
+        let (binding, signing) = (found.binding.clone(), found.signing.clone());
+        let listing = found
+            .listed
+            .then(|| Listing::new(&self.repository, self.found.manifest_digest));
+        let learn = move |record: &mut Record| {
+            binding.into_iter().for_each(|binding| record.add_binding(binding));
+            signing.into_iter().for_each(|signing| record.add_signing(signing));
+            listing.into_iter().for_each(|listing| record.add_listing(listing));
         };
-        match self.admit(key, &encoded, learn)? {
+        match self.admit(key, encoded, learn).await? {
             Err(refusal) => Ok(Outcome::Refused(refusal)),
             Ok(root) => {
                 self.remember_origin(key, index.windows.as_ref())?;
@@ -412,11 +417,9 @@ impl<'a> Choice<'a> {
             .await;
         let referrers = match referrers {
             Ok(referrers) => referrers,
-            Err(error @ ClientError::Unreachable { .. }) => return Err(registry_failure(&error)),
-            Err(error) => {
-                debug!(%error, "no referrers");
-                Vec::new()
-            }
+            Err(ClientError::NotFound { .. }) => Vec::new(),
+            // To take a registry's bad moment for "there is none" would make this start silently slow.
+            Err(error) => return Err(registry_failure(&error)),
         };
         let listed = referrers.into_iter().take(MAX_ARTIFACTS);
         let listed =

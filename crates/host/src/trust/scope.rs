@@ -91,9 +91,16 @@ fn is_host(component: &str) -> bool {
 
 /// One form for each host; also for the host part of prefixes and patterns.
 fn normalize_host(host: &str) -> String {
+    // Only while what is left still reads as a host: `registry/app`, without the port, is a name at Docker Hub.
+    fn shorter(host: &str) -> Option<&str> {
+        let rest = host.strip_suffix(":443").or_else(|| host.strip_suffix('.'))?;
+        is_host(rest).then_some(rest)
+    }
     let host = host.to_ascii_lowercase();
-    let host = host.strip_suffix(":443").unwrap_or(&host);
-    let host = host.strip_suffix('.').unwrap_or(host);
+    let mut host = host.as_str();
+    while let Some(rest) = shorter(host) {
+        host = rest;
+    }
     match host {
         "index.docker.io" | "registry-1.docker.io" | "registry.hub.docker.com" => "docker.io".to_owned(),
         _ => host.to_owned(),
@@ -250,6 +257,9 @@ mod tests {
             ("registry.example.com:5000", "registry.example.com:5000/a"),
             ("index.docker.io", "docker.io/a"),
             ("[::1]:5000", "[::1]:5000/a"),
+            ("registry:443", "registry:443/a"),
+            ("registry.", "registry./a"),
+            ("registry.example.com.:443.", "registry.example.com/a"),
         ] {
             assert_eq!(RepositoryName::new(host, "a").unwrap().as_str(), want);
         }
@@ -264,6 +274,23 @@ mod tests {
             assert_eq!(
                 RepositoryName::from_docker_reference(reference).unwrap().as_str(),
                 want
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_is_read_as_it_was_written() {
+        for reference in [
+            "registry:443/team/app",
+            "registry./app",
+            "a../b",
+            "]i./]i",
+            "nginx",
+        ] {
+            let name = RepositoryName::from_docker_reference(reference).unwrap();
+            assert_eq!(
+                RepositoryName::from_docker_reference(name.as_str()).unwrap(),
+                name
             );
         }
     }

@@ -33,6 +33,8 @@ use crate::worker::views::Views;
 /// A daemon without views ends after this long without a request. It costs little, and a start that finds it
 /// running saves a few milliseconds.
 const IDLE: Duration = Duration::from_secs(60);
+/// How long a worker that is told to stop waits for its replies to be read.
+const LAST_REPLIES: Duration = Duration::from_secs(1);
 /// How often holders that have died are looked for.
 const SWEEP: Duration = Duration::from_secs(2);
 
@@ -102,7 +104,14 @@ async fn serve(listener: UnixListener, requests: Arc<Requests>) -> Result<(), Fa
                 }
                 Err(error) => warn!("cannot accept a connection: {error}"),
             },
-            () = requests.stop.notified() => return Ok(()),
+            () = requests.stop.notified() => {
+                // Whoever asked for it wants the answer.
+                let deadline = tokio::time::Instant::now() + LAST_REPLIES;
+                while Arc::strong_count(&connections) > 1 && tokio::time::Instant::now() < deadline {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                return Ok(());
+            }
             // The keeper hands a request to stop on. Status 0 says that nothing needs events any more, so views go
             // first: one that stayed mounted would show zeros.
             _ = terminate.recv() => {

@@ -52,6 +52,10 @@ impl Requests {
                     && mount::is_mounted(path).unwrap_or(false)
                 {
                     view::unmount(path)?;
+                    if mount::is_mounted(path).unwrap_or(false) {
+                        // Mounted more than once, one on the other: what is below goes on.
+                        return Ok(Reply::Done);
+                    }
                 }
                 self.views.release(view.as_deref(), &holder)?;
                 self.forget_unused();

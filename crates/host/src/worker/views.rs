@@ -190,9 +190,11 @@ impl Views {
         let mut table = self.lock();
         for record in table.values_mut() {
             for holder in record.holders.drain(..) {
-                if let Holder::Directory { path } = holder {
-                    let _ = view::unmount(&path);
-                }
+                let Holder::Directory { path } = holder else {
+                    continue;
+                };
+                // Once for each time that it was mounted, one on the other.
+                while mount::is_mounted(&path).unwrap_or(false) && view::unmount(&path).is_ok() {}
             }
         }
         self.drop_unheld(&mut table);

@@ -193,6 +193,13 @@ fn stale_mounts() {
     daemon.keeper.kill().unwrap();
     daemon.keeper.wait().unwrap();
     assert!(is_mounted(&guarded), "a killed keeper leaves its mount");
+    // A worker that lost its keeper goes on and keeps the directories; only without it may another start.
+    daemon.kill_worker();
+    let killed = Instant::now();
+    while UnixStream::connect(daemon.directory.join("run/xebec.sock")).is_ok() {
+        assert!(killed.elapsed() < PATIENCE, "the worker does not end");
+        std::thread::sleep(Duration::from_millis(2));
+    }
     let daemon = Daemon::start_in(daemon.directory.clone(), "plain", &[]);
     assert!(daemon.read(1, 3).unwrap() == pattern(1, 3));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
