@@ -135,6 +135,9 @@ fn check_span(codec: Codec, span: &Span, source: &[u8]) -> Result<(), DecodeErro
     if decoded > MAX_SPAN_PLAIN || data > MAX_SPAN_DATA {
         return Err(DecodeError::Span("it is larger than a span may be"));
     }
+    if !codec.has_plain_stream() && plain != data {
+        return Err(DecodeError::Span("its chunk yields another length than it gives"));
+    }
     if is_part(codec, span) {
         return Err(DecodeError::NotLazy);
     }

@@ -185,6 +185,12 @@ fn chunks_of_a_table_of_contents() {
             decode_span(codec, &span, &[], source, None),
             Err(DecodeError::Digest { .. })
         ));
+        let mut span = chunk(10, source, 0..10, &plain);
+        span.data.end += 1;
+        assert!(matches!(
+            decode_span(codec, &span, &[], source, None),
+            Err(DecodeError::Span(_))
+        ));
         let span = chunk(11, b"garbage", 0..10, &plain);
         assert!(matches!(
             decode_span(codec, &span, &[], b"garbage", None),
