@@ -378,9 +378,15 @@ impl<'a> Choice<'a> {
             .listed
             .then(|| Listing::new(&self.repository, self.found.manifest_digest));
         let learn = move |record: &mut Record| {
-            binding.into_iter().for_each(|binding| record.add_binding(binding));
-            signing.into_iter().for_each(|signing| record.add_signing(signing));
-            listing.into_iter().for_each(|listing| record.add_listing(listing));
+            binding
+                .into_iter()
+                .for_each(|binding| record.add_binding(binding));
+            signing
+                .into_iter()
+                .for_each(|signing| record.add_signing(signing));
+            listing
+                .into_iter()
+                .for_each(|listing| record.add_listing(listing));
         };
         match self.admit(key, encoded, learn).await? {
             Err(refusal) => Ok(Outcome::Refused(refusal)),

@@ -124,6 +124,10 @@ async fn serve(listener: UnixListener, requests: Arc<Requests>) -> Result<(), Fa
                     return Ok(());
                 }
                 requests.sweep();
+                if requests.views.is_empty() && requests.root_was_replaced() {
+                    info!("the root directory was removed: ending, so that the next command begins with the new one");
+                    return Ok(());
+                }
                 if requests.views.is_empty() && Arc::strong_count(&connections) == 1 {
                     if idle_since.elapsed() > IDLE {
                         info!("idle: no views and no requests for {} s", IDLE.as_secs());

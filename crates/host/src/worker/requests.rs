@@ -391,6 +391,19 @@ impl Requests {
         self.forget_unused();
     }
 
+    /// Whether the guarded mount shows another directory than the one that is now at its path: somebody removed the
+    /// root directory under this daemon, and nothing that is written there could be read through the mount.
+    pub(super) fn root_was_replaced(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let identity = |path: std::path::PathBuf| {
+            std::fs::metadata(path)
+                .ok()
+                .map(|metadata| (metadata.dev(), metadata.ino()))
+        };
+        let paths = &self.images.paths;
+        identity(paths.guarded()) != identity(paths.layers())
+    }
+
     /// Layers of no view are served no more; their files stay.
     fn forget_unused(&self) {
         let views = self.views.list();
