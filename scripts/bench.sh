@@ -4,6 +4,7 @@
 #
 #   BENCH_RUNS=N             runs of each measurement (7)
 #   BENCH_ONLY="NAME ..."    only these: index view read first_byte nginx python
+#   BENCH_RATES="N ..."      networks of the cold starts, in Mbit/s (0 1000 100; 0: as fast as memory)
 #   BENCH_JSON=FILE          every single value, as JSON
 #
 # Everything happens in network, mount and process namespaces of its own, with state of its own; nothing is left
