@@ -1,5 +1,10 @@
 //! The command line, as clap reads it. Help texts here are also the man pages.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "these comments are help texts, where brackets mean optional"
+)]
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};

@@ -19,7 +19,7 @@ use super::scope::RepositoryName;
 
 /// Name of the file in the folder of a cached index.
 pub const RECORD_FILE: &str = "roots.json";
-/// Largest `roots.json` that is read, in bytes; [`MAX_FACTS`] facts of each kind fit twice.
+/// Largest `roots.json` that is read, in bytes; `MAX_FACTS` facts of each kind fit twice.
 pub const MAX_RECORD: usize = 1024 * 1024;
 /// Most facts of each kind that are kept; the oldest go first. A layer shared by more images than this
 /// only costs the later ones another look at the registry.

@@ -1,6 +1,6 @@
 //! gzip (RFC 1952): members around deflate streams.
 //!
-//! [`header_length`] parses a member's header; [`GzipReader`] streams through all members of a blob, checks
+//! [`header_length`] parses a member's header; `GzipReader` streams through all members of a blob, checks
 //! CRC-32 and length of each, and lets its caller mark access points at block and member boundaries.
 //!
 //! What follows the last member: zeros are padding, as GNU gzip has it. Anything else is refused, as Go's reader
