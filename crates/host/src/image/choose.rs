@@ -166,7 +166,15 @@ impl<'a> Choice<'a> {
         }
         let artifacts = match self.found.offline {
             true => &[][..],
-            false => self.artifacts.get_or_try_init(|| self.find_artifacts()).await?,
+            false => match self.artifacts.get_or_try_init(|| self.find_artifacts()).await {
+                Ok(artifacts) => artifacts,
+                // What is known already is the better answer than that the registry does not speak.
+                Err(failure) if refusal.is_some() || listed.is_some() => {
+                    warn!("{failure}");
+                    &[][..]
+                }
+                Err(failure) => return Err(failure),
+            },
         };
         for found in artifacts {
             let Some(blobs) = found.artifact.layers.get(&descriptor.digest) else {

@@ -148,7 +148,8 @@ pub(crate) async fn execute(
         .get(CONTENT_ENCODING)
         .is_some_and(|v| !v.as_bytes().is_empty() && v != "identity");
     if encoded && response.status().is_success() {
-        return Err(Fault::Protocol(
+        // Asked again, another server behind the same name may do better.
+        return Err(Fault::WrongRange(
             "the registry or a proxy compressed the answer although it was asked not to".to_owned(),
         ));
     }
