@@ -3,7 +3,7 @@
 Each figure is the median of several runs, with the lowest and the highest beside it; what is compared is run in turn,
 in one go, so that a busy machine is busy for both. Nothing is compared with figures from elsewhere.
 
-Environment: XEBEC_BIN, BENCH_PROGRAMS (folder of bench_index and bench_view), BENCH_IMAGES (folder that images.py
+Environment: XEBEC_BIN, BENCH_PROGRAMS (folder of bench_index), BENCH_IMAGES (folder that images.py
 filled), XEBEC_BUILD (test images), REGISTRY and REGISTRY_LOG, BENCH_SCRATCH, BENCH_RUNS, BENCH_ONLY (a list of
 sections), BENCH_RATES (of the network, in Mbit/s; 0 is no limit), BENCH_JSON (where to write every single value).
 """
