@@ -194,10 +194,11 @@ fn stale_mounts() {
     daemon.keeper.wait().unwrap();
     assert!(is_mounted(&guarded), "a killed keeper leaves its mount");
     // A worker that lost its keeper goes on and keeps the directories; only without it may another start.
-    daemon.kill_worker();
     let killed = Instant::now();
     while UnixStream::connect(daemon.directory.join("run/xebec.sock")).is_ok() {
         assert!(killed.elapsed() < PATIENCE, "the worker does not end");
+        // Again and again, for it may only just be starting and not have said yet who it is.
+        daemon.kill_worker();
         std::thread::sleep(Duration::from_millis(2));
     }
     let daemon = Daemon::start_in(daemon.directory.clone(), "plain", &[]);
