@@ -45,6 +45,10 @@ images: setup ## build the test images
 e2e: setup ## end-to-end tests against real tools, as root; ONLY=NAME picks tests by a part of their name
 	@scripts/test.sh e2e
 
+.PHONY: soak
+soak: setup ## the soak tests in their full form, as root; half an hour (their short form is part of e2e)
+	@scripts/soak.sh $(ONLY)
+
 .PHONY: fuzz
 fuzz: setup ## fuzz each parser; SECONDS_EACH=N (60) and TARGET=NAME may be given
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),60) $(TARGET)

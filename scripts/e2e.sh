@@ -7,7 +7,8 @@ cd "$XEBEC_TOP"
 # Built beforehand: the tests run without a network.
 XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
 E2E_GOTOOLS=$CARGO_TARGET_DIR/gotools
-go build -C tests/gotools -o "$E2E_GOTOOLS/" ./...
+# Static, because one of them is all that an image of a test has.
+CGO_ENABLED=0 go build -C tests/gotools -o "$E2E_GOTOOLS/" ./...
 cargo build --locked --quiet --package xebec-e2e
 export XEBEC_BIN E2E_GOTOOLS
 exec "$CARGO_TARGET_DIR/debug/xebec-e2e" "$@"

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::Pid;
 use serde_json::Value;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Image, ImageBuilder};
@@ -21,6 +22,8 @@ use crate::world::{World, run};
 /// Settings of a root: a registry that fails is given up after seconds, not minutes.
 const SETTINGS: &str = "[budget]\nattempts = 4\nbase_delay = \"20ms\"\nmax_delay = \"100ms\"\n\
     total_deadline = \"6s\"\nresponse_timeout = \"2s\"\nstall_window = \"1s\"\nstall_bytes = 4096\n";
+/// Settings of the daemon: readers are refused after seconds, too.
+const DAEMON: &str = "fill_wait = \"6s\"\n";
 /// `EIO`, what a reader gets whose bytes cannot be had.
 const EIO: i32 = 5;
 
@@ -29,6 +32,8 @@ pub(crate) struct Lab<'a> {
     world: &'a World,
     /// The registry.
     pub(crate) registry: FaultyRegistry,
+    /// Variables that commands get, and the daemons that they start.
+    pub(crate) environment: Vec<(&'static str, String)>,
 }
 
 /// The references of a pushed image.
@@ -87,7 +92,11 @@ impl<'a> Lab<'a> {
     /// A registry.
     pub(crate) fn with(world: &'a World, options: Options) -> Result<Self> {
         let registry = FaultyRegistry::with(options)?;
-        Ok(Self { world, registry })
+        Ok(Self {
+            world,
+            registry,
+            environment: Vec::new(),
+        })
     }
 
     /// A path in the case's directory.
@@ -132,6 +141,7 @@ impl<'a> Lab<'a> {
     pub(crate) fn xebec(&self, root: &str, arguments: &[&str]) -> Result<Ended> {
         self.settle(root)?;
         let mut command = self.world.xebec_at(root, arguments);
+        command.envs(self.environment.iter().cloned());
         let output = command
             .output()
             .with_context(|| format!("cannot start {command:?}"))?;
@@ -144,6 +154,7 @@ impl<'a> Lab<'a> {
         let mut command = self.world.xebec_at(root, arguments);
         let null = Stdio::null;
         command
+            .envs(self.environment.iter().cloned())
             .stdout(null())
             .stderr(null())
             .spawn()
@@ -156,6 +167,10 @@ impl<'a> Lab<'a> {
         if !settings.exists() {
             fs::create_dir_all(self.path(root))?;
             fs::write(settings, SETTINGS)?;
+        }
+        let daemon = self.path(root).join("daemon.toml");
+        if !daemon.exists() {
+            fs::write(daemon, DAEMON)?;
         }
         Ok(())
     }
@@ -224,6 +239,16 @@ impl<'a> Lab<'a> {
         let ended = self.xebec(root, &["daemon", "status", "--json"])?;
         ended.expect(0, &[])?;
         serde_json::from_str(&ended.out).context("daemon status is not JSON")
+    }
+
+    /// A process of a root's daemon: `keeper_pid` or `worker_pid`.
+    pub(crate) fn pid(&self, root: &str, name: &str) -> Result<Pid> {
+        let status = self.status(root)?;
+        let pid = status.get(name).and_then(Value::as_i64);
+        let pid = pid
+            .and_then(|pid| i32::try_from(pid).ok())
+            .and_then(Pid::from_raw);
+        pid.with_context(|| format!("no {name} in {status}"))
     }
 
     /// One of the counters of a root's daemon.

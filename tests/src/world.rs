@@ -42,6 +42,11 @@ impl World {
         })
     }
 
+    /// The binary under test.
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
+    }
+
     /// A path in the case's directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)

@@ -4,24 +4,35 @@
 //! joined; the rest go out in groups of neighbours, one request for a group. Every span is decoded and its digest
 //! compared before a byte of it reaches the data file. Readers who walk a file in order are served ahead: the
 //! group after theirs is fetched while they work.
+//!
+//! Bytes that turn out wrong are fetched again, from somebody else if there is anybody, before a reader is refused.
+//! Faults that can pass are waited for as long as the reader's [`Patience`] goes: the source itself tries again for
+//! that long, and a reader who joined a fetch of somebody less patient starts another when that one gives up.
+
+mod error;
+mod source;
+mod stats;
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::io;
 use std::ops::Range;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Shared, join_all};
-use tracing::{debug, error};
-use xebec_format::digest::Digest;
+use tracing::{debug, error, warn};
 use xebec_format::layer::{Span, Window};
 use xebec_index::decode::{DecodeError, decode_span};
 
+pub use error::FillError;
+pub use source::{Ask, Blob, BoxFuture, FaultKind, Fetched, Patience, Source, SourceError};
+pub use stats::FillStats;
+
 use crate::layer::CachedLayer;
+use crate::progress::{Phase, Progress, Ticket};
+use crate::stage::{Stage, reached};
 
 /// Source bytes that one request asks for at most. Larger requests save round trips but hold readers of their
 /// first bytes up for as long as the last ones take: 4 MiB is 0.3 s at 100 Mbit/s.
@@ -29,107 +40,22 @@ const GROUP_SOURCE_BYTES: u64 = 4 << 20;
 /// Spans fetched ahead of a sequential reader at most.
 const MAX_AHEAD: usize = 8;
 
-/// A future that can be sent to another thread.
-pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// How often wrong bytes are fetched again. Damage on the way is gone at the second try, a damaged mirror is passed
+/// over at the second; who still sends wrong bytes at the fourth has no others.
+const REFETCHES: usize = 3;
+/// Pause before the second refetch; the first goes out at once, the third waits twice as long.
+const REFETCH_PAUSE: Duration = Duration::from_millis(300);
+/// Pause before a reader boards again when a fetch failed that was less patient. (Sources pause by themselves.)
+const BOARDING_PAUSE: Duration = Duration::from_millis(250);
+/// A fetch that is given up because of a reader's deadline says why; so much longer the reader listens.
+const LAST_WORDS: Duration = Duration::from_millis(250);
 
-/// Which of a layer's blobs a range is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blob {
-    /// The layer blob itself.
-    Layer,
-    /// The windows section of the index.
-    Windows,
+/// A fetch under way.
+#[derive(Clone)]
+struct Flight {
+    progress: Arc<Progress>,
+    landing: Shared<BoxFuture<Result<(), FillError>>>,
 }
-
-/// Where a layer's bytes come from: a registry, a local file, a peer.
-pub trait Source: Send + Sync {
-    /// Exactly the bytes of `range`, unverified. The error is a text for people that names the place.
-    fn read(&self, blob: Blob, range: Range<u64>) -> BoxFuture<Result<Bytes, String>>;
-}
-
-/// Why a range could not be brought in. Readers get an error number; the log tells the reasons apart.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum FillError {
-    /// The bytes could not be had.
-    #[error("cannot fetch {what} of layer {layer}: {reason}")]
-    Fetch {
-        /// The layer blob's digest.
-        layer: Digest,
-        /// Which part of it.
-        what: String,
-        /// The source's own words.
-        reason: String,
-    },
-    /// The bytes are not what the index says.
-    #[error(
-        "wrong bytes for span {span} of layer {layer} (blob bytes {source_range:?}): {reason}; nothing was cached"
-    )]
-    Wrong {
-        /// The layer blob's digest.
-        layer: Digest,
-        /// Number of the span in the index.
-        span: usize,
-        /// Its bytes in the blob.
-        source_range: Range<u64>,
-        /// What the decoder said; for a digest that differs, both digests.
-        reason: String,
-    },
-    /// The bytes could not be kept.
-    #[error("cannot write span {span} of layer {layer} to the cache: {reason}{}", hint(*full))]
-    Disk {
-        /// The layer blob's digest.
-        layer: Digest,
-        /// Number of the span in the index.
-        span: usize,
-        /// The system's words.
-        reason: String,
-        /// Whether the file system is full.
-        full: bool,
-    },
-    /// The task that was to fetch it went away.
-    #[error("the fetch of layer {layer} was given up")]
-    Abandoned {
-        /// The layer blob's digest.
-        layer: Digest,
-    },
-}
-
-fn hint(full: bool) -> &'static str {
-    if full {
-        ". Make room on the file system; the next read tries again"
-    } else {
-        ""
-    }
-}
-
-/// What fills did, for statistics. All counts only grow.
-#[derive(Debug, Default)]
-pub struct FillStats {
-    /// Ranges asked for by readers.
-    pub ranges: AtomicU64,
-    /// Ranges that were there already.
-    pub hits: AtomicU64,
-    /// Spans that were fetched by another reader's request.
-    pub joins: AtomicU64,
-    /// Requests for groups of spans.
-    pub requests: AtomicU64,
-    /// Spans written.
-    pub spans: AtomicU64,
-    /// Compressed bytes fetched, windows included.
-    pub bytes: AtomicU64,
-    /// Plain bytes written.
-    pub bytes_written: AtomicU64,
-    /// Fills that failed.
-    pub failures: AtomicU64,
-}
-
-impl FillStats {
-    fn add(counter: &AtomicU64, count: u64) {
-        counter.fetch_add(count, Ordering::Relaxed);
-    }
-}
-
-type Flight = Shared<BoxFuture<Result<(), FillError>>>;
 
 /// Fills one layer.
 pub struct Filler {
@@ -182,49 +108,99 @@ impl Filler {
         &self.layer
     }
 
-    /// Returns once every page that `range` (bytes of the data space) touches is present.
+    /// Returns once every page that `range` (bytes of the data space) touches is present. `ticket` tells meanwhile and
+    /// afterwards what was waited for.
     ///
     /// Must run inside a tokio runtime.
     ///
     /// # Errors
-    /// When a span could not be fetched, verified or written. Others of the range may be present; asking again
-    /// tries again.
-    pub async fn ensure(self: &Arc<Self>, range: Range<u64>) -> Result<(), FillError> {
+    /// When a span could not be fetched, verified or written as long as `patience` lasted. Others of the range may be
+    /// present; asking again tries again.
+    pub async fn ensure(
+        self: &Arc<Self>,
+        range: Range<u64>,
+        patience: Patience,
+        ticket: &Ticket,
+    ) -> Result<(), FillError> {
         FillStats::add(&self.stats.ranges, 1);
-        let wanted = self.layer.missing_spans(range);
+        let wanted = self.layer.missing_spans(range.clone());
         let (Some(&first), Some(&last)) = (wanted.first(), wanted.last()) else {
             FillStats::add(&self.stats.hits, 1);
             return Ok(());
         };
-        let flights = {
-            let mut state = self.lock();
-            let flights = self.board(&mut state, &wanted);
+        let ahead = |state: &mut State| {
             let ahead = state.sequential.after(first, last);
             let ahead: Vec<usize> = ahead.filter(|&span| self.is_missing(span)).collect();
-            self.board(&mut state, &ahead);
-            flights
+            self.board(state, &ahead, patience);
         };
-        for result in join_all(flights).await {
-            result?;
-        }
-        Ok(())
+        self.bring(wanted, patience, ticket, ahead).await
     }
 
-    /// Brings every span in, `parallel` groups at a time.
+    /// Brings every span in, `parallel` groups at a time, each with a patience of its own.
     ///
     /// # Errors
     /// As [`Filler::ensure`], at the first failure.
-    pub async fn complete(self: &Arc<Self>, parallel: usize) -> Result<(), FillError> {
+    pub async fn complete(
+        self: &Arc<Self>,
+        parallel: usize,
+        patience: impl Fn() -> Patience + Send + Sync,
+    ) -> Result<(), FillError> {
         use futures_util::stream::{self, TryStreamExt};
         let missing = self.layer.missing_spans(0..self.layer.table().data_size);
         let groups = self.groups(&missing);
+        let patience = &patience;
         stream::iter(groups.into_iter().map(Ok))
-            .try_for_each_concurrent(parallel, |group| {
-                let flights = self.board(&mut self.lock(), &group);
-                async move { join_all(flights).await.into_iter().collect::<Result<(), _>>() }
+            .try_for_each_concurrent(parallel, |group| async move {
+                let ticket = Ticket::default();
+                self.bring(group, patience(), &ticket, |_| ()).await
             })
             .boxed()
             .await
+    }
+
+    /// Boards fetches of `wanted` until all are in or patience is at its end. `first` runs once, after the first
+    /// boarding.
+    async fn bring(
+        self: &Arc<Self>,
+        mut wanted: Vec<usize>,
+        patience: Patience,
+        ticket: &Ticket,
+        first: impl FnOnce(&mut State),
+    ) -> Result<(), FillError> {
+        let mut first = Some(first);
+        let spans = wanted.len();
+        loop {
+            let flights = {
+                let mut state = self.lock();
+                let joined = wanted.iter().filter(|span| state.flights.contains_key(span));
+                let joined = joined.count();
+                let flights = self.board(&mut state, &wanted, patience);
+                let fetches = flights.iter().map(|flight| flight.progress.clone());
+                ticket.board(fetches, wanted.len(), joined);
+                if let Some(first) = first.take() {
+                    first(&mut state);
+                }
+                flights
+            };
+            let landings = join_all(flights.into_iter().map(|flight| flight.landing));
+            let results = match patience {
+                Patience::Brief => landings.await,
+                Patience::Until(deadline) => tokio::time::timeout_at(deadline + LAST_WORDS, landings)
+                    .await
+                    .map_err(|_| FillError::Late {
+                    layer: self.layer.key().layer,
+                    spans,
+                    problem: ticket.account().problem,
+                })?,
+            };
+            match results.into_iter().find_map(Result::err) {
+                None => return Ok(()),
+                Some(error) if !error.may_pass() || !patience.lasts(BOARDING_PAUSE) => return Err(error),
+                // Whoever departed was less patient.
+                Some(_) => tokio::time::sleep(BOARDING_PAUSE).await,
+            }
+            wanted.retain(|&span| self.is_missing(span));
+        }
     }
 
     fn is_missing(&self, span: usize) -> bool {
@@ -233,7 +209,7 @@ impl Filler {
     }
 
     /// The flights on which `wanted` come in: those under way, and new ones for the rest.
-    fn board(self: &Arc<Self>, state: &mut State, wanted: &[usize]) -> Vec<Flight> {
+    fn board(self: &Arc<Self>, state: &mut State, wanted: &[usize], patience: Patience) -> Vec<Flight> {
         let mut flights = Vec::new();
         let mut grounded = Vec::new();
         for &span in wanted {
@@ -246,7 +222,7 @@ impl Filler {
             }
         }
         for group in self.groups(&grounded) {
-            let flight = self.clone().depart(group.clone());
+            let flight = self.clone().depart(group.clone(), patience);
             for span in group {
                 state.flights.insert(span, flight.clone());
             }
@@ -278,13 +254,17 @@ impl Filler {
     }
 
     /// Starts the fetch of a group, in a task of its own: it goes on when the reader who asked has gone.
-    fn depart(self: Arc<Self>, group: Vec<usize>) -> Flight {
+    fn depart(self: Arc<Self>, group: Vec<usize>, patience: Patience) -> Flight {
         let layer = self.layer.key().layer;
+        let progress = Arc::new(Progress::default());
+        let told = progress.clone();
         let task = tokio::spawn(async move {
-            let result = self.fetch(&group).await;
+            let result = self.fetch(&group, patience, &told).await;
+            told.end();
+            self.stats.add_sources(&told);
             if let Err(error) = &result {
                 FillStats::add(&self.stats.failures, 1);
-                error!("{error}");
+                error!(%layer, span = group.first(), spans = group.len(), "{error}");
             }
             let mut state = self.lock();
             for span in &group {
@@ -294,10 +274,56 @@ impl Filler {
         });
         let landed = async move { task.await.unwrap_or(Err(FillError::Abandoned { layer })) };
         let landed: BoxFuture<_> = Box::pin(landed);
-        landed.shared()
+        Flight {
+            progress,
+            landing: landed.shared(),
+        }
     }
 
-    async fn fetch(self: &Arc<Self>, group: &[usize]) -> Result<(), FillError> {
+    /// Fetches a group, and again what of it was wrong.
+    async fn fetch(
+        self: &Arc<Self>,
+        group: &[usize],
+        patience: Patience,
+        progress: &Arc<Progress>,
+    ) -> Result<(), FillError> {
+        let mut group = group.to_vec();
+        let mut avoid: Vec<String> = Vec::new();
+        for refetch in 0.. {
+            let mut suspects = Vec::new();
+            let result = self
+                .fetch_once(&group, patience, &avoid, progress, &mut suspects)
+                .await;
+            let is_wrong = match &result {
+                Err(FillError::Wrong { .. }) => true,
+                Err(FillError::Fetch { kind, .. }) => *kind == FaultKind::Wrong,
+                _ => false,
+            };
+            let Err(error) = result else { break };
+            if !is_wrong || refetch >= REFETCHES {
+                return Err(error);
+            }
+            warn!(layer = %self.layer.key().layer, span = group.first(), "fetched again: {error}");
+            FillStats::add(&self.stats.refetches, 1);
+            progress.retry(error.to_string());
+            // The blob's own source first: windows are rarely damaged, most are verified as a whole.
+            suspects.retain(|source| !avoid.contains(source));
+            avoid.extend(suspects.into_iter().next());
+            progress.enter(Phase::Pause);
+            tokio::time::sleep(REFETCH_PAUSE * u32::try_from(refetch).unwrap_or(0)).await;
+            group.retain(|&span| self.is_missing(span));
+        }
+        Ok(())
+    }
+
+    async fn fetch_once(
+        self: &Arc<Self>,
+        group: &[usize],
+        patience: Patience,
+        avoid: &[String],
+        progress: &Arc<Progress>,
+        suspects: &mut Vec<String>,
+    ) -> Result<(), FillError> {
         let spans: Vec<(usize, Span)> = group
             .iter()
             .filter_map(|&index| {
@@ -325,16 +351,31 @@ impl Filler {
             (Some(first), Some(last)) => Some(first.offset..last.offset + u64::from(last.length)),
             _ => None,
         };
-        let fetched = async { self.read(Blob::Layer, source.clone()).await };
+        let ask = |blob, range| Ask {
+            blob,
+            range,
+            patience,
+            avoid: avoid.to_vec(),
+            progress: progress.clone(),
+        };
+        let fetched = self.read(ask(Blob::Layer, source.clone()));
         let fetched_history = async {
             match history.clone() {
-                Some(range) => self.read(Blob::Windows, range).await,
-                None => Ok(Bytes::new()),
+                Some(range) => self.read(ask(Blob::Windows, range)).await,
+                None => Ok(Fetched {
+                    bytes: Bytes::new(),
+                    sources: Vec::new(),
+                }),
             }
         };
-        let (bytes, window_bytes) = tokio::try_join!(fetched, fetched_history)?;
+        let (fetched, fetched_history) = tokio::try_join!(fetched, fetched_history)?;
+        reached(Stage::Fetched);
+        let sources = fetched.sources.into_iter().chain(fetched_history.sources);
+        suspects.extend(sources.map(|(source, _)| source));
+        let (bytes, window_bytes) = (fetched.bytes, fetched_history.bytes);
         FillStats::add(&self.stats.requests, 1);
         debug!(layer = %self.layer.key().layer, spans = spans.len(), bytes = bytes.len(), "fetched");
+        progress.enter(Phase::Verify);
         let decodes = spans.into_iter().map(|(index, span)| {
             let bytes = slice(&bytes, source.start, &span.source);
             let window = span
@@ -345,8 +386,10 @@ impl Filler {
                     let range = window.offset..window.offset + u64::from(window.length);
                     slice(&window_bytes, history.start, &range)
                 });
-            let filler = self.clone();
-            tokio::task::spawn_blocking(move || filler.keep(index, &span, &bytes, window.as_deref()))
+            let (filler, progress) = (self.clone(), progress.clone());
+            tokio::task::spawn_blocking(move || {
+                filler.keep(index, &span, &bytes, window.as_deref(), &progress)
+            })
         });
         for landed in join_all(decodes).await {
             landed.unwrap_or(Err(FillError::Abandoned {
@@ -356,26 +399,43 @@ impl Filler {
         Ok(())
     }
 
-    async fn read(&self, blob: Blob, range: Range<u64>) -> Result<Bytes, FillError> {
-        let failed = |reason: String| FillError::Fetch {
+    async fn read(&self, ask: Ask) -> Result<Fetched, FillError> {
+        let progress = ask.progress.clone();
+        let what = format!("{:?} bytes {}-{}", ask.blob, ask.range.start, ask.range.end);
+        let length = ask.range.end - ask.range.start;
+        let failed = |error: SourceError| FillError::Fetch {
             layer: self.layer.key().layer,
-            what: format!("{blob:?} bytes {}-{}", range.start, range.end),
-            reason,
+            what,
+            kind: error.kind,
+            reason: error.reason,
         };
-        let bytes = self.source.read(blob, range.clone()).await.map_err(failed)?;
-        if bytes.len() as u64 != range.end - range.start {
-            return Err(failed(format!(
-                "{} bytes came instead of {}",
-                bytes.len(),
-                range.end - range.start
-            )));
+        let fetched = match self.source.read(ask).await {
+            Ok(fetched) => fetched,
+            Err(error) => return Err(failed(error)),
+        };
+        let got = fetched.bytes.len() as u64;
+        for (source, bytes) in &fetched.sources {
+            progress.received(source, *bytes);
         }
-        FillStats::add(&self.stats.bytes, bytes.len() as u64);
-        Ok(bytes)
+        if got != length {
+            return Err(failed(SourceError {
+                kind: FaultKind::Wrong,
+                reason: format!("{got} bytes came instead of {length}"),
+            }));
+        }
+        FillStats::add(&self.stats.bytes, got);
+        Ok(fetched)
     }
 
     /// Decodes, verifies and writes one span.
-    fn keep(&self, index: usize, span: &Span, bytes: &[u8], window: Option<&[u8]>) -> Result<(), FillError> {
+    fn keep(
+        &self,
+        index: usize,
+        span: &Span,
+        bytes: &[u8],
+        window: Option<&[u8]>,
+        progress: &Progress,
+    ) -> Result<(), FillError> {
         let table = self.layer.table();
         let layer = self.layer.key().layer;
         let plain =
@@ -387,17 +447,19 @@ impl Filler {
                     reason: error.to_string(),
                 }
             })?;
-        self.layer
-            .write_span(index, &plain)
-            .map_err(|error| FillError::Disk {
-                layer,
-                span: index,
-                full: matches!(
-                    error.kind(),
-                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-                ),
-                reason: error.to_string(),
-            })?;
+        reached(Stage::Verified);
+        progress.enter(Phase::Disk);
+        let written = self.layer.write_span(index, &plain);
+        progress.enter(Phase::Verify);
+        written.map_err(|error| FillError::Disk {
+            layer,
+            span: index,
+            full: matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ),
+            reason: error.to_string(),
+        })?;
         FillStats::add(&self.stats.spans, 1);
         FillStats::add(&self.stats.bytes_written, plain.len() as u64);
         Ok(())

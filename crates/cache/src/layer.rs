@@ -1,17 +1,23 @@
-//! One cached layer: a sparse data file, its presence bitmap, and the span table that says how to fill it.
+//! One cached layer: a sparse data file, its presence bitmaps, and the span table that says how to fill it.
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use xebec_format::PAGE_SIZE;
 use xebec_format::layer::{Span, SpanTable};
 
-use crate::presence::{BootId, Presence};
+use crate::boot::BootId;
+use crate::disk::{Access, Disk, DiskFile};
+use crate::presence::{Presence, is_full};
+use crate::room::Room;
+use crate::stage::{Stage, reached};
 use crate::store::LayerKey;
+
+/// Name of the data file.
+pub(crate) const DATA: &str = "data";
 
 /// A layer of the cache, open.
 ///
@@ -21,10 +27,11 @@ pub struct CachedLayer {
     key: LayerKey,
     directory: PathBuf,
     table: SpanTable,
-    data: File,
+    data: Arc<dyn DiskFile>,
     identity: FileIdentity,
     presence: Presence,
     written: Mutex<WrittenSpans>,
+    room: Arc<Room>,
 }
 
 /// Device and inode number of a data file, by which an event's descriptor is recognised.
@@ -45,58 +52,61 @@ impl CachedLayer {
     ///
     /// # Errors
     /// I/O errors of its files, and `InvalidData` when the data file is not of the length that the index says.
-    pub fn open(directory: &Path, key: LayerKey, table: SpanTable, boot: BootId) -> io::Result<Self> {
-        let data = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(directory.join("data"))?;
-        let presence = Presence::open(&directory.join("present"), table.data_size / PAGE_SIZE, boot)?;
-        Self::assemble(directory, key, table, data, presence)
+    pub fn open(
+        disk: &Arc<dyn Disk>,
+        directory: &Path,
+        key: LayerKey,
+        table: SpanTable,
+        boot: BootId,
+        room: Arc<Room>,
+    ) -> io::Result<Self> {
+        let data = disk.open(&directory.join(DATA), Access::Write)?;
+        check_length(&*data, &table)?;
+        let pages = table.data_size / PAGE_SIZE;
+        let presence = Presence::open(disk.clone(), directory, pages, boot)?;
+        Self::assemble(directory, key, table, data, presence, room)
     }
 
     /// Opens the layer kept in `directory` to look at it, beside the process that fills it.
     ///
+    /// The data file is opened first: that waits while somebody holds a lease on it to remove pages, and what is then
+    /// read of the bitmaps is true.
+    ///
     /// # Errors
     /// As [`CachedLayer::open`].
-    pub fn look(directory: &Path, key: LayerKey, table: SpanTable, boot: BootId) -> io::Result<Self> {
-        let data = File::open(directory.join("data"))?;
-        let presence = Presence::look(&directory.join("present"), table.data_size / PAGE_SIZE, boot)?;
-        Self::assemble(directory, key, table, data, presence)
+    pub fn look(
+        disk: &Arc<dyn Disk>,
+        directory: &Path,
+        key: LayerKey,
+        table: SpanTable,
+        boot: BootId,
+    ) -> io::Result<Self> {
+        let data = disk.open(&directory.join(DATA), Access::Read)?;
+        check_length(&*data, &table)?;
+        let pages = table.data_size / PAGE_SIZE;
+        let presence = Presence::look(disk.clone(), directory, pages, boot)?;
+        Self::assemble(directory, key, table, data, presence, Arc::default())
     }
 
     fn assemble(
         directory: &Path,
         key: LayerKey,
         table: SpanTable,
-        data: File,
+        data: Arc<dyn DiskFile>,
         presence: Presence,
+        room: Arc<Room>,
     ) -> io::Result<Self> {
-        let metadata = data.metadata()?;
-        if metadata.len() != table.data_size {
-            let message = format!(
-                "data is {} bytes long, the index says {}",
-                metadata.len(),
-                table.data_size
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-        }
-        let identity = FileIdentity {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-        };
-        let written = table
-            .spans
-            .iter()
-            .map(|span| presence.missing(pages_of(&span.data)).is_empty())
-            .collect();
+        let (device, inode) = data.identity()?;
+        let written = WrittenSpans::of(&table, &presence);
         Ok(Self {
             key,
             directory: directory.to_owned(),
             table,
             data,
-            identity,
+            identity: FileIdentity { device, inode },
             presence,
-            written: Mutex::new(WrittenSpans(written)),
+            written: Mutex::new(written),
+            room,
         })
     }
 
@@ -138,6 +148,11 @@ impl CachedLayer {
         self.data.read_exact_at(bytes, offset)
     }
 
+    /// The data file's descriptor, for a lease or a mark; `None` on a disk of the tests.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.data.descriptor()
+    }
+
     /// The spans, ascending, that must be written before every page that `range` (bytes of the data space)
     /// touches is present. Empty when nothing is missing.
     pub fn missing_spans(&self, range: Range<u64>) -> Vec<usize> {
@@ -146,10 +161,7 @@ impl CachedLayer {
         if runs.is_empty() {
             return spans;
         }
-        let written = self
-            .written
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let written = self.lock();
         for run in runs {
             for index in self.overlapping(run.start * PAGE_SIZE..run.end * PAGE_SIZE) {
                 let known = spans.last().is_some_and(|&last| last >= index);
@@ -161,7 +173,8 @@ impl CachedLayer {
         spans
     }
 
-    /// Writes the verified bytes of span `index` and claims the pages that are whole with it.
+    /// Writes the verified bytes of span `index` and claims the pages that are whole with it. If the disk is full,
+    /// room is made and it is tried once more.
     ///
     /// # Errors
     /// I/O errors of the data file or the bitmap (a full disk, above all); nothing is claimed then that was
@@ -170,16 +183,22 @@ impl CachedLayer {
         let Some(span) = self.table.spans.get(index) else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no such span"));
         };
-        self.data.write_all_at(bytes, span.data.start)?;
-        self.mark_written(index, span)
+        let written = self.data.write_all_at(bytes, span.data.start);
+        match written {
+            Err(error) if is_full(&error) && self.room.make(bytes.len() as u64) => {
+                self.data.write_all_at(bytes, span.data.start)?;
+            }
+            other => other?,
+        }
+        reached(Stage::Written);
+        self.mark_written(index, span)?;
+        reached(Stage::Claimed);
+        Ok(())
     }
 
     fn mark_written(&self, index: usize, span: &Span) -> io::Result<()> {
-        let mut written = self
-            .written
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        written.set(index);
+        let mut written = self.lock();
+        written.set(index, true);
         let mut whole = pages_of(&span.data);
         if !whole.is_empty() && !self.page_is_whole(&written, whole.start) {
             whole.start += 1;
@@ -203,26 +222,75 @@ impl CachedLayer {
         first..end.max(first)
     }
 
-    /// Syncs the data and makes the presence of a complete layer believed after a reboot.
+    /// Makes what is present believed after a power cut. Returns whether there was something to do.
     ///
     /// # Errors
-    /// I/O errors, and `InvalidInput` when the layer is not complete.
-    pub fn make_durable(&self) -> io::Result<()> {
-        self.data.sync_data()?;
-        self.presence.make_durable()
+    /// I/O errors, see [`Presence::sync`]: what was not synced before may then be claimed no more.
+    pub fn sync(&self) -> io::Result<bool> {
+        let synced = self.presence.sync(&*self.data);
+        if synced.is_err() {
+            *self.lock() = WrittenSpans::of(&self.table, &self.presence);
+        }
+        synced
+    }
+
+    /// Gives the room of pages back: their claims go first, on disk too, then the bytes.
+    ///
+    /// The caller must know that nobody has the data file open but this value, and that it raises events again for
+    /// whoever opens it next.
+    ///
+    /// # Errors
+    /// I/O errors. Nothing is claimed that is not there, then as ever.
+    pub fn punch(&self, pages: Range<u64>) -> io::Result<()> {
+        let pages = pages.start..pages.end.min(self.presence.pages());
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let bytes = pages.start * PAGE_SIZE..pages.end * PAGE_SIZE;
+        {
+            let mut written = self.lock();
+            for index in self.overlapping(bytes.clone()) {
+                written.set(index, false);
+            }
+        }
+        self.presence.forget(pages)?;
+        self.data.punch(bytes)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WrittenSpans> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl WrittenSpans {
+    /// The spans all of whose pages are present.
+    fn of(table: &SpanTable, presence: &Presence) -> Self {
+        let spans = table.spans.iter();
+        Self(
+            spans
+                .map(|span| presence.missing(pages_of(&span.data)).is_empty())
+                .collect(),
+        )
+    }
+
     fn has(&self, index: usize) -> bool {
         self.0.get(index).copied().unwrap_or(false)
     }
 
-    fn set(&mut self, index: usize) {
+    fn set(&mut self, index: usize, value: bool) {
         if let Some(written) = self.0.get_mut(index) {
-            *written = true;
+            *written = value;
         }
     }
+}
+
+fn check_length(data: &dyn DiskFile, table: &SpanTable) -> io::Result<()> {
+    let length = data.length()?;
+    if length == table.data_size {
+        return Ok(());
+    }
+    let message = format!("data is {length} bytes long, the index says {}", table.data_size);
+    Err(io::Error::new(io::ErrorKind::InvalidData, message))
 }
 
 /// The pages that a range of bytes touches.
@@ -240,6 +308,7 @@ fn pages_of(range: &Range<u64>) -> Range<u64> {
 )]
 mod tests {
     use super::*;
+    use crate::disk::RealDisk;
     use xebec_format::digest::Digest;
     use xebec_format::layer::Codec;
 
@@ -267,14 +336,10 @@ mod tests {
             layer: table.layer,
             index: Digest::of(b"index"),
         };
-        let data = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(dir.join("data"))
-            .unwrap();
-        data.set_len(table.data_size).unwrap();
-        CachedLayer::open(dir, key, table, BootId([0; 16])).unwrap()
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let data = disk.open(&dir.join(DATA), Access::Create).unwrap();
+        data.set_length(table.data_size).unwrap();
+        CachedLayer::open(&disk, dir, key, table, BootId([0; 16]), Arc::default()).unwrap()
     }
 
     #[test]
@@ -303,5 +368,29 @@ mod tests {
         let again = layer(dir.path());
         assert_eq!(again.missing_spans(0..4096), [0usize; 0]);
         assert_eq!(again.missing_spans(4096..8192), [0, 1]);
+    }
+
+    #[test]
+    fn a_punched_page_takes_the_spans_that_share_it_along() {
+        let dir = tempfile::tempdir().unwrap();
+        let layer = layer(dir.path());
+        layer.write_span(0, &[7; 6000]).unwrap();
+        layer.write_span(1, &[8; 6288]).unwrap();
+        layer.write_span(2, &[9; 7712]).unwrap();
+        layer.sync().unwrap();
+        layer.punch(1..2).unwrap();
+        assert_eq!(layer.presence().missing(0..5), [1..2]);
+        assert_eq!(layer.missing_spans(0..20000), [0, 1]);
+        let mut bytes = [1; 2];
+        layer.read_at(&mut bytes, 5999).unwrap();
+        assert_eq!(bytes, [0, 0]);
+        layer.write_span(0, &[7; 6000]).unwrap();
+        assert_eq!(
+            layer.presence().missing(0..5),
+            [1..2],
+            "its other span is missing"
+        );
+        layer.write_span(1, &[8; 6288]).unwrap();
+        assert!(layer.is_complete());
     }
 }

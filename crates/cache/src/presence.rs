@@ -1,124 +1,126 @@
-//! The presence bitmap of a layer's data file: one bit for each page, set once the page holds verified bytes.
+//! Which pages of a layer's data file hold verified bytes: two bitmaps, one bit for each page.
 //!
-//! The file `present` starts with a header page (magic, version, page count, boot identity, flags), then the
-//! bits, least significant first. Bits are written after the data they speak of, so a process that dies leaves
-//! at most pages that are there and not claimed. That holds within one boot, where the page cache is the truth.
-//! After a reboot only a file whose header says *durable* is believed: data and bits were synced before it was
-//! said. Otherwise the bits start again at zero and the pages are fetched anew.
+//! `present` is the truth within one boot, where the page cache is: bits are set after the data they speak of was
+//! written, so a process that dies leaves at most pages that are there and not claimed. `durable` claims only what
+//! survives a power cut. After a reboot, known by the boot identity in `present`, it is all that is believed.
+//!
+//! **The invariant**: a bit that is set in `durable` on disk means that its page's bytes are on disk. So
+//! [`Presence::sync`] takes a copy of the present bits, syncs the data, and only then writes the copy to `durable`;
+//! between two syncs bits are only added, so a torn write claims a subset. [`Presence::forget`], which comes before a
+//! hole is punched, clears the bits in both files and syncs `durable`, and only when that has succeeded may the data
+//! go.
+//!
+//! Both files start with a header page (magic, version, flags, page count, boot identity), then the bits, least
+//! significant first: `docs/formats/presence.md` has the byte map. A file that is missing, damaged or of another data
+//! space claims nothing; the pages are then fetched again.
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use xebec_format::PAGE_SIZE;
 
-const MAGIC: &[u8; 8] = b"XBPRESNT";
+use crate::bits::Bits;
+use crate::boot::BootId;
+use crate::disk::{Access, Disk, DiskFile};
+
+/// Name of the bitmap that holds within one boot.
+pub(crate) const PRESENT: &str = "present";
+/// Name of the bitmap that holds after a power cut.
+pub(crate) const DURABLE: &str = "durable";
+
+const PRESENT_MAGIC: &[u8; 8] = b"XBPRESNT";
+const DURABLE_MAGIC: &[u8; 8] = b"XBDURABL";
 const VERSION: u32 = 1;
 /// The header has a page of its own, so that the bits start page-aligned.
 const HEADER_SIZE: u64 = PAGE_SIZE;
-const FLAG_DURABLE: u32 = 1;
-const PAGES_AT: usize = 16;
-const BOOT_AT: usize = 24;
-const FLAGS_AT: u64 = 12;
+/// Length of what the header says.
+const HEADER_BYTES: usize = 40;
+/// `durable` holds for every boot.
+const NO_BOOT: BootId = BootId([0; 16]);
 
-/// Identity of one boot of the machine, as in `/proc/sys/kernel/random/boot_id`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BootId(pub [u8; 16]);
-
-impl BootId {
-    /// The boot that this process runs in.
-    ///
-    /// # Errors
-    /// When `/proc` cannot be read or holds something else.
-    pub fn current() -> io::Result<Self> {
-        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        let mut bytes = [0; 16];
-        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
-        if digits.len() != 32 {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "boot_id is not a UUID",
-            ));
-        }
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let pair = std::str::from_utf8(pair).map_err(io::Error::other)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(io::Error::other)?;
-        }
-        Ok(Self(bytes))
-    }
-}
-
-/// The bitmap, in memory and on disk.
+/// The bitmaps, in memory and on disk.
+///
+/// One process at a time may write them, through one value: see [`crate::store::Store`].
 #[derive(Debug)]
 pub struct Presence {
-    file: File,
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
     pages: u64,
+    /// `None` when it is only looked at, or could not be made because the disk is full: claims then hold for this
+    /// process.
+    file: Option<Arc<dyn DiskFile>>,
     bits: Mutex<Bits>,
-    durable: AtomicBool,
+    durable: Mutex<Durable>,
 }
 
+/// What the file `durable` claims, or may claim.
 #[derive(Debug)]
-struct Bits {
-    bytes: Vec<u8>,
-    present: u64,
+struct Durable {
+    bits: Bits,
+    file: Option<Arc<dyn DiskFile>>,
+    /// Whether everything that was written to the file is on disk.
+    synced: bool,
 }
 
 impl Presence {
-    /// Opens or creates the bitmap at `path` for a data space of `pages` pages.
-    ///
-    /// A missing, damaged or foreign file, and one of an earlier boot that is not durable, starts at zero.
+    /// Opens or creates the bitmaps in `directory` for a data space of `pages` pages.
     ///
     /// # Errors
-    /// I/O errors of the file itself.
-    pub fn open(path: &Path, pages: u64, boot: BootId) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
-        let length = usize::try_from(pages.div_ceil(8)).map_err(io::Error::other)?;
-        let (bytes, durable) = match read_bits(&file, pages, length, boot)? {
-            Some(found) => found,
-            None => {
-                file.set_len(0)?;
-                file.set_len(HEADER_SIZE + length as u64)?;
-                file.write_all_at(&header(pages, boot), 0)?;
-                (vec![0; length], false)
+    /// I/O errors of the files themselves; a full disk is none.
+    pub fn open(disk: Arc<dyn Disk>, directory: &Path, pages: u64, boot: BootId) -> io::Result<Self> {
+        let durable = read_bits(&*disk, directory, DURABLE, DURABLE_MAGIC, pages, NO_BOOT)?;
+        // Within one boot, a predecessor may have died before it synced what it had written there.
+        let synced = durable.is_none();
+        let durable = durable.unwrap_or_else(|| Bits::zero(pages));
+        let known = read_bits(&*disk, directory, PRESENT, PRESENT_MAGIC, pages, boot)?;
+        let (file, bits) = match known {
+            Some(mut bits) => {
+                bits.add(&durable);
+                (Some(disk.open(&directory.join(PRESENT), Access::Write)?), bits)
             }
+            None => match start_file(&*disk, directory, &durable, pages, boot) {
+                Ok(file) => (Some(file), durable.clone()),
+                Err(error) if is_full(&error) => (None, durable.clone()),
+                Err(error) => return Err(error),
+            },
         };
-        let present = bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();
-        let bits = Mutex::new(Bits { bytes, present });
         Ok(Self {
-            file,
+            disk,
+            directory: directory.to_owned(),
             pages,
-            bits,
-            durable: AtomicBool::new(durable),
+            file,
+            bits: Mutex::new(bits),
+            durable: Mutex::new(Durable {
+                bits: durable,
+                file: None,
+                synced,
+            }),
         })
     }
 
-    /// Reads the bitmap at `path` without ever writing it: for a process that does not own the cache.
+    /// Reads the bitmaps in `directory` without ever writing them: for a process that does not own the cache.
     ///
     /// # Errors
     /// I/O errors other than a missing file, which claims nothing.
-    pub fn look(path: &Path, pages: u64, boot: BootId) -> io::Result<Self> {
-        let length = usize::try_from(pages.div_ceil(8)).map_err(io::Error::other)?;
-        let file = match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => File::open("/dev/null")?,
-            other => other?,
-        };
-        let (bytes, durable) = read_bits(&file, pages, length, boot)?.unwrap_or((vec![0; length], false));
-        let present = bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();
-        let bits = Mutex::new(Bits { bytes, present });
+    pub fn look(disk: Arc<dyn Disk>, directory: &Path, pages: u64, boot: BootId) -> io::Result<Self> {
+        // In this order, against a process that is just removing pages: it clears `present` first.
+        let durable = read_bits(&*disk, directory, DURABLE, DURABLE_MAGIC, pages, NO_BOOT)?;
+        let present = read_bits(&*disk, directory, PRESENT, PRESENT_MAGIC, pages, boot)?;
+        let durable = durable.unwrap_or_else(|| Bits::zero(pages));
+        let bits = present.unwrap_or_else(|| durable.clone());
         Ok(Self {
-            file,
+            disk,
+            directory: directory.to_owned(),
             pages,
-            bits,
-            durable: AtomicBool::new(durable),
+            file: None,
+            bits: Mutex::new(bits),
+            durable: Mutex::new(Durable {
+                bits: durable,
+                file: None,
+                synced: true,
+            }),
         })
     }
 
@@ -129,7 +131,7 @@ impl Presence {
 
     /// Number of pages that are present.
     pub fn present(&self) -> u64 {
-        self.lock().present
+        self.lock().count()
     }
 
     /// Whether every page is present.
@@ -137,122 +139,196 @@ impl Presence {
         self.present() == self.pages
     }
 
-    /// Whether the bits would be believed after a reboot.
+    /// Whether everything that is present would be believed after a power cut. Never waits for a sync under way;
+    /// while there is one the answer is no.
     pub fn is_durable(&self) -> bool {
-        self.durable.load(Ordering::Acquire)
+        match self.durable.try_lock() {
+            Ok(durable) => durable.synced && durable.bits == *self.lock(),
+            Err(_) => false,
+        }
     }
 
     /// The runs of pages inside `range` that are not present, ascending. Pages beyond the end are left out.
     pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        let bits = self.lock();
-        let mut runs: Vec<Range<u64>> = Vec::new();
-        for page in range.start..range.end.min(self.pages) {
-            if bits.has(page) {
-                continue;
-            }
-            match runs.last_mut() {
-                Some(run) if run.end == page => run.end += 1,
-                _ => runs.push(page..page + 1),
-            }
-        }
-        runs
+        self.lock().runs(range, false)
     }
 
-    /// Claims the pages of `range`, whose bytes must have been written already.
+    /// The runs of pages inside `range` that are present, ascending.
+    pub fn held(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        self.lock().runs(range, true)
+    }
+
+    /// Claims the pages of `range` within this boot. Their bytes must have been written already.
     ///
     /// # Errors
     /// I/O errors of the bitmap file; the pages are then claimed for this process only, and fetched again by
     /// the next.
     pub fn claim(&self, range: Range<u64>) -> io::Result<()> {
-        let range = range.start..range.end.min(self.pages);
-        if range.is_empty() {
-            return Ok(());
-        }
         let mut bits = self.lock();
         for page in range.clone() {
-            bits.set(page);
+            bits.put(page, true);
         }
-        let (first, last) = ((range.start / 8) as usize, ((range.end - 1) / 8) as usize);
-        let changed = bits.bytes.get(first..=last).unwrap_or_default();
-        self.file.write_all_at(changed, HEADER_SIZE + first as u64)
+        self.write_present(&bits, &range)
     }
 
-    /// Makes a complete bitmap durable. The data file must have been synced before.
+    /// Makes what is present now believed after a power cut, by way of `data`, the layer's data file. Returns whether
+    /// there was something to do.
     ///
     /// # Errors
-    /// I/O errors of the bitmap file, and `InvalidInput` when a page is missing.
-    pub fn make_durable(&self) -> io::Result<()> {
-        if !self.is_complete() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the layer is not complete",
-            ));
+    /// I/O errors. When it is the data that could not be synced, what it held beyond `durable` may be lost although
+    /// it still reads well (the kernel gives up pages that it cannot write), so those pages are claimed no more.
+    pub fn sync(&self, data: &dyn DiskFile) -> io::Result<bool> {
+        let mut durable = self.lock_durable();
+        let present = self.lock().clone();
+        if durable.synced && durable.bits == present {
+            return Ok(false);
         }
-        self.file.sync_data()?;
-        self.file.write_all_at(&FLAG_DURABLE.to_le_bytes(), FLAGS_AT)?;
-        self.file.sync_data()?;
-        self.durable.store(true, Ordering::Release);
+        if let Err(error) = data.sync_data() {
+            let mut bits = self.lock();
+            *bits = durable.bits.clone();
+            self.write_present(&bits, &(0..self.pages))?;
+            return Err(error);
+        }
+        durable.bits.add(&present);
+        durable.synced = false;
+        self.write_durable(&mut durable, &(0..self.pages))?;
+        durable.synced = true;
+        Ok(true)
+    }
+
+    /// Takes the claims of `range` back, within this boot and after a power cut. Only when this has succeeded may the
+    /// bytes go.
+    ///
+    /// # Errors
+    /// I/O errors; the pages are then claimed no more, and their bytes must stay.
+    pub fn forget(&self, range: Range<u64>) -> io::Result<()> {
+        // Held all the while: a sync under way must not write back what is forgotten here.
+        let mut durable = self.lock_durable();
+        {
+            let mut bits = self.lock();
+            for page in range.clone() {
+                bits.put(page, false);
+            }
+            self.write_present(&bits, &range)?;
+        }
+        if durable.bits.runs(range.clone(), true).is_empty() && durable.synced {
+            return Ok(());
+        }
+        for page in range.clone() {
+            durable.bits.put(page, false);
+        }
+        durable.synced = false;
+        self.write_durable(&mut durable, &range)?;
+        durable.synced = true;
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Bits> {
-        self.bits
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn write_present(&self, bits: &Bits, range: &Range<u64>) -> io::Result<()> {
+        let (start, changed) = bits.bytes_of(range);
+        match &self.file {
+            Some(file) if !changed.is_empty() => file.write_all_at(changed, HEADER_SIZE + start),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the bytes of `range` to `durable` and syncs it.
+    fn write_durable(&self, durable: &mut Durable, range: &Range<u64>) -> io::Result<()> {
+        let path = self.directory.join(DURABLE);
+        let file = match &durable.file {
+            Some(file) => file.clone(),
+            None => {
+                let file = self.disk.open(&path, Access::Create)?;
+                if decode(&*file, DURABLE_MAGIC, self.pages, NO_BOOT)?.is_none() {
+                    // What may have been in it is gone for certain before a header makes anything of it believed.
+                    file.set_length(0)?;
+                    file.set_length(HEADER_SIZE + self.pages.div_ceil(8))?;
+                    file.sync_data()?;
+                    file.write_all_at(&header(DURABLE_MAGIC, self.pages, NO_BOOT), 0)?;
+                }
+                self.disk.sync_directory(&self.directory)?;
+                durable.file.insert(file).clone()
+            }
+        };
+        let (start, changed) = durable.bits.bytes_of(range);
+        file.write_all_at(changed, HEADER_SIZE + start)?;
+        file.sync_data()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Bits> {
+        self.bits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_durable(&self) -> MutexGuard<'_, Durable> {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Bits {
-    fn has(&self, page: u64) -> bool {
-        self.bytes
-            .get((page / 8) as usize)
-            .is_some_and(|byte| byte & (1 << (page % 8)) != 0)
-    }
+/// Whether an error says that there is no room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
 
-    fn set(&mut self, page: u64) {
-        if let Some(byte) = self.bytes.get_mut((page / 8) as usize) {
-            let bit = 1 << (page % 8);
-            self.present += u64::from(*byte & bit == 0);
-            *byte |= bit;
-        }
-    }
+/// Begins the file `present` anew. The header comes last: until then the file claims nothing.
+fn start_file(
+    disk: &dyn Disk,
+    directory: &Path,
+    bits: &Bits,
+    pages: u64,
+    boot: BootId,
+) -> io::Result<Arc<dyn DiskFile>> {
+    let file = disk.open(&directory.join(PRESENT), Access::Create)?;
+    file.set_length(0)?;
+    file.set_length(HEADER_SIZE + bits.as_bytes().len() as u64)?;
+    file.write_all_at(bits.as_bytes(), HEADER_SIZE)?;
+    file.write_all_at(&header(PRESENT_MAGIC, pages, boot), 0)?;
+    Ok(file)
 }
 
 /// Bytes 0..8 magic, 8..12 version, 12..16 flags, 16..24 pages, 24..40 boot identity, rest zero.
-fn header(pages: u64, boot: BootId) -> Vec<u8> {
-    let mut header = Vec::with_capacity(40);
-    header.extend_from_slice(MAGIC);
-    header.extend_from_slice(&VERSION.to_le_bytes());
-    header.extend_from_slice(&0u32.to_le_bytes());
-    header.extend_from_slice(&pages.to_le_bytes());
-    header.extend_from_slice(&boot.0);
+fn header(magic: &[u8; 8], pages: u64, boot: BootId) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(magic);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[16..24].copy_from_slice(&pages.to_le_bytes());
+    header[24..].copy_from_slice(&boot.0);
     header
 }
 
-/// The bits and whether they are durable; `None` when they are not to be believed.
-fn read_bits(file: &File, pages: u64, length: usize, boot: BootId) -> io::Result<Option<(Vec<u8>, bool)>> {
-    let mut head = [0; BOOT_AT + 16];
+/// The bits of a bitmap file; `None` when it is missing or not to be believed.
+fn read_bits(
+    disk: &dyn Disk,
+    directory: &Path,
+    name: &str,
+    magic: &[u8; 8],
+    pages: u64,
+    boot: BootId,
+) -> io::Result<Option<Bits>> {
+    match disk.open(&directory.join(name), Access::Read) {
+        Ok(file) => decode(&*file, magic, pages, boot),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn decode(file: &dyn DiskFile, magic: &[u8; 8], pages: u64, boot: BootId) -> io::Result<Option<Bits>> {
+    let ends_early = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
+    let mut head = [0; HEADER_BYTES];
     match file.read_exact_at(&mut head, 0) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) if ends_early(&error) => return Ok(None),
         other => other?,
     }
-    let mut expected = header(pages, boot);
-    let flags = u32::from_le_bytes([head[12], head[13], head[14], head[15]]);
-    expected[12..PAGES_AT].copy_from_slice(&flags.to_le_bytes());
-    let durable = flags & FLAG_DURABLE != 0;
-    if head[..BOOT_AT] != expected[..BOOT_AT] || (!durable && head[BOOT_AT..] != expected[BOOT_AT..]) {
+    if head != header(magic, pages, boot) {
         return Ok(None);
     }
+    let length = usize::try_from(pages.div_ceil(8)).map_err(io::Error::other)?;
     let mut bytes = vec![0; length];
     match file.read_exact_at(&mut bytes, HEADER_SIZE) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        other => other?,
+        Err(error) if ends_early(&error) => Ok(None),
+        other => other.map(|()| Some(Bits::from_bytes(bytes, pages))),
     }
-    // Bits beyond the last page would make the count of present pages lie.
-    if let (Some(last), rest @ 1..) = (bytes.last_mut(), pages % 8) {
-        *last &= (1 << rest) - 1;
-    }
-    Ok(Some((bytes, durable)))
 }
 
 #[cfg(test)]
@@ -262,52 +338,85 @@ fn read_bits(file: &File, pages: u64, length: usize, boot: BootId) -> io::Result
 )]
 mod tests {
     use super::*;
+    use crate::disk::RealDisk;
 
     const BOOT: BootId = BootId([1; 16]);
     const NEXT_BOOT: BootId = BootId([2; 16]);
 
-    #[test]
-    fn claims_survive_the_process_but_not_the_boot() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("present");
-        let presence = Presence::open(&path, 20, BOOT).unwrap();
-        assert_eq!(presence.missing(0..100), [0..20]);
-        presence.claim(3..11).unwrap();
-        assert_eq!(presence.missing(0..20), [0..3, 11..20]);
-        drop(presence);
-        assert_eq!(
-            Presence::open(&path, 20, BOOT).unwrap().missing(0..20),
-            [0..3, 11..20]
-        );
-        assert_eq!(Presence::open(&path, 20, NEXT_BOOT).unwrap().present(), 0);
+    fn open(directory: &Path, boot: BootId) -> Presence {
+        Presence::open(Arc::new(RealDisk), directory, 20, boot).unwrap()
+    }
+
+    fn data(directory: &Path) -> Arc<dyn DiskFile> {
+        RealDisk.open(&directory.join("data"), Access::Create).unwrap()
     }
 
     #[test]
-    fn a_durable_bitmap_survives_the_boot() {
+    fn claims_survive_the_process_but_only_synced_ones_the_boot() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("present");
-        let presence = Presence::open(&path, 20, BOOT).unwrap();
-        assert!(presence.make_durable().is_err());
-        presence.claim(0..20).unwrap();
-        presence.make_durable().unwrap();
+        let presence = open(dir.path(), BOOT);
+        assert_eq!(presence.missing(0..100), [0..20]);
+        presence.claim(3..11).unwrap();
+        assert!(presence.sync(&*data(dir.path())).unwrap());
+        presence.claim(12..14).unwrap();
+        assert!(!presence.is_durable());
         drop(presence);
-        let presence = Presence::open(&path, 20, NEXT_BOOT).unwrap();
-        assert!(presence.is_complete() && presence.is_durable());
-        assert_eq!(
-            Presence::open(&path, 21, NEXT_BOOT).unwrap().present(),
-            0,
-            "another data space"
-        );
+        assert_eq!(open(dir.path(), BOOT).missing(0..20), [0..3, 11..12, 14..20]);
+        let after = open(dir.path(), NEXT_BOOT);
+        assert_eq!(after.missing(0..20), [0..3, 11..20]);
+        after.sync(&*data(dir.path())).unwrap();
+        assert!(after.is_durable());
+        assert!(!after.sync(&*data(dir.path())).unwrap(), "nothing to do");
+    }
+
+    #[test]
+    fn who_only_looks_sees_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let presence = open(dir.path(), BOOT);
+        presence.claim(0..5).unwrap();
+        presence.sync(&*data(dir.path())).unwrap();
+        presence.claim(5..9).unwrap();
+        let look = |boot| Presence::look(Arc::new(RealDisk), dir.path(), 20, boot).unwrap();
+        assert_eq!((look(BOOT).present(), look(NEXT_BOOT).present()), (9, 5));
+    }
+
+    #[test]
+    fn what_is_forgotten_stays_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let presence = open(dir.path(), BOOT);
+        presence.claim(0..20).unwrap();
+        presence.sync(&*data(dir.path())).unwrap();
+        presence.forget(4..13).unwrap();
+        assert_eq!(presence.missing(0..20), [4..13]);
+        assert_eq!(presence.held(0..20), [0..4, 13..20]);
+        drop(presence);
+        assert_eq!(open(dir.path(), BOOT).missing(0..20), [4..13]);
+        assert_eq!(open(dir.path(), NEXT_BOOT).missing(0..20), [4..13]);
+    }
+
+    #[test]
+    fn another_data_space_has_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let presence = open(dir.path(), BOOT);
+        presence.claim(0..20).unwrap();
+        presence.sync(&*data(dir.path())).unwrap();
+        let other = Presence::open(Arc::new(RealDisk), dir.path(), 21, BOOT).unwrap();
+        assert_eq!(other.present(), 0);
     }
 
     #[test]
     fn a_damaged_file_claims_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("present");
         for junk in [&b""[..], b"XBPRESNT", &[0xff; 5000]] {
-            std::fs::write(&path, junk).unwrap();
-            assert_eq!(Presence::open(&path, 20, BOOT).unwrap().present(), 0);
-            std::fs::remove_file(&path).unwrap();
+            for name in [PRESENT, DURABLE] {
+                std::fs::write(dir.path().join(name), junk).unwrap();
+            }
+            let presence = open(dir.path(), BOOT);
+            assert_eq!(presence.present(), 0);
+            presence.claim(0..3).unwrap();
+            presence.sync(&*data(dir.path())).unwrap();
+            drop(presence);
+            assert_eq!(open(dir.path(), NEXT_BOOT).missing(0..20), [3..20]);
         }
     }
 }

@@ -1,23 +1,36 @@
-//! The directory of cached layers: `layers/<layer>/<index>/{data,present,index}`.
+//! The directory of cached layers: `layers/<layer>/<index>/{data,present,durable,index}`.
 //!
 //! A layer's data is kept for each (layer, index) pair, so that contents admitted under a weak root of trust are
-//! never served to an image that needs a stronger one: the other index is another folder. Folders appear whole:
-//! they are made under a temporary name and renamed.
+//! never served to an image that needs a stronger one: the other index is another folder. Folders appear whole
+//! and disappear whole: they are made under a temporary name and renamed, and renamed before they are removed.
+//!
+//! What a power cut left damaged is made anew when the layer is next used: an index that does not have its digest is
+//! replaced by [`Store::add`], a data file of the wrong length by [`Store::open_layer`].
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
+use tracing::warn;
 use xebec_format::digest::Digest;
-use xebec_format::layer::{DecodeError, LayerIndex, SpanTable};
+use xebec_format::layer::{DecodeError, SpanTable};
 
-use crate::layer::CachedLayer;
-use crate::presence::BootId;
+use crate::boot::BootId;
+use crate::disk::{Access, Disk, RealDisk};
+use crate::layer::{CachedLayer, DATA};
+use crate::presence::{DURABLE, PRESENT};
+use crate::room::Room;
+pub use crate::staged::StagedLayer;
 
 /// Folders whose name starts so are unfinished; [`Store::clean`] removes them.
 const TEMPORARY: &str = ".new-";
+/// Folders whose name starts so are on their way out; [`Store::clean`] removes them too.
+const REMOVED: &str = ".old-";
+/// Name of the encoded index.
+pub(crate) const INDEX: &str = "index";
 
 /// A layer as one index describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,8 +83,10 @@ pub enum StoreError {
 /// The directory of cached layers.
 #[derive(Debug)]
 pub struct Store {
+    pub(crate) disk: Arc<dyn Disk>,
     directory: PathBuf,
-    boot: BootId,
+    pub(crate) boot: BootId,
+    room: Arc<Room>,
     serial: AtomicU64,
 }
 
@@ -81,13 +96,38 @@ impl Store {
     /// # Errors
     /// When the directory cannot be made or `/proc` cannot be read.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(directory).map_err(failed("create", directory))?;
         let boot = BootId::current().map_err(failed("read the boot identity for", directory))?;
+        Self::on(Arc::new(RealDisk), directory, boot)
+    }
+
+    /// Opens the store in `directory` of a disk, in some boot of its machine.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn on(disk: Arc<dyn Disk>, directory: &Path, boot: BootId) -> Result<Self, StoreError> {
+        let make = || -> io::Result<()> {
+            if disk.exists(directory) {
+                return Ok(());
+            }
+            disk.create_directories(directory)?;
+            match directory.parent() {
+                Some(parent) => disk.sync_directory(parent),
+                None => Ok(()),
+            }
+        };
+        make().map_err(failed("create", directory))?;
         Ok(Self {
+            disk,
             directory: directory.to_owned(),
             boot,
+            room: Arc::default(),
             serial: AtomicU64::new(0),
         })
+    }
+
+    /// Who is asked when the disk is full.
+    pub fn room(&self) -> &Arc<Room> {
+        &self.room
     }
 
     /// Where the layers are.
@@ -97,7 +137,7 @@ impl Store {
 
     /// Whether the layer is there.
     pub fn contains(&self, key: LayerKey) -> bool {
-        self.directory.join(key.folder()).join("index").is_file()
+        self.disk.exists(&self.folder(key).join(INDEX))
     }
 
     /// Whether all of a layer's data is there; `false` too when it cannot be told.
@@ -110,8 +150,8 @@ impl Store {
     /// # Errors
     /// When it cannot be read, or is not what its folder's name says.
     pub fn index_bytes(&self, key: LayerKey) -> Result<Vec<u8>, StoreError> {
-        let path = self.directory.join(key.folder()).join("index");
-        let bytes = fs::read(&path).map_err(failed("read", &path))?;
+        let path = self.folder(key).join(INDEX);
+        let bytes = self.disk.read(&path).map_err(failed("read", &path))?;
         if Digest::of(&bytes) != key.index {
             return Err(StoreError::Digest(key));
         }
@@ -120,15 +160,46 @@ impl Store {
 
     /// Opens a layer, making its folder if it is new. `index` is the encoded index that `key` names.
     ///
+    /// A data file that is missing or of the wrong length (a power cut can leave that) is made anew, empty.
+    ///
     /// # Errors
     /// I/O errors, and a damaged index.
     pub fn open_layer(&self, key: LayerKey, index: &[u8]) -> Result<CachedLayer, StoreError> {
         let table = SpanTable::decode(index).map_err(|error| StoreError::Index { key, error })?;
-        let directory = self.directory.join(key.folder());
         if !self.contains(key) {
             self.add(key, index)?;
         }
-        CachedLayer::open(&directory, key, table, self.boot).map_err(failed("open the layer in", &directory))
+        let directory = self.folder(key);
+        let size = table.data_size;
+        let open =
+            |table| CachedLayer::open(&self.disk, &directory, key, table, self.boot, self.room.clone());
+        let damaged = match open(table.clone()) {
+            Err(error) if is_damage(&error) => error,
+            other => return other.map_err(failed("open the layer in", &directory)),
+        };
+        warn!("the data of {key} is damaged ({damaged}); it is fetched again");
+        self.renew_data(&directory, size)
+            .and_then(|()| open(table))
+            .map_err(failed("make the data file anew in", &directory))
+    }
+
+    /// An empty data file instead of the one that is there. What claims the old one has is gone, on disk too, before
+    /// the new one has its name.
+    fn renew_data(&self, directory: &Path, size: u64) -> io::Result<()> {
+        for name in [DURABLE, PRESENT] {
+            match self.disk.remove_file(&directory.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        self.disk.sync_directory(directory)?;
+        let temporary = directory.join(".data");
+        let data = self.disk.open(&temporary, Access::Create)?;
+        data.set_length(0)?;
+        data.set_length(size)?;
+        data.sync_data()?;
+        self.disk.rename(&temporary, &directory.join(DATA))?;
+        self.disk.sync_directory(directory)
     }
 
     /// Opens a layer that is there to look at it, beside the process that fills it.
@@ -138,23 +209,44 @@ impl Store {
     pub fn look(&self, key: LayerKey) -> Result<CachedLayer, StoreError> {
         let index = self.index_bytes(key)?;
         let table = SpanTable::decode(&index).map_err(|error| StoreError::Index { key, error })?;
-        let directory = self.directory.join(key.folder());
-        CachedLayer::look(&directory, key, table, self.boot)
+        let directory = self.folder(key);
+        CachedLayer::look(&self.disk, &directory, key, table, self.boot)
             .map_err(failed("look at the layer in", &directory))
     }
 
-    /// Makes the folder of a layer of which only the index is known. Does nothing if it is there.
+    /// Makes the folder of a layer of which only the index is known. If it is there, nothing happens, except that a
+    /// damaged index is replaced.
     ///
     /// # Errors
     /// I/O errors, and a damaged index.
     pub fn add(&self, key: LayerKey, index: &[u8]) -> Result<(), StoreError> {
         if self.contains(key) {
-            return Ok(());
+            return match self.index_bytes(key) {
+                Ok(_) => Ok(()),
+                Err(error) => {
+                    warn!("{error}");
+                    self.replace_index(key, index)
+                }
+            };
         }
         let table = SpanTable::decode(index).map_err(|error| StoreError::Index { key, error })?;
         let staged = self.stage(&key.layer)?;
-        staged.keep_file("index", index)?;
+        staged.keep_file(INDEX, index)?;
         staged.publish(key, table.data_size)
+    }
+
+    fn replace_index(&self, key: LayerKey, index: &[u8]) -> Result<(), StoreError> {
+        let directory = self.folder(key);
+        let temporary = directory.join(".index");
+        let write = || -> io::Result<()> {
+            let file = self.disk.open(&temporary, Access::Create)?;
+            file.set_length(0)?;
+            file.write_all_at(index, 0)?;
+            file.sync_data()?;
+            self.disk.rename(&temporary, &directory.join(INDEX))?;
+            self.disk.sync_directory(&directory)
+        };
+        write().map_err(failed("replace the index in", &directory))
     }
 
     /// A new folder for a layer, under a temporary name.
@@ -162,23 +254,19 @@ impl Store {
     /// # Errors
     /// I/O errors.
     pub fn stage(&self, layer: &Digest) -> Result<StagedLayer<'_>, StoreError> {
+        let directory = self.temporary(TEMPORARY, layer);
+        StagedLayer::begin(self, directory)
+    }
+
+    fn temporary(&self, prefix: &str, layer: &Digest) -> PathBuf {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{TEMPORARY}{}-{}-{serial}", layer.short(), std::process::id());
-        let directory = self.directory.join(name);
-        fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
-        let data = directory.join("data");
-        let data = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&data)
-            .map_err(failed("create", &data))?;
-        Ok(StagedLayer {
-            store: self,
-            directory,
-            data: Some(data),
-        })
+        let name = format!("{prefix}{}-{}-{serial}", layer.short(), std::process::id());
+        self.directory.join(name)
+    }
+
+    /// The folder of a layer.
+    pub fn folder(&self, key: LayerKey) -> PathBuf {
+        self.directory.join(key.folder())
     }
 
     /// All layers that are there.
@@ -187,8 +275,8 @@ impl Store {
     /// When a directory cannot be read.
     pub fn list(&self) -> Result<Vec<LayerKey>, StoreError> {
         let mut keys = Vec::new();
-        for layer in read_digests(&self.directory)? {
-            for index in read_digests(&self.directory.join(layer.hex()))? {
+        for layer in self.digests_in(&self.directory)? {
+            for index in self.digests_in(&self.directory.join(layer.hex()))? {
                 let key = LayerKey { layer, index };
                 if self.contains(key) {
                     keys.push(key);
@@ -201,7 +289,8 @@ impl Store {
 
     /// The indexes by which a layer is in the store.
     pub fn indexes_of(&self, layer: Digest) -> Vec<LayerKey> {
-        let indexes = read_digests(&self.directory.join(layer.hex())).unwrap_or_default();
+        let directory = self.directory.join(layer.hex());
+        let indexes = self.digests_in(&directory).unwrap_or_default();
         indexes
             .into_iter()
             .map(|index| LayerKey { layer, index })
@@ -209,138 +298,101 @@ impl Store {
             .collect()
     }
 
-    /// Removes a layer that nothing uses.
+    /// When the layer was last used, as [`Store::touch`] noted it.
+    pub fn last_used(&self, key: LayerKey) -> SystemTime {
+        let time = self.disk.modified(&self.folder(key).join(INDEX));
+        time.unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// Notes that the layer is used now: as the time of its index, which is written once and has no other use for
+    /// one. It costs no write of its own and survives restarts; after a power cut it may be some seconds older.
     ///
     /// # Errors
-    /// I/O errors.
+    /// When the time cannot be set.
+    pub fn touch(&self, key: LayerKey) -> Result<(), StoreError> {
+        let path = self.folder(key).join(INDEX);
+        self.disk
+            .set_modified(&path, SystemTime::now())
+            .map_err(failed("set the time of", &path))
+    }
+
+    /// Removes a layer that nothing uses: nobody may have its data file open.
+    ///
+    /// The folder loses its name first, so whoever dies on the way leaves no half layer.
+    ///
+    /// # Errors
+    /// I/O errors; [`Store::clean`] then removes what is left.
     pub fn remove(&self, key: LayerKey) -> Result<(), StoreError> {
-        let directory = self.directory.join(key.folder());
-        // The index goes first: without it the folder is not a layer, so a crash half-way leaves no half layer.
-        let index = directory.join("index");
-        fs::remove_file(&index).map_err(failed("remove", &index))?;
-        fs::remove_dir_all(&directory).map_err(failed("remove", &directory))?;
-        if let Some(parent) = directory.parent() {
-            // Fails while other indexes of the layer are there, as it should.
-            let _ = fs::remove_dir(parent);
-        }
+        let directory = self.folder(key);
+        let removed = self.temporary(REMOVED, &key.layer);
+        self.disk
+            .rename(&directory, &removed)
+            .map_err(failed("rename to remove", &directory))?;
+        let parent = self.directory.join(key.layer.hex());
+        self.disk
+            .sync_directory(&parent)
+            .map_err(failed("sync", &parent))?;
+        self.disk
+            .remove_all(&removed)
+            .map_err(failed("remove", &removed))?;
+        // Fails while other indexes of the layer are there, as it should.
+        let _ = self.disk.remove_directory(&parent);
         Ok(())
     }
 
-    /// Removes what processes left that died before they were done. Folders of living ones stay: commands fill
-    /// layers beside the daemon.
+    /// Removes what processes left that died before they were done, and folders that a power cut left without an
+    /// index. Folders of living ones stay: commands fill layers beside the daemon.
     pub fn clean(&self) {
-        let Ok(entries) = fs::read_dir(&self.directory) else {
-            return;
-        };
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY)) else {
-                continue;
-            };
+        for name in self.disk.list(&self.directory).unwrap_or_default() {
+            let stripped = [TEMPORARY, REMOVED]
+                .iter()
+                .find_map(|prefix| name.strip_prefix(prefix));
+            let Some(rest) = stripped else { continue };
             let owner = rest.split('-').nth(1).and_then(|pid| pid.parse::<u32>().ok());
             let is_alive = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
             // Of this process's own none is under way yet: it cleans before it begins.
             if !owner.is_some_and(|pid| pid != std::process::id() && is_alive(pid)) {
-                let _ = fs::remove_dir_all(entry.path());
+                let _ = self.disk.remove_all(&self.directory.join(name));
             }
         }
-    }
-}
-
-/// A layer's folder under its temporary name; dropped without [`StagedLayer::publish`] it disappears.
-#[derive(Debug)]
-pub struct StagedLayer<'a> {
-    store: &'a Store,
-    directory: PathBuf,
-    data: Option<File>,
-}
-
-impl StagedLayer<'_> {
-    /// A descriptor of the data file.
-    ///
-    /// # Errors
-    /// When it cannot be duplicated.
-    pub fn data(&self) -> io::Result<File> {
-        match &self.data {
-            Some(file) => file.try_clone(),
-            None => Err(io::Error::other("the layer is published already")),
+        for layer in self.digests_in(&self.directory).unwrap_or_default() {
+            let parent = self.directory.join(layer.hex());
+            for index in self.digests_in(&parent).unwrap_or_default() {
+                let key = LayerKey { layer, index };
+                if !self.contains(key) {
+                    let _ = self.disk.remove_all(&self.folder(key));
+                }
+            }
+            // Fails while the layer has indexes, as it should.
+            let _ = self.disk.remove_directory(&parent);
         }
     }
 
-    /// Writes a further file of the layer.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn keep_file(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
-        let path = self.directory.join(name);
-        let write = || -> io::Result<()> {
-            let mut file = File::create(&path)?;
-            file.write_all(bytes)?;
-            file.sync_data()
+    fn digests_in(&self, directory: &Path) -> Result<Vec<Digest>, StoreError> {
+        let names = match self.disk.list(directory) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(Vec::new());
+            }
+            other => other.map_err(failed("read", directory))?,
         };
-        write().map_err(failed("write", &path))
-    }
-
-    /// Claims the whole data space as present; its bytes must have been written and verified.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn claim_all(&self, index: &LayerIndex) -> Result<(), StoreError> {
-        let path = self.directory.join("present");
-        let claim = || -> io::Result<()> {
-            let pages = index.data_size / xebec_format::PAGE_SIZE;
-            let presence = crate::presence::Presence::open(&path, pages, self.store.boot)?;
-            presence.claim(0..pages)
-        };
-        claim().map_err(failed("write", &path))
-    }
-
-    /// Gives the folder its final name. If the layer is there already, that one stays and this one goes.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn publish(mut self, key: LayerKey, data_size: u64) -> Result<(), StoreError> {
-        if let Some(data) = self.data.take() {
-            // Here and never again: a data file that readers may have open is not cut.
-            data.set_len(data_size)
-                .map_err(failed("size the data file in", &self.directory))?;
-        }
-        let target = self.store.directory.join(key.folder());
-        if let Some(parent) = target.parent() {
-            fs::create_dir_all(parent).map_err(failed("create", parent))?;
-        }
-        if !self.store.contains(key) && target.exists() {
-            fs::remove_dir_all(&target).map_err(failed("remove what was left in", &target))?;
-        }
-        match fs::rename(&self.directory, &target) {
-            Err(_) if self.store.contains(key) => Ok(()),
-            other => other.map_err(failed("rename a new layer to", &target)),
-        }
+        Ok(names
+            .into_iter()
+            .filter_map(|name| format!("sha256:{name}").parse().ok())
+            .collect())
     }
 }
 
-impl Drop for StagedLayer<'_> {
-    fn drop(&mut self) {
-        if self.directory.exists() {
-            let _ = fs::remove_dir_all(&self.directory);
-        }
-    }
+/// Whether a layer's data file is not there as the index says, and never will be by itself.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound)
 }
 
-fn read_digests(directory: &Path) -> Result<Vec<Digest>, StoreError> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(failed("read", directory))?,
-    };
-    let names = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok());
-    Ok(names
-        .filter_map(|name| format!("sha256:{name}").parse().ok())
-        .collect())
-}
-
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+pub(crate) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     let path = path.to_owned();
     move |error| StoreError::Io { what, path, error }
 }
@@ -348,6 +400,7 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreErr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn cleaning_spares_what_a_living_process_is_making() {
@@ -362,8 +415,10 @@ mod tests {
         // Process ids end at 2^22 on Linux.
         let of_dead = make(".new-0123456789ab-4194999-0");
         let of_nobody = make(".new-junk");
+        let half_removed = make(".old-0123456789ab-4194999-0");
         store.clean();
         assert!(of_living.exists() && !of_dead.exists() && !of_nobody.exists());
+        assert!(!half_removed.exists());
     }
 
     #[test]

@@ -11,9 +11,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use xebec_cache::fill::{Blob, BoxFuture, FillError, FillStats, Filler, Source};
+use xebec_cache::boot::BootId;
+use xebec_cache::disk::{Disk, RealDisk};
+use xebec_cache::fill::{
+    Ask, BoxFuture, FaultKind, Fetched, FillError, FillStats, Filler, Patience, Source, SourceError,
+};
 use xebec_cache::layer::CachedLayer;
-use xebec_cache::presence::BootId;
+use xebec_cache::progress::{Phase, Ticket};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{Codec, Piece, Span, SpanTable};
@@ -25,6 +29,8 @@ struct MemorySource {
     blob: Bytes,
     reads: AtomicU64,
     wrong: AtomicBool,
+    /// Wrong for whoever does not avoid anybody yet.
+    wrong_at_first: AtomicBool,
     down: AtomicBool,
     asked: Mutex<Vec<Range<u64>>>,
 }
@@ -38,6 +44,7 @@ impl MemorySource {
             blob: blob.into(),
             reads: AtomicU64::new(0),
             wrong: AtomicBool::new(false),
+            wrong_at_first: AtomicBool::new(false),
             down: AtomicBool::new(false),
             asked: Mutex::default(),
         })
@@ -45,23 +52,38 @@ impl MemorySource {
 }
 
 impl Source for MemorySource {
-    fn read(&self, _: Blob, range: Range<u64>) -> BoxFuture<Result<Bytes, String>> {
+    fn read(
+        &self,
+        Ask {
+            range,
+            avoid,
+            progress,
+            ..
+        }: Ask,
+    ) -> BoxFuture<Result<Fetched, SourceError>> {
+        progress.enter(Phase::Registry);
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.asked.lock().unwrap().push(range.clone());
         let (wrong, down) = (
-            self.wrong.load(Ordering::Relaxed),
+            self.wrong.load(Ordering::Relaxed)
+                || (self.wrong_at_first.load(Ordering::Relaxed) && avoid.is_empty()),
             self.down.load(Ordering::Relaxed),
         );
         let mut bytes = self.blob.slice(range.start as usize..range.end as usize).to_vec();
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(2)).await;
             if down {
-                return Err("the registry is down".to_owned());
+                return Err(SourceError {
+                    kind: FaultKind::Passing,
+                    reason: "the registry is down".to_owned(),
+                });
             }
             if wrong {
                 bytes[0] ^= 1;
             }
-            Ok(bytes.into())
+            let sources = vec![("memory".to_owned(), bytes.len() as u64)];
+            let bytes = bytes.into();
+            Ok(Fetched { bytes, sources })
         })
     }
 }
@@ -106,7 +128,8 @@ fn layer(directory: &Path, source: &MemorySource, ends: &[u64]) -> Arc<CachedLay
         layer: table.layer,
         index: Digest::of(b"index"),
     };
-    Arc::new(CachedLayer::open(directory, key, table, BootId([0; 16])).unwrap())
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    Arc::new(CachedLayer::open(&disk, directory, key, table, BootId([0; 16]), Arc::default()).unwrap())
 }
 
 /// Every claimed page holds the blob's bytes.
@@ -128,6 +151,11 @@ fn filler(layer: &Arc<CachedLayer>, source: &Arc<MemorySource>) -> Arc<Filler> {
     Filler::new(layer.clone(), source.clone(), Arc::new(FillStats::default()))
 }
 
+/// Somebody who does not wait for what is gone.
+async fn read(filler: &Arc<Filler>, range: Range<u64>) -> Result<(), FillError> {
+    filler.ensure(range, Patience::Brief, &Ticket::default()).await
+}
+
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -145,7 +173,7 @@ fn many_readers_of_one_span_cause_one_fetch() {
     runtime().block_on(async {
         let readers = (0..64).map(|page| {
             let filler = filler.clone();
-            tokio::spawn(async move { filler.ensure(page * PAGE..(page + 1) * PAGE).await })
+            tokio::spawn(async move { read(&filler, page * PAGE..(page + 1) * PAGE).await })
         });
         for reader in readers.collect::<Vec<_>>() {
             reader.await.unwrap().unwrap();
@@ -164,14 +192,14 @@ fn wrong_bytes_are_named_and_not_kept_and_the_next_read_tries_again() {
     let filler = filler(&layer, &source);
     runtime().block_on(async {
         source.wrong.store(true, Ordering::Relaxed);
-        let error = filler.ensure(0..1).await.unwrap_err();
+        let error = read(&filler, 0..1).await.unwrap_err();
         assert!(matches!(error, FillError::Wrong { span: 0, .. }), "{error}");
         assert_eq!(layer.presence().present(), 0);
         let mut bytes = [1; 16];
         layer.read_at(&mut bytes, 0).unwrap();
         assert_eq!(bytes, [0; 16], "nothing was written");
         source.wrong.store(false, Ordering::Relaxed);
-        filler.ensure(0..1).await.unwrap();
+        read(&filler, 0..1).await.unwrap();
     });
     assert_claims_are_true(&layer, &source);
 }
@@ -184,10 +212,69 @@ fn an_outage_is_over_when_it_is_over() {
     let filler = filler(&layer, &source);
     runtime().block_on(async {
         source.down.store(true, Ordering::Relaxed);
-        assert!(matches!(filler.ensure(0..1).await, Err(FillError::Fetch { .. })));
+        assert!(matches!(read(&filler, 0..1).await, Err(FillError::Fetch { .. })));
         source.down.store(false, Ordering::Relaxed);
-        filler.ensure(0..1).await.unwrap();
+        read(&filler, 0..1).await.unwrap();
     });
+    assert!(layer.is_complete());
+}
+
+#[test]
+fn the_patient_outlast_an_outage_and_the_fetches_of_the_hasty() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = MemorySource::new(8 * PAGE);
+    let layer = layer(directory.path(), &source, &[]);
+    let filler = filler(&layer, &source);
+    runtime().block_on(async {
+        source.down.store(true, Ordering::Relaxed);
+        let hasty = read(&filler, 0..1);
+        let ticket = Ticket::default();
+        let patient = filler.ensure(0..1, Patience::lasting(Duration::from_secs(60)), &ticket);
+        let mends = async {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            source.down.store(false, Ordering::Relaxed);
+        };
+        let (hasty, patient, ()) = tokio::join!(hasty, patient, mends);
+        assert!(matches!(hasty, Err(FillError::Fetch { .. })));
+        patient.unwrap();
+        let account = ticket.account();
+        assert_eq!((account.spans, account.joined), (1, 1));
+        assert_eq!(account.phase, Phase::Verify);
+        assert_eq!(&*account.sources[0], "memory");
+    });
+    assert!(layer.is_complete());
+}
+
+#[test]
+fn patience_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = MemorySource::new(8 * PAGE);
+    let layer = layer(directory.path(), &source, &[]);
+    let filler = filler(&layer, &source);
+    source.down.store(true, Ordering::Relaxed);
+    runtime().block_on(async {
+        let begin = std::time::Instant::now();
+        let patience = Patience::lasting(Duration::from_millis(600));
+        let error = filler
+            .ensure(0..1, patience, &Ticket::default())
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("the registry is down"), "{error}");
+        let waited = begin.elapsed();
+        assert!((300..5000).contains(&waited.as_millis()), "{waited:?}");
+    });
+}
+
+#[test]
+fn wrong_bytes_of_one_are_fetched_from_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = MemorySource::new(8 * PAGE);
+    let layer = layer(directory.path(), &source, &[]);
+    let filler = filler(&layer, &source);
+    source.wrong_at_first.store(true, Ordering::Relaxed);
+    runtime().block_on(read(&filler, 0..1)).unwrap();
+    assert_eq!(source.reads.load(Ordering::Relaxed), 2);
+    assert_claims_are_true(&layer, &source);
     assert!(layer.is_complete());
 }
 
@@ -198,7 +285,9 @@ fn completing_fetches_every_byte_once() {
     let ends: Vec<u64> = (1..40).map(|n| n * 6000).collect();
     let layer = layer(directory.path(), &source, &ends);
     let filler = filler(&layer, &source);
-    runtime().block_on(filler.complete(3)).unwrap();
+    runtime()
+        .block_on(filler.complete(3, || Patience::Brief))
+        .unwrap();
     assert!(layer.is_complete());
     assert_claims_are_true(&layer, &source);
     let mut asked = source.asked.lock().unwrap().clone();
@@ -226,13 +315,15 @@ proptest! {
         ends.sort_unstable();
         let layer = layer(directory.path(), &source, &ends);
         let filler = filler(&layer, &source);
-        runtime().block_on(async {
+        // The pauses before wrong bytes are fetched again take no time here.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
             for (at, length, fault) in reads {
                 source.wrong.store(fault == 1, Ordering::Relaxed);
                 source.down.store(fault == 2, Ordering::Relaxed);
                 let start = ((at * size as f64) as u64).min(size - 1);
                 let range = start..(start + length).min(size);
-                if filler.ensure(range.clone()).await.is_ok() {
+                if read(&filler, range.clone()).await.is_ok() {
                     assert!(layer.presence().missing(range.start / PAGE..range.end.div_ceil(PAGE)).is_empty());
                 }
                 assert_claims_are_true(&layer, &source);

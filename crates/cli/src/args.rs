@@ -5,10 +5,11 @@
     reason = "these comments are help texts, where brackets mean optional"
 )]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use xebec_host::container::{Net, Probe, Volume};
+use xebec_host::settings::{LogFormat, Overrides, Settings, Size};
 
 /// Start containers before their images arrive.
 #[derive(Debug, Parser)]
@@ -75,9 +76,17 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// List the images that this host knows.
     Images(Json),
+    /// Forget images, and remove the layers that no other image refers to.
+    Rmi(RmiArgs),
     /// List containers.
     Ps(Json),
-    /// The blob cache.
+    /// The blob cache: what it holds, and what goes when it is too large.
+    #[command(after_help = "Examples:\n  \
+        xebec cache stat                                     what is cached, who uses it, what may go\n  \
+        xebec cache gc --dry-run                             what would go now\n  \
+        xebec cache gc --to 5GB                              evict down to a size, once\n  \
+        xebec cache pin registry.example.com/app:1.4         keep an image, whatever the limit is\n\n\
+        The limit is cache_size in daemon.toml, or `xebec daemon start --cache-size`.")]
     Cache {
         /// What about it.
         #[command(subcommand)]
@@ -85,6 +94,8 @@ pub(crate) enum Command {
     },
     /// Check kernel, file system, limits and registries, and say what to do.
     Doctor(DoctorArgs),
+    /// Show what readers of a container, view or image waited for: which file, which process, how long, for what.
+    Explain(ExplainArgs),
     /// The daemon that answers readers; it starts by itself.
     Daemon {
         /// What about it.
@@ -280,8 +291,46 @@ pub(crate) struct CheckArgs {
 /// `xebec cache`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Show what is cached.
+    /// Show what is cached, who uses it and what may go.
     Stat(Json),
+    /// Evict what is not in use, oldest first, until the limit is kept.
+    Gc(GcArgs),
+    /// Keep an image's layers, whatever the limit is.
+    Pin(ImageArgs),
+    /// Let an image's layers go again when there is no room.
+    Unpin(ImageArgs),
+}
+
+/// `xebec cache gc`.
+#[derive(Debug, Args)]
+pub(crate) struct GcArgs {
+    /// Only say what would go.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Evict down to this size instead of the limit (512MB, 20GiB, 0).
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) to: Option<u64>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    text.parse().map(|size: Size| size.0)
+}
+
+/// `xebec rmi`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    xebec rmi registry.example.com/app:1.3              the name; the image too if it has no other\n  \
+    xebec rmi sha256:0123…                              the image with all its names")]
+pub(crate) struct RmiArgs {
+    /// The images, by name or by their manifest's digest.
+    #[arg(required = true, value_name = "IMAGE")]
+    pub(crate) images: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `xebec doctor`.
@@ -294,20 +343,93 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
+/// `xebec explain`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Waits are for the registry (to answer, to send, to come back after a fault), a token, a turn (queue), \
+    decoding and digests (verify), and the cache's disk. The daemon remembers the last 8,192; reads of pages that are there \
+    already never wait."
+)]
+pub(crate) struct ExplainArgs {
+    /// A container (see `xebec ps`), a view or where it is mounted, or an image by reference or digest.
+    pub(crate) name: String,
+    /// Only those that took longer than slow_reader in daemon.toml (10s by default), longest first.
+    #[arg(long)]
+    pub(crate) slow: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// `xebec daemon`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DaemonCommand {
     /// Show process ids, mounts, queue and counters.
     Status(Json),
+    /// Print the metrics that Prometheus can ask for.
+    Metrics,
     /// Stop the daemon.
     Stop {
         /// Unmount views that are in use, too.
         #[arg(long)]
         force: bool,
     },
+    /// Replace the running daemon by another version of its program; readers only wait a moment.
+    Upgrade {
+        /// The program; this one by default.
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+    },
     /// Run the keeper in the foreground (other commands start it by themselves).
-    Start,
+    Start(StartArgs),
+    /// Print which journals this program can take over.
+    #[command(hide = true)]
+    JournalVersion,
     /// Run a worker; only the keeper does.
     #[command(hide = true)]
     Worker,
+}
+
+/// `xebec daemon start`. What is not given here is taken from `daemon.toml` in the root directory.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StartArgs {
+    /// Evict what is not in use beyond this size (512MB, 20GiB).
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) cache_size: Option<String>,
+    /// How long a reader waits for missing bytes before it gets an error (default 10m).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) fill_wait: Option<String>,
+    /// Name readers in the log who wait longer than this (default 10s).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) slow_reader: Option<String>,
+    /// Serve metrics for Prometheus at this address, such as 127.0.0.1:9469.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<String>,
+    /// How log lines look: text or json.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log: Option<String>,
+}
+
+impl StartArgs {
+    /// How the log is to look; what is wrong with the settings is said later.
+    pub(crate) fn log_format(&self, root: &Path) -> LogFormat {
+        Settings::load(&root.join("daemon.toml"), &self.overrides())
+            .map_or(LogFormat::Text, |settings| settings.log)
+    }
+
+    /// What was given, by the names of the file.
+    pub(crate) fn overrides(&self) -> Overrides {
+        let given = [
+            ("cache_size", &self.cache_size),
+            ("fill_wait", &self.fill_wait),
+            ("slow_reader", &self.slow_reader),
+            ("metrics", &self.metrics),
+            ("log", &self.log),
+        ];
+        let given = given.into_iter().filter_map(|(name, value)| {
+            let value = value.clone()?;
+            Some((name.to_owned(), value.into()))
+        });
+        given.collect()
+    }
 }

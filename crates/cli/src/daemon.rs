@@ -1,20 +1,21 @@
 //! `xebec daemon`, and the worker that the keeper starts.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 use xebec_host::client::Daemon;
-use xebec_host::events::take_inherited;
+use xebec_host::events::{Inherited, take_inherited};
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::keeper;
 use xebec_host::paths::Paths;
 use xebec_host::protocol::{Reply, Request, Status};
+use xebec_host::settings::{Overrides, Settings};
 use xebec_host::worker;
 
 use crate::args::DaemonCommand;
 use crate::text;
 
-/// First argument of a worker; `xebec worker ROOT RUN`.
+/// First argument of a worker; `xebec worker ROOT RUN OVERRIDES`, the last as JSON.
 pub(crate) const WORKER_ARGUMENT: &str = "worker";
 
 /// `xebec daemon …`.
@@ -22,12 +23,7 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
     let daemon = Daemon::new(paths.clone());
     match command {
         DaemonCommand::Status(args) => {
-            if !daemon.is_running() {
-                return Err(Failure::new(
-                    FailureKind::NotFound,
-                    "no daemon is running; any command starts it",
-                ));
-            }
+            require_running(&daemon)?;
             let status = match daemon.ask(&Request::Status, &mut |_| ())? {
                 Reply::Status(status) => status,
                 _ => {
@@ -43,18 +39,60 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
                 print_status(&status)
             }
         }
-        DaemonCommand::Stop { force } => {
-            if daemon.is_running() {
-                daemon.stop(*force)?;
+        DaemonCommand::Metrics => {
+            require_running(&daemon)?;
+            match daemon.ask(&Request::Metrics, &mut |_| ())? {
+                Reply::Metrics { text } => print!("{text}"),
+                _ => {
+                    return Err(Failure::new(
+                        FailureKind::Host,
+                        "the daemon answered something else",
+                    ));
+                }
             }
         }
-        DaemonCommand::Start => {
+        DaemonCommand::Stop { force } => {
+            if daemon.is_running()
+                && let Some(reason) = daemon.stop(*force)?
+            {
+                eprintln!(
+                    "xebec: everything is unmounted, but {reason}: pages that are missing are refused there with EIO, and \
+                     the daemon ends after that reader"
+                );
+            }
+        }
+        DaemonCommand::JournalVersion => println!("{}", xebec_host::keeper::JOURNAL_VERSION),
+        DaemonCommand::Upgrade { program } => {
+            let program = match program {
+                Some(program) => program.canonicalize(),
+                None => std::env::current_exe(),
+            };
+            let program = program.map_err(|error| Failure::host("find the new program", error))?;
+            let status = daemon.upgrade(&program)?;
+            println!(
+                "xebec {} (keeper {}, worker {}) from {}",
+                status.version,
+                status.keeper_pid,
+                status.worker_pid,
+                program.display()
+            );
+        }
+        DaemonCommand::Start(args) => {
+            let overrides = args.overrides();
+            // Wrong settings are said here, where whoever made them sees it.
+            Settings::load(&paths.settings(), &overrides)?;
+            let overrides = serde_json::Value::Object(overrides).to_string();
             // A daemon must not keep the file system busy on which somebody happened to start it.
             std::env::set_current_dir("/").map_err(|error| Failure::host("go to /", error))?;
             let config = keeper::KeeperConfig::new(
                 paths.root(),
                 paths.run(),
-                vec![WORKER_ARGUMENT.into(), paths.root().into(), paths.run().into()],
+                vec![
+                    WORKER_ARGUMENT.into(),
+                    paths.root().into(),
+                    paths.run().into(),
+                    overrides.into(),
+                ],
             );
             keeper::run(&config).map_err(|error| Failure::new(FailureKind::Host, error))?;
         }
@@ -68,8 +106,9 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// The worker's main: `xebec worker ROOT RUN`.
+/// The worker's main: `xebec worker ROOT RUN OVERRIDES`.
 pub(crate) fn worker() -> ExitCode {
+    worker::deaths::arrange();
     // Before anything else opens a descriptor.
     let inherited = match take_inherited() {
         Ok(inherited) => inherited,
@@ -78,22 +117,48 @@ pub(crate) fn worker() -> ExitCode {
             return ExitCode::from(FailureKind::Usage.exit_code());
         }
     };
-    crate::log_to_stderr(0, true);
-    let mut directories = std::env::args_os().skip(2).map(PathBuf::from);
-    let (Some(root), Some(run)) = (directories.next(), directories.next()) else {
-        eprintln!("xebec worker: needs the root and the run directory");
-        return ExitCode::from(FailureKind::Usage.exit_code());
-    };
-    let result = Paths::create(&root, &run)
-        .map_err(|error| Failure::host("make the directories", error))
-        .and_then(|paths| worker::run(&paths, inherited));
-    match result {
+    match run_worker(inherited) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             tracing::error!("{failure}");
+            eprintln!("xebec worker: {failure}");
             ExitCode::from(failure.kind.exit_code())
         }
     }
+}
+
+fn run_worker(inherited: Inherited) -> Result<(), Failure> {
+    let mut arguments = std::env::args_os().skip(2);
+    let (Some(root), Some(run)) = (arguments.next(), arguments.next()) else {
+        let message = "a worker needs the root and the run directory; only the keeper starts it";
+        return Err(Failure::new(FailureKind::Usage, message));
+    };
+    let paths = Paths::create(Path::new(&root), Path::new(&run))
+        .map_err(|error| Failure::host("make the directories", error))?;
+    let overrides = arguments.next().unwrap_or_default();
+    let overrides: Overrides = serde_json::from_slice(overrides.as_encoded_bytes()).unwrap_or_default();
+    let settings = Settings::load(&paths.settings(), &overrides);
+    // Readers wait for this worker: a file that was broken since the start must not keep it from serving them.
+    let (settings, problem) = match settings {
+        Ok(settings) => (settings, None),
+        Err(failure) => (Settings::default(), Some(failure)),
+    };
+    crate::logging::start(0, Some(settings.log));
+    if let Some(failure) = problem {
+        tracing::error!("{failure}; going on with default settings");
+    }
+    worker::run(&paths, settings, inherited)
+}
+
+/// Questions about what a daemon did start none.
+pub(crate) fn require_running(daemon: &Daemon) -> Result<(), Failure> {
+    if daemon.is_running() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        FailureKind::NotFound,
+        "no daemon is running; any command starts it",
+    ))
 }
 
 fn print_status(status: &Status) {
@@ -104,6 +169,15 @@ fn print_status(status: &Status) {
     );
     println!("restarts of the worker   {}", status.restarts);
     println!("readers waiting          {}", status.queue);
+    if let Some(oldest) = &status.oldest_reader {
+        println!(
+            "waiting longest          {}, {} for {}, which is waiting for {}",
+            crate::explain::process(oldest),
+            crate::explain::time(oldest.waited_ms),
+            oldest.file.as_deref().unwrap_or("an unknown file"),
+            crate::explain::word(&oldest.phase),
+        );
+    }
     println!("events, already present  {}, {}", counters.events, counters.hits);
     println!("spans written            {}", counters.spans);
     println!("fetched for fills        {}", text::size(counters.bytes_fetched));
@@ -114,6 +188,17 @@ fn print_status(status: &Status) {
         counters.network_retries
     );
     println!("failed fills             {}", counters.failures);
+    for suspect in &status.suspects {
+        let on = suspect.processes.iter();
+        let on: Vec<_> = on
+            .map(|process| format!("{} ({})", process.command, process.pid))
+            .collect();
+        println!(
+            "MAY HAVE READ ZEROS: processes on an old view of {}; restart {}",
+            suspect.reference,
+            on.join(", ")
+        );
+    }
     for view in &status.views {
         println!(
             "view {} of {}: {} layers, {} complete, held by {}",

@@ -206,7 +206,7 @@ fn absolute(path: &Path) -> Result<std::path::PathBuf, Failure> {
     })
 }
 
-fn unexpected() -> Failure {
+pub(crate) fn unexpected() -> Failure {
     Failure::new(
         FailureKind::Host,
         "the daemon answered something else; is it of another version?",

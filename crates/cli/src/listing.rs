@@ -1,4 +1,4 @@
-//! `xebec inspect`, `images`, `ps` and `cache stat`.
+//! `xebec inspect`, `images` and `ps`.
 
 use xebec_host::container;
 use xebec_host::failure::Failure;
@@ -108,35 +108,5 @@ pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
         ]);
     }
     print!("{}", text::table(&rows));
-    Ok(())
-}
-
-/// `xebec cache stat`.
-pub(crate) fn cache(paths: &Paths, args: Json) -> Result<(), Failure> {
-    let images = Images::open(paths)?;
-    let layers = cached_layers(&images)?;
-    if args.json {
-        return print_json(&layers);
-    }
-    let heads = ["LAYER", "INDEX", "DATA SPACE", "PRESENT", "ON DISK", "PROVEN"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    for layer in &layers {
-        rows.push(vec![
-            layer.layer.short(),
-            layer.index.short(),
-            text::size(layer.pages * 4096),
-            text::share(layer.present_pages, layer.pages),
-            text::size(layer.disk_bytes),
-            if layer.proven { "yes" } else { "no" }.to_owned(),
-        ]);
-    }
-    print!("{}", text::table(&rows));
-    let disk: u64 = layers.iter().map(|layer| layer.disk_bytes).sum();
-    println!(
-        "{} layers, {} on disk in {}",
-        layers.len(),
-        text::size(disk),
-        paths.layers().display()
-    );
     Ok(())
 }

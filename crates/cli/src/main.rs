@@ -1,15 +1,17 @@
 //! The binary `xebec`: reads the command line, asks the daemon or the host library, prints.
 
 mod args;
+mod cache;
 mod daemon;
 mod doctor;
+mod explain;
 mod images;
 mod listing;
+mod logging;
 mod progress;
 mod run;
 mod text;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -17,7 +19,7 @@ use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::paths::Paths;
 use xebec_host::protocol::ImageRequest;
 
-use crate::args::{CacheCommand, Cli, Command, DaemonCommand, ImageArgs};
+use crate::args::{Cli, Command, DaemonCommand, ImageArgs};
 
 fn main() -> ExitCode {
     // A worker takes over numbered descriptors, so nothing may be opened before it has them.
@@ -28,15 +30,13 @@ fn main() -> ExitCode {
         return daemon::worker();
     }
     let cli = Cli::parse();
-    log_to_stderr(
-        cli.verbose,
-        matches!(
-            cli.command,
-            Command::Daemon {
-                command: DaemonCommand::Start
-            }
-        ),
-    );
+    let daemon_log = match &cli.command {
+        Command::Daemon {
+            command: DaemonCommand::Start(args),
+        } => Some(args.log_format(&cli.root)),
+        _ => None,
+    };
+    logging::start(cli.verbose, daemon_log);
     match execute(cli) {
         Ok(code) => code,
         Err(failure) => {
@@ -77,9 +77,9 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Inspect(args) => listing::inspect(&paths, &args)?,
         Command::Images(args) => listing::images(&paths, args)?,
         Command::Ps(args) => listing::containers(&paths, args)?,
-        Command::Cache {
-            command: CacheCommand::Stat(args),
-        } => listing::cache(&paths, args)?,
+        Command::Explain(args) => explain::explain(&paths, &args)?,
+        Command::Rmi(args) => cache::remove(&paths, &args)?,
+        Command::Cache { command } => cache::command(&paths, &command)?,
         Command::Doctor(args) => return doctor::doctor(&paths, &args),
         Command::Daemon { command } => return daemon::command(&paths, &command),
         Command::Completion { .. } | Command::Man { .. } => {}
@@ -98,28 +98,6 @@ fn image_request(args: &ImageArgs) -> ImageRequest {
         reference: args.image.clone(),
         platform: args.platform.clone(),
         docker_config: docker_config.filter(|path| path.is_file()),
-    }
-}
-
-fn log_to_stderr(verbose: u8, is_daemon: bool) {
-    use tracing_subscriber::EnvFilter;
-    let default = match (verbose, is_daemon) {
-        (0, false) => "warn",
-        (0, true) | (1, _) => "info",
-        _ => "debug",
-    };
-    let filter = EnvFilter::try_from_env("XEBEC_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    let builder = builder
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false);
-    // On a terminal the time says nothing; in a log it says most.
-    if is_daemon {
-        builder.init()
-    } else {
-        builder.without_time().init()
     }
 }
 

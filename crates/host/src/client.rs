@@ -4,13 +4,18 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use xebec_kernel::process::{Child, Spawn};
 
 use crate::failure::{Failure, FailureKind};
+use crate::file::write_atomically;
+use crate::keeper;
 use crate::paths::Paths;
-use crate::protocol::{MAX_LINE, Reply, Request};
+use crate::protocol::{MAX_LINE, Reply, Request, Status};
+use crate::settings::{Overrides, Settings};
 
 /// How long a daemon that was just started may take until its socket answers.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -18,6 +23,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const RIVAL_START: Duration = Duration::from_secs(3);
 /// How long a daemon may take to end. Its worker finishes what it is answering, then everything is unmounted.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a new program may take to have replaced keeper and worker.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a request is sent again because the worker died before it answered. The worker restarts by itself;
 /// a request that kills it every time must end some day.
 const ATTEMPTS: u32 = 3;
@@ -49,6 +56,8 @@ impl Daemon {
             let stream = self.connect()?;
             match converse(&stream, request, listen) {
                 Ok(Reply::Failed(failure)) => return Err(failure),
+                // Not its fault, so not counted; each time costs a worker's start.
+                Ok(Reply::Again) => tracing::debug!("the worker is being replaced; asking the next one"),
                 Ok(reply) => return Ok(reply),
                 Err(error) if attempt < ATTEMPTS => {
                     tracing::debug!(%error, attempt, "the daemon's worker went away; asking again");
@@ -63,12 +72,16 @@ impl Daemon {
         }
     }
 
-    /// Stops the daemon and waits until it is gone.
+    /// Stops the daemon and waits until it is gone; by force it may have to stay for readers, which it refuses: then it
+    /// is not waited for, and the reason is given.
     ///
     /// # Errors
     /// When views are in use and `force` is not given, or it does not end.
-    pub fn stop(&self, force: bool) -> Result<(), Failure> {
-        self.ask(&Request::Stop { force }, &mut |_| ())?;
+    pub fn stop(&self, force: bool) -> Result<Option<String>, Failure> {
+        self.with_keeper()?;
+        if let Reply::Stays { reason } = self.ask(&Request::Stop { force }, &mut |_| ())? {
+            return Ok(Some(reason));
+        }
         let deadline = Instant::now() + STOP_TIMEOUT;
         while self.paths.run().join("keeper.pid").exists() {
             if Instant::now() > deadline {
@@ -77,7 +90,7 @@ impl Daemon {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(())
+        Ok(None)
     }
 
     fn connect(&self) -> Result<UnixStream, Failure> {
@@ -110,7 +123,8 @@ impl Daemon {
     fn not_started(&self, error: &io::Error) -> Failure {
         let log = self.paths.run().join("daemon.log");
         let text = std::fs::read_to_string(&log).unwrap_or_default();
-        let last = text.lines().last().unwrap_or("nothing is in its log");
+        let last = text.lines().rfind(|line| !line.trim().is_empty());
+        let last = last.unwrap_or("nothing is in its log");
         let message = format!(
             "the daemon did not start ({error}): {last}; see {}, and try `xebec doctor`",
             log.display()
@@ -120,24 +134,152 @@ impl Daemon {
 
     /// Starts the keeper in a session of its own. Two that start at once settle it by the keeper's lock.
     fn start(&self) -> Result<Child, Failure> {
+        // The daemon would say so too, but in its log.
+        Settings::load(&self.paths.settings(), &Overrides::new())?;
         let log = self.paths.run().join("daemon.log");
         let open = || -> io::Result<File> { File::options().create(true).append(true).open(&log) };
         let output = open().map_err(|error| Failure::host(format!("open {}", log.display()), error))?;
-        let input = File::open("/dev/null").map_err(|error| Failure::host("open /dev/null", error))?;
-        let keeper = Spawn::own_executable()
-            .argument("--root")
-            .argument(self.paths.root())
-            .argument("--run")
-            .argument(self.paths.run())
-            .arguments(["daemon", "start"])
-            .descriptor(input.as_fd(), 0)
-            .descriptor(output.as_fd(), 1)
-            .descriptor(output.as_fd(), 2)
-            .new_session();
-        keeper
-            .start()
+        start_keeper(&self.paths, &Overrides::new(), Some(&output))
             .map_err(|error| Failure::host("start the daemon", error))
     }
+
+    fn status(&self) -> Result<Status, Failure> {
+        match self.ask(&Request::Status, &mut |_| ())? {
+            Reply::Status(status) => Ok(*status),
+            _ => Err(Failure::new(
+                FailureKind::Host,
+                "the daemon answered something else; is it of another version?",
+            )),
+        }
+    }
+
+    /// Replaces the running daemon by `program`, without a reader noticing more than a pause. Gives its status.
+    ///
+    /// # Errors
+    /// When no daemon runs, when the program could not take over its journal, or did not within a time.
+    pub fn upgrade(&self, program: &Path) -> Result<Status, Failure> {
+        if !self.is_running() {
+            let message = "no daemon is running; the next command starts the new program";
+            return Err(Failure::new(FailureKind::NotFound, message));
+        }
+        let (before, keeper) = self.with_keeper()?;
+        match journal_version_of(program) {
+            Some(version) if version == before.journal_version => {}
+            Some(_) => {
+                let message = format!(
+                    "{} cannot take over from the daemon of version {}, which keeps its journal in another form: stop \
+                     what runs on its views, then `xebec daemon stop`",
+                    program.display(),
+                    before.version
+                );
+                return Err(Failure::new(FailureKind::Usage, message));
+            }
+            None => {
+                let message = format!(
+                    "{} does not say which journals it can take over (`daemon journal-version`); is it Xebec?",
+                    program.display()
+                );
+                return Err(Failure::new(FailureKind::Usage, message));
+            }
+        }
+        let file = keeper::upgrade_file(self.paths.run());
+        write_atomically(&file, program.as_os_str().as_encoded_bytes())
+            .map_err(|error| Failure::host(format!("write {}", file.display()), error))?;
+        keeper.signal(keeper::REPLACE).map_err(|error| {
+            Failure::host(format!("signal the keeper, process {}", before.keeper_pid), error)
+        })?;
+        let deadline = Instant::now() + UPGRADE_TIMEOUT;
+        loop {
+            std::thread::sleep(Duration::from_millis(5));
+            let after = self.status()?;
+            if after.keepers > before.keepers {
+                self.is_program(&after, program)?;
+                if after.worker_pid != before.worker_pid {
+                    return Ok(after);
+                }
+            }
+            if Instant::now() > deadline {
+                let log = self.paths.run().join("daemon.log");
+                let message = format!(
+                    "the daemon goes on with its old program, {} did not take over; see {}",
+                    program.display(),
+                    log.display()
+                );
+                return Err(Failure::new(FailureKind::Host, message));
+            }
+        }
+    }
+
+    /// A program that cannot keep is replaced by the old one, by the worker that lost its keeper.
+    fn is_program(&self, status: &Status, program: &Path) -> Result<(), Failure> {
+        let running = std::fs::read_link(format!("/proc/{}/exe", status.keeper_pid));
+        let wanted = program.canonicalize();
+        if running.ok() == wanted.ok() {
+            return Ok(());
+        }
+        let message = format!(
+            "{} could not go on as the keeper, so the old program does; see {}",
+            program.display(),
+            self.paths.run().join("daemon.log").display()
+        );
+        Err(Failure::new(FailureKind::Host, message))
+    }
+
+    /// The daemon's status, once it has a keeper: one whose service was stopped may have none.
+    fn with_keeper(&self) -> Result<(Status, Child), Failure> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        let mut started = None;
+        loop {
+            let status = self.status()?;
+            if let Some(keeper) = keeper::find(status.keeper_pid.cast_signed()) {
+                return Ok((status, keeper));
+            }
+            if started.is_none() {
+                started = Some(self.start()?);
+            }
+            if Instant::now() > deadline {
+                let message = "the daemon has no keeper, and none could be started; see its log";
+                return Err(Failure::new(FailureKind::Host, message));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Which journals a program can take over; `None` if it does not say.
+fn journal_version_of(program: &Path) -> Option<u32> {
+    let output = Command::new(program)
+        .args(["daemon", "journal-version"])
+        .output()
+        .ok()?;
+    std::str::from_utf8(&output.stdout).ok()?.trim().parse().ok()
+}
+
+/// Starts a keeper with these directories and options, in a session of its own. What it says goes to `output`, or
+/// where this process's errors go.
+pub(crate) fn start_keeper(
+    paths: &Paths,
+    overrides: &Overrides,
+    output: Option<&File>,
+) -> Result<Child, String> {
+    let mut keeper = Spawn::own_executable()
+        .argument("--root")
+        .argument(paths.root())
+        .argument("--run")
+        .argument(paths.run())
+        .arguments(["daemon", "start"])
+        .new_session();
+    for (name, value) in overrides {
+        if let Some(value) = value.as_str() {
+            keeper = keeper.argument(format!("--{}={value}", name.replace('_', "-")));
+        }
+    }
+    let input = File::open("/dev/null").map_err(|error| format!("open /dev/null: {error}"))?;
+    keeper = keeper.descriptor(input.as_fd(), 0);
+    if let Some(output) = output {
+        keeper = keeper.descriptor(output.as_fd(), 1).descriptor(output.as_fd(), 2);
+    }
+    keeper.start().map_err(|error| error.to_string())
 }
 
 fn converse(stream: &UnixStream, request: &Request, listen: &mut dyn FnMut(&Reply)) -> io::Result<Reply> {

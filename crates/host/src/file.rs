@@ -1,13 +1,16 @@
-//! Files that appear whole: written under a temporary name, synced, renamed.
+//! Files that appear whole: written under a temporary name, synced, renamed, and the name synced too. The temporary
+//! name tells who writes, so that what a killed process left can be told from what a living one is about to rename.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
-/// Replaces the file at `path` with `bytes`. A reader sees the old file or the new one, after a crash too.
+/// Replaces the file at `path` with `bytes`. A reader sees the old file or the new one, after a power cut too; when
+/// this has returned, the new one.
 ///
 /// # Errors
 /// I/O errors; the old file is then still there.
@@ -19,9 +22,85 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut file = File::create(&temporary)?;
         file.write_all(bytes)?;
         file.sync_data()?;
-        fs::rename(&temporary, path)
+        fs::rename(&temporary, path)?;
+        match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => File::open(parent)?.sync_all(),
+            None => Ok(()),
+        }
     };
     write().inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
     })
+}
+
+/// Whether two paths lead to one file or directory that is there.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| {
+        let metadata = fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    identity(one).is_some_and(|identified| Some(identified) == identity(other))
+}
+
+/// Removes the temporary files of processes that are gone, in `directory` and so many levels below it.
+pub fn remove_abandoned(directory: &Path, levels: u32) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let kind = entry.file_type();
+        if levels > 0 && kind.as_ref().is_ok_and(fs::FileType::is_dir) {
+            remove_abandoned(&entry.path(), levels - 1);
+        } else if kind.is_ok_and(|kind| kind.is_file())
+            && entry.file_name().to_str().and_then(writer).is_some_and(is_gone)
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The process that writes the temporary file of that name, `.NAME.PID.SERIAL`; `None` for any other file.
+fn writer(name: &str) -> Option<u32> {
+    let (rest, serial) = name.strip_prefix('.')?.rsplit_once('.')?;
+    let (file, pid) = rest.rsplit_once('.')?;
+    let is_ours = !file.is_empty() && serial.parse::<u64>().is_ok();
+    pid.parse().ok().filter(|_| is_ours)
+}
+
+fn is_gone(pid: u32) -> bool {
+    !Path::new("/proc").join(pid.to_string()).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_dead_were_writing_is_removed() {
+        let top = tempfile::tempdir().unwrap();
+        let below = top.path().join("layer/index");
+        fs::create_dir_all(below.join("deeper")).unwrap();
+        // No process has a number that large (PID_MAX_LIMIT is 4 million).
+        let dead = 4_000_000_000u32;
+        let abandoned = [format!(".origins.json.{dead}.0"), format!(".index.{dead}.17")];
+        let others = [
+            format!(".origins.json.{}.0", std::process::id()),
+            "origins.json".to_owned(),
+            ".hidden".to_owned(),
+            format!(".{dead}.0"),
+            format!("index.{dead}.0"),
+            format!(".index.{dead}.new"),
+        ];
+        for name in abandoned.iter().chain(&others) {
+            fs::write(below.join(name), b"").unwrap();
+        }
+        fs::write(below.join("deeper").join(&abandoned[0]), b"").unwrap();
+        remove_abandoned(top.path(), 2);
+        let mut left: Vec<String> = fs::read_dir(&below)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let mut wanted: Vec<String> = others.into_iter().chain(["deeper".to_owned()]).collect();
+        wanted.sort();
+        assert_eq!(left, wanted);
+        assert!(below.join("deeper").join(&abandoned[0]).exists());
+    }
 }

@@ -1,8 +1,12 @@
 //! What is known and cached: for `xebec inspect`, `images` and `cache stat`.
 
+use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use xebec_cache::policy::Resident;
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
@@ -15,7 +19,7 @@ use crate::lazy::{self, has_table_of_contents};
 use crate::protocol::ImageRequest;
 
 /// A layer in the cache.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CachedLayerInfo {
     /// The layer blob.
     pub layer: Digest,
@@ -25,10 +29,29 @@ pub struct CachedLayerInfo {
     pub pages: u64,
     /// Pages that are present.
     pub present_pages: u64,
-    /// What it takes on the file system, in bytes.
+    /// What it takes on the file system, in bytes: data, index and what else is kept with them.
     pub disk_bytes: u64,
     /// Whether this host proved the index.
     pub proven: bool,
+    /// When it was last used, in seconds since 1970.
+    pub last_used: u64,
+    /// The pinned image that it is of, if there is one.
+    pub pinned_by: Option<String>,
+    /// Who uses it, if anybody does.
+    pub in_use_by: Option<String>,
+}
+
+/// What the cache takes, and what of it may go.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CacheReport {
+    /// How much it may take, in bytes; no limit of its own when absent.
+    pub limit: Option<u64>,
+    /// What it takes, in bytes: layers, what is known of images, metadata of views, and what is just arriving.
+    pub used_bytes: u64,
+    /// What of it may go, in bytes: layers that nobody uses and that are not pinned.
+    pub evictable_bytes: u64,
+    /// The layers.
+    pub layers: Vec<CachedLayerInfo>,
 }
 
 impl CachedLayerInfo {
@@ -37,6 +60,20 @@ impl CachedLayerInfo {
         LayerKey {
             layer: self.layer,
             index: self.index,
+        }
+    }
+
+    /// Whether it may go.
+    pub fn is_evictable(&self) -> bool {
+        self.pinned_by.is_none() && self.in_use_by.is_none()
+    }
+
+    /// What a policy needs to know of it.
+    pub fn resident(&self) -> Resident {
+        Resident {
+            key: self.key(),
+            disk_bytes: self.disk_bytes,
+            last_used: UNIX_EPOCH + Duration::from_secs(self.last_used),
         }
     }
 }
@@ -83,31 +120,100 @@ pub struct LayerInfo {
     pub present_pages: u64,
 }
 
-/// All layers in the cache.
+/// All layers in the cache, as the files tell: who uses them is not looked at.
 ///
 /// # Errors
-/// When the cache cannot be read. Damaged layers are left out.
+/// When the cache cannot be read.
 pub fn cached_layers(images: &Images) -> Result<Vec<CachedLayerInfo>, Failure> {
     let keys = images.store().list()?;
-    Ok(keys
-        .into_iter()
-        .filter_map(|key| cached_layer(images, key))
-        .collect())
+    Ok(keys.into_iter().map(|key| cached_layer(images, key)).collect())
 }
 
-fn cached_layer(images: &Images, key: LayerKey) -> Option<CachedLayerInfo> {
+/// What is cached, who uses it as `user_of` tells, and what may go.
+pub fn survey(
+    images: &Images,
+    limit: Option<u64>,
+    user_of: impl Fn(LayerKey) -> Option<String>,
+) -> CacheReport {
+    let records = images.records().list();
+    let pinned: Vec<_> = records.iter().filter(|record| record.pinned).collect();
+    let keys = images.store().list().unwrap_or_default();
+    let layers = keys.into_iter().map(|key| {
+        let pin = pinned
+            .iter()
+            .find(|record| record.layers.iter().any(|layer| layer.key() == key));
+        CachedLayerInfo {
+            pinned_by: pin.map(|record| match record.references.first() {
+                Some(reference) => reference.clone(),
+                None => record.manifest_digest.to_string(),
+            }),
+            in_use_by: user_of(key),
+            ..cached_layer(images, key)
+        }
+    });
+    let layers: Vec<CachedLayerInfo> = layers.collect();
+    let evictable = layers.iter().filter(|layer| layer.is_evictable());
+    CacheReport {
+        limit,
+        used_bytes: used_bytes(images),
+        evictable_bytes: evictable.map(|layer| layer.disk_bytes).sum(),
+        layers,
+    }
+}
+
+/// What the cache takes on its file system, in bytes.
+pub fn used_bytes(images: &Images) -> u64 {
+    let paths = &images.paths;
+    let named: u64 = [paths.layers(), paths.images(), paths.views()]
+        .iter()
+        .map(|path| disk_bytes(path))
+        .sum();
+    named + arriving_bytes(&paths.layers())
+}
+
+/// What a file, or a directory with all that is in it, takes on its file system, in bytes.
+pub fn disk_bytes(path: &Path) -> u64 {
+    let Ok(metadata) = fs::symlink_metadata(path) else {
+        return 0;
+    };
+    // `st_blocks` counts units of 512 bytes whatever the file system's block size is.
+    let own = metadata.blocks() * 512;
+    if !metadata.is_dir() {
+        return own;
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    own + entries.map(|entry| disk_bytes(&entry.path())).sum::<u64>()
+}
+
+/// What this process's files without a name take (see [`crate::spool`]), in bytes.
+fn arriving_bytes(layers: &Path) -> u64 {
+    let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let arriving = descriptors.filter(|entry| {
+        let target = fs::read_link(entry.path()).unwrap_or_default();
+        target.starts_with(layers) && target.to_string_lossy().ends_with("/arriving (deleted)")
+    });
+    let bytes = arriving.filter_map(|entry| Some(fs::metadata(entry.path()).ok()?.blocks() * 512));
+    bytes.sum()
+}
+
+/// A layer that is damaged has no pages.
+fn cached_layer(images: &Images, key: LayerKey) -> CachedLayerInfo {
     let store = images.store();
-    let cached = store.look(key).ok()?;
-    let data = std::fs::metadata(cached.directory().join("data")).ok()?;
-    Some(CachedLayerInfo {
+    let (pages, present_pages) = store.look(key).map_or((0, 0), |layer| {
+        (layer.presence().pages(), layer.presence().present())
+    });
+    let last_used = store.last_used(key).duration_since(SystemTime::UNIX_EPOCH);
+    CachedLayerInfo {
         layer: key.layer,
         index: key.index,
-        pages: cached.presence().pages(),
-        present_pages: cached.presence().present(),
-        // `st_blocks` counts units of 512 bytes whatever the file system's block size is.
-        disk_bytes: data.blocks() * 512,
+        pages,
+        present_pages,
+        disk_bytes: disk_bytes(&store.folder(key)),
         proven: facts::is_proven(store, key),
-    })
+        last_used: last_used.map_or(0, |elapsed| elapsed.as_secs()),
+        pinned_by: None,
+        in_use_by: None,
+    }
 }
 
 /// What is to be known of an image, from the registry and from the cache; nothing is fetched but its manifest,
@@ -175,7 +281,7 @@ pub async fn inspect_image(
                 info.trust = layer.root.to_string();
                 info.spans = Some(layer.index.spans.len() as u64);
                 info.pages = layer.index.data_size / PAGE_SIZE;
-                info.present_pages = cached_layer(images, layer.key).map_or(0, |cached| cached.present_pages);
+                info.present_pages = cached_layer(images, layer.key).present_pages;
             }
             Err(reason) => info.lazy_by = format!("not lazy: {reason}"),
         }

@@ -3,7 +3,7 @@
 //! * [`image`]: from a reference to layers with an admitted index; [`artifact`], [`signatures`] and [`trust`] are
 //!   what it judges by, [`facts`] what it knows.
 //! * [`view`]: merged and mounted; [`sharing`] lets files of one layer be read from another.
-//! * [`keeper`], [`events`], [`worker`]: the daemon. [`origin`] is where fills get bytes from, [`spool`] what
+//! * [`keeper`], [`events`], [`worker`]: the daemon, [`settings`] what may be set about it. [`origin`] is where fills get bytes from, [`spool`] what
 //!   helps with registries that ignore ranges.
 //! * [`client`], [`protocol`]: how the command line speaks to it.
 //! * [`container`]: a container on a view.
@@ -15,6 +15,7 @@ pub mod client;
 pub mod clients;
 pub mod container;
 pub mod events;
+pub mod explain;
 pub mod facts;
 pub mod failure;
 pub mod file;
@@ -26,6 +27,7 @@ pub mod origin;
 pub mod paths;
 pub mod proof;
 pub mod protocol;
+pub mod settings;
 pub mod sharing;
 pub mod signatures;
 pub mod spool;

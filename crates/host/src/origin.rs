@@ -1,7 +1,11 @@
 //! Where the bytes of a cached layer come from: the repositories that were seen to have its blob, kept in the
 //! file `origins.json` of the layer's folder so that a new worker can go on filling.
+//!
+//! The first is asked. As soon as it meets a fault the next is asked as well, if it is in another registry, while the
+//! first goes on trying: whoever has the bytes first wins. So an outage of one registry costs little where another
+//! has the layer, and a reader whose registries are all away is served by the first that comes back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
@@ -10,10 +14,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use serde::{Deserialize, Serialize};
-use xebec_cache::fill::{Blob, BoxFuture, Source};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use xebec_cache::fill::{Ask, Blob, BoxFuture, FaultKind, Fetched, Patience, Source, SourceError};
+use xebec_cache::progress::{Phase, Progress};
 use xebec_format::digest::Digest;
-use xebec_oci::{BlobStream, RangeAnswer, Reference, Repository};
+use xebec_format::layer::Section;
+use xebec_oci::{BlobStream, ClientError, Fault, Observer, RangeAnswer, Reference, Repository, Wait};
 
 use crate::clients::Clients;
 use crate::file::write_atomically;
@@ -89,13 +98,20 @@ struct Inner {
     /// Blobs that come whole, of registries that ignore ranges.
     spools: Mutex<HashMap<Digest, Spool>>,
     whole_windows: tokio::sync::Mutex<()>,
+    /// What the index says of its windows.
+    windows_section: Option<Section>,
     windows: Mutex<Option<Arc<File>>>,
 }
 
 impl LayerSource {
-    /// The source of the layer of `size` bytes that is kept in `directory`.
-    pub fn new(clients: Arc<Clients>, layer: Digest, size: u64, directory: &Path) -> Self {
-        let windows = File::open(directory.join("windows")).ok().map(Arc::new);
+    /// The source of the layer of `size` bytes that is kept in `directory`, whose index has these windows.
+    pub fn new(
+        clients: Arc<Clients>,
+        layer: Digest,
+        size: u64,
+        directory: &Path,
+        windows: Option<Section>,
+    ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 clients,
@@ -104,54 +120,168 @@ impl LayerSource {
                 directory: directory.to_owned(),
                 spools: Mutex::default(),
                 whole_windows: tokio::sync::Mutex::new(()),
-                windows: Mutex::new(windows),
+                windows_section: windows,
+                windows: Mutex::new(None),
             }),
         }
     }
 }
 
+/// Named as the source of bytes that were kept on this host: the windows of an index.
+pub const KEPT: &str = "cache";
+/// Named as the source of bytes of a blob that came whole because its registry ignores ranges.
+pub const SPOOLED: &str = "spool";
+
 impl Source for LayerSource {
-    fn read(&self, blob: Blob, range: Range<u64>) -> BoxFuture<Result<Bytes, String>> {
+    fn read(&self, ask: Ask) -> BoxFuture<Result<Fetched, SourceError>> {
         let inner = self.inner.clone();
         Box::pin(async move {
-            match blob {
-                Blob::Layer => inner.layer_bytes(range).await,
-                Blob::Windows => inner.window_bytes(range).await,
+            match ask.blob {
+                Blob::Layer => {
+                    let blob = Some((inner.layer, inner.size));
+                    inner.ask_origins(|_| blob, &ask).await
+                }
+                Blob::Windows => inner.window_bytes(ask).await,
             }
         })
     }
 }
 
-impl Inner {
-    async fn layer_bytes(&self, range: Range<u64>) -> Result<Bytes, String> {
-        self.ask_origins(|_| Some((self.layer, self.size)), range).await
+/// What is wrong on this host; waiting does not help.
+fn local(reason: impl std::fmt::Display) -> SourceError {
+    SourceError {
+        kind: FaultKind::Lasting,
+        reason: reason.to_string(),
+    }
+}
+
+fn passing(reason: String) -> SourceError {
+    SourceError {
+        kind: FaultKind::Passing,
+        reason,
+    }
+}
+
+fn of_client(error: &ClientError) -> SourceError {
+    let kind = match error {
+        ClientError::WrongDigest { .. } => FaultKind::Wrong,
+        error if error.may_heal() => FaultKind::Passing,
+        _ => FaultKind::Lasting,
+    };
+    SourceError {
+        kind,
+        reason: error.to_string(),
+    }
+}
+
+/// What several origins said: worth waiting if one of them is.
+fn all_of(errors: Vec<SourceError>) -> SourceError {
+    let has = |kind| errors.iter().any(|error: &SourceError| error.kind == kind);
+    let kind = match (has(FaultKind::Passing), has(FaultKind::Wrong)) {
+        (true, _) => FaultKind::Passing,
+        (false, true) => FaultKind::Wrong,
+        (false, false) => FaultKind::Lasting,
+    };
+    let reasons: Vec<String> = errors.into_iter().map(|error| error.reason).collect();
+    SourceError {
+        kind,
+        reason: reasons.join("; "),
+    }
+}
+
+/// Hands on what the registry client says of a call.
+#[derive(Debug)]
+struct Watcher {
+    progress: Arc<Progress>,
+    faults: UnboundedSender<()>,
+    received: Mutex<Vec<(String, u64)>>,
+}
+
+impl Watcher {
+    /// Where bytes came from so far.
+    fn sources(&self) -> Vec<(String, u64)> {
+        let received = self
+            .received
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        received.clone()
+    }
+}
+
+impl Observer for Watcher {
+    fn waits(&self, wait: Wait) {
+        self.progress.enter(match wait {
+            Wait::Place => Phase::Queue,
+            Wait::Token => Phase::Token,
+            Wait::Head => Phase::Registry,
+            Wait::Body => Phase::Body,
+            Wait::Pause => Phase::Pause,
+        });
     }
 
-    async fn window_bytes(&self, range: Range<u64>) -> Result<Bytes, String> {
-        if let Some(file) = self.local_windows() {
-            return read_range(&file, &range)
-                .map_err(|error| format!("the windows kept in the cache: {error}"));
+    fn received(&self, from: &str, bytes: u64) {
+        let mut received = self
+            .received
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        match received.iter_mut().find(|(host, _)| host == from) {
+            Some((_, sum)) => *sum += bytes,
+            None => received.push((from.to_owned(), bytes)),
+        }
+    }
+
+    fn retries(&self, fault: &Fault) {
+        self.progress.retry(fault.to_string());
+        // Nobody listens any more once another origin was quicker.
+        let _ = self.faults.send(());
+    }
+}
+
+impl Inner {
+    async fn window_bytes(&self, ask: Ask) -> Result<Fetched, SourceError> {
+        if let Some(file) = self.local_windows().await {
+            return self.kept_windows(&file, &ask);
         }
         let Some((digest, size)) = self.small_windows() else {
-            return self.ask_origins(Origin::windows_blob, range).await;
+            return self.ask_origins(Origin::windows_blob, &ask).await;
         };
         // One reader fetches the section, the others wait for it.
         let _one = self.whole_windows.lock().await;
-        if self.local_windows().is_none() {
-            let whole = self.ask_origins(Origin::windows_blob, 0..size).await?;
+        if self.lock().is_none() {
+            let all = Ask {
+                range: 0..size,
+                ..ask.clone()
+            };
+            let fetched = self.ask_origins(Origin::windows_blob, &all).await?;
+            let whole = fetched.bytes;
             if Digest::of(&whole) != digest {
-                return Err(format!(
-                    "the windows section is not {digest} but {}",
-                    Digest::of(&whole)
-                ));
+                return Err(SourceError {
+                    kind: FaultKind::Wrong,
+                    reason: format!("the windows section is not {digest} but {}", Digest::of(&whole)),
+                });
             }
             let path = self.directory.join("windows");
-            write_atomically(&path, &whole).map_err(|error| format!("write {}: {error}", path.display()))?;
-            let file = File::open(&path).map_err(|error| format!("open {}: {error}", path.display()))?;
+            write_atomically(&path, &whole)
+                .map_err(|error| local(format!("write {}: {error}", path.display())))?;
+            let file =
+                File::open(&path).map_err(|error| local(format!("open {}: {error}", path.display())))?;
             *self.lock() = Some(Arc::new(file));
+            // What came over the network is told of once; readers to come have it from here.
+            for (source, bytes) in fetched.sources {
+                ask.progress.received(&source, bytes);
+            }
         }
-        let file = self.local_windows().ok_or("the windows section vanished")?;
-        read_range(&file, &range).map_err(|error| format!("the windows kept in the cache: {error}"))
+        let file = self
+            .lock()
+            .clone()
+            .ok_or_else(|| local("the windows section vanished"))?;
+        self.kept_windows(&file, &ask)
+    }
+
+    fn kept_windows(&self, file: &File, ask: &Ask) -> Result<Fetched, SourceError> {
+        let bytes = read_range(file, &ask.range)
+            .map_err(|error| local(format!("the windows kept in the cache: {error}")))?;
+        Ok(from(KEPT, bytes))
     }
 
     fn small_windows(&self) -> Option<(Digest, u64)> {
@@ -163,23 +293,51 @@ impl Inner {
     async fn ask_origins(
         &self,
         blob: impl Fn(&Origin) -> Option<(Digest, u64)>,
-        range: Range<u64>,
-    ) -> Result<Bytes, String> {
-        let mut reasons = Vec::new();
-        for origin in read(&self.directory) {
-            let Some((digest, size)) = blob(&origin) else {
-                continue;
+        ask: &Ask,
+    ) -> Result<Fetched, SourceError> {
+        let registry = |origin: &Origin| origin.repository.split('/').next().unwrap_or_default().to_owned();
+        let mut origins = read(&self.directory);
+        origins.retain(|origin| blob(origin).is_some());
+        if origins.is_empty() {
+            return Err(local(
+                "no registry is known to have it; mount or pull the image again",
+            ));
+        }
+        origins.sort_by_key(|origin| ask.avoid.contains(&registry(origin)));
+        let mut waiting = VecDeque::from(origins);
+        let mut asked: Vec<String> = Vec::new();
+        let mut running = FuturesUnordered::new();
+        let mut errors = Vec::new();
+        let (sender, mut faults) = unbounded_channel();
+        loop {
+            let next = waiting
+                .iter()
+                .position(|origin| !asked.contains(&registry(origin)));
+            if let Some(origin) = next.and_then(|next| waiting.remove(next))
+                && let Some((digest, size)) = blob(&origin)
+            {
+                let host = registry(&origin);
+                asked.push(host.clone());
+                let faults = sender.clone();
+                running.push(async move {
+                    let answer = self.ask_origin(&origin, digest, size, ask, faults).await;
+                    (host, answer)
+                });
+            }
+            // Until somebody has the bytes, has none, or meets its first fault.
+            let ended = tokio::select! {
+                ended = running.next() => ended,
+                _ = faults.recv() => continue,
             };
-            let attempt = self.ask_origin(&origin, digest, size, range.clone());
-            match attempt.await {
-                Ok(bytes) => return Ok(bytes),
-                Err(reason) => reasons.push(reason),
+            match ended {
+                Some((_, Ok(bytes))) => return Ok(bytes),
+                Some((host, Err(error))) => {
+                    errors.push(error);
+                    asked.retain(|other| *other != host);
+                }
+                None => return Err(all_of(errors)),
             }
         }
-        if reasons.is_empty() {
-            reasons.push("no registry is known to have it; mount or pull the image again".to_owned());
-        }
-        Err(reasons.join("; "))
     }
 
     async fn ask_origin(
@@ -187,24 +345,40 @@ impl Inner {
         origin: &Origin,
         blob: Digest,
         size: u64,
-        range: Range<u64>,
-    ) -> Result<Bytes, String> {
+        ask: &Ask,
+        faults: UnboundedSender<()>,
+    ) -> Result<Fetched, SourceError> {
         if let Some(reader) = self.arriving(&blob) {
-            return reader.read(range).await;
+            return read_spool(reader, ask).await;
         }
         let client = self
             .clients
             .get(origin.docker_config.as_deref())
-            .map_err(|error| error.to_string())?;
-        let repository = origin.parse_repository().ok_or("a damaged origins.json")?;
-        let answer = client.blob_range_or_whole(&repository, &blob, size, range.clone());
-        match answer.await.map_err(|error| error.to_string())? {
-            RangeAnswer::Part(bytes) => Ok(bytes),
+            .map_err(|error| local(&error))?;
+        let repository = origin
+            .parse_repository()
+            .ok_or_else(|| local("a damaged origins.json"))?;
+        let watcher = Arc::new(Watcher {
+            progress: ask.progress.clone(),
+            faults,
+            received: Mutex::default(),
+        });
+        let client = client.avoiding(&ask.avoid).observed(watcher.clone());
+        let client = match ask.patience {
+            Patience::Brief => client,
+            Patience::Until(deadline) => client.patient_until(deadline),
+        };
+        let answer = client.blob_range_or_whole(&repository, &blob, size, ask.range.clone());
+        match answer.await.map_err(|error| of_client(&error))? {
+            RangeAnswer::Part(bytes) => Ok(Fetched {
+                bytes,
+                sources: watcher.sources(),
+            }),
             RangeAnswer::Whole(stream) => {
                 let reader = self
                     .spool(blob, stream)
-                    .map_err(|error| format!("keep a blob that comes whole: {error}"))?;
-                reader.read(range).await
+                    .map_err(|error| local(format!("keep a blob that comes whole: {error}")))?;
+                read_spool(reader, ask).await
             }
         }
     }
@@ -234,8 +408,18 @@ impl Inner {
         Ok(reader)
     }
 
-    fn local_windows(&self) -> Option<Arc<File>> {
-        self.lock().clone()
+    /// The windows section that is kept, looked at when it is first wanted: one that is not what the index says was
+    /// damaged, and is fetched again.
+    async fn local_windows(&self) -> Option<Arc<File>> {
+        if let Some(file) = self.lock().clone() {
+            return Some(file);
+        }
+        let section = self.windows_section.clone()?;
+        let path = self.directory.join("windows");
+        let checked = tokio::task::spawn_blocking(move || open_checked(&path, &section));
+        let file = Arc::new(checked.await.ok()??);
+        *self.lock() = Some(file.clone());
+        Some(file)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<File>>> {
@@ -243,6 +427,30 @@ impl Inner {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+async fn read_spool(reader: SpoolReader, ask: &Ask) -> Result<Fetched, SourceError> {
+    ask.progress.enter(Phase::Body);
+    let bytes = reader.read(ask.range.clone()).await.map_err(passing)?;
+    Ok(from(SPOOLED, bytes))
+}
+
+fn from(source: &str, bytes: Bytes) -> Fetched {
+    Fetched {
+        sources: vec![(source.to_owned(), bytes.len() as u64)],
+        bytes,
+    }
+}
+
+/// Opens a file that holds a section of an index; `None` when there is none, or it is not that section.
+fn open_checked(path: &Path, section: &Section) -> Option<File> {
+    let bytes = fs::read(path).ok()?;
+    if bytes.len() as u64 == section.size && Digest::of(&bytes) == section.digest {
+        return File::open(path).ok();
+    }
+    tracing::warn!("{} is damaged; it is fetched again", path.display());
+    let _ = fs::remove_file(path);
+    None
 }
 
 fn read_range(file: &File, range: &Range<u64>) -> io::Result<Bytes> {

@@ -83,6 +83,11 @@ impl Paths {
         self.root.join("registries.toml")
     }
 
+    /// What is set about the daemon.
+    pub fn settings(&self) -> PathBuf {
+        self.root.join("daemon.toml")
+    }
+
     /// The daemon's socket.
     pub fn socket(&self) -> PathBuf {
         self.run.join("xebec.sock")

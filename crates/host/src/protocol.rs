@@ -4,12 +4,15 @@
 //! the socket (its directory belongs to root) may mount images, so nothing here is a secret or a check.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 
+use crate::explain::{Explanation, WaitReport};
 use crate::failure::Failure;
+use crate::inventory::CacheReport;
 
 /// Longest line that either side accepts, in bytes. Image configurations are the largest part of any reply;
 /// the registry client limits them to a few MiB.
@@ -44,6 +47,15 @@ pub enum Holder {
         /// Its start time in clock ticks since boot, so that a reused process id is not taken for it.
         start_time: u64,
     },
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory { path } => write!(f, "the mount on {}", path.display()),
+            Self::Process { name, pid, .. } => write!(f, "{name} (process {pid})"),
+        }
+    }
 }
 
 /// Whether and how the rest of an image is brought in in the background.
@@ -87,8 +99,36 @@ pub enum Request {
         /// Which image.
         image: ImageRequest,
     },
+    /// What is cached, who uses it, and what may go.
+    Cache,
+    /// Evict what is not in use, down to a size.
+    Collect {
+        /// How much the cache may have afterwards, in bytes; the limit that is set when absent.
+        target: Option<u64>,
+        /// Only say what would go.
+        dry_run: bool,
+    },
+    /// Keep an image's layers whatever the limit is, or no more.
+    Pin {
+        /// Which image.
+        image: ImageRequest,
+        /// Keep them.
+        pinned: bool,
+    },
+    /// Forget an image and remove the layers that no other image refers to.
+    Forget {
+        /// Which image.
+        image: ImageRequest,
+    },
     /// What the daemon is doing.
     Status,
+    /// Why readers waited.
+    Explain {
+        /// A container, a view, an image.
+        name: String,
+    },
+    /// The metrics, as Prometheus gets them.
+    Metrics,
     /// What was touched of a view since it was mounted.
     Touched {
         /// Which view.
@@ -99,6 +139,13 @@ pub enum Request {
         /// Unmount views that are in use, too.
         force: bool,
     },
+}
+
+impl Request {
+    /// Whether an image's layers are to be served for it.
+    pub fn wants_image(&self) -> bool {
+        matches!(self, Self::Mount { .. } | Self::Pull { .. } | Self::Prove { .. })
+    }
 }
 
 /// What the daemon answers.
@@ -133,12 +180,32 @@ pub enum Reply {
         /// By layer.
         layers: Vec<ProvedLayer>,
     },
+    /// Final: what is cached.
+    Cache(Box<CacheReport>),
+    /// Final: what was evicted, or would be.
+    Collected(Box<Collected>),
+    /// Final: an image is forgotten.
+    Forgotten(Box<Forgotten>),
     /// Final: the daemon's state.
     Status(Box<Status>),
+    /// Final: why readers waited.
+    Explained(Box<Explanation>),
+    /// Final: the metrics.
+    Metrics {
+        /// In the OpenMetrics text format.
+        text: String,
+    },
     /// Final: what was touched.
     Touched(Touched),
+    /// Final: everything is unmounted, but the daemon stays for a while.
+    Stays {
+        /// For whom.
+        reason: String,
+    },
     /// Final: done, nothing to say.
     Done,
+    /// Final: the worker makes room for another, which is to be asked the same.
+    Again,
     /// Final: it did not work.
     Failed(Failure),
 }
@@ -171,6 +238,57 @@ pub struct ProvedLayer {
     pub index: Digest,
     /// `None` when it agreed; else what did not.
     pub problem: Option<String>,
+}
+
+/// What was evicted, or would be.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Collected {
+    /// Whether this is only what would be.
+    pub dry_run: bool,
+    /// What the cache was to be brought down to, in bytes, if anything.
+    pub limit: Option<u64>,
+    /// What it took before, in bytes, after leftovers were removed.
+    pub used_before: u64,
+    /// What it takes now.
+    pub used_after: u64,
+    /// What metadata of views took that nothing used.
+    pub leftover_bytes: u64,
+    /// What is still too much, because the rest is in use or pinned.
+    pub missing_bytes: u64,
+    /// The layers, in the order in which they went.
+    pub layers: Vec<CollectedLayer>,
+}
+
+/// A layer that went, or part of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CollectedLayer {
+    /// The layer blob.
+    pub layer: Digest,
+    /// Its index.
+    pub index: Digest,
+    /// How much was freed, in bytes.
+    pub bytes: u64,
+    /// Pages that were punched; all of the layer went, its index too, when absent.
+    pub punched_pages: Option<u64>,
+    /// Why it stayed after all.
+    pub kept: Option<String>,
+}
+
+/// An image that was forgotten, or lost a name.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Forgotten {
+    /// As it was named.
+    pub reference: String,
+    /// Its manifest.
+    pub manifest: Digest,
+    /// Names that it still has; it is forgotten when there are none.
+    pub left: Vec<String>,
+    /// Layers that were removed.
+    pub removed_layers: u64,
+    /// What they took, in bytes.
+    pub removed_bytes: u64,
+    /// Layers that stayed although no other image refers to them, and why.
+    pub kept: Vec<String>,
 }
 
 /// What was touched of a view.
@@ -216,16 +334,46 @@ pub struct Status {
     pub keeper_pid: u32,
     /// The worker's process id.
     pub worker_pid: u32,
-    /// How often the worker was restarted.
+    /// How often a worker died and was replaced.
     pub restarts: u64,
+    /// Keepers so far; each upgrade and each keeper that died adds one.
+    pub keepers: u32,
+    /// Version of the journal, which only a program of the same version can take over.
+    pub journal_version: u32,
     /// Events that are owed an answer.
     pub queue: u64,
     /// How long the oldest of them has waited, in milliseconds.
     pub oldest_wait_ms: Option<u64>,
+    /// Who waits longest for missing pages, for which file, and what for.
+    pub oldest_reader: Option<Box<WaitReport>>,
+    /// What the cache may take on its file system, in bytes, if a limit was set.
+    pub cache_limit: Option<u64>,
     /// Counters.
     pub counters: Counters,
     /// Mounted views.
     pub views: Vec<ViewStatus>,
+    /// Old views that may have served zeros, because keeper and worker both died.
+    pub suspects: Vec<SuspectStatus>,
+}
+
+/// A view that may have served zeros; it is unmounted, but processes may still be on it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SuspectStatus {
+    /// Its name.
+    pub view: String,
+    /// The image it was made for.
+    pub reference: String,
+    /// Who is still on it, and should be restarted.
+    pub processes: Vec<ProcessStatus>,
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessStatus {
+    /// Its id.
+    pub pid: u32,
+    /// Its name, as the kernel has it (15 bytes at most).
+    pub command: String,
 }
 
 /// A mounted view and who uses it.

@@ -36,7 +36,7 @@ struct Place {
 }
 
 impl SharedContents {
-    /// Takes in a layer that is complete and proven.
+    /// Takes in a layer if it is complete and proven. It must be reserved meanwhile.
     pub fn learn(&self, store: &Store, key: LayerKey) {
         let mut known = self
             .known
@@ -45,7 +45,7 @@ impl SharedContents {
         if known.layers.contains_key(&key) {
             return;
         }
-        if !facts::is_proven(store, key) {
+        if !facts::is_proven(store, key) || !store.is_complete(key) {
             return;
         }
         let directory = store.directory().join(key.folder());
@@ -77,6 +77,15 @@ impl SharedContents {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         known.layers.remove(&key);
         known.contents.retain(|_, place| place.key != key);
+    }
+
+    /// Whether a layer's files are read by others that are built now.
+    pub fn knows(&self, key: LayerKey) -> bool {
+        let known = self
+            .known
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        known.layers.contains_key(&key)
     }
 
     /// Whether any contents are known at all.

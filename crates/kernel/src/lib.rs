@@ -3,6 +3,7 @@
 //! * [`fanotify`]: a group that is asked before each read of a guarded file, and the answers to it.
 //! * [`journal`]: the record of events that are read but not yet answered. It outlives the process that read
 //!   them, which is what makes a killed worker harmless.
+//! * [`lease`]: proof that nobody else has a file open.
 //! * [`mount`]: bind mounts, EROFS over files, overlayfs, and what is mounted where.
 //! * [`process`]: starting a process with chosen descriptors, waiting for it, signals.
 //! * [`memory`]: staying in memory when memory is short.
@@ -13,6 +14,7 @@
 pub mod fanotify;
 pub mod features;
 pub mod journal;
+pub mod lease;
 pub mod memory;
 pub mod mount;
 pub mod process;

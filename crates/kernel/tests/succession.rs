@@ -6,7 +6,7 @@
 mod isolation;
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -123,8 +123,10 @@ fn succession(first_role: &str, second_role: &str) {
     let place = Place::new();
     let first = place.read(1);
     assert_ne!(place.start(first_role), Ending::Exited(0));
+    // The journal knows who adopted it.
+    let worker = place.journal.counters().worker_pid;
     let recorded = second_role == "answers what was recorded";
-    assert_eq!(place.journal.record_death(), usize::from(recorded));
+    assert_eq!(place.journal.record_end(worker, true), usize::from(recorded));
     assert_eq!(place.journal.counters().owed, u64::from(recorded));
     let second = place.read(2);
     assert_eq!(place.start(second_role), Ending::Exited(0));
@@ -141,7 +143,6 @@ struct Place {
     directory: tempfile::TempDir,
     group: Group,
     journal: Arc<Journal>,
-    journal_fd: OwnedFd,
 }
 
 impl Place {
@@ -157,12 +158,11 @@ impl Place {
         let group = Group::new().unwrap();
         mount::bind_private(&layers, &guarded).unwrap();
         group.mark_mount(&guarded).unwrap();
-        let (journal, journal_fd) = Journal::create().unwrap();
+        let journal = Journal::create().unwrap();
         Place {
             directory,
             group,
             journal: Arc::new(journal),
-            journal_fd,
         }
     }
 
@@ -172,7 +172,7 @@ impl Place {
             .variable(ROLE, role)
             .variable(PLACE, self.directory.path())
             // In an order that only works when numbers are not overwritten too early.
-            .descriptor(self.journal_fd.as_fd(), 4)
+            .descriptor(self.journal.as_fd(), 4)
             .descriptor(self.group.as_fd(), 3);
         spawn.start().unwrap().wait().unwrap()
     }

@@ -155,6 +155,33 @@ impl Fault {
         }
     }
 
+    /// Whether it is what a registry does while it is away: down, restarting, cut off. As soon as anybody is served
+    /// again, everybody can be.
+    pub(crate) fn is_absence(&self) -> bool {
+        match self {
+            Fault::Connect(_)
+            | Fault::Broken(_)
+            | Fault::Timeout(..)
+            | Fault::Stalled { .. }
+            | Fault::Truncated { .. } => true,
+            Fault::Status { code, .. } => *code >= 500 && self.is_retryable(),
+            _ => false,
+        }
+    }
+
+    /// Whether the answer came, and is not one to the question. That seldom passes.
+    pub(crate) fn is_nonsense(&self) -> bool {
+        matches!(self, Fault::WrongRange(_) | Fault::WrongDigest { .. })
+    }
+
+    /// Whether the registry refuses who asks: a person can mend that, or a credential helper.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Fault::Credentials(_) | Fault::Status { code: 401 | 403, .. }
+        )
+    }
+
     /// How long the registry asked to be left alone.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -370,6 +397,13 @@ impl ClientError {
             Self::Unreachable { cause, .. } | Self::Failed { cause, .. } => cause.is_retryable(),
             _ => false,
         }
+    }
+
+    /// Whether the same call could succeed later: passing faults, and refusals, which somebody can lift by a login
+    /// without touching what waits. Not answers to another question than was asked.
+    pub fn may_heal(&self) -> bool {
+        let nonsense = matches!(self, Self::Failed { cause, .. } if cause.is_nonsense());
+        (self.is_retryable() && !nonsense) || matches!(self, Self::Unauthorized { .. } | Self::Denied { .. })
     }
 
     /// What was asked for, if it was a registry.

@@ -24,10 +24,10 @@ pub mod reference;
 mod transport;
 
 pub use client::{
-    BlobSource, BlobStream, BlobUpload, Client, FetchedManifest, ProbeReport, PushedManifest, RangeAnswer,
-    ResolvedImage, Stats,
+    BlobSource, BlobStream, BlobUpload, Client, FetchedManifest, Observer, ProbeReport, PushedManifest,
+    RangeAnswer, ResolvedImage, Stats, Wait,
 };
-pub use config::{Budget, ClientConfig, Mirror};
+pub use config::{Budget, ClientConfig, DurationError, Mirror, parse_duration};
 pub use error::{ClientError, Fault, Target};
 pub use image_config::ImageConfig;
 pub use manifest::{Descriptor, ImageManifest, Index, Manifest};

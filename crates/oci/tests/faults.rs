@@ -4,11 +4,13 @@
 
 mod support;
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use support::{Image, NAME, client, config, put_image, repository, tagged};
-use xebec_oci::{Budget, Client, ClientConfig, ClientError, Platform, RangeAnswer};
-use xebec_testkit::registry::{Fault, FaultyRegistry, Options, When};
+use xebec_oci::config::Mirror;
+use xebec_oci::{Budget, Client, ClientConfig, ClientError, Observer, Platform, RangeAnswer, Wait};
+use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
 
 const SIZE: usize = 1 << 20;
 
@@ -371,4 +373,121 @@ async fn http2_faults() {
         assert!(bytes.unwrap_or_else(|error| panic!("{fault:?}: {error}")) == image.layer[..500_000]);
     }
     assert!(registry.log().iter().all(|request| request.head.http2));
+}
+
+/// Writes down what it is told.
+#[derive(Debug, Default)]
+struct Notes {
+    waits: Mutex<Vec<Wait>>,
+    retries: Mutex<Vec<String>>,
+    received: Mutex<Vec<(String, u64)>>,
+}
+
+impl Observer for Notes {
+    fn waits(&self, wait: Wait) {
+        let mut waits = self.waits.lock().unwrap();
+        if waits.last() != Some(&wait) {
+            waits.push(wait);
+        }
+    }
+
+    fn received(&self, from: &str, bytes: u64) {
+        self.received.lock().unwrap().push((from.to_owned(), bytes));
+    }
+
+    fn retries(&self, fault: &xebec_oci::Fault) {
+        self.retries.lock().unwrap().push(fault.to_string());
+    }
+}
+
+#[tokio::test]
+async fn an_observer_is_told_what_a_call_waits_for() {
+    let registry = FaultyRegistry::with(Options {
+        access: Access::anonymous_tokens(Duration::from_secs(60)),
+        ..Options::default()
+    })
+    .unwrap();
+    let image = put_image(&registry, SIZE);
+    registry.inject(When::blob().skip(1).times(1), status(503, None));
+    let notes = Arc::new(Notes::default());
+    let client = client().observed(notes.clone());
+    client
+        .blob_range(&repository(&registry), &image.layer_digest, 0..1000)
+        .await
+        .unwrap();
+    let waits = notes.waits.lock().unwrap().clone();
+    // Asked without a token, with one, and once more.
+    let once = [Wait::Place, Wait::Head, Wait::Body];
+    let with_token = [Wait::Token, Wait::Head, Wait::Body, Wait::Pause];
+    assert_eq!(waits, [&once[..], &with_token[..], &once[..]].concat());
+    let retries = notes.retries.lock().unwrap().clone();
+    assert!(
+        matches!(&retries[..], [one] if one.contains("503")),
+        "{retries:?}"
+    );
+    assert_eq!(*notes.received.lock().unwrap(), [(registry.host(), 1000)]);
+    assert_eq!(client.stats().retries, 1);
+}
+
+#[tokio::test]
+async fn patient_calls_outlast_what_calls_with_a_budget_do_not() {
+    let (registry, image) = setup();
+    let client = Client::new(ClientConfig {
+        budget: Budget {
+            attempts: 2,
+            retry_burst: 1,
+            ..config().budget
+        },
+        ..config()
+    })
+    .unwrap();
+    let repository = repository(&registry);
+    let read = |client: Client| {
+        let (repository, digest) = (repository.clone(), image.layer_digest);
+        async move { client.blob_range(&repository, &digest, 0..10).await }
+    };
+    read(client.clone()).await.unwrap();
+    registry.set_down(true);
+    assert!(read(client.clone()).await.is_err());
+    let patient = client.patient_until(tokio::time::Instant::now() + Duration::from_secs(30));
+    let reads = futures_util::future::join_all((0..40).map(|_| read(patient.clone())));
+    let back = async {
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        registry.set_down(false);
+        Instant::now()
+    };
+    let (results, back) = tokio::join!(reads, back);
+    assert!(results.into_iter().all(|result| result.is_ok()));
+    // By the bucket alone, forty would take their turns for ten seconds.
+    assert!(back.elapsed() < Duration::from_secs(3), "{:?}", back.elapsed());
+}
+
+#[tokio::test]
+async fn damaged_mirrors_are_avoided_and_resting_ones_asked_when_nobody_else_is_there() {
+    let (registry, image) = setup();
+    let mirror = FaultyRegistry::start().unwrap();
+    mirror.put_blob(NAME, image.layer.clone());
+    let list = vec![Mirror {
+        url: format!("http://{}", mirror.host()),
+        resolve_tags: false,
+    }];
+    let client = Client::new(ClientConfig {
+        mirrors: [(registry.host(), list)].into(),
+        ..config()
+    })
+    .unwrap();
+    let repository = repository(&registry);
+    let read = async |client: &Client| {
+        let bytes = client.blob_range(&repository, &image.layer_digest, 0..10).await;
+        assert_eq!(bytes.unwrap(), image.layer[..10]);
+    };
+    read(&client.avoiding(&[mirror.host()])).await;
+    assert_eq!((mirror.log().len(), registry.log().len()), (0, 1));
+    // The mirror fails and rests, then the registry goes away: the mirror is asked all the same.
+    mirror.inject(When::blob().times(1), Fault::Reset(0));
+    read(&client).await;
+    registry.set_down(true);
+    let begin = Instant::now();
+    read(&client).await;
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
 }

@@ -1,13 +1,19 @@
-//! Image generators, a registry that misbehaves on purpose, and other tools of the tests.
+//! Image generators, a registry and a disk that misbehave on purpose, and other tools of the tests.
 //!
 //! * [`tar`]: tar files of any shape, also hostile ones.
 //! * [`compression`]: layer blobs from them.
+//! * [`disk`]: a disk whose power can be cut.
 //! * [`image`]: whole images, in memory or as OCI layout directories.
+//! * [`large`]: images of any size that nobody has to keep.
 //! * [`odd`]: a catalogue of odd but valid images.
 //! * [`registry`]: a registry that misbehaves on purpose.
+//! * [`service_manager`]: one that keeps descriptors for a service.
 
 pub mod compression;
+pub mod disk;
 pub mod image;
+pub mod large;
 pub mod odd;
 pub mod registry;
+pub mod service_manager;
 pub mod tar;

@@ -14,11 +14,12 @@ use crate::world::World;
 const LIMIT: Duration = Duration::from_secs(240);
 /// Size of the files that are read: several spans.
 const FILE: usize = 3 << 20;
-/// Most requests that one failing read may cost. A read raises up to three events (read-ahead, its retry, the page
-/// alone), and each is tried four times by the settings of these tests; as much again for what is read ahead.
-const MOST_REQUESTS: usize = 24;
-/// Longest that a failing read may take: three events of six seconds each, and slack for a busy machine.
-const LONGEST: Duration = Duration::from_secs(40);
+/// Most requests that one failing read may cost. Each of its spans is tried four times quickly and then about four times
+/// in three seconds, for the six seconds of these tests; a read raises up to two more events (a smaller range, the page
+/// alone), which get a second each. Three spans, and as much again for what is read ahead.
+const MOST_REQUESTS: usize = 6 * 18;
+/// Longest that a failing read may take: six seconds and two events of a second each, and slack for a busy machine.
+const LONGEST: Duration = Duration::from_secs(25);
 /// How often the bytes of a layer may be sent in all to one who reads it in order, by a registry that knows no ranges:
 /// once for the first reader, and again as much for what was under way before that was known.
 const MOST_TIMES_WHOLE: f64 = 3.0;

@@ -1,11 +1,18 @@
 //! The cases, by topic.
 
+mod away;
 mod deaths;
 mod differential;
 mod faults;
 mod laziness;
+mod observe;
 mod outages;
+mod power;
+mod quota;
 mod reading;
+mod service;
+mod soak;
+mod succession;
 mod trust;
 
 use crate::runner::Case;
@@ -15,11 +22,18 @@ pub(crate) fn all() -> Vec<Case> {
     [
         reading::cases(),
         outages::cases(),
+        observe::cases(),
+        away::cases(),
         faults::cases(),
         trust::cases(),
         laziness::cases(),
         deaths::cases(),
+        succession::cases(),
+        service::cases(),
+        quota::cases(),
+        power::cases(),
         differential::cases(),
+        soak::cases(),
     ]
     .into_iter()
     .flatten()

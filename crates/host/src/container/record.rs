@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::bundle::{self, REMOVE_MARKER};
 use super::runtime::{self, Runtime};
 use super::{Directories, RunError};
+use crate::file::remove_abandoned;
 
 /// Largest record that is read. A command line has at most 2 MiB (`ARG_MAX` by default); twice that covers
 /// the rest.
@@ -137,7 +138,8 @@ impl Record {
     }
 
     fn write_temporary(&self, run: &Path) -> Result<PathBuf, RecordError> {
-        let path = directory(run).join(format!(".{}.{}", self.id, self.supervisor));
+        // The name tells who writes, for `remove_abandoned`; a supervisor writes one at a time.
+        let path = directory(run).join(format!(".{}.{}.0", self.id, self.supervisor));
         let mut text =
             serde_json::to_vec_pretty(self).map_err(|error| failed("write", &path)(error.into()))?;
         text.push(b'\n');
@@ -169,6 +171,7 @@ pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
     fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
     // One cleaner at a time; the lock goes with the descriptor.
     let _lock = lock(&directory).map_err(failed("lock", &directory))?;
+    remove_abandoned(&directory, 0);
     let mut cleaned = 0;
     let mut outcome = Ok(());
     for record in all(&dirs.run)?

@@ -45,6 +45,12 @@ impl Answer {
 
     fn give(&mut self, verdict: Verdict) {
         let Some(owed) = self.owed.take() else { return };
+        // A worker that is ending gives tasks up whose bytes could still be had: its successor decides, or the keeper,
+        // if there is to be none.
+        if self.waiting.is_stopping() && verdict != Verdict::Allow {
+            debug!(event = self.event.serial, "left to a successor");
+            return;
+        }
         match owed.answer(&self.waiting.group, verdict) {
             Ok(answered) => debug!(event = self.event.serial, ?verdict, ?answered, "answered"),
             Err(problem) => error!(event = ?self.event, "a reader still waits: {problem}"),
@@ -55,10 +61,10 @@ impl Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        if self.owed.is_some() {
+        if self.owed.is_some() && !self.waiting.is_stopping() {
             warn!(event = ?self.event, "denied: whoever was to answer it is gone");
-            self.give(Verdict::Deny(Denial::Io));
         }
+        self.give(Verdict::Deny(Denial::Io));
     }
 }
 
@@ -70,6 +76,7 @@ pub(super) fn event_of(owed: &Owed) -> Event {
         offset: owed.offset,
         count: owed.count,
         deaths: owed.deaths,
+        since: owed.since,
     }
 }
 

@@ -1,12 +1,10 @@
 //! The thread that reads events and hands them on.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, PidfdFlags};
 use tracing::{error, info, warn};
 use xebec_kernel::fanotify::{Denial, FanotifyError};
 use xebec_kernel::journal::{CAPACITY, Intake, JournalError, Owed};
@@ -39,13 +37,11 @@ impl EventLoop {
         let LeftEvents { group, intake, owed } = left;
         let error = |source| EventError::Thread { source };
         let waiting = Arc::new(Waiting::new(group).map_err(error)?);
-        let keeper = watch_keeper(intake.journal().counters().keeper_pid);
         let reader = Reader {
             intake,
             handler,
             waiting: waiting.clone(),
             limit: owed_limit(),
-            keeper,
         };
         let thread = std::thread::Builder::new()
             .name("events".to_owned())
@@ -70,6 +66,11 @@ impl EventLoop {
     /// How many events are owed an answer now.
     pub fn owed(&self) -> usize {
         self.waiting.owed()
+    }
+
+    /// Stops reading, from the next time that the thread looks on; returns at once. See [`EventLoop::stop`].
+    pub fn stop_reading(&self) {
+        self.waiting.stop();
     }
 
     /// Stops reading. Events that were handed out still have to be answered; readers that come later wait in
@@ -98,8 +99,6 @@ struct Reader {
     waiting: Arc<Waiting>,
     /// So many events may be owed at a time.
     limit: usize,
-    /// Readable when the keeper is dead.
-    keeper: Option<OwnedFd>,
 }
 
 impl Reader {
@@ -206,29 +205,14 @@ impl Reader {
         if for_events {
             polled.push(group);
         }
-        let keeper_at = polled.len();
-        if let Some(keeper) = &self.keeper {
-            polled.push(PollFd::new(keeper, PollFlags::IN));
-        }
         // Nothing depends on the timeout; it bounds the harm of a mistake in the reasoning about wake-ups.
         let timeout = Timespec {
             tv_sec: 1,
             tv_nsec: 0,
         };
         let _ = rustix::event::poll(&mut polled, Some(&timeout));
-        let keeper_died = polled
-            .get(keeper_at)
-            .is_some_and(|keeper| !keeper.revents().is_empty());
         self.waiting.drain_wake();
         self.waiting.set_paused(false);
-        if keeper_died {
-            self.keeper = None;
-            error!(
-                "the keeper died: reads go on as long as this worker lives, and would see zeros after it; \
-                 unmount all views, then end process {}",
-                std::process::id()
-            );
-        }
     }
 }
 
@@ -246,13 +230,4 @@ fn owed_limit() -> usize {
         warn!("only {descriptors} files may be open: at most {limit} readers are served at a time");
     }
     limit.max(Intake::MAX_EVENTS_PER_READ)
-}
-
-fn watch_keeper(pid: i32) -> Option<OwnedFd> {
-    let parent = rustix::process::getppid()?;
-    // Not the keeper's child: it died already, or this is a test that needs none.
-    if Pid::from_raw(pid) != Some(parent) {
-        return None;
-    }
-    rustix::process::pidfd_open(parent, PidfdFlags::empty()).ok()
 }

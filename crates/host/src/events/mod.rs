@@ -73,6 +73,8 @@ pub struct Event {
     pub count: u64,
     /// How many workers died while they filled it.
     pub deaths: u32,
+    /// When its reader began to wait, for [`xebec_kernel::journal::waited_since`].
+    pub since: u64,
 }
 
 /// Brings bytes in.

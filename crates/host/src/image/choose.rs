@@ -189,9 +189,11 @@ impl<'a> Choice<'a> {
             }
         }
         if let Some((key, root)) = listed {
-            return Ok(Outcome::Chosen(Box::new(
-                self.open_from_store(number, key, root)?,
-            )));
+            match self.open_from_store(number, key, root) {
+                Ok(layer) => return Ok(Outcome::Chosen(Box::new(layer))),
+                // Damaged in the cache: it is made anew, as one that is missing.
+                Err(error) => warn!("{error}"),
+            }
         }
         Ok(match refusal {
             Some(refusal) => Outcome::Refused(refusal),
@@ -242,7 +244,8 @@ impl<'a> Choice<'a> {
         let index = self
             .decode(number, &bytes)
             .map_err(|reason| Failure::new(FailureKind::Integrity, reason))?;
-        self.remember_origin(key, None)?;
+        // Where its windows are as well, should `origins.json` have been lost.
+        self.remember_origin(key, index.windows.as_ref())?;
         Ok(PreparedLayer {
             key,
             index: Arc::new(index),

@@ -34,6 +34,9 @@ use crate::trust::{Policy, Root};
 /// Largest section of content digests that is fetched: two million files.
 const MAX_CONTENTS: u64 = 64 << 20;
 
+/// How long content digests may take: what they save must be worth it.
+const CONTENTS_TIME: std::time::Duration = std::time::Duration::from_secs(3);
+
 /// Where progress and notices go. Called from any thread.
 pub type Report = Arc<dyn Fn(Reply) + Send + Sync>;
 
@@ -152,9 +155,13 @@ impl Images {
             layer.contents = Arc::new(bytes);
             return;
         }
+        if found.offline {
+            return;
+        }
         let Ok(client) = self.clients.get(request.docker_config.as_deref()) else {
             return;
         };
+        let client = client.hasty(CONTENTS_TIME);
         let descriptor = BlobRef {
             digest: section.digest,
             size: section.size,
@@ -170,11 +177,9 @@ impl Images {
     }
 
     fn record_of(&self, found: &FoundImage, layers: &[PreparedLayer]) -> ImageRecord {
-        let mut references = self
-            .records
-            .get(found.manifest_digest)
-            .map(|r| r.references)
-            .unwrap_or_default();
+        let known = self.records.get(found.manifest_digest);
+        let pinned = known.as_ref().is_some_and(|record| record.pinned);
+        let mut references = known.map(|record| record.references).unwrap_or_default();
         references.insert(found.reference.to_string());
         ImageRecord {
             references,
@@ -192,6 +197,7 @@ impl Images {
                 })
                 .collect(),
             last_used: seconds_since_1970(),
+            pinned,
         }
     }
 }

@@ -154,6 +154,7 @@ impl Images {
             config: String::from_utf8_lossy(&found.config_bytes).into_owned(),
             layers,
             last_used: seconds_since_1970(),
+            pinned: false,
         })
     }
 

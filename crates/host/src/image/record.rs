@@ -32,6 +32,9 @@ pub struct ImageRecord {
     pub layers: Vec<LayerRecord>,
     /// When it was last prepared, in seconds since 1970.
     pub last_used: u64,
+    /// Whether its layers stay, whatever the cache's limit is.
+    #[serde(default)]
+    pub pinned: bool,
 }
 
 /// By which index a layer was used, and why that index was believed for this image.
@@ -112,6 +115,20 @@ impl Records {
             }
         }
         self.write(record).map_err(failed)
+    }
+
+    /// Removes the record of a manifest; nothing happens if there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub fn remove(&self, manifest: Digest) -> Result<(), Failure> {
+        let path = self.path(manifest);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Failure::host(format!("remove {}", path.display()), error))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn write(&self, record: &ImageRecord) -> std::io::Result<()> {

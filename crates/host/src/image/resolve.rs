@@ -1,5 +1,7 @@
 //! Reference → manifest and configuration.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use xebec_format::digest::Digest;
 use xebec_oci::{Client, ClientError, Descriptor, ImageConfig, ImageManifest, Manifest, Platform, Reference};
@@ -9,6 +11,11 @@ use crate::image::record::ImageRecord;
 use crate::image::{Images, Report};
 use crate::protocol::{ImageRequest, Reply};
 use crate::trust::Naming;
+
+/// How long a registry may take to say what an image is, where this host knows an older answer. Healthy registries
+/// take a fraction of a second for the two to four requests; a person who starts a local image should not wait for
+/// one that is away.
+const WHERE_KNOWN: Duration = Duration::from_secs(5);
 
 /// An image as it was found.
 #[derive(Clone, Debug)]
@@ -66,18 +73,28 @@ impl Images {
         if let Some(found) = self.resolve_by_record(&reference) {
             return Ok(found);
         }
-        match resolve_in_registry(&client, &reference, &platform).await {
-            Ok(found) => Ok(found),
-            Err(error) if is_away(&error) => {
-                let Some(record) = self.records.find(&reference.to_string()) else {
-                    return Err(registry_failure(&error));
-                };
-                let text = format!("{error}; starting what this host knows as {reference}");
-                report(Reply::Notice { text });
-                from_record(reference, &record, true).ok_or_else(|| registry_failure(&error))
-            }
-            Err(error) => Err(registry_failure(&error)),
-        }
+        let known = self.records.find(&reference.to_string());
+        let known = known.and_then(|record| from_record(reference.clone(), &record, true));
+        let Some(known) = known else {
+            return resolve_in_registry(&client, &reference, &platform)
+                .await
+                .map_err(|error| registry_failure(&error));
+        };
+        let client = client.hasty(WHERE_KNOWN);
+        let asked = resolve_in_registry(&client, &reference, &platform);
+        let problem = match tokio::time::timeout(WHERE_KNOWN, asked).await {
+            Ok(Ok(found)) => return Ok(found),
+            Ok(Err(error)) if is_away(&error) => error.to_string(),
+            Ok(Err(error)) => return Err(registry_failure(&error)),
+            Err(_) => format!(
+                "{} has not said within {} s what {reference} is",
+                reference.registry(),
+                WHERE_KNOWN.as_secs()
+            ),
+        };
+        let text = format!("{problem}; starting what this host knows as {reference}");
+        report(Reply::Notice { text });
+        Ok(known)
     }
 
     /// A digest names one manifest for ever, so a record of it needs no question. (An image index named by digest
@@ -88,11 +105,11 @@ impl Images {
     }
 }
 
-/// Refused connections, broken ones, a proxy that says 503: what a registry does while it is down or restarts. What
-/// it says of the image (not found, denied, damaged) is an answer.
+/// Refused connections, broken ones, a proxy that says 503, a limit that is used up: what a registry does while it is
+/// down, restarts or has too much to do. What it says of the image (not found, denied, damaged) is an answer.
 fn is_away(error: &ClientError) -> bool {
     match error {
-        ClientError::Unreachable { .. } => true,
+        ClientError::Unreachable { .. } | ClientError::RateLimited { .. } => true,
         ClientError::Failed { .. } => error.is_retryable(),
         _ => false,
     }

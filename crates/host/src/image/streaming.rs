@@ -3,12 +3,13 @@
 //! What comes of it is *proven*: this host has seen every byte, and layer digest and diff ID agree with the
 //! manifest and the configuration.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use tokio::sync::mpsc;
+use xebec_cache::disk::DiskFile;
+use xebec_cache::room::Room;
 use xebec_cache::store::{LayerKey, StagedLayer};
 use xebec_format::digest::Digest;
 use xebec_index::indexer::{DataSink, IndexOptions, IndexedLayer, index_layer};
@@ -25,6 +26,8 @@ use crate::trust::Record;
 /// Parts of a blob in flight between the network and the indexer. A part is what one read of a connection gives
 /// (16 KiB to 1 MiB), so this bounds memory and still lets the network run ahead.
 const QUEUE: usize = 32;
+/// How much room is made at once on a full disk.
+const ROOM_AT_ONCE: usize = 16 << 20;
 
 impl Images {
     /// Indexes layer `number` of an image, and keeps the index with its sections in the store; with `keep_data`
@@ -65,10 +68,10 @@ impl Images {
         keep_data: bool,
     ) -> Result<LayerKey, Failure> {
         let staged = self.store.stage(&descriptor.digest)?;
-        let data = staged
-            .data()
-            .map_err(|error| Failure::host("open a data file", error))?;
-        let mut sink = DataFile(data);
+        let mut sink = DataFile {
+            file: staged.data().clone(),
+            room: self.store.room().clone(),
+        };
         let sink: Option<&mut dyn DataSink> = if keep_data { Some(&mut sink) } else { None };
         let IndexedLayer {
             mut index,
@@ -89,6 +92,7 @@ impl Images {
         let sections = [("windows", &windows), ("frame", &frame), ("contents", &contents)];
         if self.store.contains(key) {
             // The same index is there already, perhaps with data and in use: only what it lacks is added.
+            self.store.add(key, &encoded)?;
             let directory = self.store.directory().join(key.folder());
             for (name, bytes) in sections {
                 crate::file::write_atomically(&directory.join(name), bytes)
@@ -115,7 +119,7 @@ impl Images {
     fn keep_spans(&self, key: LayerKey, index: &[u8], staged: &StagedLayer<'_>) -> Result<(), Failure> {
         let layer = self.store.open_layer(key, index)?;
         let failed = |error| Failure::host(format!("write the data of {key}"), error);
-        let data = staged.data().map_err(failed)?;
+        let data = staged.data();
         for (number, span) in layer.table().spans.iter().enumerate() {
             let length =
                 usize::try_from(span.data.end - span.data.start).map_err(|e| failed(io::Error::other(e)))?;
@@ -201,10 +205,26 @@ impl Read for Parts {
     }
 }
 
-struct DataFile(File);
+struct DataFile {
+    file: Arc<dyn DiskFile>,
+    room: Arc<Room>,
+}
 
 impl DataSink for DataFile {
     fn write(&mut self, data_offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(bytes, data_offset)
+        match self.file.write_all_at(bytes, data_offset) {
+            // More than this write needs: a layer that is read whole goes on and on.
+            Err(error) if is_full(&error) && self.room.make(bytes.len().max(ROOM_AT_ONCE) as u64) => {
+                self.file.write_all_at(bytes, data_offset)
+            }
+            other => other,
+        }
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }

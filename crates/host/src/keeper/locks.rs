@@ -1,17 +1,23 @@
-//! One keeper per run directory, and one per root directory: two that share either would hand out each other's
-//! layers.
+//! Who may keep: one keeper per run directory, and one daemon per run directory and per root directory, since two
+//! that share either would hand out each other's layers.
+//!
+//! The keeper's lock is its own and goes with it. The directories' locks are shared with its worker, so that they
+//! are held as long as either lives.
 
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 
-/// A keeper that is ending holds its locks while it takes its mounts down. That takes milliseconds; a start that
-/// falls into them waits so long before it gives up.
+use super::holdings::answers;
+
+/// How long a keeper that is just ending is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long one that answers is waited for.
+const MOMENT: Duration = Duration::from_millis(300);
 
 /// How often a lock is tried again meanwhile.
 const RETRY: Duration = Duration::from_millis(10);
@@ -39,58 +45,92 @@ pub enum LockError {
     },
 }
 
-/// Both locks, until dropped. Workers inherit them: while one lives that lost its keeper, no other may start.
+/// The right to be the keeper of a run directory, until dropped.
 #[derive(Debug)]
-pub(super) struct Locks {
-    run: File,
-    root: File,
+pub(super) struct KeeperLock {
+    _file: File,
 }
 
-impl Locks {
-    /// Takes both, or tells which is taken. A daemon that answers on `socket` is not waited for.
-    pub(super) fn take(run: &Path, root: &Path, socket: &Path) -> Result<Locks, LockError> {
-        let deadline = Instant::now() + PATIENCE;
+impl KeeperLock {
+    /// Takes it, or tells that there is a keeper. One that is ending is waited for; while somebody answers, it is so
+    /// for a moment only: a keeper that was killed just as it started a worker.
+    pub(super) fn take(run: &Path, socket: &Path) -> Result<KeeperLock, LockError> {
+        let patience = if answers(socket) { MOMENT } else { PATIENCE };
+        let deadline = Instant::now() + patience;
         loop {
-            match Locks::try_take(run, root) {
-                Err(LockError::Held { .. })
-                    if Instant::now() < deadline && UnixStream::connect(socket).is_err() =>
-                {
+            match lock(run, "keeper.lock") {
+                Ok(file) => return Ok(KeeperLock { _file: file }),
+                Err(LockError::Held { .. }) if Instant::now() < deadline => {
                     std::thread::sleep(RETRY);
                 }
-                result => return result,
+                Err(error) => return Err(error),
             }
         }
+    }
+}
+
+/// Both directories' locks, until the last process that has them lets go.
+#[derive(Debug)]
+pub(super) struct DirectoryLocks {
+    run: OwnedFd,
+    root: OwnedFd,
+}
+
+impl DirectoryLocks {
+    /// Takes both, or tells which is taken.
+    pub(super) fn try_take(run: &Path, root: &Path) -> Result<DirectoryLocks, LockError> {
+        Ok(DirectoryLocks {
+            run: lock(run, "daemon.lock")?.into(),
+            root: lock(root, "daemon.lock")?.into(),
+        })
+    }
+
+    /// Locks that were taken by somebody who shares them.
+    pub(super) fn from_descriptors(run: OwnedFd, root: OwnedFd) -> DirectoryLocks {
+        DirectoryLocks { run, root }
+    }
+
+    /// Locks of which some were handed down. One that was lost on the way may be held by the worker: then it is as good
+    /// as ours.
+    pub(super) fn complete(
+        (run, run_lock): (&Path, Option<OwnedFd>),
+        (root, root_lock): (&Path, Option<OwnedFd>),
+    ) -> Result<DirectoryLocks, LockError> {
+        let take = |directory: &Path, given: Option<OwnedFd>| match given {
+            Some(lock) => Ok(lock),
+            None => match lock(directory, "daemon.lock") {
+                Err(LockError::Held { .. }) => open(directory, "daemon.lock").map(OwnedFd::from),
+                other => other.map(OwnedFd::from),
+            },
+        };
+        Ok(DirectoryLocks {
+            run: take(run, run_lock)?,
+            root: take(root, root_lock)?,
+        })
     }
 
     /// The locks of the run directory and of the root directory.
     pub(super) fn descriptors(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
         (self.run.as_fd(), self.root.as_fd())
     }
-
-    fn try_take(run: &Path, root: &Path) -> Result<Locks, LockError> {
-        Ok(Locks {
-            run: lock(run)?,
-            root: lock(root)?,
-        })
-    }
 }
 
-fn lock(directory: &Path) -> Result<File, LockError> {
-    let path = directory.join("daemon.lock");
-    let error = |source| LockError::File {
-        file: path.clone(),
-        source,
-    };
-    let file = File::options()
-        .create(true)
-        .append(true)
-        .open(&path)
-        .map_err(error)?;
+fn lock(directory: &Path, name: &str) -> Result<File, LockError> {
+    let file = open(directory, name)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(LockError::Held {
             directory: directory.to_owned(),
         }),
-        Err(errno) => Err(error(errno.into())),
+        Err(errno) => Err(LockError::File {
+            file: directory.join(name),
+            source: errno.into(),
+        }),
     }
+}
+
+fn open(directory: &Path, name: &str) -> Result<File, LockError> {
+    let file = directory.join(name);
+    let opened = File::options().create(true).append(true).open(&file);
+    opened.map_err(|source| LockError::File { file, source })
 }

@@ -5,251 +5,354 @@
 //! recorded, and a successor is started, which takes over what was owed (`crate::events`). Readers wait
 //! meanwhile. The order in which things come into being matters:
 //!
-//! 1. both locks: one keeper per run directory and per root directory;
-//! 2. the cache directory bound privately to `<run>/guarded`, and the mark on that mount, before any EROFS
-//!    mount can open a file through it;
+//! 1. the locks: one keeper per run directory, one daemon per run directory and per root directory;
+//! 2. what is held (`holdings`): made anew, or handed down by the service manager or by the program that this
+//!    one replaces, or copied from a worker that lost its keeper;
 //! 3. the socket, last: whoever can connect may count on the rest.
 //!
-//! The keeper ends when a worker exits with status 0, which is the worker's word that nothing needs events any
-//! more. What is owed in spite of that is denied, never released.
+//! It ends in one of three ways:
+//! * a worker's last word was that nothing needs events any more: all is taken down, and what is owed in spite of
+//!   that is denied, never released;
+//! * the service manager stops the service: the keeper leaves, and the worker goes on alone with the same holdings;
+//! * `xebec daemon upgrade`: the keeper executes the new program, which keeps process id and holdings, lets the
+//!   worker end, and starts one of its own.
 //!
 //! It is one thread without a runtime, short enough to be read in one sitting.
 
 mod backoff;
+mod blame;
+mod config;
+mod files;
 mod guard;
+mod holdings;
 mod locks;
+mod manager;
 
+pub use config::{KeeperConfig, KeeperError};
 pub use locks::LockError;
+/// Version of the journal that keepers and workers of this program share; one of another version cannot take it over.
+pub use xebec_kernel::journal::VERSION as JOURNAL_VERSION;
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use tracing::{error, info, warn};
-use xebec_kernel::fanotify::{Denial, FanotifyError};
-use xebec_kernel::journal::{DEFAULT_DEATHS_ALLOWED, Journal, JournalError};
+use xebec_kernel::fanotify::Denial;
+use xebec_kernel::journal::{Custody, LastWord};
 use xebec_kernel::memory;
-use xebec_kernel::mount::MountError;
-use xebec_kernel::process::{self, Child, Ending, Signals, Spawn, SpawnError};
+use xebec_kernel::process::{self, Child, Ending, HandedDown, Signals, Spawn, SpawnError};
 
-use crate::events::descriptors;
+use crate::file::is_same;
 use backoff::Backoff;
-use guard::Guard;
-use locks::Locks;
+use blame::Blame;
+use files::{make_directory, write_pid};
+use holdings::{Holdings, names};
+use locks::KeeperLock;
+use manager::Manager;
 
 /// A stop that kills so many workers in a row is not waited for any longer.
 const DEATHS_WHILE_STOPPING: u32 = 10;
+/// How long a worker that is to be replaced may take to finish what it is doing.
+const HANDOVER: Duration = Duration::from_secs(10);
 
 const SIGHUP: i32 = rustix::process::Signal::HUP.as_raw();
 const SIGTERM: i32 = rustix::process::Signal::TERM.as_raw();
 const SIGINT: i32 = rustix::process::Signal::INT.as_raw();
+/// Asks a keeper to execute the program that [`upgrade_file`] names, and a worker to make room for another.
+pub const REPLACE: i32 = rustix::process::Signal::USR2.as_raw();
 
-/// What a keeper keeps.
-#[derive(Clone, Debug)]
-pub struct KeeperConfig {
-    /// The root directory; `layers` below it is what is guarded.
-    pub root: PathBuf,
-    /// The run directory: `guarded`, `xebec.sock`, `keeper.pid` and `daemon.lock` are below it.
-    pub run: PathBuf,
-    /// The program of the worker; this executable when absent.
-    pub worker: Option<PathBuf>,
-    /// Arguments of the worker.
-    pub worker_arguments: Vec<OsString>,
-    /// How many workers an event may kill before it is denied.
-    pub deaths_allowed: u32,
-    /// Longest wait before a worker is started again; the first restart does not wait at all.
-    pub longest_delay: Duration,
+/// A keeper's name among processes.
+const NAME: &str = "xebec-keeper";
+/// Asks a keeper to leave its worker to another keeper, which takes over.
+const LEAVE: i32 = rustix::process::Signal::USR1.as_raw();
+
+/// The file of a run directory that names the program which a keeper is to be replaced by.
+pub fn upgrade_file(run: &Path) -> PathBuf {
+    run.join("upgrade")
 }
 
-impl KeeperConfig {
-    /// A keeper of these directories, whose worker is this executable with `arguments`.
-    pub fn new(root: impl Into<PathBuf>, run: impl Into<PathBuf>, arguments: Vec<OsString>) -> KeeperConfig {
-        KeeperConfig {
-            root: root.into(),
-            run: run.into(),
-            worker: None,
-            worker_arguments: arguments,
-            deaths_allowed: DEFAULT_DEATHS_ALLOWED,
-            longest_delay: Duration::from_secs(1),
+/// Keeps until a worker says that nothing needs events any more, or a service manager stops the service.
+///
+/// # Errors
+/// [`KeeperError`]. If nobody else holds it, everything that was set up is taken down again.
+pub fn run(config: &KeeperConfig) -> Result<(), KeeperError> {
+    let (mut keeper, worker) = Keeper::set_up(config)?;
+    match keeper.supervise(worker) {
+        Ok(End::Left) => {
+            info!("left; the worker goes on alone until the service is started again");
+            keeper.manager.stopping();
+            Ok(())
+        }
+        Ok(End::Finished) => {
+            keeper.take_down();
+            Ok(())
+        }
+        Err(problem) => {
+            keeper.take_down();
+            Err(problem)
         }
     }
 }
 
-/// What ends a keeper before its time.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum KeeperError {
-    /// Another keeper (or a worker whose keeper died) has one of the directories.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// A file or directory of the keeper could not be made.
-    #[error("cannot {action} {path}: {source}")]
-    File {
-        /// What was being done, as a verb.
-        action: &'static str,
-        /// To what.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The cache directory could not be guarded.
-    #[error(transparent)]
-    Mount(#[from] MountError),
-    /// The group could not be made, or the mark could not be set.
-    #[error(transparent)]
-    Fanotify(#[from] FanotifyError),
-    /// The journal could not be made.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The first worker could not be started.
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-    /// Waiting for the worker failed.
-    #[error("cannot wait for the worker: {source}")]
-    Wait {
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Worker after worker died instead of stopping.
-    #[error("{deaths} workers in a row died instead of stopping; readers that waited were denied with EIO")]
-    NoStop {
-        /// How many.
-        deaths: u32,
-    },
-}
-
-/// Keeps until a worker exits with status 0.
-///
-/// # Errors
-/// [`KeeperError`]. Everything that was set up is taken down again.
-pub fn run(config: &KeeperConfig) -> Result<(), KeeperError> {
-    let mut keeper = Keeper::set_up(config)?;
-    let outcome = keeper.supervise();
-    keeper.take_down();
-    outcome
+/// How a keeper ended.
+enum End {
+    /// Nothing needs events any more.
+    Finished,
+    /// The service was stopped, and the worker goes on.
+    Left,
 }
 
 struct Keeper<'a> {
     config: &'a KeeperConfig,
-    locks: Locks,
+    manager: Manager,
     signals: Signals,
-    guard: Guard,
-    journal: Arc<Journal>,
-    journal_fd: std::os::fd::OwnedFd,
-    listener: UnixListener,
+    holdings: Holdings,
     stopping: bool,
+    leaving: bool,
+    /// Another program is to go on, as soon as a worker serves.
+    upgrading: bool,
+    /// The worker is of another program than this one, or was asked to be replaced anyway.
+    is_upgrade: bool,
+    blame: Blame,
+    _lock: KeeperLock,
 }
 
 impl<'a> Keeper<'a> {
-    fn set_up(config: &'a KeeperConfig) -> Result<Keeper<'a>, KeeperError> {
+    fn set_up(config: &'a KeeperConfig) -> Result<(Keeper<'a>, Option<Child>), KeeperError> {
+        process::set_name(NAME);
+        let mut handed = HandedDown::receive();
+        for (name, problem) in &handed.missing {
+            warn!("{name} was to be handed down, but is not there: {problem}");
+        }
+        if let Err(error) = process::close_strays() {
+            warn!("cannot close what was inherited: {error}");
+        }
         make_directory(&config.run)?;
-        let layers = config.root.join("layers");
-        make_directory(&layers)?;
-        let locks = Locks::take(&config.run, &config.root, &config.run.join("xebec.sock"))?;
+        make_directory(&config.root.join("layers"))?;
+        let manager = Manager::find();
+        let lock = match KeeperLock::take(&config.run, &config.socket()) {
+            // Some command started it, before the service was.
+            Err(LockError::Held { .. }) if manager.is_there() => {
+                ask_to_leave(&config.pid_file());
+                KeeperLock::take(&config.run, &config.socket())
+            }
+            other => other,
+        }?;
+        let (holdings, worker) = Holdings::come_by(config, &mut handed)?;
         protect_memory();
         // The numbers of events that are owed at the end are occupied in this process; see `take_down`.
         if let Err(error) = process::raise_open_file_limit() {
             warn!("cannot raise the limit of open files: {error}");
         }
-        let signals =
-            Signals::block(&[SIGTERM, SIGINT, SIGHUP]).map_err(|source| KeeperError::Wait { source })?;
-        let pid_file = config.run.join("keeper.pid");
-        if pid_file.exists() {
-            // Its owner did not end in order, and the locks are ours: nobody answers for those mounts.
-            guard::clear_stale_mounts(&config.run, &config.root)?;
+        let signals = Signals::block(&[SIGTERM, SIGINT, SIGHUP, REPLACE, LEAVE])
+            .map_err(|source| KeeperError::Wait { source })?;
+        let custody = match manager.is_there() {
+            true => Custody::Managed,
+            false => Custody::Own,
+        };
+        let pid = std::process::id().cast_signed();
+        holdings.journal.record_keeper(pid, custody);
+        write_pid(&config.pid_file(), pid)?;
+        for (name, descriptor) in holdings.for_successor() {
+            manager.keep(name, descriptor);
         }
-        let guard = Guard::set_up(&layers, &config.run.join("guarded"))?;
-        let (journal, journal_fd) = Journal::create()?;
-        journal.set_deaths_allowed(config.deaths_allowed);
-        journal.set_keeper_pid(std::process::id().cast_signed());
-        write_pid(&pid_file)?;
-        let listener = listen(&config.run.join("xebec.sock"))?;
-        let journal = Arc::new(journal);
-        Ok(Keeper {
+        let keeper = Keeper {
             config,
-            locks,
+            manager,
             signals,
-            guard,
-            journal,
-            journal_fd,
-            listener,
-            stopping: false,
-        })
+            stopping: holdings.journal.stop_requested(),
+            leaving: false,
+            upgrading: false,
+            is_upgrade: handed.by_predecessor || holdings.is_moved,
+            blame: Blame::begin(),
+            holdings,
+            _lock: lock,
+        };
+        Ok((keeper, worker))
     }
 
-    fn supervise(&mut self) -> Result<(), KeeperError> {
+    fn supervise(&mut self, worker: Option<Child>) -> Result<End, KeeperError> {
         let mut backoff = Backoff::new(self.config.longest_delay);
         let mut deaths_while_stopping = 0;
-        // A program that cannot even be started the first time is the user's to correct.
-        let mut child = Some(self.start_worker()?);
+        let mut child = match worker {
+            Some(worker) if !self.is_upgrade && is_own_program(worker.pid()) => {
+                info!("worker {} serves already", worker.pid());
+                self.manager.keep(names::WORKER, worker.as_fd());
+                worker
+            }
+            other => {
+                match other {
+                    Some(worker) => {
+                        self.replace(&worker)?;
+                        // Somebody told it to stop just then.
+                        if self.is_finished() {
+                            return Ok(End::Finished);
+                        }
+                    }
+                    // It died while there was no keeper.
+                    None => match self.holdings.journal.counters().worker_pid {
+                        0 => {}
+                        worker => self.record_end(worker, Ending::Unknown),
+                    },
+                }
+                match self.start_worker() {
+                    // A program that cannot even be started the first time is the user's to correct.
+                    Err(problem) if self.holdings.is_new => return Err(problem.into()),
+                    Err(problem) => {
+                        error!("{problem}; trying again");
+                        match self.start_worker_at_last(&mut backoff)? {
+                            Some(worker) => worker,
+                            None => return Ok(End::Finished),
+                        }
+                    }
+                    Ok(worker) => worker,
+                }
+            }
+        };
+        self.manager.ready();
         loop {
             let started = Instant::now();
-            let ending = child.as_ref().map(|worker| self.wait_for(worker)).transpose()?;
-            match ending {
-                Some(Ending::Exited(0)) if self.stopping || !self.has_new_clients() => return Ok(()),
-                Some(Ending::Exited(0)) => info!("the worker was done, but a client came"),
-                ending => {
-                    if let Some(ending) = ending {
-                        self.record_death(ending);
-                    }
+            let answered = self.answered();
+            match self.wait_for(&child)? {
+                Some(ending) => self.record_end(child.pid(), ending),
+                None => return Ok(End::Left),
+            }
+            let last_word = self.holdings.journal.last_word();
+            match last_word {
+                _ if self.is_finished() => return Ok(End::Finished),
+                LastWord::Finished => info!("the worker was done, but a client came"),
+                LastWord::HandedOver => {}
+                LastWord::None => {
                     deaths_while_stopping += u32::from(self.stopping);
                     if deaths_while_stopping >= DEATHS_WHILE_STOPPING {
                         return Err(KeeperError::NoStop {
                             deaths: deaths_while_stopping,
                         });
                     }
-                    self.pause(backoff.after(started.elapsed()))?;
+                    // One that answered a reader was healthy, however short it lived.
+                    let lifetime = match self.answered() > answered {
+                        true => Duration::MAX,
+                        false => started.elapsed(),
+                    };
+                    self.pause(backoff.after(lifetime))?;
                 }
             }
             // It has been reaped: two descriptor tables never owe answers at a time.
-            child = self
-                .start_worker()
-                .inspect_err(|problem| error!("{problem}; trying again"))
-                .ok();
+            child = match self.start_worker_at_last(&mut backoff)? {
+                Some(worker) => worker,
+                None => return Ok(End::Finished),
+            };
         }
     }
 
-    fn record_death(&self, ending: Ending) {
-        let worker = self.journal.counters().worker_pid;
-        let filling = self.journal.record_death();
-        let owed = self.journal.counters().owed;
-        error!(
-            "worker {worker} died ({ending}); {owed} readers wait, {filling} of them for bytes on their way"
-        );
+    /// Starts a worker, however long that takes; `None` when the daemon is told to stop meanwhile.
+    fn start_worker_at_last(&mut self, backoff: &mut Backoff) -> Result<Option<Child>, KeeperError> {
+        loop {
+            // One may serve that a dead keeper had just started.
+            if let Some(worker) = self.holdings.worker() {
+                return Ok(Some(worker));
+            }
+            match self.start_worker() {
+                Ok(worker) => return Ok(Some(worker)),
+                Err(problem) => error!("{problem}; trying again"),
+            }
+            self.pause(backoff.after(Duration::ZERO))?;
+            if self.stopping {
+                return Ok(None);
+            }
+        }
     }
 
-    fn start_worker(&self) -> Result<Child, SpawnError> {
-        let (run_lock, root_lock) = self.locks.descriptors();
-        let spawn = match &self.config.worker {
+    /// Whether the last worker said that nothing needs events any more, and nobody has come since.
+    fn is_finished(&self) -> bool {
+        self.holdings.journal.last_word() == LastWord::Finished && (self.stopping || !self.has_new_clients())
+    }
+
+    /// Lets a worker that another keeper started end, by force if need be.
+    fn replace(&mut self, worker: &Child) -> Result<(), KeeperError> {
+        let error = |source| KeeperError::Wait { source };
+        // One that has just ended is found by the wait.
+        let _ = worker.signal(REPLACE);
+        let deadline = Instant::now() + HANDOVER;
+        let mut killed = false;
+        let ending = loop {
+            if let Some(ending) = worker.try_wait().map_err(error)? {
+                break ending;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() && !killed {
+                warn!("worker {} does not make room; killing it", worker.pid());
+                let _ = worker.kill();
+                killed = true;
+            }
+            let timeout = (!killed).then_some(left);
+            poll(&mut [PollFd::new(worker, PollFlags::IN)], timeout).map_err(error)?;
+        };
+        self.record_end(worker.pid(), ending);
+        Ok(())
+    }
+
+    fn record_end(&self, worker: i32, ending: Ending) {
+        let journal = &self.holdings.journal;
+        let last_word = journal.last_word();
+        let filling = journal.record_end(worker, self.blame.falls_on_events(ending));
+        let owed = journal.counters().owed;
+        if last_word == LastWord::None {
+            error!(
+                "worker {worker} died ({ending}); {owed} readers wait, {filling} of them for bytes on their way"
+            );
+        } else {
+            info!("worker {worker} ended ({last_word:?}); {owed} readers wait");
+        }
+    }
+
+    /// Events answered so far.
+    fn answered(&self) -> u64 {
+        let counters = self.holdings.journal.counters();
+        counters.allowed + counters.denied
+    }
+
+    fn start_worker(&mut self) -> Result<Child, SpawnError> {
+        let mut spawn = match &self.config.worker {
             Some(program) => Spawn::new(program),
             None => Spawn::own_executable(),
         };
-        let worker = spawn
-            .arguments(&self.config.worker_arguments)
-            .descriptor(self.guard.group().as_fd(), descriptors::GROUP)
-            .descriptor(self.journal_fd.as_fd(), descriptors::JOURNAL)
-            .descriptor(self.listener.as_fd(), descriptors::SOCKET)
-            .descriptor(run_lock, descriptors::RUN_LOCK)
-            .descriptor(root_lock, descriptors::ROOT_LOCK)
-            .start()?;
-        self.journal.record_start(worker.pid());
+        spawn = spawn.arguments(&self.config.worker_arguments);
+        for (descriptor, number) in self.holdings.for_worker() {
+            spawn = spawn.descriptor(descriptor, number);
+        }
+        self.blame = Blame::begin();
+        self.holdings.journal.prepare_start();
+        let worker = spawn.start()?;
+        self.holdings.journal.record_start(worker.pid());
+        if let Err(problem) = write_pid(&self.config.worker_pid_file(), worker.pid()) {
+            warn!("{problem}; if this keeper dies, the worker cannot be found");
+        }
+        self.manager.forget(names::WORKER);
+        self.manager.keep(names::WORKER, worker.as_fd());
         info!("worker {} started", worker.pid());
         Ok(worker)
     }
 
-    /// Passes signals on until the worker has ended.
-    fn wait_for(&mut self, worker: &Child) -> Result<Ending, KeeperError> {
+    /// Passes signals on until the worker has ended; `None` when this keeper is to leave it.
+    fn wait_for(&mut self, worker: &Child) -> Result<Option<Ending>, KeeperError> {
         let error = |source| KeeperError::Wait { source };
         loop {
             if let Some(ending) = worker.try_wait().map_err(error)? {
-                return Ok(ending);
+                return Ok(Some(ending));
+            }
+            if self.leaving {
+                self.holdings.journal.set_custody(Custody::Left);
+                return Ok(None);
+            }
+            if std::mem::take(&mut self.upgrading) {
+                self.upgrade(worker);
             }
             let mut polled = [
                 PollFd::new(worker, PollFlags::IN),
@@ -275,46 +378,136 @@ impl<'a> Keeper<'a> {
             .next()
             .map_err(|source| KeeperError::Wait { source })?
         {
-            if signal == SIGHUP {
-                continue; // The terminal that the daemon was started from is gone; that is not its concern.
+            match signal {
+                SIGHUP => {} // The terminal that the daemon was started from is gone; that is not its concern.
+                // Not without a worker: if the new program cannot keep, nobody else would hold the group.
+                REPLACE => self.upgrading = true,
+                LEAVE => self.leaving = true,
+                // A stopped service leaves its containers running, and they need their worker.
+                SIGTERM if self.manager.is_there() => self.leaving = true,
+                _ => {
+                    info!("signal {signal}: stopping");
+                    self.stopping = true;
+                    self.holdings.journal.request_stop();
+                    // A worker that has just ended is found by the next wait.
+                    let _ = worker.map(|worker| worker.signal(SIGTERM));
+                }
             }
-            info!("signal {signal}: stopping");
-            self.stopping = true;
-            self.journal.request_stop();
-            // A worker that has just ended is found by the next wait.
-            let _ = worker.map(|worker| worker.signal(SIGTERM));
         }
         Ok(())
     }
 
+    /// Executes the program that the upgrade file names. Returns only if that fails, with nothing changed.
+    fn upgrade(&self, worker: &Child) {
+        let file = upgrade_file(&self.config.run);
+        let program = fs::read_to_string(&file).map(|text| PathBuf::from(text.trim_end()));
+        let _ = fs::remove_file(&file);
+        let program = match program {
+            Ok(program) => program,
+            Err(problem) => return error!("no upgrade: {}: {problem}", file.display()),
+        };
+        info!("going on as {}", program.display());
+        self.manager.reloading();
+        let mut descriptors = self.holdings.for_successor().to_vec();
+        descriptors.push((names::WORKER, worker.as_fd()));
+        let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let problem = process::hand_down(&program, &arguments, &descriptors);
+        error!("no upgrade: cannot execute {}: {problem}", program.display());
+        self.manager.ready();
+    }
+
     /// True when a client waits in the queue of the socket. Otherwise the socket is out of reach afterwards, so
     /// that no client can come to a keeper that has decided to end.
+    ///
+    /// A service manager's socket stays where it is: it starts the service for the next client.
     fn has_new_clients(&self) -> bool {
-        let socket = self.config.run.join("xebec.sock");
+        let mut polled = [PollFd::new(&self.holdings.listener, PollFlags::IN)];
+        let mut is_waiting = || matches!(poll(&mut polled, Some(Duration::ZERO)), Ok(ready) if ready > 0);
+        if !self.owns_socket() {
+            return is_waiting();
+        }
+        let socket = self.config.socket();
         let hidden = self.config.run.join("xebec.sock.ending");
-        let _ = std::fs::rename(&socket, &hidden);
-        let mut polled = [PollFd::new(&self.listener, PollFlags::IN)];
-        let waiting = matches!(poll(&mut polled, Some(Duration::ZERO)), Ok(ready) if ready > 0);
+        let _ = fs::rename(&socket, &hidden);
+        let waiting = is_waiting();
         if waiting {
-            let _ = std::fs::rename(&hidden, &socket);
+            let _ = fs::rename(&hidden, &socket);
         } else {
-            let _ = std::fs::remove_file(&hidden);
+            let _ = fs::remove_file(&hidden);
         }
         waiting
     }
 
+    /// Whether the socket at the usual path is one that a keeper made; a service manager's stays where it is.
+    fn owns_socket(&self) -> bool {
+        let at_path = fs::metadata(self.config.socket()).map(|metadata| metadata.ino());
+        at_path.is_ok_and(|inode| inode == self.holdings.journal.own_socket())
+    }
+
     fn take_down(self) {
-        let _ = std::fs::remove_file(self.config.run.join("xebec.sock"));
+        self.manager.stopping();
+        if self.owns_socket() {
+            let _ = fs::remove_file(self.config.socket());
+        }
         // Closing the group would release these readers with zeros.
-        match self.journal.deny_everything(self.guard.group(), Denial::Io) {
+        match self
+            .holdings
+            .journal
+            .deny_everything(&self.holdings.group, Denial::Io)
+        {
             Ok(0) => {}
             Ok(denied) => error!("{denied} readers still waited when the daemon ended; they got EIO"),
             Err(problem) => error!("readers still wait, and will see zeros: {problem}"),
         }
-        drop(self.guard);
-        let _ = std::fs::remove_file(self.config.run.join("keeper.pid"));
+        let counters = self.holdings.journal.counters();
+        let nobody_read = self.holdings.is_new && counters.starts == 0;
+        if nobody_read || self.holdings.journal.last_word() == LastWord::Finished {
+            guard::take_down(&self.config.guarded());
+        } else {
+            // Views may still be mounted: the next start finds the mount, guards it again, and says who read what.
+            error!("ended without a worker's word that nothing is read any more");
+        }
+        for name in names::ALL {
+            self.manager.forget(name);
+        }
+        let _ = fs::remove_file(self.config.worker_pid_file());
+        let _ = fs::remove_file(self.config.pid_file());
         info!("ended");
     }
+}
+
+/// Makes room for the service manager's keeper. Only the holder of the lock writes that file.
+fn ask_to_leave(pid_file: &Path) {
+    let pid = fs::read_to_string(pid_file).ok();
+    if let Some(keeper) = pid.and_then(|pid| find(pid.trim().parse().ok()?)) {
+        info!(
+            "asking keeper {} to leave, so that the service can begin",
+            keeper.pid()
+        );
+        let _ = keeper.signal(LEAVE);
+    }
+}
+
+/// The keeper with a process id, if there is one that lives.
+pub fn find(pid: i32) -> Option<Child> {
+    let keeper = Child::open(pid).ok()?;
+    // In this order: what is named so now is what the descriptor is of, unless it has ended.
+    let is_one = has_name(pid, NAME) && !keeper.has_ended().unwrap_or(true);
+    is_one.then_some(keeper)
+}
+
+/// Whether a process has this name: a process id in a file may be somebody else's by now.
+fn has_name(pid: i32, name: &str) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/comm"));
+    text.is_ok_and(|text| text.trim_end() == name)
+}
+
+/// Whether a process runs the same file as this one.
+fn is_own_program(pid: i32) -> bool {
+    is_same(
+        Path::new("/proc/self/exe"),
+        Path::new(&format!("/proc/{pid}/exe")),
+    )
 }
 
 fn protect_memory() {
@@ -324,42 +517,6 @@ fn protect_memory() {
     if let Err(error) = memory::set_oom_score_adj(-1000) {
         warn!("cannot keep the keeper from being killed when memory runs out: {error}");
     }
-}
-
-/// Makes it for root alone. A directory that exists keeps its mode: it may serve others too.
-fn make_directory(path: &Path) -> Result<(), KeeperError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|source| KeeperError::File {
-            action: "make the directory",
-            path: path.to_owned(),
-            source,
-        })
-}
-
-fn write_pid(path: &Path) -> Result<(), KeeperError> {
-    std::fs::write(path, format!("{}\n", std::process::id())).map_err(|source| KeeperError::File {
-        action: "write",
-        path: path.to_owned(),
-        source,
-    })
-}
-
-fn listen(path: &Path) -> Result<UnixListener, KeeperError> {
-    let error = |source| KeeperError::File {
-        action: "listen on",
-        path: path.to_owned(),
-        source,
-    };
-    // By its usual path the socket appears only when nobody but root may connect.
-    let hidden = path.with_extension("sock.starting");
-    let _ = std::fs::remove_file(&hidden);
-    let listener = UnixListener::bind(&hidden).map_err(error)?;
-    std::fs::set_permissions(&hidden, PermissionsExt::from_mode(0o600)).map_err(error)?;
-    std::fs::rename(&hidden, path).map_err(error)?;
-    Ok(listener)
 }
 
 fn poll(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {

@@ -1,93 +1,51 @@
 //! The fill service: from an event (a data file and a range) to pages that are there.
 //!
 //! It knows the layers that views use, by the identity of their data files. An event whose pages are present is
-//! answered at once, in the thread that read it; any other becomes a task that waits for its spans. Failures are
-//! answered with an error number, never by silence. A layer that becomes complete is made durable and silenced:
-//! from then on its readers raise no events.
+//! answered at once, in the thread that read it; any other becomes a task that waits for its spans: through outages,
+//! for as long as [`Waits`] says. Failures are answered with an error number, never by silence. A layer that becomes
+//! complete is made durable and silenced: from then on its readers raise no events.
 
 use std::collections::HashMap;
-use std::ops::Range;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::future::Future;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 use tracing::{error, info, warn};
-use xebec_cache::fill::{FillError, FillStats, Filler};
-use xebec_cache::layer::{CachedLayer, FileIdentity};
+use xebec_cache::fill::{FillError, FillStats, Filler, Patience};
+use xebec_cache::layer::FileIdentity;
+use xebec_cache::progress::Ticket;
 use xebec_cache::store::{LayerKey, Store, StoreError};
-use xebec_format::PAGE_SIZE;
-use xebec_kernel::fanotify::{Denial, Group};
+use xebec_kernel::fanotify::{Denial, FanotifyError, Group};
 
 use crate::clients::Clients;
 use crate::events::{Answer, Event, EventHandler, FileId};
 use crate::origin::LayerSource;
+use crate::settings::Settings;
+pub use crate::worker::served::ServedLayer;
+use crate::worker::usage::Usage;
+use crate::worker::waits::{Waiter, Waits};
 
 /// Groups of spans that a background completion fetches at a time. Two keep the link busy while one decodes;
 /// more would take it from readers who wait.
 const COMPLETION_GROUPS: usize = 3;
 
-/// A layer that is served.
-pub struct ServedLayer {
-    filler: Arc<Filler>,
-    touched: Mutex<Vec<u64>>,
-    silenced: AtomicBool,
-}
-
-impl ServedLayer {
-    /// The cached layer.
-    pub fn layer(&self) -> &Arc<CachedLayer> {
-        self.filler.layer()
-    }
-
-    /// What brings its spans in.
-    pub fn filler(&self) -> &Arc<Filler> {
-        &self.filler
-    }
-
-    /// Whether readers asked for the page since the layer is served.
-    pub fn is_touched(&self, page: u64) -> bool {
-        let touched = self
-            .touched
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        touched
-            .get((page / 64) as usize)
-            .is_some_and(|word| word & (1 << (page % 64)) != 0)
-    }
-
-    /// How many pages readers asked for.
-    pub fn touched_pages(&self) -> u64 {
-        let touched = self
-            .touched
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        touched.iter().map(|word| u64::from(word.count_ones())).sum()
-    }
-
-    fn touch(&self, range: &Range<u64>) {
-        let mut touched = self
-            .touched
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        for page in range.start / PAGE_SIZE..range.end.div_ceil(PAGE_SIZE) {
-            if let Some(word) = touched.get_mut((page / 64) as usize) {
-                *word |= 1 << (page % 64);
-            }
-        }
-    }
-}
-
 /// The layers that are served, and what serves them.
 pub struct FillService {
-    store: Arc<Store>,
+    pub(super) store: Arc<Store>,
     clients: Arc<Clients>,
     group: Arc<Group>,
     runtime: tokio::runtime::Handle,
     stats: Arc<FillStats>,
     events: AtomicU64,
+    waits: Waits,
     completed: UnboundedSender<LayerKey>,
-    layers: RwLock<HashMap<FileIdentity, Arc<ServedLayer>>>,
+    pub(super) layers: RwLock<HashMap<FileIdentity, Arc<ServedLayer>>>,
+    usage: Arc<Usage>,
+    /// The daemon is ending by force: nothing is brought in any more.
+    refusing: watch::Sender<bool>,
 }
 
 impl FillService {
@@ -98,6 +56,7 @@ impl FillService {
         group: Arc<Group>,
         runtime: tokio::runtime::Handle,
         completed: UnboundedSender<LayerKey>,
+        settings: &Settings,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -106,8 +65,11 @@ impl FillService {
             runtime,
             stats: Arc::default(),
             events: AtomicU64::new(0),
+            waits: Waits::new(settings),
             completed,
             layers: RwLock::default(),
+            usage: Arc::default(),
+            refusing: watch::Sender::new(false),
         })
     }
 
@@ -119,6 +81,8 @@ impl FillService {
         if let Some(served) = self.find(key) {
             return Ok(served);
         }
+        // It must not be evicted between being opened and being known as served.
+        let _reservation = self.usage.reserve([key]);
         let layer = match index {
             Some(index) => self.store.open_layer(key, index)?,
             None => self.store.open_layer(key, &self.store.index_bytes(key)?)?,
@@ -137,15 +101,10 @@ impl FillService {
             key.layer,
             layer.table().layer_size,
             layer.directory(),
+            layer.table().windows.clone(),
         );
-        let words = layer.presence().pages().div_ceil(64) as usize;
         let filler = Filler::new(Arc::new(layer), Arc::new(source), self.stats.clone());
-        let touched = Mutex::new(vec![0; words]);
-        let served = Arc::new(ServedLayer {
-            filler,
-            touched,
-            silenced: AtomicBool::new(false),
-        });
+        let served = Arc::new(ServedLayer::new(filler));
         layers.insert(identity, served.clone());
         Ok(served)
     }
@@ -161,8 +120,58 @@ impl FillService {
             .layers
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        // One that is being completed or filled stays: a second filler of its file would fetch everything twice.
-        layers.retain(|_, served| keep(served.layer().key()) || Arc::strong_count(served) > 1);
+        // One that is being completed or filled stays: a second filler of its file would fetch everything twice. So
+        // does one that upkeep has yet to sync.
+        layers.retain(|_, served| {
+            let is_busy = Arc::strong_count(served) > 1 || !served.layer().presence().is_durable();
+            is_busy || keep(served.layer().key())
+        });
+    }
+
+    /// From now on pages that are missing are refused, also to readers who wait already; or not any more.
+    pub fn refuse(&self, refusing: bool) {
+        self.refusing.send_replace(refusing);
+    }
+
+    /// Whether pages that are missing are refused.
+    pub fn is_refusing(&self) -> bool {
+        *self.refusing.borrow()
+    }
+
+    /// Which layers requests rely on.
+    pub fn usage(&self) -> &Arc<Usage> {
+        &self.usage
+    }
+
+    /// Stops serving a layer that is to be evicted; false when somebody is busy with it.
+    pub fn release(&self, key: LayerKey) -> bool {
+        let mut layers = self
+            .layers
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some((&identity, served)) = layers.iter().find(|(_, served)| served.layer().key() == key) else {
+            return true;
+        };
+        // The table's lock is held, so whoever is not counted here cannot come to hold one.
+        let is_idle = served.is_idle();
+        if is_idle {
+            layers.remove(&identity);
+        }
+        is_idle
+    }
+
+    /// Asks for a data file again that was complete and is about to lose pages: takes its ignore mark away.
+    ///
+    /// # Errors
+    /// When the kernel refuses; the file must then stay as it is.
+    pub fn ask_again(&self, data: BorrowedFd<'_>) -> Result<(), FanotifyError> {
+        match self.group.unignore_file(data) {
+            // There was none.
+            Err(FanotifyError::Mark { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// All layers that are served.
@@ -185,7 +194,13 @@ impl FillService {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Brings all of a layer in. With a deadline the groups are paced so as to end about then.
+    /// Readers who wait, and who did.
+    pub fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
+    /// Brings all of a layer in. With a deadline the groups are paced so as to end about then. In the background
+    /// (nobody waits for the end of it) it sits out outages as readers do.
     ///
     /// # Errors
     /// At the first span that cannot be brought in; those that came are kept.
@@ -193,9 +208,14 @@ impl FillService {
         self: &Arc<Self>,
         served: &Arc<ServedLayer>,
         deadline: std::time::Duration,
+        in_background: bool,
     ) -> Result<(), xebec_cache::fill::FillError> {
+        let patience = || match in_background {
+            true => Patience::lasting(self.waits.fill_wait()),
+            false => Patience::Brief,
+        };
         if deadline.is_zero() {
-            served.filler.complete(COMPLETION_GROUPS).await?;
+            served.filler().complete(COMPLETION_GROUPS, patience).await?;
         } else {
             let missing = served.layer().missing_spans(0..served.layer().table().data_size);
             let pause = deadline / u32::try_from(missing.len().max(1)).unwrap_or(u32::MAX);
@@ -206,7 +226,11 @@ impl FillService {
                     .spans
                     .get(index)
                     .map(|span| span.data.clone());
-                served.filler.ensure(range.unwrap_or(0..0)).await?;
+                let ticket = Ticket::default();
+                served
+                    .filler()
+                    .ensure(range.unwrap_or(0..0), patience(), &ticket)
+                    .await?;
                 tokio::time::sleep(pause).await;
             }
         }
@@ -227,7 +251,7 @@ impl FillService {
         }
         let (served, completed) = (served.clone(), self.completed.clone());
         self.runtime.spawn_blocking(move || {
-            let durable = served.layer().make_durable();
+            let durable = served.layer().sync();
             // Nobody listens any more only when the worker is ending.
             let _ = completed.send(key);
             if let Err(error) = durable {
@@ -239,53 +263,98 @@ impl FillService {
         });
     }
 
-    fn lookup(&self, identity: FileIdentity) -> Option<Arc<ServedLayer>> {
-        let served = {
-            let layers = self
-                .layers
-                .read()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            layers.get(&identity).cloned()
-        };
-        served.or_else(|| self.adopt(identity))
+    /// A layer that was complete and is so no more: its readers raise events again.
+    pub fn listen_again(&self, served: &Arc<ServedLayer>) {
+        if let Some(file) = served.layer().descriptor()
+            && !served.layer().is_complete()
+            && served.silenced.swap(false, Ordering::AcqRel)
+            && let Err(error) = self.group.unignore_file(file)
+        {
+            error!("{}: {error}", served.layer().key());
+        }
     }
 
-    /// A data file that no view is known to use: a view whose record was lost, or somebody who reads the guarded
-    /// directory by hand. It is served all the same.
-    fn adopt(&self, identity: FileIdentity) -> Option<Arc<ServedLayer>> {
-        let keys = self.store.list().unwrap_or_default();
-        let is_it = |key: &LayerKey| {
-            let path = self.store.directory().join(key.folder()).join("data");
-            file_identity(&path) == Some(identity)
-        };
-        let key = keys.into_iter().find(is_it)?;
-        self.serve(key, None).inspect_err(|error| error!("{error}")).ok()
+    async fn fill(self: Arc<Self>, served: Arc<ServedLayer>, waiter: Arc<Waiter>, answer: Answer) {
+        let patience = self.waits.patience(&waiter);
+        let filled = self.unless_refusing(served.filler().ensure(
+            waiter.range.clone(),
+            patience,
+            &waiter.ticket,
+        ));
+        let filled = filled.await;
+        if filled.is_ok() {
+            self.silence_if_complete(&served);
+        }
+        self.end(&waiter, filled, answer);
     }
 
-    async fn fill(self: Arc<Self>, served: Arc<ServedLayer>, range: Range<u64>, answer: Answer) {
-        match served.filler.ensure(range).await {
-            Ok(()) => {
-                self.silence_if_complete(&served);
-                answer.allow();
-            }
-            Err(error) => answer.deny(denial(&error)),
+    /// What filling gives, unless the daemon ends by force meanwhile.
+    async fn unless_refusing(
+        &self,
+        filled: impl Future<Output = Result<(), FillError>>,
+    ) -> Result<(), Unfilled> {
+        let mut refusing = self.refusing.subscribe();
+        tokio::select! {
+            // What is there is given all the same.
+            biased;
+            filled = filled => filled.map_err(Unfilled::Failed),
+            Ok(_) = refusing.wait_for(|refusing| *refusing) => Err(Unfilled::Ending),
         }
     }
 
     /// An event whose file a dead worker took to its grave: its range is filled in every layer that could be it.
-    async fn fill_everywhere(self: Arc<Self>, range: Range<u64>, answer: Answer) {
-        for served in self.all() {
+    async fn fill_everywhere(self: Arc<Self>, waiter: Arc<Waiter>, answer: Answer) {
+        let patience = self.waits.patience(&waiter);
+        let mut filled: Result<(), Unfilled> = Ok(());
+        let candidates = match self.candidates() {
+            Ok(candidates) => candidates,
+            Err(failure) => {
+                error!("a reader gets EIO, since which layer it reads cannot be told: {failure}");
+                self.waits.end(&waiter, Some(failure.to_string()));
+                return answer.deny(Denial::Io);
+            }
+        };
+        for served in candidates {
             if served.layer().is_complete() {
                 continue;
             }
-            let end = range.end.min(served.layer().table().data_size);
-            if range.start < end
-                && let Err(error) = served.filler.ensure(range.start..end).await
-            {
-                return answer.deny(denial(&error));
+            let end = waiter.range.end.min(served.layer().table().data_size);
+            if waiter.range.start < end {
+                let range = waiter.range.start..end;
+                let brought = served.filler().ensure(range, patience, &waiter.ticket);
+                filled = self.unless_refusing(brought).await;
+            }
+            if filled.is_err() {
+                break;
             }
         }
-        answer.allow();
+        self.end(&waiter, filled, answer);
+    }
+
+    /// Answers a reader. What is known of its wait is complete before it goes on, so that it can ask for it.
+    fn end(&self, waiter: &Waiter, filled: Result<(), Unfilled>, answer: Answer) {
+        // Known before it goes on: afterwards it may be gone.
+        let process = waiter.process();
+        let waited_ms = waiter.waited().as_millis() as u64;
+        let error = filled.as_ref().err().map(ToString::to_string);
+        self.waits.end(waiter, error);
+        match filled {
+            Ok(()) => answer.allow(),
+            Err(error) => {
+                warn!(
+                    pid = process.pid,
+                    comm = process.comm,
+                    container = process.container,
+                    layer = waiter.key.map(|key| key.layer.to_string()),
+                    offset = waiter.range.start,
+                    waited_ms,
+                    "a reader gets EIO: {error}"
+                );
+                // The kernel takes few error numbers, and a denied page fault is a `SIGBUS` whatever the number is; the
+                // log tells the reasons apart.
+                answer.deny(Denial::Io);
+            }
+        }
     }
 }
 
@@ -299,7 +368,8 @@ impl EventHandler for FillService {
         };
         let Some(identity) = event.file else {
             let runtime = self.runtime.clone();
-            runtime.spawn(self.fill_everywhere(range, answer));
+            let waiter = self.waits.begin(&event, None, range);
+            runtime.spawn(self.fill_everywhere(waiter, answer));
             return;
         };
         let identity = FileIdentity {
@@ -307,8 +377,17 @@ impl EventHandler for FillService {
             inode: identity.inode,
         };
         let Some(served) = self.lookup(identity) else {
-            // Other files of the cache (`index`, `present`) are never lazy.
-            return answer.allow();
+            // Other files of the cache (`index`, `present`) are never lazy. But a data file that is not one of the
+            // cache, or no more, has nobody who would fill it: its reader would see zeros.
+            if self.is_side_file(identity) {
+                return answer.allow();
+            }
+            error!(
+                "a file of the guarded mount (device {:#x}, inode {}) is no layer's data: its reader gets EIO. It was \
+                 removed or replaced by hand; mount the image again",
+                identity.device, identity.inode
+            );
+            return answer.deny(Denial::Io);
         };
         let range = range.start..range.end.min(served.layer().table().data_size);
         served.touch(&range);
@@ -318,7 +397,8 @@ impl EventHandler for FillService {
             return answer.allow();
         }
         let runtime = self.runtime.clone();
-        runtime.spawn(self.fill(served, range, answer));
+        let waiter = self.waits.begin(&event, Some(served.layer().key()), range);
+        runtime.spawn(self.fill(served, waiter, answer));
     }
 
     fn describe(&self, file: FileId) -> Option<String> {
@@ -331,22 +411,13 @@ impl EventHandler for FillService {
     }
 }
 
-/// The one map from failures to what a reader gets. The kernel takes few error numbers for a denial, and a denied
-/// page fault is a `SIGBUS` whatever the number is; the log tells the reasons apart.
-fn denial(error: &FillError) -> Denial {
-    match error {
-        FillError::Fetch { .. }
-        | FillError::Wrong { .. }
-        | FillError::Disk { .. }
-        | FillError::Abandoned { .. } => Denial::Io,
-    }
-}
-
-fn file_identity(path: &Path) -> Option<FileIdentity> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::metadata(path).ok()?;
-    Some(FileIdentity {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-    })
+/// Why a reader's pages are not there.
+#[derive(Debug, thiserror::Error)]
+enum Unfilled {
+    /// They could not be brought in.
+    #[error(transparent)]
+    Failed(FillError),
+    /// They are not brought in any more.
+    #[error("the daemon was stopped by force, and its view is unmounted")]
+    Ending,
 }

@@ -4,30 +4,61 @@
 //! down by number, and starts the next worker when this one dies. So everything that must outlive a worker is in
 //! files: layers in the cache, views in the run directory. A new worker reads them back before it reads events.
 //!
-//! * [`fills`]: from an event to pages that are there.
-//! * [`views`]: which views are mounted, over which layers, for whom.
-//! * [`requests`]: what the command line asks for.
+//! * [`deaths`]: deaths on purpose, for tests.
+//! * [`fills`]: from an event to pages that are there, of a layer that is `served`; `identify` tells of which.
+//! * [`explain`]: names what readers waited for. [`metrics`]: counts it, for Prometheus.
+//! * [`waits`]: readers who wait, and who did: for how long, and what for.
+//! * [`views`]: which views are mounted, over which layers, for whom; [`suspects`]: which may have served holes.
+//! * [`keeper_watch`]: what a worker does that loses its keeper.
+//! * [`requests`]: what the command line asks for; `completion`: layers that are brought in whole, and proven;
+//!   `status`: what the daemon tells of itself; `ending`: when it may end.
+//! * [`quota`]: how large the cache may be; [`usage`] and `eviction`: how a layer goes without a reader noticing;
+//!   `removal`: forgetting and pinning images.
 //! * [`server`]: the socket.
+//! * [`upkeep`]: what is done for the cache in the background.
 
+mod completion;
+pub mod deaths;
+mod ending;
+mod eviction;
+pub mod explain;
 pub mod fills;
+mod identify;
+pub mod keeper_watch;
+pub mod metrics;
+pub mod quota;
+mod removal;
 pub mod requests;
+mod served;
 pub mod server;
+mod status;
+pub mod suspects;
+pub mod upkeep;
+pub mod usage;
 pub mod views;
+pub mod waits;
 
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::signal::unix::{SignalKind, signal};
-use tracing::{info, warn};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{debug, info, warn};
+use xebec_kernel::journal::{Custody, LastWord};
+use xebec_kernel::process::{self, Child};
 
+use crate::client;
 use crate::events::{EventLoop, Inherited};
 use crate::failure::Failure;
+use crate::file::{remove_abandoned, write_atomically};
 use crate::image::Images;
+use crate::keeper;
 use crate::paths::Paths;
+use crate::settings::Settings;
 use crate::sharing::SharedContents;
 use crate::worker::fills::FillService;
 use crate::worker::requests::Requests;
+use crate::worker::suspects::Suspects;
 use crate::worker::views::Views;
 
 /// A daemon without views ends after this long without a request. It costs little, and a start that finds it
@@ -35,15 +66,23 @@ use crate::worker::views::Views;
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a worker that is told to stop waits for its replies to be read.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
+/// How long requests under way may take when the worker is replaced; their clients ask the next one otherwise.
+const LAST_REQUESTS: Duration = Duration::from_secs(1);
+/// How long reads under way may take then; the next worker answers those that are left.
+const LAST_ANSWERS: Duration = Duration::from_millis(200);
 /// How often holders that have died are looked for.
 const SWEEP: Duration = Duration::from_secs(2);
+
+/// How deep layers' files lie below the folder of layers: by layer and index.
+const LAYER_LEVELS: u32 = 2;
 
 /// Runs the worker until it is told to stop, or is idle. `inherited` comes from the keeper, before anything else
 /// in the process has opened a descriptor.
 ///
 /// # Errors
 /// When the worker cannot start at all. The keeper then tries again.
-pub fn run(paths: &Paths, inherited: Inherited) -> Result<(), Failure> {
+pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<(), Failure> {
+    process::set_name("xebec-worker");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         // Decoding and indexing run here; two cores' worth keeps them from starving each other.
@@ -53,6 +92,19 @@ pub fn run(paths: &Paths, inherited: Inherited) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::host("start the runtime", error))?;
     let (group, journal, listener, left) = inherited.into_parts();
+    // Whoever looks for a worker without a keeper finds it here, whatever became of the keeper that started it.
+    let pid_file = paths.run().join("worker.pid");
+    if let Err(error) = write_atomically(&pid_file, format!("{}\n", std::process::id()).as_bytes()) {
+        warn!("{}: {error}", pid_file.display());
+    }
+    let orders = {
+        let _inside = runtime.enter();
+        Orders::listen()?
+    };
+    let (start_paths, overrides) = (paths.clone(), settings.given.clone());
+    keeper_watch::watch(journal.clone(), move || {
+        client::start_keeper(&start_paths, &overrides, None)
+    });
     let images = Images::open(paths)?;
     images.store().clean();
     let handle = runtime.handle().clone();
@@ -63,33 +115,115 @@ pub fn run(paths: &Paths, inherited: Inherited) -> Result<(), Failure> {
         group.clone(),
         handle,
         completed,
+        &settings,
     );
-    let views = Arc::new(Views::restore(paths, &fills)?);
+    let suspects = Suspects::read(paths);
+    let views = Arc::new(Views::restore(paths, &fills, &suspects, journal.was_unguarded())?);
+    journal.set_unguarded(false);
     let requests = Arc::new(Requests {
         images,
         fills: fills.clone(),
         views,
+        suspects,
         shared: Arc::new(SharedContents::default()),
         journal: journal.clone(),
+        settings,
+        quota: quota::Quota::default(),
         stop: tokio::sync::Notify::new(),
+        hand_over: tokio::sync::Notify::new(),
     });
+    requests.images.store().room().set(quota::Evictor::of(&requests));
     requests.learn_shared_contents();
     let events = EventLoop::start(left, fills)
         .map_err(|error| Failure::host("read the guarded mount's events", error))?;
     info!(pid = std::process::id(), "worker ready");
+    let paths = paths.clone();
+    runtime.spawn_blocking(move || {
+        remove_abandoned(&paths.layers(), LAYER_LEVELS);
+        let directories = [
+            &paths.images(),
+            &paths.views(),
+            &paths.mounts(),
+            paths.run(),
+            paths.root(),
+        ];
+        directories
+            .into_iter()
+            .for_each(|directory| remove_abandoned(directory, 0));
+    });
     runtime.spawn(requests.clone().prove_completed(newly_complete));
-    let served = runtime.block_on(serve(listener, requests));
-    events.stop();
-    runtime.shutdown_timeout(Duration::from_secs(2));
-    served
+    runtime.spawn(requests.clone().watch_slow_readers());
+    if let Some(address) = requests.settings.metrics {
+        runtime.spawn(metrics::serve(address, requests.clone()));
+    }
+    runtime.spawn(upkeep::run(requests.clone()));
+    {
+        let _inside = runtime.enter();
+        requests.resume_completions();
+    }
+    // The original stays open under its number, where a keeper that takes over finds it.
+    let accepting = listener
+        .try_clone()
+        .map_err(|error| Failure::host("listen for the command line", error))?;
+    match runtime.block_on(serve(accepting, requests.clone(), orders))? {
+        LastWord::HandedOver => {
+            // New events wait in the kernel for the next worker from here on; this should be short.
+            events.stop_reading();
+            let deadline = Instant::now() + LAST_ANSWERS;
+            while events.owed() > 0 && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            journal.set_last_word(LastWord::HandedOver);
+            // Tasks under way end with the process; dropping them one by one would only take time from readers.
+            std::mem::forget(runtime);
+        }
+        word => {
+            upkeep::sync_served(&requests.fills);
+            events.stop();
+            runtime.shutdown_timeout(Duration::from_secs(2));
+            journal.set_last_word(word);
+        }
+    }
+    Ok(())
 }
 
-async fn serve(listener: UnixListener, requests: Arc<Requests>) -> Result<(), Failure> {
+/// What the keeper tells by signals. Listened to before any event is read: a signal without a handler would end the
+/// worker with readers waiting.
+struct Orders {
+    stop: Signal,
+    replace: Signal,
+}
+
+impl Orders {
+    fn listen() -> Result<Orders, Failure> {
+        let failed = |error| Failure::host("listen for signals", error);
+        Ok(Orders {
+            stop: signal(SignalKind::terminate()).map_err(failed)?,
+            replace: signal(SignalKind::from_raw(keeper::REPLACE)).map_err(failed)?,
+        })
+    }
+}
+
+/// Whether somebody is there to start the next worker. If not, this one must go on: it holds the group.
+fn keeper_lives(requests: &Requests) -> bool {
+    let keeper = Child::open(requests.journal.counters().keeper_pid);
+    let lives = keeper.is_ok_and(|keeper| !keeper.has_ended().unwrap_or(true));
+    if !lives {
+        warn!("told to make room for another worker, but there is no keeper that would start it; going on");
+    }
+    lives
+}
+
+/// Serves until there is nothing more to do, or somebody else is to do it; gives what is to be said at the end.
+async fn serve(
+    listener: UnixListener,
+    requests: Arc<Requests>,
+    mut orders: Orders,
+) -> Result<LastWord, Failure> {
     let failed = |error| Failure::host("listen for the command line", error);
     listener.set_nonblocking(true).map_err(failed)?;
     let listener = tokio::net::UnixListener::from_std(listener).map_err(failed)?;
     let mut sweep = tokio::time::interval(SWEEP);
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut idle_since = tokio::time::Instant::now();
     let connections = Arc::new(());
     loop {
@@ -110,28 +244,62 @@ async fn serve(listener: UnixListener, requests: Arc<Requests>) -> Result<(), Fa
                 while Arc::strong_count(&connections) > 1 && tokio::time::Instant::now() < deadline {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
-                return Ok(());
+                return Ok(LastWord::Finished);
+            }
+            // Clients that come now wait in the socket's queue; those that are here get a moment.
+            _ = orders.replace.recv() => {
+                if !keeper_lives(&requests) {
+                    continue;
+                }
+                let deadline = tokio::time::Instant::now() + LAST_REQUESTS;
+                while Arc::strong_count(&connections) > 1 && tokio::time::Instant::now() < deadline {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                requests.hand_over.notify_waiters();
+                let deadline = tokio::time::Instant::now() + LAST_REPLIES;
+                while Arc::strong_count(&connections) > 1 && tokio::time::Instant::now() < deadline {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                if keeper_lives(&requests) {
+                    return Ok(LastWord::HandedOver);
+                }
             }
             // The keeper hands a request to stop on. Status 0 says that nothing needs events any more, so views go
             // first: one that stayed mounted would show zeros.
-            _ = terminate.recv() => {
-                requests.unmount_all();
-                return Ok(());
+            _ = orders.stop.recv() => {
+                if requests.in_background(Requests::begin_to_end).await?.is_none() {
+                    return Ok(LastWord::Finished);
+                }
             }
             _ = sweep.tick() => {
-                if requests.journal.stop_requested() {
-                    requests.unmount_all();
-                    return Ok(());
+                let ending = match (requests.fills.is_refusing(), requests.journal.stop_requested()) {
+                    (true, _) => Some(requests.in_background(Requests::reason_to_stay).await?),
+                    (false, true) => Some(requests.in_background(Requests::begin_to_end).await?),
+                    (false, false) => None,
+                };
+                if matches!(ending, Some(None)) {
+                    return Ok(LastWord::Finished);
                 }
                 requests.sweep();
                 if requests.views.is_empty() && requests.root_was_replaced() {
                     info!("the root directory was removed: ending, so that the next command begins with the new one");
-                    return Ok(());
+                    return Ok(LastWord::Finished);
                 }
-                if requests.views.is_empty() && Arc::strong_count(&connections) == 1 {
-                    if idle_since.elapsed() > IDLE {
+                // A service manager's service stays until it is stopped.
+                let is_own = requests.journal.custody() == Custody::Own;
+                if is_own
+                    && requests.views.is_empty()
+                    && requests.suspects.is_empty()
+                    && Arc::strong_count(&connections) == 1
+                {
+                    if idle_since.elapsed() > IDLE
+                        && let Some(reason) = requests.in_background(Requests::reason_to_stay).await?
+                    {
+                        debug!("not idle: {reason}");
+                        idle_since = tokio::time::Instant::now();
+                    } else if idle_since.elapsed() > IDLE {
                         info!("idle: no views and no requests for {} s", IDLE.as_secs());
-                        return Ok(());
+                        return Ok(LastWord::Finished);
                     }
                 } else {
                     idle_since = tokio::time::Instant::now();

@@ -30,9 +30,10 @@ pub async fn converse(stream: UnixStream, requests: Arc<Requests>) {
         })
     };
     // The request goes on when the asker leaves: what it brings into the cache is not lost.
+    let asked = requests.clone();
     tokio::spawn(async move {
         let reply = match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => requests.answer(request, &report).await,
+            Ok(request) => asked.answer(request, &report).await,
             Err(error) => Err(Failure::new(
                 FailureKind::Usage,
                 format!("not a request: {error}"),
@@ -40,7 +41,14 @@ pub async fn converse(stream: UnixStream, requests: Arc<Requests>) {
         };
         let _ = sender.send(reply.unwrap_or_else(Reply::Failed));
     });
-    while let Some(reply) = receiver.recv().await {
+    loop {
+        let reply = tokio::select! {
+            // What was done already must not be asked for again.
+            biased;
+            reply = receiver.recv() => reply,
+            () = requests.hand_over.notified() => Some(Reply::Again),
+        };
+        let Some(reply) = reply else { return };
         let last = !matches!(reply, Reply::Progress { .. } | Reply::Notice { .. });
         let Ok(mut bytes) = serde_json::to_vec(&reply) else {
             return;

@@ -15,9 +15,10 @@ use xebec_kernel::mount;
 use crate::failure::{Failure, FailureKind};
 use crate::file::write_atomically;
 use crate::paths::Paths;
-use crate::protocol::Holder;
+use crate::protocol::{Completion, Holder};
 use crate::view::{self, BuiltView};
 use crate::worker::fills::FillService;
+use crate::worker::suspects::Suspects;
 
 /// The table of views.
 pub struct Views {
@@ -40,6 +41,9 @@ pub struct ViewRecord {
     pub layers: Vec<LayerPair>,
     /// Who uses it.
     pub holders: Vec<Holder>,
+    /// How the rest of it is to be brought in, if that was asked for; a later worker goes on with it.
+    #[serde(default)]
+    pub completion: Option<Completion>,
 }
 
 /// A layer and its index, as it is written to the file.
@@ -61,11 +65,17 @@ impl From<LayerPair> for LayerKey {
 }
 
 impl Views {
-    /// Reads the records of an earlier worker back, serves their layers, and drops views that are not mounted.
+    /// Reads the records of an earlier worker back, serves their layers, and drops views that are not mounted. After
+    /// a time in which nobody held the group, those that may have served holes become suspects.
     ///
     /// # Errors
     /// When the mounts cannot be listed.
-    pub fn restore(paths: &Paths, fills: &FillService) -> Result<Self, Failure> {
+    pub fn restore(
+        paths: &Paths,
+        fills: &FillService,
+        suspects: &Suspects,
+        was_unguarded: bool,
+    ) -> Result<Self, Failure> {
         fs::create_dir_all(paths.mounts())
             .map_err(|error| Failure::host(format!("make {}", paths.mounts().display()), error))?;
         let mut table = BTreeMap::new();
@@ -77,10 +87,15 @@ impl Views {
             let record = fs::read(&path)
                 .ok()
                 .and_then(|bytes| serde_json::from_slice::<ViewRecord>(&bytes).ok());
-            let Some(record) = record.filter(|record| mount::is_mounted(&record.path).unwrap_or(false))
-            else {
-                let _ = fs::remove_file(&path);
-                continue;
+            let mounted = |record: &ViewRecord| {
+                mount::is_mounted(&record.path).map_err(|error| Failure::host("list the mounts", error))
+            };
+            let record = match record {
+                Some(record) if mounted(&record)? => record,
+                _ => {
+                    let _ = fs::remove_file(&path);
+                    continue;
+                }
             };
             for pair in &record.layers {
                 if let Err(error) = fills.serve((*pair).into(), None) {
@@ -91,6 +106,26 @@ impl Views {
                 }
             }
             table.insert(record.name.clone(), record);
+        }
+        for pair in suspects.layers() {
+            if let Err(error) = fills.serve(pair.into(), None) {
+                warn!("an old view: {error}");
+            }
+        }
+        if was_unguarded {
+            let is_complete = |record: &ViewRecord| {
+                let layers = record.layers.iter();
+                let mut served = layers.map(|pair| fills.find((*pair).into()));
+                served.all(|served| served.is_some_and(|served| served.layer().is_complete()))
+            };
+            let views: Vec<_> = table
+                .values()
+                .map(|record| (record.clone(), is_complete(record)))
+                .collect();
+            for name in suspects.find(paths, &views) {
+                table.remove(&name);
+                let _ = fs::remove_file(paths.mounts().join(format!("{name}.json")));
+            }
         }
         if !table.is_empty() {
             info!("{} views found mounted", table.len());
@@ -111,6 +146,7 @@ impl Views {
         reference: &str,
         manifest: Digest,
         holder: Holder,
+        completion: Option<Completion>,
         is_complete: impl Fn(LayerKey) -> bool,
     ) -> Result<PathBuf, Failure> {
         let mut table = self.lock();
@@ -132,6 +168,7 @@ impl Views {
                 manifest,
                 layers: layers.collect(),
                 holders: Vec::new(),
+                completion,
             };
             table.insert(built.name.clone(), record);
         }
@@ -139,6 +176,7 @@ impl Views {
             if !record.holders.contains(&holder) {
                 record.holders.push(holder);
             }
+            record.completion = completion.or(record.completion);
             self.write(record)?;
         }
         Ok(path)

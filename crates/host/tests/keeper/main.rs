@@ -18,9 +18,12 @@
 
 #[path = "../../../kernel/tests/isolation/mod.rs"]
 mod isolation;
+mod load;
 mod reader;
 mod scenarios;
+mod service;
 mod stage_kills;
+mod succession;
 mod worker;
 
 use std::path::PathBuf;
@@ -88,10 +91,6 @@ fn keep(directory: PathBuf, behaviour: &str) -> ExitCode {
     ];
     let mut config = KeeperConfig::new(directory.join("root"), directory.join("run"), arguments.to_vec());
     config.longest_delay = Duration::ZERO;
-    if behaviour == "kill-at-stages" {
-        // Here it is the test that kills, not the events.
-        config.deaths_allowed = u32::MAX;
-    }
     match keeper::run(&config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {

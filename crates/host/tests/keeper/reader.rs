@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Sparse files that are read.
 pub const FILES: u64 = 3;
@@ -22,7 +23,7 @@ pub fn pattern(file: u64, page: u64) -> [u8; PAGE] {
     bytes
 }
 
-/// The file that a reader leaves its counts in: reads, wrong ones, errors; 8 bytes each.
+/// The file that a reader leaves its counts in: reads, wrong ones, errors, the longest in microseconds; 8 bytes each.
 pub fn tally(directory: &Path, seed: u64) -> PathBuf {
     directory.join(format!("reader-{seed}"))
 }
@@ -38,7 +39,7 @@ pub fn main(directory: &Path, seed: &str) -> ExitCode {
         .map(|file| File::open(guarded(directory, file)).unwrap())
         .collect();
     let tally = File::create(tally(directory, seed)).unwrap();
-    let (mut reads, mut wrong, mut errors) = (0u64, 0u64, 0u64);
+    let (mut reads, mut wrong, mut errors, mut worst) = (0u64, 0u64, 0u64, 0u64);
     let mut state = seed.wrapping_mul(0x2545_F491_4F6C_DD1D) | 1;
     loop {
         // Xorshift64 (Marsaglia 2003).
@@ -47,13 +48,15 @@ pub fn main(directory: &Path, seed: &str) -> ExitCode {
         state ^= state << 17;
         let (file, page) = (state % FILES, state / FILES % PAGES);
         let mut bytes = [0; PAGE];
+        let started = Instant::now();
         match files[file as usize].read_exact_at(&mut bytes, page * PAGE as u64) {
             Ok(()) if bytes == pattern(file, page) => {}
             Ok(()) => wrong += 1,
             Err(_) => errors += 1,
         }
         reads += 1;
-        for (index, count) in [reads, wrong, errors].iter().enumerate() {
+        worst = worst.max(started.elapsed().as_micros() as u64);
+        for (index, count) in [reads, wrong, errors, worst].iter().enumerate() {
             tally
                 .write_all_at(&count.to_ne_bytes(), index as u64 * 8)
                 .unwrap();

@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use xebec_host::events::{self, Answer, Event, EventHandler, EventLoop, FileId};
-use xebec_kernel::process::Signals;
+use xebec_host::keeper::REPLACE;
+use xebec_host::worker::keeper_watch;
+use xebec_kernel::journal::LastWord;
+use xebec_kernel::process::{Signals, Spawn};
 
 use crate::reader::{FILES, PAGE, PAGES, pattern};
 use crate::stage_kills;
@@ -34,11 +37,25 @@ pub fn main(directory: &Path, behaviour: &str) -> ExitCode {
         stage_kills::arm();
     }
     let inherited = events::take_inherited().unwrap();
-    // Only for tests: the process namespace would end it anyway.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
-    let signals = Signals::block(&[rustix::process::Signal::TERM.as_raw()]).unwrap();
+    let signals = Signals::block(&[rustix::process::Signal::TERM.as_raw(), REPLACE]).unwrap();
     let (_group, journal, listener, left) = inherited.into_parts();
     std::fs::write(directory.join("worker.pid"), std::process::id().to_string()).unwrap();
+    if journal.was_unguarded() {
+        std::fs::write(directory.join("was-unguarded"), "").unwrap();
+        journal.set_unguarded(false);
+    }
+    if behaviour != "dies-with-its-keeper" {
+        let (directory, behaviour) = (directory.to_owned(), behaviour.to_owned());
+        keeper_watch::watch(journal.clone(), move || {
+            Spawn::own_executable()
+                .argument("as-keeper")
+                .argument(&directory)
+                .argument(&behaviour)
+                .new_session()
+                .start()
+                .map_err(|error| error.to_string())
+        });
+    }
 
     let layers = directory.join("root/layers");
     let files: Vec<File> = (0..FILES)
@@ -72,6 +89,7 @@ pub fn main(directory: &Path, behaviour: &str) -> ExitCode {
     while behaviour == "idle-after-client" && !directory.join("accept").exists() {
         std::thread::sleep(Duration::from_millis(2));
     }
+    let mut last_word = LastWord::Finished;
     while !journal.stop_requested() {
         let mut polled = [
             PollFd::new(&signals, PollFlags::IN),
@@ -82,6 +100,11 @@ pub fn main(directory: &Path, behaviour: &str) -> ExitCode {
             tv_nsec: 0,
         };
         let _ = rustix::event::poll(&mut polled, Some(&second));
+        if signals.next().unwrap() == Some(REPLACE) {
+            last_word = LastWord::HandedOver;
+            event_loop.stop_reading();
+            break;
+        }
         let client = !polled[1].revents().is_empty();
         if client {
             // A client asks with nothing but its presence; the answer is the worker's process id.
@@ -98,6 +121,7 @@ pub fn main(directory: &Path, behaviour: &str) -> ExitCode {
     }
     event_loop.stop();
     std::fs::write(directory.join("counters"), format!("{:?}", journal.counters())).unwrap();
+    journal.set_last_word(last_word);
     ExitCode::SUCCESS
 }
 
@@ -115,7 +139,8 @@ impl Filler {
     fn fill(&self, event: &Event) {
         let pages = event.offset / PAGE as u64..(event.offset + event.count).div_ceil(PAGE as u64).min(PAGES);
         if self.poisoned && pages.contains(&POISON_PAGE) {
-            stage_kills::die();
+            // As a decoder would that runs into its own bug.
+            std::process::abort();
         }
         let known = event.file.and_then(|file| self.by_id.get(&file).copied());
         let which = known.map_or(0..FILES, |file| file..file + 1);

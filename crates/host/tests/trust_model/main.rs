@@ -18,7 +18,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use xebec_host::trust::{Naming, Record, Root};
 
 use crate::model::Model;
@@ -197,19 +197,34 @@ fn lose(world: &mut World, model: &mut Model, layer: u8, variant: u8) {
     model.signed.retain(|(l, v, ..)| (*l, *v) != this);
 }
 
-#[test]
-fn no_lie_reaches_a_digest_over_the_cache() {
+/// Plays random worlds.
+fn explore(mut runner: TestRunner) -> Seen {
     let seen = RefCell::new(Seen::new());
-    let config = Config {
-        cases: 256,
-        ..Config::with_source_file(file!())
-    };
-    TestRunner::new(config)
+    runner
         .run(&prop::collection::vec(event(), 1..60), |events| {
             play(&events, &mut seen.borrow_mut())
         })
         .unwrap();
-    let seen = seen.into_inner();
+    seen.into_inner()
+}
+
+fn config(cases: u32) -> Config {
+    Config {
+        cases,
+        ..Config::with_source_file(file!())
+    }
+}
+
+#[test]
+fn no_lie_reaches_a_digest_over_the_cache() {
+    explore(TestRunner::new(config(512)));
+}
+
+/// The same worlds each time, so that whether each case occurs does not depend on luck.
+#[test]
+fn every_case_occurs() {
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[1; 32]);
+    let seen = explore(TestRunner::new_with_rng(config(512), rng));
     println!("{seen:#?}");
     for root in ["proven", "signed", "bound"] {
         for naming in ["tag", "digest"] {

@@ -109,6 +109,7 @@ impl Intake {
         entry.offset.store(event.offset, Ordering::Relaxed);
         entry.count.store(event.count, Ordering::Relaxed);
         entry.serial.store(serial, Ordering::Relaxed);
+        entry.since.store(monotonic_nanoseconds(), Ordering::Relaxed);
         entry.state.store(OWED, Ordering::SeqCst);
         Ok(owed(&self.journal, slot, entry, descriptor))
     }
@@ -264,10 +265,17 @@ fn owed(journal: &Arc<Journal>, slot: usize, entry: &Entry, descriptor: Option<O
         pid: entry.pid.load(Ordering::Relaxed),
         offset: entry.offset.load(Ordering::Relaxed),
         count: entry.count.load(Ordering::Relaxed),
-        deaths: entry.deaths.load(Ordering::Relaxed),
+        deaths: entry.deaths.load(Ordering::Relaxed).into(),
+        since: entry.since.load(Ordering::Relaxed),
     }
 }
 
 fn add(counter: &AtomicU64, amount: usize) {
     counter.fetch_add(amount as u64, Ordering::Relaxed);
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of a boot share.
+pub(super) fn monotonic_nanoseconds() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }

@@ -12,9 +12,9 @@
 
 use std::cell::UnsafeCell;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -33,7 +33,7 @@ pub const RAW_BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_ne_bytes(*b"XBCJRNL\0");
 
 /// Version of this layout. A worker of another version must not touch the journal.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// An entry is free: its other fields mean nothing.
 pub(super) const FREE: u32 = 0;
@@ -62,8 +62,18 @@ pub(super) struct Header {
     pub(super) starts: AtomicU32,
     /// 1 when a stop was requested; a worker that starts later must know.
     pub(super) stopping: AtomicU32,
+    /// What the worker said of its end; a [`super::LastWord`].
+    pub(super) last_word: AtomicU32,
+    /// 1 after a time in which nobody held the group, until a worker has looked what may have been read.
+    pub(super) unguarded: AtomicU32,
+    /// A [`super::Custody`].
+    pub(super) custody: AtomicU32,
+    /// Keepers so far.
+    pub(super) keepers: AtomicU32,
     pub(super) keeper_pid: AtomicI32,
     pub(super) worker_pid: AtomicI32,
+    /// Inode of the socket's path, if a keeper made it; 0 if it came from elsewhere.
+    pub(super) own_socket: AtomicU64,
     pub(super) serial: AtomicU64,
     pub(super) events: AtomicU64,
     pub(super) allowed: AtomicU64,
@@ -84,9 +94,11 @@ pub(super) struct Entry {
     pub(super) number: AtomicI32,
     pub(super) pid: AtomicI32,
     /// Workers that died while the entry was being filled.
-    pub(super) deaths: AtomicU32,
+    pub(super) deaths: AtomicU16,
     /// 1 when `dev` and `ino` name the file; 0 when its reader died before it looked.
-    pub(super) file_known: AtomicU32,
+    pub(super) file_known: AtomicU16,
+    /// When it was first on record, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(super) since: AtomicU64,
     pub(super) dev: AtomicU64,
     pub(super) ino: AtomicU64,
     pub(super) offset: AtomicU64,
@@ -97,6 +109,7 @@ pub(super) struct Entry {
 /// The journal, mapped.
 #[derive(Debug)]
 pub(super) struct Mapping {
+    file: OwnedFd,
     layout: NonNull<Layout>,
 }
 
@@ -108,7 +121,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Creates the memfd and maps it.
-    pub(super) fn create() -> Result<(Mapping, OwnedFd), JournalError> {
+    pub(super) fn create() -> Result<Mapping, JournalError> {
         let error = |errno: rustix::io::Errno| JournalError::Create { source: errno.into() };
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("xebec-journal", flags).map_err(error)?;
@@ -116,19 +129,19 @@ impl Mapping {
         // A file that cannot shrink can never turn an access to the mapping into SIGBUS.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals).map_err(error)?;
-        let mapping = Mapping::map(&fd).map_err(error)?;
+        let mapping = Mapping::map(fd).map_err(error)?;
         let header = &mapping.layout().header;
         header.version.store(VERSION, Ordering::Relaxed);
         header.capacity.store(CAPACITY as u32, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
-        Ok((mapping, fd))
+        Ok(mapping)
     }
 
     /// Maps a journal that another process created.
-    pub(super) fn open(fd: &impl AsFd) -> Result<Mapping, JournalError> {
+    pub(super) fn open(fd: OwnedFd) -> Result<Mapping, JournalError> {
         let error = |errno: rustix::io::Errno| JournalError::Open { source: errno.into() };
-        let size = rustix::fs::fstat(fd).map_err(error)?.st_size;
-        let seals = rustix::fs::fcntl_get_seals(fd).map_err(error)?;
+        let size = rustix::fs::fstat(&fd).map_err(error)?.st_size;
+        let seals = rustix::fs::fcntl_get_seals(&fd).map_err(error)?;
         if size != size_of::<Layout>() as i64 || !seals.contains(SealFlags::SHRINK) {
             return Err(JournalError::Foreign {
                 problem: "its size or its seals are not those of a journal",
@@ -157,7 +170,12 @@ impl Mapping {
         unsafe { self.layout.as_ref() }
     }
 
-    fn map(fd: &impl AsFd) -> rustix::io::Result<Mapping> {
+    /// The memfd.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn map(fd: OwnedFd) -> rustix::io::Result<Mapping> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: the kernel chooses a free address range; nothing that exists is replaced.
@@ -167,12 +185,12 @@ impl Mapping {
                 size_of::<Layout>(),
                 protection,
                 flags,
-                fd,
+                &fd,
                 0,
             )
         }?;
         let layout = NonNull::new(address.cast::<Layout>()).ok_or(rustix::io::Errno::NOMEM)?;
-        let mapping = Mapping { layout };
+        let mapping = Mapping { file: fd, layout };
         // SAFETY: the range is the mapping that was just made.
         unsafe { rustix::mm::mlock(address, size_of::<Layout>()) }?;
         Ok(mapping)

@@ -3,7 +3,9 @@
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use super::intake::monotonic_nanoseconds;
 use super::layout::{Entry, FILLING, FREE};
 use super::stage::{Stage, reached};
 use super::{Journal, JournalError};
@@ -16,6 +18,11 @@ pub struct FileId {
     pub device: u64,
     /// Inode number.
     pub inode: u64,
+}
+
+/// How long ago `since` was, which is a time of [`Owed::since`].
+pub fn waited_since(since: u64) -> Duration {
+    Duration::from_nanos(monotonic_nanoseconds().saturating_sub(since))
 }
 
 /// The answer to an event.
@@ -48,6 +55,8 @@ pub struct Owed {
     pub count: u64,
     /// Workers that died while they filled it.
     pub deaths: u32,
+    /// When it was first on record, in nanoseconds of `CLOCK_MONOTONIC`: workers that died are included.
+    pub since: u64,
 }
 
 impl Owed {
@@ -59,6 +68,11 @@ impl Owed {
     /// The event's own descriptor (reading by it raises no event). For an adopted event this is `/dev/null`.
     pub fn descriptor(&self) -> Option<&OwnedFd> {
         self.descriptor.as_ref()
+    }
+
+    /// How long its reader has waited.
+    pub fn waited(&self) -> Duration {
+        waited_since(self.since)
     }
 
     /// True when as many workers died filling this as are allowed: deny it and say so.

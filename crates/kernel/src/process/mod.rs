@@ -3,11 +3,13 @@
 
 mod binary;
 mod child;
+mod handed_down;
 mod signals;
 mod spawn;
 
 pub use binary::{BinaryError, Linkage, linkage, own_linkage};
 pub use child::{Child, Ending};
+pub use handed_down::{HandedDown, hand_down, is_for_this_process_only};
 pub use signals::Signals;
 pub use spawn::{Spawn, SpawnError, find_program};
 
@@ -58,6 +60,42 @@ pub fn raise_open_file_limit() -> io::Result<u64> {
         },
     )?;
     Ok(limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// Closes what this process inherited and nobody here knows of, standard input, output and error aside: a file that a
+/// shell has open must not stay open for as long as a daemon lives that was started from it.
+///
+/// Whatever is this process's own is close-on-exec, as is what [`take_inherited`] and [`HandedDown::receive`] have given
+/// out; the rest is closed. Call it after those, and before anybody else may count on an inherited number.
+///
+/// # Errors
+/// When `/proc` is not mounted.
+pub fn close_strays() -> io::Result<()> {
+    let mut strays = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let number = entry?
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<RawFd>().ok());
+        strays.extend(number.filter(|number| *number > 2));
+    }
+    for number in strays {
+        // SAFETY: F_GETFD takes any number and only tells whether it is open, and its flags.
+        let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+        if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
+            // SAFETY: it is open, and as no code of this process opened or took it, nobody here owns it.
+            drop(unsafe { OwnedFd::from_raw_fd(number) });
+        }
+    }
+    Ok(())
+}
+
+/// Sets what `ps` shows as this process's name (15 bytes of it), if called by its first thread.
+pub fn set_name(name: &str) {
+    // It can only fail for a name with a NUL in it.
+    if let Ok(name) = std::ffi::CString::new(name) {
+        let _ = rustix::thread::set_name(&name);
+    }
 }
 
 /// The soft limit of open files.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
 
-use super::Child;
+use super::{Child, is_for_this_process_only};
 
 /// A process could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,9 @@ impl<'fd> Spawn<'fd> {
         Spawn {
             program: program.into(),
             arguments: Vec::new(),
-            environment: std::env::vars_os().collect(),
+            environment: std::env::vars_os()
+                .filter(|(name, _)| !is_for_this_process_only(name))
+                .collect(),
             descriptors: Vec::new(),
             new_session: false,
         }
@@ -66,7 +68,7 @@ impl<'fd> Spawn<'fd> {
         self
     }
 
-    /// Sets a variable; all others are inherited.
+    /// Sets a variable; all others are inherited, except those by which descriptors were handed to this process.
     #[must_use]
     pub fn variable(mut self, name: impl AsRef<OsStr>, value: impl Into<OsString>) -> Self {
         self.environment.retain(|(other, _)| other != name.as_ref());

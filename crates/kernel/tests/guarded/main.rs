@@ -7,6 +7,7 @@ mod world;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use isolation::isolated;
@@ -50,6 +51,33 @@ fn a_mark_that_comes_after_the_mount_guards_nothing() {
         );
         assert_eq!(filler.events(), []);
     });
+}
+
+/// After the last holder of a group died: a new group's mark on the same mount counts for what was opened under the
+/// old one. What was read in between stays wrong in the view's page cache.
+#[test]
+fn the_next_groups_mark_counts_for_files_that_are_open_already() {
+    isolated(
+        "the_next_groups_mark_counts_for_files_that_are_open_already",
+        LIMIT,
+        || {
+            let Some(mut world) = World::new() else { return };
+            world.guard();
+            let _view = world.mount(&world.path("guarded/data"));
+            world.group = Arc::new(Group::new().unwrap());
+            let small = std::fs::read(world.path("view/small")).unwrap();
+            assert_eq!(small, [0; 10], "a hole is read as zeros while there is no group");
+            world.group.mark_mount(&world.path("guarded")).unwrap();
+            let filler = world.fill(allow);
+            assert!(std::fs::read(world.path("view/large")).unwrap() == world.large());
+            assert!(!filler.events().is_empty());
+            let small = std::fs::read(world.path("view/small")).unwrap();
+            assert_eq!(
+                small, [0; 10],
+                "the page cache forgot; then old views need no suspicion"
+            );
+        },
+    );
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl World {
         let (ranges, done) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let (seen, finished) = (ranges.clone(), done.clone());
         let thread = std::thread::spawn(move || {
-            let (journal, _fd) = Journal::create().unwrap();
+            let journal = Journal::create().unwrap();
             let (mut intake, _) = Arc::new(journal).adopt().unwrap();
             let mut batch = Vec::new();
             while !finished.load(Ordering::SeqCst) {

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 pub use challenge::{Challenge, parse_challenges};
 
+use crate::client::manner::Wait;
 use crate::client::stats::Counters;
 use crate::config::{Budget, is_loopback};
 use crate::credentials::{Credential, CredentialStore, basic_header};
@@ -149,7 +150,7 @@ impl Authenticator {
             registry_is_plain: server.scheme.get() == Some(&"http"),
             challenge,
             scope: scope.clone(),
-            counters: counters.clone(),
+            counters: counters.unobserved(),
         };
         let slot = self.0.tokens.slot(&key(server, scope));
         if let Some(token) = slot.get() {
@@ -162,6 +163,7 @@ impl Authenticator {
                 Freshness::Ended => {}
             }
         }
+        counters.waits(Wait::Token);
         let _single = slot.renewal.lock().await;
         // Another call may have renewed it while this one waited.
         if let Some(token) = slot.get().filter(|token| token.freshness() != Freshness::Ended) {

@@ -123,12 +123,14 @@ impl Client {
             match outcome {
                 Ok(None) => {}
                 Ok(Some((answer, size))) => {
+                    course.succeeded();
                     let stream = Reader::at_start(self, repository, blob, size, answer, course);
                     return Ok(RangeAnswer::Whole(BlobStream::new(stream)));
                 }
                 Err(fault) => course.failed(fault).await?,
             }
         }
+        course.succeeded();
         Ok(RangeAnswer::Part(bytes.freeze()))
     }
 
@@ -192,7 +194,10 @@ impl Client {
         loop {
             let endpoint = course.endpoint();
             match course.limit(self.blob_once(&endpoint, &ask, descriptor)).await {
-                Ok(bytes) => return Ok(bytes),
+                Ok(bytes) => {
+                    course.succeeded();
+                    return Ok(bytes);
+                }
                 Err(fault) => course.failed(fault).await?,
             }
         }

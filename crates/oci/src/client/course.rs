@@ -6,6 +6,7 @@
 use tokio::time::Instant;
 
 use super::Client;
+use crate::client::manner::Manner;
 use crate::error::{ClientError, Fault, Target};
 use crate::transport::attempts::Attempts;
 use crate::transport::registry::{Endpoint, Servers};
@@ -30,8 +31,9 @@ pub(crate) struct Course {
 impl Client {
     /// The course of a call that reads; mirrors are asked for what `target` names by digest.
     pub(super) fn course(&self, target: Target, by_digest: bool) -> Course {
-        let (current, mirrors) = round(&self.transport.servers, &target.registry, by_digest);
-        let attempts = self.transport.attempts(&self.counters);
+        let servers = &self.transport.servers;
+        let (current, mirrors) = round(servers, &target.registry, by_digest, false, &self.manner);
+        let attempts = self.transport.attempts(&self.counters, self.manner.patience);
         Course {
             client: self.clone(),
             target,
@@ -46,7 +48,7 @@ impl Client {
     /// The course of a call to the registry itself.
     pub(super) fn course_at_origin(&self, target: Target) -> Course {
         let current = self.transport.servers.origin(&target.registry);
-        let attempts = self.transport.attempts(&self.counters);
+        let attempts = self.transport.attempts(&self.counters, self.manner.patience);
         let (mirrors, by_digest) = (Vec::new(), false);
         Course {
             client: self.clone(),
@@ -60,9 +62,17 @@ impl Client {
     }
 }
 
-/// The first endpoint of a round, and the others in reverse.
-fn round(servers: &Servers, registry: &str, by_digest: bool) -> (Endpoint, Vec<Endpoint>) {
-    let mut endpoints = servers.readable(registry, by_digest);
+/// The first endpoint of a round, and the others in reverse. Mirrors that rest are asked in rounds that follow one in
+/// which nobody had an answer.
+fn round(
+    servers: &Servers,
+    registry: &str,
+    by_digest: bool,
+    with_resting: bool,
+    manner: &Manner,
+) -> (Endpoint, Vec<Endpoint>) {
+    let mut endpoints = servers.readable(registry, by_digest, with_resting);
+    endpoints.sort_by_key(|endpoint| manner.avoided.contains(&endpoint.server.authority));
     endpoints.reverse();
     let first = endpoints.pop().unwrap_or_else(|| servers.origin(registry));
     (first, endpoints)
@@ -81,16 +91,34 @@ impl Course {
 
     /// Bounds one try by the time that the call has left.
     pub(crate) async fn limit<T>(&self, once: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        let limit = self.client.transport.config.budget.total_deadline;
         let deadline: Instant = self.attempts.deadline();
         tokio::time::timeout_at(deadline, once)
             .await
-            .unwrap_or(Err(Fault::Timeout("complete answer", limit)))
+            .unwrap_or(Err(Fault::Timeout("complete answer", self.attempts.time())))
     }
 
     /// Notes that `bytes` more arrived.
     pub(crate) fn gained(&mut self, bytes: u64) {
         self.gained += bytes;
+        self.client
+            .counters
+            .content(&self.current.server.authority, bytes);
+    }
+
+    /// Notes that the call got what it asked for: calls that wait for the same registry to come back need not wait
+    /// any longer.
+    pub(crate) fn succeeded(&self) {
+        let gate = &self.current.server.gate;
+        gate.succeeded();
+        if self.current.mirror_of.is_some() {
+            // Rounds end at the registry itself, so that is where calls wait.
+            self.client
+                .transport
+                .servers
+                .registry(&self.target.registry)
+                .gate
+                .succeeded();
+        }
     }
 
     /// After a fault: turns to the next endpoint, or waits and starts over.
@@ -111,7 +139,9 @@ impl Course {
             .await?;
         if self.current.mirror_of.is_some() || self.by_digest {
             let servers = &self.client.transport.servers;
-            (self.current, self.mirrors) = round(servers, &self.target.registry, self.by_digest);
+            let registry = &self.target.registry;
+            (self.current, self.mirrors) =
+                round(servers, registry, self.by_digest, true, &self.client.manner);
         }
         Ok(())
     }

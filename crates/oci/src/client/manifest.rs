@@ -67,7 +67,10 @@ impl Client {
         loop {
             let endpoint = course.endpoint();
             match course.limit(self.manifest_once(&endpoint, &ask, wanted)).await {
-                Ok(manifest) => return Ok(manifest),
+                Ok(manifest) => {
+                    course.succeeded();
+                    return Ok(manifest);
+                }
                 Err(fault) => course.failed(fault).await?,
             }
         }

@@ -7,6 +7,7 @@
 mod blob;
 mod course;
 mod manifest;
+pub(crate) mod manner;
 mod probe;
 mod push;
 mod referrers;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 pub use blob::{MAX_RANGE, RangeAnswer};
 pub use manifest::FetchedManifest;
+pub use manner::{Observer, Wait};
 pub use probe::{AuthKind, ProbeReport};
 pub use push::{BlobSource, BlobUpload, PushedManifest};
 pub use resolve::ResolvedImage;
@@ -28,6 +30,7 @@ use crate::config::ClientConfig;
 use crate::error::{ClientError, Object, Target};
 use crate::reference::Repository;
 use crate::transport::Transport;
+use manner::Manner;
 use stats::Counters;
 
 /// Reads from and writes to registries.
@@ -35,6 +38,7 @@ use stats::Counters;
 pub struct Client {
     transport: Arc<Transport>,
     counters: Counters,
+    manner: Manner,
 }
 
 impl Client {
@@ -46,6 +50,7 @@ impl Client {
         Ok(Self {
             transport: Arc::new(Transport::new(config)?),
             counters: Counters::default(),
+            manner: Manner::default(),
         })
     }
 
@@ -61,13 +66,14 @@ impl Client {
         Self {
             transport: self.transport.clone(),
             counters: self.counters.part(),
+            manner: self.manner.clone(),
         }
     }
 
     /// Whether `registry`, or the first of its mirrors that was asked, answers a range request with that range;
     /// `None` until one was asked.
     pub fn ranges_honoured(&self, registry: &str) -> Option<bool> {
-        let endpoints = self.transport.servers.readable(registry, true);
+        let endpoints = self.transport.servers.readable(registry, true, true);
         endpoints
             .iter()
             .find_map(|endpoint| endpoint.server.honours_ranges.get())

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::manner::{Observer, Wait};
+use crate::error::Fault;
+
 /// A reading of the counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Stats {
@@ -35,6 +38,7 @@ struct Cells {
 pub(crate) struct Counters {
     own: Arc<Cells>,
     whole: Option<Arc<Counters>>,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl Counters {
@@ -43,6 +47,37 @@ impl Counters {
         Self {
             own: Arc::default(),
             whole: Some(Arc::new(self.clone())),
+            observer: None,
+        }
+    }
+
+    /// These counters, and somebody who watches the call.
+    pub(crate) fn observed(self, observer: Arc<dyn Observer>) -> Self {
+        Self {
+            observer: Some(observer),
+            ..self
+        }
+    }
+
+    /// These counters with nobody who watches: for a request that is part of something that is watched as a whole.
+    pub(crate) fn unobserved(&self) -> Self {
+        Self {
+            observer: None,
+            ..self.clone()
+        }
+    }
+
+    /// Tells the observer what the call waits for from now on.
+    pub(crate) fn waits(&self, wait: Wait) {
+        if let Some(observer) = &self.observer {
+            observer.waits(wait);
+        }
+    }
+
+    /// Tells the observer what content came from whom.
+    pub(crate) fn content(&self, from: &str, bytes: u64) {
+        if let Some(observer) = self.observer.as_ref().filter(|_| bytes > 0) {
+            observer.received(from, bytes);
         }
     }
 
@@ -65,8 +100,11 @@ impl Counters {
         self.add(|cells| &cells.bytes_sent, bytes);
     }
 
-    pub(crate) fn retry(&self) {
+    pub(crate) fn retry(&self, fault: &Fault) {
         self.add(|cells| &cells.retries, 1);
+        if let Some(observer) = &self.observer {
+            observer.retries(fault);
+        }
     }
 
     pub(crate) fn token(&self) {

@@ -4,16 +4,27 @@
 //! as long as the registry asked for. Retries of all calls to one registry draw from one bucket, so that a
 //! registry which comes back is not met by everyone at once; when the bucket is empty a retry waits for its
 //! turn. A `Retry-After` holds back every call to that registry, not only the one that was told.
+//!
+//! A call with [`Patience::Until`] does not count its tries. While a registry is away, the bucket decides how often
+//! it is asked by all such calls together, and the first call that succeeds wakes the others: nobody sits out a long
+//! pause after the registry is back. What it meets then is bounded by the places.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use crate::client::manner::{Patience, Wait};
 use crate::client::stats::Counters;
 use crate::config::Budget;
 use crate::error::{ClientError, Fault, Target};
+
+/// Longest pause between tries of a patient call: readers go on about a second after the registry is back.
+const STEADY_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after refused credentials: a login is worth waiting for, but services lock out who knocks too often.
+const REFUSED_PAUSE: Duration = Duration::from_secs(15);
 
 /// What all calls to one registry share.
 #[derive(Debug)]
@@ -22,6 +33,9 @@ pub(crate) struct Gate {
     streams: std::sync::Arc<Semaphore>,
     bucket: Mutex<Bucket>,
     closed_until: Mutex<Option<Instant>>,
+    /// Calls that wait for the registry to come back, and what wakes them.
+    sleepers: AtomicUsize,
+    is_back: Notify,
 }
 
 /// A token bucket that may go into debt: who draws the missing token waits for it.
@@ -64,6 +78,37 @@ impl Gate {
                 filled: Instant::now(),
             }),
             closed_until: Mutex::new(None),
+            sleepers: AtomicUsize::new(0),
+            is_back: Notify::new(),
+        }
+    }
+
+    /// Notes that a call got what it asked for: those that wait for the registry to come back go on.
+    pub(crate) fn succeeded(&self) {
+        if self.sleepers.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        {
+            // The turns that sleepers were waiting for are not needed any more.
+            let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+            bucket.tokens = bucket.tokens.max(0.0);
+        }
+        self.is_back.notify_waiters();
+    }
+
+    /// Waits for `pause`, or until another call had success.
+    async fn sleep(&self, pause: Duration) {
+        struct Sleeper<'a>(&'a AtomicUsize);
+        impl Drop for Sleeper<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        let _counted = Sleeper(&self.sleepers);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = self.is_back.notified() => {}
         }
     }
 
@@ -101,19 +146,30 @@ pub(crate) struct Attempts {
     tried: u32,
     /// Tries since the call last made progress.
     fruitless: u32,
+    patience: Patience,
+    /// Time for the call, counted from its start or its last progress.
+    time: Duration,
     deadline: Instant,
 }
 
 impl Attempts {
-    pub(crate) fn new(budget: &Budget, counters: &Counters) -> Self {
-        let deadline = Instant::now() + budget.total_deadline;
+    pub(crate) fn new(budget: &Budget, counters: &Counters, patience: Patience) -> Self {
+        let time = patience.time(budget.total_deadline);
+        let deadline = Instant::now() + time;
         Self {
             budget: budget.clone(),
             counters: counters.clone(),
             tried: 0,
             fruitless: 0,
+            patience,
+            time,
             deadline,
         }
+    }
+
+    /// How long the call may take.
+    pub(crate) fn time(&self) -> Duration {
+        self.time
     }
 
     /// When the call must be over.
@@ -124,7 +180,9 @@ impl Attempts {
     /// Notes that bytes arrived: tries and time count anew.
     pub(crate) fn progressed(&mut self) {
         self.fruitless = 0;
-        self.deadline = Instant::now() + self.budget.total_deadline;
+        // A stream that keeps coming is not cut off when the reader that it began for would have given up.
+        let renewed = Instant::now() + self.time.min(self.budget.total_deadline);
+        self.deadline = self.deadline.max(renewed);
     }
 
     /// After a try that failed: waits until the next one is due.
@@ -139,14 +197,28 @@ impl Attempts {
     ) -> Result<(), ClientError> {
         self.tried += 1;
         self.fruitless += 1;
-        let give_up = |fault| Err(ClientError::from_fault(target.clone(), self.tried, fault));
-        if !fault.is_retryable() || self.fruitless >= self.budget.attempts {
+        let tried = self.tried;
+        let give_up = |fault| Err(ClientError::from_fault(target.clone(), tried, fault));
+        let is_patient = self.patience.is_long();
+        let can_heal = fault.is_retryable() || (is_patient && fault.is_refusal());
+        // A server that answers nonsense is not away: it has as many tries as the budget gives, with all their bytes.
+        let tries = match fault.is_nonsense() {
+            true => self.budget.attempts,
+            false => self.patience.attempts(self.budget.attempts),
+        };
+        if !can_heal || self.fruitless >= tries {
             return give_up(fault);
         }
-        let mut pause = jittered(&self.budget, self.fruitless, fastrand::f64()).max(gate.draw_retry());
+        let mut pause = match is_patient {
+            true if fault.is_refusal() => REFUSED_PAUSE,
+            true => self.patient_pause(),
+            false => jittered(&self.budget, self.fruitless, fastrand::f64()),
+        };
+        pause = pause.max(gate.draw_retry());
         let asked = fault.retry_after();
         pause = pause.max(asked.unwrap_or_default());
-        if Instant::now() + pause >= self.deadline {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if pause >= left && !(is_patient && fault.is_absence()) {
             return give_up(fault);
         }
         // Only what this call waits for itself: others would rather hear the refusal than wait in vain.
@@ -154,9 +226,26 @@ impl Attempts {
             gate.close_for(asked);
         }
         tracing::debug!(%target, %fault, ?pause, tried = self.tried, "will try again");
-        self.counters.retry();
-        tokio::time::sleep(pause).await;
+        self.counters.retry(&fault);
+        self.counters.waits(Wait::Pause);
+        if fault.is_absence() && asked.is_none() {
+            gate.sleep(pause.min(left)).await;
+        } else {
+            tokio::time::sleep(pause.min(left)).await;
+        }
+        if Instant::now() >= self.deadline {
+            return give_up(fault);
+        }
         Ok(())
+    }
+
+    /// Quick tries first, as many as the budget has; then a steady rhythm.
+    fn patient_pause(&self) -> Duration {
+        if self.fruitless < self.budget.attempts {
+            jittered(&self.budget, self.fruitless, fastrand::f64()).min(STEADY_PAUSE)
+        } else {
+            STEADY_PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0)
+        }
     }
 }
 
@@ -207,7 +296,7 @@ mod tests {
         };
         let gate = Gate::new(&budget);
         let counters = Counters::default();
-        let mut attempts = Attempts::new(&budget, &counters);
+        let mut attempts = Attempts::new(&budget, &counters, Patience::Budget);
         for _ in 0..2 {
             attempts.after(unavailable(None), &gate, &target()).await.unwrap();
         }
@@ -228,7 +317,7 @@ mod tests {
             message: String::new(),
             retry_after: None,
         };
-        let error = Attempts::new(&budget, &Counters::default())
+        let error = Attempts::new(&budget, &Counters::default(), Patience::Budget)
             .after(lasting, &gate, &target())
             .await
             .unwrap_err();
@@ -241,7 +330,7 @@ mod tests {
         let gate = Gate::new(&budget);
         let start = Instant::now();
         let counters = Counters::default();
-        let mut attempts = Attempts::new(&budget, &counters);
+        let mut attempts = Attempts::new(&budget, &counters, Patience::Budget);
         let target = target();
         let (told, other) = tokio::join!(attempts.after(unavailable(Some(7)), &gate, &target), async {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -273,7 +362,7 @@ mod tests {
         let gate = Gate::new(&budget);
         let start = Instant::now();
         let calls = (0..12).map(|_| async {
-            Attempts::new(&budget, &Counters::default())
+            Attempts::new(&budget, &Counters::default(), Patience::Budget)
                 .after(unavailable(None), &gate, &target())
                 .await
                 .unwrap();
@@ -284,6 +373,80 @@ mod tests {
             (9.9..11.0).contains(&took),
             "12 retries, 2 at once and then 1 a second, took {took} s"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_patient_wait_for_their_deadline_and_are_woken_by_a_success() {
+        let budget = Budget {
+            attempts: 2,
+            retry_burst: 1,
+            retries_per_second: 0.1,
+            ..Budget::default()
+        };
+        let gate = Gate::new(&budget);
+        let counters = Counters::default();
+        let start = Instant::now();
+        let until = Patience::Until(start + Duration::from_secs(600));
+        let wait = |fault: Fault| {
+            let mut attempts = Attempts::new(&budget, &counters, until);
+            let gate = &gate;
+            async move {
+                loop {
+                    attempts.after(fault.clone(), gate, &target()).await?;
+                }
+            }
+        };
+        let ended: Result<(), ClientError> = wait(unavailable(None)).await;
+        let ended = ended.unwrap_err();
+        assert!(
+            matches!(ended, ClientError::Failed { attempts: 50.., .. }),
+            "{ended}"
+        );
+        assert_eq!(start.elapsed().as_secs(), 600);
+
+        // Nobody waits for a turn of the bucket, which is deep in debt, once somebody was served.
+        let start = Instant::now();
+        let until = Patience::Until(start + Duration::from_secs(600));
+        let one = async {
+            let mut attempts = Attempts::new(&budget, &counters, until);
+            attempts.after(unavailable(None), &gate, &target()).await.unwrap();
+            attempts.after(unavailable(None), &gate, &target()).await.unwrap();
+            start.elapsed()
+        };
+        let success = async {
+            for _ in 0..2 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                gate.succeeded();
+            }
+        };
+        let (woken, ()) = tokio::join!(one, success);
+        assert!(woken <= Duration::from_millis(300), "{woken:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_patient_wait_for_a_login_and_nobody_for_what_is_not_there() {
+        let budget = Budget::default();
+        let gate = Gate::new(&budget);
+        let refused = Fault::Credentials("no".to_owned());
+        let gone = Fault::Status {
+            code: 404,
+            message: String::new(),
+            retry_after: None,
+        };
+        let until = Patience::Until(Instant::now() + Duration::from_secs(60));
+        let try_once = async |fault: &Fault, patience| {
+            Attempts::new(&budget, &Counters::default(), patience)
+                .after(fault.clone(), &gate, &target())
+                .await
+        };
+        assert!(try_once(&refused, until).await.is_ok());
+        assert!(try_once(&refused, Patience::Budget).await.is_err());
+        assert!(try_once(&gone, until).await.is_err());
+        let hasty = Patience::Hasty(Duration::from_secs(3));
+        assert!(try_once(&unavailable(Some(5)), hasty).await.is_err());
+        let begin = Instant::now();
+        assert!(try_once(&unavailable(None), hasty).await.is_ok());
+        assert!(begin.elapsed() < Duration::from_secs(3));
     }
 
     #[tokio::test(start_paused = true)]

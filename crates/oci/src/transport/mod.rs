@@ -23,6 +23,7 @@ use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use xebec_format::digest::Digest;
 
 use crate::auth::{Authenticator, Scope, parse_challenges};
+use crate::client::manner::{Patience, Wait};
 use crate::client::stats::Counters;
 use crate::config::{ClientConfig, is_loopback};
 use crate::credentials::CredentialStore;
@@ -172,8 +173,8 @@ impl Transport {
     }
 
     /// The tries of a new call.
-    pub(crate) fn attempts(&self, counters: &Counters) -> Attempts {
-        Attempts::new(&self.config.budget, counters)
+    pub(crate) fn attempts(&self, counters: &Counters, patience: Patience) -> Attempts {
+        Attempts::new(&self.config.budget, counters, patience)
     }
 
     /// Sends `ask` to `endpoint` when there is a place, and waits for the head of the answer, whatever its
@@ -188,7 +189,9 @@ impl Transport {
         counters: &Counters,
     ) -> Result<Answer, Fault> {
         let server = &*endpoint.server;
+        counters.waits(Wait::Place);
         let permit = server.gate.enter(ask.stream).await;
+        counters.waits(Wait::Head);
         let key = ask.blob.map(|digest| BlobKey {
             authority: format!("{}{}", server.authority, server.prefix),
             repository: ask.scope.repository.clone(),
@@ -332,7 +335,9 @@ impl Transport {
                 .headers_mut()
                 .insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
+        counters.waits(Wait::Head);
         let answer = execute(&self.pools, request, &self.config.budget, counters).await?;
+        counters.waits(Wait::Body);
         counters.sent(length);
         Ok(answer)
     }

@@ -169,8 +169,8 @@ impl Servers {
     }
 
     /// Where content of the registry `name` may be read: mirrors in order, then the registry. What is not asked for
-    /// by digest comes only from mirrors that are trusted with tags.
-    pub(crate) fn readable(&self, name: &str, by_digest: bool) -> Vec<Endpoint> {
+    /// by digest comes only from mirrors that are trusted with tags. Mirrors that rest come `with_resting` only.
+    pub(crate) fn readable(&self, name: &str, by_digest: bool, with_resting: bool) -> Vec<Endpoint> {
         let mut endpoints = Vec::new();
         for (key, mirror) in self.mirrors.get(name).into_iter().flatten() {
             let server = self
@@ -179,8 +179,8 @@ impl Servers {
                 .unwrap_or_else(PoisonError::into_inner)
                 .get(key)
                 .cloned();
-            if let Some(server) =
-                server.filter(|server| !server.is_resting() && (by_digest || mirror.resolve_tags))
+            if let Some(server) = server.filter(|server| with_resting || !server.is_resting())
+                && (by_digest || mirror.resolve_tags)
             {
                 endpoints.push(Endpoint {
                     server,
@@ -223,7 +223,7 @@ mod tests {
     async fn mirrors_come_first_and_rest_when_they_fail() {
         let servers = servers(&[("https://m.example/hub/", false), ("[::1]:5000", true)]).unwrap();
         let names = |by_digest| {
-            let places = servers.readable("docker.io", by_digest);
+            let places = servers.readable("docker.io", by_digest, false);
             places
                 .iter()
                 .map(|e| format!("{}{}", e.server.authority, e.server.prefix))
@@ -234,11 +234,13 @@ mod tests {
             ["m.example/hub", "[::1]:5000", "registry-1.docker.io"]
         );
         assert_eq!(names(false), ["[::1]:5000", "registry-1.docker.io"]);
-        servers.readable("docker.io", true)[0].server.rest();
+        servers.readable("docker.io", true, false)[0].server.rest();
         assert_eq!(names(true), ["[::1]:5000", "registry-1.docker.io"]);
+        // When nobody else has an answer, even one that rests is asked.
+        assert_eq!(servers.readable("docker.io", true, true).len(), 3);
         tokio::time::advance(MIRROR_REST).await;
         assert_eq!(names(true).len(), 3);
-        assert_eq!(servers.readable("ghcr.io", true).len(), 1);
+        assert_eq!(servers.readable("ghcr.io", true, false).len(), 1);
     }
 
     #[test]

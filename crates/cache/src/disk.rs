@@ -1,0 +1,260 @@
+//! The file operations that the cache's durability rests on, as a trait: the real file system below it, or a disk
+//! of the tests that loses what was not synced.
+//!
+//! What is assumed of a disk, and nothing more:
+//! * What [`DiskFile::sync_data`] covered is there after a power cut: bytes, holes and length.
+//! * Of what it did not cover, any part may be there, sector by sector, in any order.
+//! * A name is there for certain after [`Disk::sync_directory`] of its directory; a file's own sync says nothing
+//!   about its name. A rename is whole or not at all.
+//! * Within one boot the page cache is the truth, whatever process dies.
+
+use std::fmt::Debug;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::fs::FallocateFlags;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To read one that is there.
+    Read,
+    /// To read and write one that is there.
+    Write,
+    /// To read and write it; it is made, empty, if it is not there.
+    Create,
+}
+
+/// A file system.
+pub trait Disk: Send + Sync + Debug {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// The whole contents of a file.
+    ///
+    /// # Errors
+    /// Those of `open(2)` and `read(2)`.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// Makes a directory and its parents; nothing happens if it is there.
+    ///
+    /// # Errors
+    /// Those of `mkdir(2)`.
+    fn create_directories(&self, path: &Path) -> io::Result<()>;
+
+    /// Gives a file or directory another name. An existing file there is replaced, an existing directory only if
+    /// it is empty.
+    ///
+    /// # Errors
+    /// Those of `rename(2)`.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file's name.
+    ///
+    /// # Errors
+    /// Those of `unlink(2)`.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Those of `rmdir(2)`.
+    fn remove_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes a directory with what is in it.
+    ///
+    /// # Errors
+    /// Those of its parts; some of it may be gone then.
+    fn remove_all(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// Those of `fsync(2)`.
+    fn sync_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory.
+    ///
+    /// # Errors
+    /// Those of `readdir(3)`.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+
+    /// Whether a file or directory has that name.
+    fn exists(&self, path: &Path) -> bool;
+
+    /// When a file was last changed, or [`Disk::set_modified`].
+    ///
+    /// # Errors
+    /// Those of `stat(2)`.
+    fn modified(&self, path: &Path) -> io::Result<SystemTime>;
+
+    /// Sets a file's time.
+    ///
+    /// # Errors
+    /// Those of `utimensat(2)`.
+    fn set_modified(&self, path: &Path, time: SystemTime) -> io::Result<()>;
+}
+
+/// An open file.
+pub trait DiskFile: Send + Sync + Debug {
+    /// Fills `bytes` from `offset` on.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` beyond the end; those of `pread(2)`.
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// Those of `pwrite(2)`.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Cuts the file or extends it by a hole.
+    ///
+    /// # Errors
+    /// Those of `ftruncate(2)`.
+    fn set_length(&self, length: u64) -> io::Result<()>;
+
+    /// Gives the room of a range back; it reads as zeros from then on.
+    ///
+    /// # Errors
+    /// Those of `fallocate(2)`; `Unsupported` where the file system has no holes.
+    fn punch(&self, range: Range<u64>) -> io::Result<()>;
+
+    /// Makes contents and length durable.
+    ///
+    /// # Errors
+    /// Those of `fdatasync(2)`. What was written since the last success may then be lost although it reads well.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// Those of `fstat(2)`.
+    fn length(&self) -> io::Result<u64>;
+
+    /// Device and inode number.
+    ///
+    /// # Errors
+    /// Those of `fstat(2)`.
+    fn identity(&self) -> io::Result<(u64, u64)>;
+
+    /// The descriptor, if the file is one of the kernel's.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// The kernel's file systems.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let file = match access {
+            Access::Read => File::open(path)?,
+            Access::Write => OpenOptions::new().read(true).write(true).open(path)?,
+            Access::Create => OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)?,
+        };
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn create_directories(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn remove_all(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(path)?
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        Ok(names.collect())
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<SystemTime> {
+        fs::metadata(path)?.modified()
+    }
+
+    fn set_modified(&self, path: &Path, time: SystemTime) -> io::Result<()> {
+        File::open(path)?.set_modified(time)
+    }
+}
+
+#[derive(Debug)]
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(bytes, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let length = range.end.saturating_sub(range.start);
+        Ok(rustix::fs::fallocate(&self.0, flags, range.start, length)?)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn identity(&self) -> io::Result<(u64, u64)> {
+        let metadata = self.0.metadata()?;
+        Ok((metadata.dev(), metadata.ino()))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+}

@@ -1,0 +1,89 @@
+//! Why a fill failed.
+
+use std::ops::Range;
+
+use xebec_format::digest::Digest;
+
+use super::source::FaultKind;
+
+/// Why a range could not be brought in. Readers get an error number; the log tells the reasons apart.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FillError {
+    /// The bytes could not be had.
+    #[error("cannot fetch {what} of layer {layer}: {reason}")]
+    Fetch {
+        /// The layer blob's digest.
+        layer: Digest,
+        /// Which part of it.
+        what: String,
+        /// Whether waiting could have helped.
+        kind: FaultKind,
+        /// The source's own words.
+        reason: String,
+    },
+    /// The bytes are not what the index says.
+    #[error(
+        "wrong bytes for span {span} of layer {layer} (blob bytes {source_range:?}): {reason}; nothing was cached"
+    )]
+    Wrong {
+        /// The layer blob's digest.
+        layer: Digest,
+        /// Number of the span in the index.
+        span: usize,
+        /// Its bytes in the blob.
+        source_range: Range<u64>,
+        /// What the decoder said; for a digest that differs, both digests.
+        reason: String,
+    },
+    /// The bytes could not be kept.
+    #[error("cannot write span {span} of layer {layer} to the cache: {reason}{}", hint(*full))]
+    Disk {
+        /// The layer blob's digest.
+        layer: Digest,
+        /// Number of the span in the index.
+        span: usize,
+        /// The system's words.
+        reason: String,
+        /// Whether the file system is full.
+        full: bool,
+    },
+    /// The reader has waited as long as it may.
+    #[error("layer {layer}: gave up waiting for {spans} spans{}", because(.problem.as_deref()))]
+    Late {
+        /// The layer blob's digest.
+        layer: Digest,
+        /// How many spans it needed.
+        spans: usize,
+        /// Why the latest try failed, if one did.
+        problem: Option<String>,
+    },
+    /// The task that was to fetch it went away.
+    #[error("the fetch of layer {layer} was given up")]
+    Abandoned {
+        /// The layer blob's digest.
+        layer: Digest,
+    },
+}
+
+impl FillError {
+    /// Whether trying again can end otherwise without anybody changing anything here.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Fetch { kind, .. } => *kind == FaultKind::Passing,
+            Self::Abandoned { .. } => true,
+            Self::Wrong { .. } | Self::Disk { .. } | Self::Late { .. } => false,
+        }
+    }
+}
+
+fn because(problem: Option<&str>) -> String {
+    problem.map_or_else(String::new, |problem| format!("; the latest try: {problem}"))
+}
+
+fn hint(full: bool) -> &'static str {
+    if full {
+        ". Make room on the file system; the next read tries again"
+    } else {
+        ""
+    }
+}

@@ -1,0 +1,45 @@
+//! What fills did.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::progress::Progress;
+
+/// What fills did, for statistics. All counts only grow.
+#[derive(Debug, Default)]
+pub struct FillStats {
+    /// Ranges asked for by readers.
+    pub ranges: AtomicU64,
+    /// Ranges that were there already.
+    pub hits: AtomicU64,
+    /// Spans that were fetched by another reader's request.
+    pub joins: AtomicU64,
+    /// Requests for groups of spans.
+    pub requests: AtomicU64,
+    /// Spans written.
+    pub spans: AtomicU64,
+    /// Compressed bytes fetched, windows included.
+    pub bytes: AtomicU64,
+    /// Plain bytes written.
+    pub bytes_written: AtomicU64,
+    /// Fills that failed.
+    pub failures: AtomicU64,
+    /// Fetches that were repeated because the bytes were wrong.
+    pub refetches: AtomicU64,
+    /// Compressed bytes by where they came from.
+    pub sources: Mutex<BTreeMap<Arc<str>, u64>>,
+}
+
+impl FillStats {
+    pub(super) fn add(counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_sources(&self, progress: &Progress) {
+        let mut sums = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        for (source, bytes) in progress.sources() {
+            *sums.entry(source).or_default() += bytes;
+        }
+    }
+}

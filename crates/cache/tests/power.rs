@@ -1,0 +1,274 @@
+//! Power cuts at every step of a fill, a sync, an eviction and an index write, on a disk that loses what was not
+//! synced. After each, in another boot, whatever is claimed must be right, and the layer must go on to be filled.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use xebec_cache::boot::BootId;
+use xebec_cache::disk::{Access, Disk};
+use xebec_cache::layer::CachedLayer;
+use xebec_cache::store::{LayerKey, Store};
+use xebec_format::PAGE_SIZE;
+use xebec_format::digest::Digest;
+use xebec_format::layer::LayerIndex;
+use xebec_index::indexer::{DataSink, IndexOptions, MIN_SPACING, index_layer};
+use xebec_testkit::disk::CrashingDisk;
+use xebec_testkit::tar::TarBuilder;
+
+const ROOT: &str = "/layers";
+const BOOT: BootId = BootId([1; 16]);
+const NEXT_BOOT: BootId = BootId([2; 16]);
+/// Ways in which each step's cut is tried.
+const CUTS: u64 = 24;
+
+/// A layer and what its data space must hold.
+struct Truth {
+    key: LayerKey,
+    index: LayerIndex,
+    encoded: Vec<u8>,
+    data: Vec<u8>,
+}
+
+struct Memory(Vec<u8>);
+
+impl DataSink for Memory {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let end = offset as usize + bytes.len();
+        if self.0.len() < end {
+            self.0.resize(end, 0);
+        }
+        self.0[offset as usize..end].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// A layer of some files, no byte of which is zero, with spans that end inside of pages.
+fn truth() -> Truth {
+    let mut random = Rng::with_seed(7);
+    let mut tar = TarBuilder::new();
+    for (name, length) in [("a", 90_001), ("b", 3), ("c", 150_777), ("d", 60_000)] {
+        let contents: Vec<u8> = (0..length).map(|_| random.u8(1..)).collect();
+        tar.file(name, &contents);
+    }
+    let options = IndexOptions {
+        spacing: MIN_SPACING,
+        ..IndexOptions::default()
+    };
+    let mut data = Memory(Vec::new());
+    let index = index_layer(tar.into_bytes().as_slice(), &options, Some(&mut data))
+        .unwrap()
+        .index;
+    let encoded = index.encode();
+    data.0.resize(index.data_size as usize, 0);
+    let key = LayerKey {
+        layer: index.layer,
+        index: Digest::of(&encoded),
+    };
+    assert!(index.spans.len() >= 4, "spans: {}", index.spans.len());
+    Truth {
+        key,
+        index,
+        encoded,
+        data: data.0,
+    }
+}
+
+impl Truth {
+    fn store(&self, disk: &CrashingDisk, boot: BootId) -> Store {
+        Store::on(Arc::new(disk.clone()), Path::new(ROOT), boot).unwrap()
+    }
+
+    fn fill(&self, layer: &CachedLayer, spans: impl IntoIterator<Item = usize>) {
+        for number in spans {
+            let range = &self.index.spans[number].data;
+            let bytes = &self.data[range.start as usize..range.end as usize];
+            layer.write_span(number, bytes).unwrap();
+        }
+    }
+
+    /// Pages that are claimed and hold something else.
+    fn lies(&self, layer: &CachedLayer) -> u64 {
+        let pages = layer
+            .presence()
+            .held(0..layer.presence().pages())
+            .into_iter()
+            .flatten();
+        let is_wrong = |page: &u64| {
+            let mut bytes = [0; PAGE_SIZE as usize];
+            layer.read_at(&mut bytes, page * PAGE_SIZE).unwrap();
+            let at = (page * PAGE_SIZE) as usize;
+            bytes != self.data[at..at + PAGE_SIZE as usize]
+        };
+        pages.filter(is_wrong).count() as u64
+    }
+
+    /// Everything that is done to a layer in its life.
+    fn live(&self, disk: &CrashingDisk) {
+        let store = self.store(disk, BOOT);
+        let spans = self.index.spans.len();
+        store.add(self.key, &self.encoded).unwrap();
+        let layer = store.open_layer(self.key, &self.encoded).unwrap();
+        self.fill(&layer, [1, 0]);
+        layer.sync().unwrap();
+        self.fill(&layer, [spans - 1]);
+        // Parts go while others were not synced yet, come again, and go again when all is there.
+        layer.punch(3..20).unwrap();
+        layer.sync().unwrap();
+        self.fill(&layer, 0..spans);
+        assert!(layer.is_complete());
+        layer.sync().unwrap();
+        layer.punch(0..9).unwrap();
+        layer.punch(30..50).unwrap();
+        drop(layer);
+        // Another process of the same boot goes on.
+        let layer = store.open_layer(self.key, &self.encoded).unwrap();
+        let missing = layer.missing_spans(0..self.index.data_size);
+        self.fill(&layer, missing);
+        layer.sync().unwrap();
+        drop(layer);
+        self.damage_index(disk);
+        store.add(self.key, &self.encoded).unwrap();
+        store.remove(self.key).unwrap();
+        // Again, whole: as a layer without an index arrives.
+        let staged = store.stage(&self.key.layer).unwrap();
+        staged.keep_file("index", &self.encoded).unwrap();
+        staged.data().write_all_at(&self.data, 0).unwrap();
+        staged.claim_all(&self.index).unwrap();
+        staged.publish(self.key, self.index.data_size).unwrap();
+        let layer = store.open_layer(self.key, &self.encoded).unwrap();
+        assert!(layer.is_complete());
+        layer.sync().unwrap();
+        drop(layer);
+        store.remove(self.key).unwrap();
+        assert!(store.list().unwrap().is_empty());
+    }
+
+    /// A byte of the index turns, as on a disk that rots.
+    fn damage_index(&self, disk: &CrashingDisk) {
+        let path = Path::new(ROOT).join(self.key.folder()).join("index");
+        let file = disk.open(&path, Access::Write).unwrap();
+        file.write_all_at(&[0xff], 40).unwrap();
+        file.sync_data().unwrap();
+    }
+
+    /// What comes next finds no lie, and can fill the layer so that a further power cut leaves none either. Gives the
+    /// pages that lied, and whether everything survived that cut.
+    fn go_on(&self, disk: &CrashingDisk, boot: BootId, random: &mut Rng) -> (u64, bool) {
+        let store = self.store(disk, boot);
+        store.clean();
+        store.add(self.key, &self.encoded).unwrap();
+        let layer = store.open_layer(self.key, &self.encoded).unwrap();
+        let lies = self.lies(&layer);
+        if lies > 0 {
+            return (lies, false);
+        }
+        let missing = layer.missing_spans(0..self.index.data_size);
+        self.fill(&layer, missing);
+        assert!(layer.is_complete());
+        layer.sync().unwrap();
+        drop((layer, store));
+        let after = disk.after_power_cut(random);
+        let store = self.store(&after, BootId([3; 16]));
+        match store.look(self.key) {
+            Ok(layer) => (self.lies(&layer), layer.is_complete()),
+            Err(_) => (0, false),
+        }
+    }
+}
+
+/// Tries every cut of a life; gives how many steps it had, how many states were tried, and how many of them lied.
+fn cut_everywhere(truth: &Truth, disk: &CrashingDisk) -> (usize, u64, u64) {
+    disk.record();
+    truth.live(disk);
+    let steps = disk.steps();
+    let (mut states, mut wrong) = (0, 0);
+    for (number, step) in steps.iter().enumerate() {
+        for cut in 0..CUTS {
+            let mut random = Rng::with_seed(number as u64 * 1000 + cut);
+            let after = step.after_power_cut(&mut random);
+            states += 1;
+            let (lies, survived) = truth.go_on(&after, NEXT_BOOT, &mut random);
+            wrong += u64::from(lies > 0 || !survived);
+        }
+    }
+    (steps.len(), states, wrong)
+}
+
+#[test]
+fn a_power_cut_at_any_step_leaves_no_lie() {
+    let truth = truth();
+    let (steps, states, wrong) = cut_everywhere(&truth, &CrashingDisk::new());
+    println!("{steps} steps, {states} states after a power cut, {wrong} with wrong or lost bytes");
+    assert!(steps > 100, "{steps}");
+    assert_eq!(wrong, 0);
+}
+
+#[test]
+fn a_kill_at_any_step_leaves_no_lie() {
+    let truth = truth();
+    let disk = CrashingDisk::new();
+    disk.record();
+    truth.live(&disk);
+    for (number, step) in disk.steps().iter().enumerate() {
+        let mut random = Rng::with_seed(number as u64);
+        // Names that the killed process had no time to sync may be lost in the power cut that follows.
+        let (lies, _) = truth.go_on(&step.after_kill(), BOOT, &mut random);
+        assert_eq!(lies, 0, "step {number}");
+    }
+}
+
+/// A cache that claimed pages before their data was synced is found out.
+#[test]
+fn claiming_before_the_data_is_synced_is_noticed() {
+    let disk = CrashingDisk::new();
+    disk.ignore_syncs_of("data");
+    let (_, states, wrong) = cut_everywhere(&truth(), &disk);
+    println!("{wrong} of {states} states with wrong bytes");
+    assert!(wrong > 0);
+}
+
+/// A cache that punched holes before the claims were gone from the disk is found out.
+#[test]
+fn punching_before_the_claims_are_gone_is_noticed() {
+    let disk = CrashingDisk::new();
+    disk.ignore_syncs_of("durable");
+    let (_, states, wrong) = cut_everywhere(&truth(), &disk);
+    println!("{wrong} of {states} states with wrong bytes");
+    assert!(wrong > 0);
+}
+
+/// A data file that lost its length or its name is made anew, and an index that is torn is replaced.
+#[test]
+fn damage_heals() {
+    let truth = truth();
+    let folder = Path::new(ROOT).join(truth.key.folder());
+    let damages: [fn(&CrashingDisk, &Path); 4] = [
+        |disk, folder| disk.remove_file(&folder.join("data")).unwrap(),
+        |disk, folder| {
+            let data = disk.open(&folder.join("data"), Access::Write).unwrap();
+            data.set_length(5000).unwrap();
+        },
+        |disk, folder| {
+            let index = disk.open(&folder.join("index"), Access::Write).unwrap();
+            index.set_length(100).unwrap();
+        },
+        |disk, folder| disk.remove_file(&folder.join("index")).unwrap(),
+    ];
+    for (number, damage) in damages.iter().enumerate() {
+        let disk = CrashingDisk::new();
+        let store = truth.store(&disk, BOOT);
+        store.add(truth.key, &truth.encoded).unwrap();
+        let layer = store.open_layer(truth.key, &truth.encoded).unwrap();
+        truth.fill(&layer, 0..truth.index.spans.len());
+        layer.sync().unwrap();
+        drop(layer);
+        damage(&disk, &folder);
+        let mut random = Rng::with_seed(number as u64);
+        let outcome = truth.go_on(&disk, BOOT, &mut random);
+        assert_eq!(outcome, (0, true), "damage {number}");
+    }
+}

@@ -1,0 +1,183 @@
+//! `xebec cache` and `xebec rmi`.
+
+use xebec_host::client::Daemon;
+use xebec_host::failure::Failure;
+use xebec_host::image::{Images, seconds_since_1970};
+use xebec_host::inventory::{CacheReport, survey};
+use xebec_host::paths::Paths;
+use xebec_host::protocol::{Collected, Forgotten, ImageRequest, Reply, Request};
+use xebec_host::settings::{Overrides, Settings};
+
+use crate::args::{CacheCommand, GcArgs, ImageArgs, Json, RmiArgs};
+use crate::images::unexpected;
+use crate::{image_request, print_json, text};
+
+/// `xebec cache`.
+pub(crate) fn command(paths: &Paths, command: &CacheCommand) -> Result<(), Failure> {
+    match command {
+        CacheCommand::Stat(args) => stat(paths, *args),
+        CacheCommand::Gc(args) => collect(paths, args),
+        CacheCommand::Pin(image) => pin(paths, image, true),
+        CacheCommand::Unpin(image) => pin(paths, image, false),
+    }
+}
+
+fn stat(paths: &Paths, args: Json) -> Result<(), Failure> {
+    let report = report(paths)?;
+    if args.json {
+        return print_json(&report);
+    }
+    let heads = [
+        "LAYER",
+        "INDEX",
+        "DATA SPACE",
+        "PRESENT",
+        "ON DISK",
+        "PROVEN",
+        "USED",
+        "STAYS",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let now = seconds_since_1970();
+    for layer in &report.layers {
+        let pinned = layer.pinned_by.as_ref().map(|image| format!("pinned: {image}"));
+        let used = layer.in_use_by.as_ref().map(|user| format!("in use: {user}"));
+        rows.push(vec![
+            layer.layer.short(),
+            layer.index.short(),
+            text::size(layer.pages * 4096),
+            text::share(layer.present_pages, layer.pages),
+            text::size(layer.disk_bytes),
+            if layer.proven { "yes" } else { "no" }.to_owned(),
+            text::ago(now.saturating_sub(layer.last_used)),
+            used.or(pinned).unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    print!("{}", text::table(&rows));
+    println!(
+        "{} layers, {} on disk in {}, {} of it may go; {}",
+        report.layers.len(),
+        text::size(report.used_bytes),
+        paths.root().display(),
+        text::size(report.evictable_bytes),
+        match report.limit {
+            Some(limit) => format!("the limit is {}", text::size(limit)),
+            None => "no limit is set (cache_size in daemon.toml)".to_owned(),
+        }
+    );
+    Ok(())
+}
+
+/// From the daemon if there is one; else nothing is in use, and the files tell the rest.
+fn report(paths: &Paths) -> Result<CacheReport, Failure> {
+    let daemon = Daemon::new(paths.clone());
+    if daemon.is_running() {
+        return match daemon.ask(&Request::Cache, &mut |_| ())? {
+            Reply::Cache(report) => Ok(*report),
+            _ => Err(unexpected()),
+        };
+    }
+    let limit = Settings::load(&paths.settings(), &Overrides::new())?.cache_size;
+    Ok(survey(&Images::open(paths)?, limit.map(|size| size.0), |_| None))
+}
+
+fn collect(paths: &Paths, args: &GcArgs) -> Result<(), Failure> {
+    let request = Request::Collect {
+        target: args.to,
+        dry_run: args.dry_run,
+    };
+    let Reply::Collected(collected) = Daemon::new(paths.clone()).ask(&request, &mut |_| ())? else {
+        return Err(unexpected());
+    };
+    if args.json {
+        return print_json(&collected);
+    }
+    print_collected(&collected);
+    Ok(())
+}
+
+fn print_collected(collected: &Collected) {
+    let mut rows = vec![["LAYER", "FREED", "WHAT"].map(str::to_owned).to_vec()];
+    for layer in &collected.layers {
+        let what = match (&layer.kept, layer.punched_pages) {
+            (Some(reason), _) => format!("stays: {reason}"),
+            (None, Some(pages)) => format!("{pages} pages; its index stays"),
+            (None, None) => "all of it".to_owned(),
+        };
+        rows.push(vec![layer.layer.short(), text::size(layer.bytes), what]);
+    }
+    if rows.len() > 1 {
+        print!("{}", text::table(&rows));
+    }
+    let freed = collected.used_before.saturating_sub(collected.used_after) + collected.leftover_bytes;
+    let (verb, now) = match collected.dry_run {
+        true => ("would be freed", "would be left"),
+        false => ("freed", "left"),
+    };
+    println!(
+        "{} {verb}, {} {now}",
+        text::size(freed),
+        text::size(collected.used_after)
+    );
+    if collected.limit.is_none() {
+        println!(
+            "no limit is set (cache_size in daemon.toml), so only leftovers go; --to SIZE evicts down to a size"
+        );
+    }
+    if collected.missing_bytes > 0 {
+        println!(
+            "{} more should go, but the rest is in use or pinned",
+            text::size(collected.missing_bytes)
+        );
+    }
+}
+
+fn pin(paths: &Paths, image: &ImageArgs, pinned: bool) -> Result<(), Failure> {
+    let request = Request::Pin {
+        image: image_request(image),
+        pinned,
+    };
+    Daemon::new(paths.clone()).ask(&request, &mut |_| ()).map(|_| ())
+}
+
+/// `xebec rmi IMAGE...`.
+pub(crate) fn remove(paths: &Paths, args: &RmiArgs) -> Result<(), Failure> {
+    let daemon = Daemon::new(paths.clone());
+    let mut all = Vec::new();
+    for reference in &args.images {
+        let image = ImageRequest {
+            reference: reference.clone(),
+            platform: None,
+            docker_config: None,
+        };
+        match daemon.ask(&Request::Forget { image }, &mut |_| ())? {
+            Reply::Forgotten(forgotten) if args.json => all.push(*forgotten),
+            Reply::Forgotten(forgotten) => print_forgotten(&forgotten),
+            _ => return Err(unexpected()),
+        }
+    }
+    if args.json {
+        return print_json(&all);
+    }
+    Ok(())
+}
+
+fn print_forgotten(forgotten: &Forgotten) {
+    if !forgotten.left.is_empty() {
+        println!(
+            "{}: the name is forgotten; the image is still {}",
+            forgotten.reference,
+            forgotten.left.join(", ")
+        );
+        return;
+    }
+    println!(
+        "{}: forgotten, {} layers removed, {} freed",
+        forgotten.reference,
+        forgotten.removed_layers,
+        text::size(forgotten.removed_bytes)
+    );
+    for reason in &forgotten.kept {
+        println!("  {reason}");
+    }
+}

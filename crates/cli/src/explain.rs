@@ -1,0 +1,146 @@
+//! `xebec explain`: why readers waited.
+
+use std::collections::BTreeMap;
+
+use xebec_host::client::Daemon;
+use xebec_host::explain::{Explanation, WaitReport, WaitState};
+use xebec_host::failure::{Failure, FailureKind};
+use xebec_host::image::seconds_since_1970;
+use xebec_host::paths::Paths;
+use xebec_host::protocol::{Reply, Request};
+
+use crate::args::ExplainArgs;
+use crate::text;
+
+/// `xebec explain`.
+pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> {
+    let daemon = Daemon::new(paths.clone());
+    crate::daemon::require_running(&daemon)?;
+    let request = Request::Explain {
+        name: args.name.clone(),
+    };
+    let Reply::Explained(mut explanation) = daemon.ask(&request, &mut |_| ())? else {
+        return Err(Failure::new(
+            FailureKind::Host,
+            "the daemon answered something else",
+        ));
+    };
+    if args.slow {
+        let slow = explanation.slow_ms as f64;
+        explanation.waits.retain(|wait| wait.waited_ms >= slow);
+        explanation
+            .waits
+            .sort_by(|one, other| other.waited_ms.total_cmp(&one.waited_ms));
+    }
+    if args.json {
+        return crate::print_json(&explanation);
+    }
+    print(&explanation, args.slow);
+    Ok(())
+}
+
+fn print(explanation: &Explanation, slow: bool) {
+    let now = seconds_since_1970();
+    let limit = format!(" longer than {}", time(explanation.slow_ms as f64));
+    println!(
+        "{}: {} waits{}; the worker started {}",
+        explanation.subject,
+        explanation.waits.len(),
+        if slow { &limit } else { "" },
+        text::ago(now.saturating_sub(explanation.since_ms / 1000)),
+    );
+    if explanation.waits.is_empty() {
+        return;
+    }
+    let heads = ["BEGAN", "WAITED", "PROCESS", "FILE", "FOR"].map(str::to_owned);
+    let mut rows = vec![heads.to_vec()];
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    for wait in &explanation.waits {
+        for (phase, spent) in &wait.waited_for_ms {
+            *sums.entry(phase).or_default() += spent;
+        }
+        rows.push(vec![
+            text::ago(now.saturating_sub(wait.began_ms / 1000)),
+            time(wait.waited_ms),
+            process(wait),
+            wait.file
+                .clone()
+                .unwrap_or_else(|| format!("data {}+{}", wait.offset, wait.count)),
+            reasons(wait),
+        ]);
+    }
+    print!("{}", text::table(&rows));
+    let all: f64 = sums.values().sum();
+    let sums = sums.iter().map(|(phase, time)| (*phase, *time));
+    println!("in all {}: {}", time(all), spent(sums));
+}
+
+/// What a wait was for, and what was notable about it.
+fn reasons(wait: &WaitReport) -> String {
+    let times = wait
+        .waited_for_ms
+        .iter()
+        .map(|(phase, time)| (phase.as_str(), *time));
+    let mut parts = vec![spent(times)];
+    if !wait.sources.is_empty() {
+        parts.push(format!("from {}", wait.sources.join(" and ")));
+    }
+    if wait.joined > 0 {
+        parts.push(format!(
+            "{} of {} spans on their way for another",
+            wait.joined, wait.spans
+        ));
+    }
+    if wait.retries > 0 {
+        parts.push(format!("{} retries", wait.retries));
+    }
+    match wait.state {
+        WaitState::Served => {}
+        WaitState::Refused => parts.push("EIO".to_owned()),
+        WaitState::Waiting => parts.push(format!("still waiting, for {}", word(&wait.phase))),
+    }
+    parts.extend(wait.problem.clone());
+    parts.retain(|part| !part.is_empty());
+    parts.join("; ")
+}
+
+/// Times by reason, the longest first; those that do not matter are left out.
+fn spent<'a>(times: impl Iterator<Item = (&'a str, f64)>) -> String {
+    let mut times: Vec<(&str, f64)> = times.collect();
+    let all: f64 = times.iter().map(|(_, time)| time).sum();
+    times.retain(|(_, time)| *time * 50.0 >= all);
+    times.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let texts = times
+        .iter()
+        .map(|(phase, spent)| format!("{} {}", word(phase), time(*spent)));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// A reason in words.
+pub(crate) fn word(phase: &str) -> &str {
+    match phase {
+        "registry" => "registry (to answer)",
+        "body" => "registry (to send)",
+        "pause" => "registry (to come back)",
+        other => other,
+    }
+}
+
+/// Who waited.
+pub(crate) fn process(wait: &WaitReport) -> String {
+    let place = wait
+        .container
+        .as_ref()
+        .map_or_else(String::new, |name| format!(" in {name}"));
+    let name = if wait.comm.is_empty() { "?" } else { &wait.comm };
+    format!("{name}[{}]{place}", wait.pid)
+}
+
+/// Milliseconds for people.
+pub(crate) fn time(milliseconds: f64) -> String {
+    if milliseconds < 1000.0 {
+        format!("{milliseconds:.1} ms")
+    } else {
+        format!("{:.2} s", milliseconds / 1000.0)
+    }
+}

@@ -1,0 +1,72 @@
+//! Why readers waited, as the daemon tells it: what `xebec explain` and `xebec daemon status` show.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use xebec_format::digest::Digest;
+
+/// What was asked about, and the waits that have to do with it, in the order in which they began.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Explanation {
+    /// What the name was taken for, for people.
+    pub subject: String,
+    /// Waits are remembered since then: when the daemon's worker started, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// A wait longer than this is slow, in milliseconds.
+    pub slow_ms: u64,
+    /// The waits. Reads of pages that were there already are none.
+    pub waits: Vec<WaitReport>,
+}
+
+/// One reader's wait.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WaitReport {
+    /// When it began, in milliseconds since 1970.
+    pub began_ms: u64,
+    /// How long it took, or has taken.
+    pub waited_ms: f64,
+    /// How it ended.
+    pub state: WaitState,
+    /// The process, as the host numbers it.
+    pub pid: i32,
+    /// Its name, as the kernel has it (15 bytes at most); empty when it was gone before it could be looked at.
+    pub comm: String,
+    /// The container that the process is in; `None` for one outside of all.
+    pub container: Option<String>,
+    /// The layer; `None` when a worker died before it was known.
+    pub layer: Option<Digest>,
+    /// The file, as its path in the image; `None` when the layer's index has none there.
+    pub file: Option<String>,
+    /// First byte, in the layer's data space.
+    pub offset: u64,
+    /// Number of bytes, what was read ahead included.
+    pub count: u64,
+    /// Spans that were missing.
+    pub spans: usize,
+    /// How many of them were on their way for another reader.
+    pub joined: usize,
+    /// Tries that failed.
+    pub retries: u32,
+    /// What it waited for, in milliseconds by the names of [`xebec_cache::progress::Phase`]; they add up to
+    /// `waited_ms`.
+    pub waited_for_ms: BTreeMap<String, f64>,
+    /// What it waits for now, or waited for last.
+    pub phase: String,
+    /// Where the bytes came from: registries and mirrors, `spool` for a blob that came whole, `cache` for what was
+    /// kept.
+    pub sources: Vec<String>,
+    /// Why it was refused, or why the latest try failed.
+    pub problem: Option<String>,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitState {
+    /// The reader got its bytes.
+    Served,
+    /// The reader got an error.
+    Refused,
+    /// It goes on.
+    Waiting,
+}

@@ -1,0 +1,49 @@
+//! The keeper's files and directories, which root alone may use.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use xebec_kernel::journal::Journal;
+
+use super::KeeperError;
+use crate::file::write_atomically;
+
+/// Makes it for root alone. A directory that exists keeps its mode: it may serve others too.
+pub(super) fn make_directory(path: &Path) -> Result<(), KeeperError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| KeeperError::File {
+            action: "make the directory",
+            path: path.to_owned(),
+            source,
+        })
+}
+
+pub(super) fn write_pid(path: &Path, pid: i32) -> Result<(), KeeperError> {
+    write_atomically(path, format!("{pid}\n").as_bytes()).map_err(|source| KeeperError::File {
+        action: "write",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Makes the socket, and notes in the journal that it did.
+pub(super) fn listen(path: &Path, journal: &Journal) -> Result<UnixListener, KeeperError> {
+    let error = |source| KeeperError::File {
+        action: "listen on",
+        path: path.to_owned(),
+        source,
+    };
+    // By its usual path the socket appears only when nobody but root may connect.
+    let hidden = path.with_extension("sock.starting");
+    let _ = fs::remove_file(&hidden);
+    let listener = UnixListener::bind(&hidden).map_err(error)?;
+    fs::set_permissions(&hidden, PermissionsExt::from_mode(0o600)).map_err(error)?;
+    fs::rename(&hidden, path).map_err(error)?;
+    journal.set_own_socket(fs::metadata(path).map_err(error)?.ino());
+    Ok(listener)
+}

@@ -1,0 +1,260 @@
+//! What a keeper holds, and the three ways to come by it: made anew, handed down (by the service manager, or by
+//! the keeper whose program this one replaced), or copied from a worker that lost its keeper.
+//!
+//! All three end with the same group and journal in hand *before* any worker is started or ended, so the group
+//! always has a holder and every owed event stays on record.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use tracing::{info, warn};
+use xebec_kernel::fanotify::Group;
+use xebec_kernel::journal::Journal;
+use xebec_kernel::process::{Child, HandedDown};
+
+use super::files::listen;
+use super::guard;
+use super::locks::{DirectoryLocks, LockError};
+use super::{KeeperConfig, KeeperError};
+use crate::events::descriptors;
+
+/// Names by which a service manager keeps them.
+pub(super) mod names {
+    pub(in crate::keeper) const GROUP: &str = "group";
+    pub(in crate::keeper) const JOURNAL: &str = "journal";
+    pub(in crate::keeper) const SOCKET: &str = "socket";
+    pub(in crate::keeper) const RUN_LOCK: &str = "run-lock";
+    pub(in crate::keeper) const ROOT_LOCK: &str = "root-lock";
+    pub(in crate::keeper) const WORKER: &str = "worker";
+    pub(in crate::keeper) const ALL: [&str; 6] = [GROUP, JOURNAL, SOCKET, RUN_LOCK, ROOT_LOCK, WORKER];
+}
+
+/// A keeper that is ending holds its locks while it takes its mounts down. That takes milliseconds; a start that
+/// falls into them waits so long before it gives up.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is tried again meanwhile.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// What must not be lost while any reader may wait.
+#[derive(Debug)]
+pub(super) struct Holdings {
+    pub(super) group: Group,
+    pub(super) journal: Arc<Journal>,
+    pub(super) listener: UnixListener,
+    pub(super) locks: DirectoryLocks,
+    /// The worker that serves already listens elsewhere.
+    pub(super) is_moved: bool,
+    /// Nobody can be reading: everything was made just now.
+    pub(super) is_new: bool,
+}
+
+impl Holdings {
+    /// Comes by them. The worker is the one that serves already, if one does.
+    pub(super) fn come_by(
+        config: &KeeperConfig,
+        handed: &mut HandedDown,
+    ) -> Result<(Holdings, Option<Child>), KeeperError> {
+        if let (Some(group), Some(journal)) = (handed.take(names::GROUP), handed.take(names::JOURNAL)) {
+            info!("going on with what was handed down");
+            let locks = DirectoryLocks::complete(
+                (&config.run, handed.take(names::RUN_LOCK)),
+                (&config.root, handed.take(names::ROOT_LOCK)),
+            )?;
+            let listener = handed.take(names::SOCKET).map(UnixListener::from);
+            let mut holdings = Holdings::taken_over(config, group, journal, listener, locks)?;
+            // One that was started after the manager was last told stands in the journal alone.
+            let worker = holdings.worker().or_else(|| {
+                let kept = Child::from_descriptor(handed.take(names::WORKER)?).ok()?;
+                holdings.are_held_by(&kept).then_some(kept)
+            });
+            if let Some(worker) = &worker {
+                let theirs = worker.copy_descriptor(descriptors::SOCKET);
+                let theirs = theirs.ok().and_then(|theirs| identity(theirs.as_fd()));
+                holdings.is_moved = theirs != identity(holdings.listener.as_fd());
+            }
+            return Ok((holdings, worker));
+        }
+        let listener = handed.take(names::SOCKET).map(UnixListener::from);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match DirectoryLocks::try_take(&config.run, &config.root) {
+                Ok(locks) => return Ok((Holdings::anew(config, listener, locks)?, None)),
+                Err(LockError::Held { directory }) => {
+                    if let Some((mut holdings, worker)) = Holdings::from_worker(config)? {
+                        holdings.listen_on(listener);
+                        return Ok((holdings, Some(worker)));
+                    }
+                    if Instant::now() > deadline {
+                        return Err(LockError::Held { directory }.into());
+                    }
+                    std::thread::sleep(RETRY);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Where a manager has made a socket of its own, clients come to that one; a worker that serves another is then of
+    /// no use to them.
+    fn listen_on(&mut self, listener: Option<UnixListener>) {
+        let Some(listener) = listener else { return };
+        if identity(listener.as_fd()) != identity(self.listener.as_fd()) {
+            self.listener = listener;
+            self.is_moved = true;
+        }
+    }
+
+    /// The worker that the journal names, if it lives. Its process id may be somebody else's by now; a worker of ours
+    /// has this very journal open.
+    pub(super) fn worker(&self) -> Option<Child> {
+        let worker = Child::open(self.journal.counters().worker_pid).ok()?;
+        self.are_held_by(&worker).then_some(worker)
+    }
+
+    fn are_held_by(&self, worker: &Child) -> bool {
+        let theirs = worker.copy_descriptor(descriptors::JOURNAL);
+        theirs.is_ok_and(|theirs| identity(theirs.as_fd()) == identity(self.journal.as_fd()))
+    }
+
+    /// What the worker gets, by number; see [`descriptors`].
+    pub(super) fn for_worker(&self) -> [(BorrowedFd<'_>, i32); 5] {
+        let (run, root) = self.locks.descriptors();
+        [
+            (self.group.as_fd(), descriptors::GROUP),
+            (self.journal.as_fd(), descriptors::JOURNAL),
+            (self.listener.as_fd(), descriptors::SOCKET),
+            (run, descriptors::RUN_LOCK),
+            (root, descriptors::ROOT_LOCK),
+        ]
+    }
+
+    /// What a successor gets, by name.
+    pub(super) fn for_successor(&self) -> [(&'static str, BorrowedFd<'_>); 5] {
+        let (run, root) = self.locks.descriptors();
+        [
+            (names::GROUP, self.group.as_fd()),
+            (names::JOURNAL, self.journal.as_fd()),
+            (names::SOCKET, self.listener.as_fd()),
+            (names::RUN_LOCK, run),
+            (names::ROOT_LOCK, root),
+        ]
+    }
+
+    fn anew(
+        config: &KeeperConfig,
+        listener: Option<UnixListener>,
+        locks: DirectoryLocks,
+    ) -> Result<Holdings, KeeperError> {
+        // First of all: from here on nobody reads a hole.
+        let (group, kept) = guard::set_up(&config.root.join("layers"), &config.guarded())?;
+        let rest = || -> Result<_, KeeperError> {
+            let journal = Journal::create()?;
+            journal.set_deaths_allowed(config.deaths_allowed);
+            journal.set_unguarded(kept);
+            let listener = match listener {
+                Some(listener) => listener,
+                None => listen(&config.socket(), &journal)?,
+            };
+            Ok((journal, listener))
+        };
+        let (journal, listener) = rest().inspect_err(|_| {
+            // One that was found stays marked only while this group lives; the next start marks it again.
+            if !kept {
+                guard::take_down(&config.guarded());
+            }
+        })?;
+        Ok(Holdings {
+            group,
+            journal: Arc::new(journal),
+            listener,
+            locks,
+            is_moved: false,
+            is_new: !kept,
+        })
+    }
+
+    fn taken_over(
+        config: &KeeperConfig,
+        group: OwnedFd,
+        journal: OwnedFd,
+        listener: Option<UnixListener>,
+        locks: DirectoryLocks,
+    ) -> Result<Holdings, KeeperError> {
+        let journal = Journal::open(journal)?;
+        let group = Group::from_inherited(group);
+        guard::restore(&group, &config.root.join("layers"), &config.guarded())?;
+        let listener = match listener {
+            Some(listener) => listener,
+            None => listen(&config.socket(), &journal)?,
+        };
+        Ok(Holdings {
+            group,
+            journal: Arc::new(journal),
+            listener,
+            locks,
+            is_moved: false,
+            is_new: false,
+        })
+    }
+
+    /// Copies of what a worker holds whose keeper is gone; `None` if there is no such worker.
+    fn from_worker(config: &KeeperConfig) -> Result<Option<(Holdings, Child)>, KeeperError> {
+        let pid = fs::read_to_string(config.worker_pid_file());
+        let Some(pid) = pid.ok().and_then(|text| text.trim().parse::<i32>().ok()) else {
+            return Ok(None);
+        };
+        let copied = || -> io::Result<_> {
+            let worker = Child::open(pid)?;
+            let copies = [
+                descriptors::GROUP,
+                descriptors::JOURNAL,
+                descriptors::SOCKET,
+                descriptors::RUN_LOCK,
+                descriptors::ROOT_LOCK,
+            ];
+            let mut copies = copies.into_iter().map(|number| worker.copy_descriptor(number));
+            let mut next = || {
+                copies
+                    .next()
+                    .unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
+            };
+            Ok(([next()?, next()?, next()?, next()?, next()?], worker))
+        };
+        // It may have ended just now, or be another process by that id.
+        let Ok(([group, journal, socket, run, root], worker)) = copied() else {
+            return Ok(None);
+        };
+        let is_its_journal = journal
+            .try_clone()
+            .is_ok_and(|copy| Journal::open(copy).is_ok_and(|journal| journal.counters().worker_pid == pid));
+        if !is_its_journal {
+            return Ok(None);
+        }
+        warn!("worker {pid} lost its keeper: taking over what it holds");
+        let locks = DirectoryLocks::from_descriptors(run, root);
+        let holdings = Holdings::taken_over(config, group, journal, Some(socket.into()), locks)?;
+        Ok(Some((holdings, worker)))
+    }
+}
+
+fn identity(descriptor: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    let status = rustix::fs::fstat(descriptor).ok()?;
+    Some((status.st_dev, status.st_ino))
+}
+
+/// Whether somebody listens on the socket. Does not wait in a queue that is full.
+pub(super) fn answers(socket: &Path) -> bool {
+    let connect = || {
+        let address = SocketAddrUnix::new(socket)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let own = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::connect(&own, &address)
+    };
+    matches!(connect(), Ok(()) | Err(rustix::io::Errno::AGAIN))
+}

@@ -1,0 +1,207 @@
+//! What a user may set about the daemon: `<root>/daemon.toml`, and options of `xebec daemon start`, which win.
+//!
+//! ```toml
+//! cache_size = "20GB"       # evict what is not in use beyond this; without it the file system is the limit
+//! fill_wait = "10m"         # how long a reader waits for missing bytes before it gets EIO
+//! slow_reader = "10s"       # a reader who waits longer is named in the log
+//! metrics = "127.0.0.1:9469"   # where Prometheus may ask; nowhere by default
+//! log = "json"              # or "text", the default
+//! ```
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, FailureKind};
+
+/// Settings of the daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How much the cache may take on its file system, in bytes; no limit of its own when absent.
+    pub cache_size: Option<Size>,
+    /// How long a reader waits for missing bytes before it gets an error.
+    #[serde(with = "duration_text")]
+    pub fill_wait: Duration,
+    /// A reader who waits longer than this is named in the log.
+    #[serde(with = "duration_text")]
+    pub slow_reader: Duration,
+    /// Where metrics are served over HTTP, if anywhere.
+    pub metrics: Option<SocketAddr>,
+    /// How log lines look.
+    pub log: LogFormat,
+    /// What of all this was given on the command line, for a daemon that starts itself again.
+    #[serde(skip)]
+    pub given: Overrides,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            cache_size: None,
+            fill_wait: Duration::from_secs(600),
+            slow_reader: Duration::from_secs(10),
+            metrics: None,
+            log: LogFormat::Text,
+            given: Overrides::new(),
+        }
+    }
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(format!("{text:?} is no log format: use text or json")),
+        }
+    }
+}
+
+/// What `xebec daemon start` was given; the same names as in the file, absent where not given.
+pub type Overrides = serde_json::Map<String, serde_json::Value>;
+
+impl Settings {
+    /// Reads `file`, which need not exist, and puts `overrides` over it.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has names or values that mean nothing.
+    pub fn load(file: &Path, overrides: &Overrides) -> Result<Self, Failure> {
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(Failure::host(format!("read {}", file.display()), error)),
+        };
+        Settings::parse(&text, overrides).map_err(|error| {
+            let given = match overrides.is_empty() {
+                true => "",
+                false => " and the options that were given",
+            };
+            let error = error.to_string();
+            let message = format!("{}{given}: {}", file.display(), error.trim_end());
+            Failure::new(FailureKind::Usage, message)
+        })
+    }
+
+    /// Reads a file's text, and puts `overrides` over it.
+    ///
+    /// # Errors
+    /// Names or values that mean nothing, with the line.
+    pub fn parse(text: &str, overrides: &Overrides) -> Result<Self, toml::de::Error> {
+        let mut table: toml::Table = toml::from_str(text)?;
+        for (name, value) in overrides {
+            let value = toml::Value::try_from(value).map_err(serde::de::Error::custom)?;
+            table.insert(name.clone(), value);
+        }
+        let mut settings: Settings = table.try_into()?;
+        settings.given = overrides.clone();
+        Ok(settings)
+    }
+}
+
+/// A number of bytes, written as `512MB`, `20GiB`, or a bare number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        let factor: u64 = match unit.trim() {
+            "" | "B" => 1,
+            "kB" | "KB" => 1000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "TB" => 1_000_000_000_000,
+            "KiB" | "K" => 1 << 10,
+            "MiB" | "M" => 1 << 20,
+            "GiB" | "G" => 1 << 30,
+            "TiB" | "T" => 1 << 40,
+            _ => return Err(format!("{text:?} is no size: write it as 512MB or 20GiB")),
+        };
+        let number: u64 = number
+            .parse()
+            .map_err(|_| format!("{text:?} is no size: write it as 512MB or 20GiB"))?;
+        let bytes = number.checked_mul(factor);
+        bytes.map(Size).ok_or_else(|| format!("{text} is too large"))
+    }
+}
+
+impl TryFrom<String> for Size {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+mod duration_text {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, de::Error};
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        xebec_oci::parse_duration(&text).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_and_what_wins_over_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("daemon.toml");
+        assert_eq!(
+            Settings::load(&file, &Overrides::new()).unwrap(),
+            Settings::default()
+        );
+        std::fs::write(&file, "cache_size = \"20GiB\"\nslow_reader = \"3s\"\n").unwrap();
+        let mut overrides = Overrides::new();
+        overrides.insert("slow_reader".to_owned(), "500ms".into());
+        let settings = Settings::load(&file, &overrides).unwrap();
+        assert_eq!(settings.cache_size, Some(Size(20 << 30)));
+        assert_eq!(settings.slow_reader, Duration::from_millis(500));
+        for wrong in [
+            "cache_sise = \"1GB\"",
+            "cache_size = \"much\"",
+            "fill_wait = \"7\"",
+            "x",
+        ] {
+            std::fs::write(&file, wrong).unwrap();
+            let failure = Settings::load(&file, &Overrides::new()).unwrap_err();
+            assert!(failure.to_string().contains("daemon.toml"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!("512MB".parse(), Ok(Size(512_000_000)));
+        assert_eq!("1 GiB".parse(), Ok(Size(1 << 30)));
+        assert_eq!("7".parse(), Ok(Size(7)));
+        for wrong in ["", "GB", "1XB", "99999999999TB", "-1"] {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+    }
+}

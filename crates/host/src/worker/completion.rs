@@ -1,0 +1,166 @@
+//! Bringing all of a layer in, and proving it: what makes a layer need this daemon no more, and its index trusted as
+//! this host's own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tracing::{error, info, warn};
+use xebec_cache::store::LayerKey;
+
+use crate::facts;
+use crate::failure::{Failure, FailureKind};
+use crate::image::Report;
+use crate::proof::{self, Verdict};
+use crate::protocol::{Completion, ImageRequest, ProvedLayer, Reply};
+use crate::worker::fills::ServedLayer;
+use crate::worker::requests::Requests;
+
+/// How long after a layer became complete its proof begins: putting it together and hashing it takes a core, which
+/// the container that is just starting needs more.
+const PROOF_DELAY: Duration = Duration::from_secs(5);
+
+impl Requests {
+    /// Goes on with what earlier workers were to bring in.
+    pub(super) fn resume_completions(self: &Arc<Self>) {
+        for view in self.views.list() {
+            let layers = view.layers.iter();
+            let layers = layers.filter_map(|pair| self.fills.find((*pair).into()));
+            self.complete_in_background(layers.collect(), view.completion);
+        }
+    }
+
+    pub(super) fn complete_in_background(
+        self: &Arc<Self>,
+        layers: Vec<Arc<ServedLayer>>,
+        completion: Option<Completion>,
+    ) {
+        let Some(completion) = completion else { return };
+        let this = self.clone();
+        tokio::spawn(async move {
+            let pause = Duration::from_secs(completion.deadline_seconds)
+                / u32::try_from(layers.len().max(1)).unwrap_or(u32::MAX);
+            for served in layers {
+                if let Err(error) = this.complete(&served, pause, true).await {
+                    warn!("{} was not brought in: {error}", served.layer().key());
+                }
+            }
+        });
+    }
+
+    /// Brings all of a layer in and proves it.
+    pub(super) async fn complete(
+        self: &Arc<Self>,
+        served: &Arc<ServedLayer>,
+        deadline: Duration,
+        in_background: bool,
+    ) -> Result<(), Failure> {
+        let integrity = |error: xebec_cache::fill::FillError| Failure::new(FailureKind::Registry, error);
+        self.fills
+            .complete(served, deadline, in_background)
+            .await
+            .map_err(integrity)?;
+        let key = served.layer().key();
+        if !facts::is_proven(self.images.store(), key)
+            && let Verdict::Disproved(problem) = self.prove(key).await?
+        {
+            return Err(Failure::new(FailureKind::Integrity, alarm(key, &problem)));
+        }
+        self.shared.learn(self.images.store(), key);
+        Ok(())
+    }
+
+    /// Proves layers as they become complete, one at a time and not while a start may be under way, and lets others
+    /// share their files.
+    pub(super) async fn prove_completed(self: Arc<Self>, mut completed: UnboundedReceiver<LayerKey>) {
+        while let Some(key) = completed.recv().await {
+            tokio::time::sleep(PROOF_DELAY).await;
+            if !facts::is_proven(self.images.store(), key)
+                && let Err(failure) = self.prove(key).await
+            {
+                warn!("{key} is not proven: {failure}");
+            }
+            let _ = self.in_background(move |this| this.learn_contents(key)).await;
+        }
+    }
+
+    /// Lets others share a layer's files, if it is complete and proven.
+    fn learn_contents(&self, key: LayerKey) {
+        let _reservation = self.fills.usage().reserve([key]);
+        self.shared.learn(self.images.store(), key);
+    }
+
+    async fn prove(self: &Arc<Self>, key: LayerKey) -> Result<Verdict, Failure> {
+        let client_source = self.images.clone();
+        let verdict = proof::prove(&client_source, key).await?;
+        match &verdict {
+            Verdict::Proven => info!("{key} is proven"),
+            Verdict::Unprovable(reason) => info!("{key} cannot be proven: {reason}"),
+            Verdict::Disproved(problem) => self.raise_alarm(key, problem),
+        }
+        Ok(verdict)
+    }
+
+    /// The index is marked already, so nothing that starts from now on uses it. What is mounted cannot be taken
+    /// from its readers, so they are named.
+    fn raise_alarm(&self, key: LayerKey, problem: &str) {
+        error!("{}", alarm(key, problem));
+        for view in self.views.list() {
+            if view.layers.iter().any(|pair| LayerKey::from(*pair) == key) {
+                error!(
+                    "ALARM: {} is mounted with it, for {:?}; stop what runs on it",
+                    view.reference, view.holders
+                );
+            }
+        }
+    }
+
+    pub(super) async fn prove_image(
+        self: &Arc<Self>,
+        request: &ImageRequest,
+        report: &Report,
+    ) -> Result<Reply, Failure> {
+        let (prepared, _reservation) = self.prepare(request, false, report).await?;
+        let mut layers = Vec::new();
+        for layer in &prepared.layers {
+            let served = self.fills.serve(layer.key, None)?;
+            let integrity = |error: xebec_cache::fill::FillError| Failure::new(FailureKind::Registry, error);
+            self.fills
+                .complete(&served, Duration::ZERO, false)
+                .await
+                .map_err(integrity)?;
+            let problem = match self.prove(layer.key).await? {
+                Verdict::Proven => None,
+                Verdict::Unprovable(reason) => Some(reason),
+                Verdict::Disproved(problem) => Some(alarm(layer.key, &problem)),
+            };
+            layers.push(ProvedLayer {
+                layer: layer.key.layer,
+                index: layer.key.index,
+                problem,
+            });
+        }
+        self.forget_unused();
+        Ok(Reply::Proved { layers })
+    }
+
+    /// Finds the complete and proven layers of the cache.
+    pub(super) fn learn_shared_contents(self: &Arc<Self>) {
+        let this = self.clone();
+        std::thread::spawn(move || {
+            for key in this.images.store().list().unwrap_or_default() {
+                if facts::is_proven(this.images.store(), key) {
+                    this.learn_contents(key);
+                }
+            }
+        });
+    }
+}
+
+/// What is said of an index that lies.
+fn alarm(key: LayerKey, problem: &str) -> String {
+    format!(
+        "ALARM: the index of {key} shows other contents than the layer has: {problem}. It is not used again; who \
+         pushed it may have meant harm"
+    )
+}

@@ -1,0 +1,78 @@
+//! A layer that is served: what fills it, and what readers touched of it.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use xebec_cache::fill::Filler;
+use xebec_cache::layer::CachedLayer;
+use xebec_format::PAGE_SIZE;
+
+/// A layer that is served.
+pub struct ServedLayer {
+    filler: Arc<Filler>,
+    touched: Mutex<Vec<u64>>,
+    pub(super) silenced: AtomicBool,
+}
+
+impl ServedLayer {
+    /// A layer that `filler` fills, of which nobody has read anything yet.
+    pub(super) fn new(filler: Arc<Filler>) -> Self {
+        let words = filler.layer().presence().pages().div_ceil(64) as usize;
+        Self {
+            filler,
+            touched: Mutex::new(vec![0; words]),
+            silenced: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether nobody but the table of served layers knows it, or any part of it.
+    pub(super) fn is_idle(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1
+            && Arc::strong_count(&self.filler) == 1
+            && Arc::strong_count(self.layer()) == 1
+    }
+
+    /// The cached layer.
+    pub fn layer(&self) -> &Arc<CachedLayer> {
+        self.filler.layer()
+    }
+
+    /// What brings its spans in.
+    pub fn filler(&self) -> &Arc<Filler> {
+        &self.filler
+    }
+
+    /// Whether readers asked for the page since the layer is served.
+    pub fn is_touched(&self, page: u64) -> bool {
+        let touched = self
+            .touched
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        touched
+            .get((page / 64) as usize)
+            .is_some_and(|word| word & (1 << (page % 64)) != 0)
+    }
+
+    /// How many pages readers asked for.
+    pub fn touched_pages(&self) -> u64 {
+        let touched = self
+            .touched
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        touched.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Notes that readers asked for a range.
+    pub(super) fn touch(&self, range: &Range<u64>) {
+        let mut touched = self
+            .touched
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        for page in range.start / PAGE_SIZE..range.end.div_ceil(PAGE_SIZE) {
+            if let Some(word) = touched.get_mut((page / 64) as usize) {
+                *word |= 1 << (page % 64);
+            }
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Views that may have served holes: they were mounted, and not complete, while nobody held the fanotify group.
+//!
+//! Their page cache may hold zeros in place of bytes, and nothing can tell which pages. So they are taken out of the
+//! tree, where a new container could find them, and the processes that are on them are named for as long as there
+//! are any; the kernel offers no way to take the pages from those. Their layers are served on: what they read from
+//! now on is right.
+//!
+//! Whether a process is on a view is told by unique numbers of mounts (`statx(2)`, `STATX_MNT_ID_UNIQUE`, Linux 6.8),
+//! which stay true after a mount was taken out of the tree and are never used again, and by its mount namespace, if that
+//! showed the view when it was found.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+use serde::{Deserialize, Serialize};
+use tracing::{error, info, warn};
+use xebec_kernel::mount::{self, MountInfo};
+
+use crate::file::write_atomically;
+use crate::paths::Paths;
+use crate::protocol::{ProcessStatus, SuspectStatus};
+use crate::worker::views::{LayerPair, ViewRecord};
+
+/// Asks statx for a number of a mount that is never used again (`include/uapi/linux/stat.h`).
+const STATX_MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// The suspects of a run directory, kept in its file `suspects.json`.
+#[derive(Debug)]
+pub struct Suspects {
+    file: PathBuf,
+    list: Mutex<Vec<Suspect>>,
+}
+
+/// A view that may have served holes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Suspect {
+    view: String,
+    reference: String,
+    layers: Vec<LayerPair>,
+    /// Unique numbers of its mounts, and of those of overlays on it, in the daemon's mount namespace.
+    mounts: BTreeSet<u64>,
+    /// Other mount namespaces that show it, as `/proc/PID/ns/mnt` names them.
+    namespaces: BTreeSet<PathBuf>,
+}
+
+impl Suspects {
+    /// The suspects that earlier workers found.
+    pub fn read(paths: &Paths) -> Suspects {
+        let file = paths.run().join("suspects.json");
+        let bytes = fs::read(&file).unwrap_or_default();
+        let list = serde_json::from_slice(&bytes).unwrap_or_default();
+        Suspects {
+            file,
+            list: Mutex::new(list),
+        }
+    }
+
+    /// After a time without a holder: takes every mount of ours out of the tree that is not on a complete view.
+    /// `views` are those that are known, with whether all of their layers are complete. Gives the names of the views
+    /// that are gone.
+    pub fn find(&self, paths: &Paths, views: &[(ViewRecord, bool)]) -> BTreeSet<String> {
+        let mounts = mount::mounts().unwrap_or_else(|problem| {
+            error!("{problem}; every view counts as one that may have served zeros");
+            Vec::new()
+        });
+        let found = sort_out(&mounts, paths, views, unique_number, namespaces_on);
+        {
+            let mut list = self.lock();
+            for suspect in &found.suspects {
+                match list.iter_mut().find(|other| other.view == suspect.view) {
+                    // It may be the second such time, with processes left from the first.
+                    Some(known) => {
+                        known.mounts.extend(&suspect.mounts);
+                        known.namespaces.extend(suspect.namespaces.iter().cloned());
+                    }
+                    None => list.push(suspect.clone()),
+                }
+            }
+            self.write(&list);
+        }
+        for suspect in &found.suspects {
+            let processes = processes_on(suspect);
+            error!(
+                view = suspect.view,
+                "{} was in use while no daemon guarded it: reads from it may have given zeros. It is unmounted, and new \
+                 containers get another; restart {}",
+                suspect.reference,
+                name_all(&processes)
+            );
+        }
+        // Children first: the table lists parents before what is mounted on them.
+        for mount in found.unmount.iter().rev() {
+            warn!("unmounting {} ({})", mount.target.display(), mount.filesystem);
+            if let Err(problem) = mount::unmount_lazily(&mount.target) {
+                error!("{problem}");
+            }
+        }
+        found.suspects.into_iter().map(|suspect| suspect.view).collect()
+    }
+
+    /// The layers of all suspects: they are served as long as somebody may read them.
+    pub fn layers(&self) -> Vec<LayerPair> {
+        self.lock()
+            .iter()
+            .flat_map(|suspect| suspect.layers.clone())
+            .collect()
+    }
+
+    /// Forgets suspects that no process is on any more.
+    pub fn sweep(&self) {
+        let mut list = self.lock();
+        if list.is_empty() {
+            return;
+        }
+        let before = list.len();
+        list.retain(|suspect| {
+            let is_used = !processes_on(suspect).is_empty();
+            if !is_used {
+                info!("no process is on the old view of {} any more", suspect.reference);
+            }
+            is_used
+        });
+        if list.len() != before {
+            self.write(&list);
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// The suspects, with the processes on them now.
+    pub fn status(&self) -> Vec<SuspectStatus> {
+        let list = self.lock().clone();
+        list.into_iter()
+            .map(|suspect| SuspectStatus {
+                processes: processes_on(&suspect),
+                view: suspect.view,
+                reference: suspect.reference,
+            })
+            .collect()
+    }
+
+    fn write(&self, list: &[Suspect]) {
+        let written = if list.is_empty() {
+            fs::remove_file(&self.file).or_else(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })
+        } else {
+            serde_json::to_vec(list)
+                .map_err(std::io::Error::other)
+                .and_then(|bytes| write_atomically(&self.file, &bytes))
+        };
+        if let Err(problem) = written {
+            warn!("{}: {problem}", self.file.display());
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Suspect>> {
+        self.list
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Numbers of devices, as mount tables show them.
+type Devices = BTreeSet<(u32, u32)>;
+
+/// What is to be done about the mounts of one namespace.
+struct Sorted {
+    suspects: Vec<Suspect>,
+    unmount: Vec<MountInfo>,
+}
+
+/// `number` gives a mount's unique number, `namespaces` the other mount namespaces that show any of some devices, or an
+/// overlay on a directory.
+fn sort_out(
+    mounts: &[MountInfo],
+    paths: &Paths,
+    views: &[(ViewRecord, bool)],
+    number: impl Fn(&Path) -> Option<u64>,
+    namespaces: impl Fn(&Devices, &Path) -> BTreeSet<PathBuf>,
+) -> Sorted {
+    let device = |mount: &MountInfo| (mount.major, mount.minor);
+    let device_of = |path: &Path| {
+        let mount = mounts.iter().rfind(|mount| mount.target == path);
+        mount.filter(|mount| mount.filesystem == "erofs").map(device)
+    };
+    let clean: Vec<(u32, u32)> = views
+        .iter()
+        .filter(|(_, complete)| *complete)
+        .filter_map(|(view, _)| device_of(&view.path))
+        .collect();
+    let clean_paths: Vec<&Path> = views
+        .iter()
+        .filter(|(_, complete)| *complete)
+        .map(|(view, _)| view.path.as_path())
+        .collect();
+    let is_unclean = |mount: &&MountInfo| match mount.filesystem.as_str() {
+        "erofs" => is_our_view(mount, paths) && !clean.contains(&device(mount)),
+        "overlay" => lower_directories(mount)
+            .iter()
+            .any(|lower| lower.starts_with(paths.mounts()) && !clean_paths.contains(&lower.as_path())),
+        _ => false,
+    };
+    let unmount: Vec<MountInfo> = mounts.iter().filter(is_unclean).cloned().collect();
+    let suspects = views.iter().filter(|(_, complete)| !complete).map(|(view, _)| {
+        let own = device_of(&view.path);
+        let is_on =
+            |mount: &&MountInfo| Some(device(mount)) == own || lower_directories(mount).contains(&view.path);
+        let devices = mounts.iter().filter(is_on).map(device).collect();
+        Suspect {
+            view: view.name.clone(),
+            reference: view.reference.clone(),
+            layers: view.layers.clone(),
+            mounts: mounts
+                .iter()
+                .filter(is_on)
+                .filter_map(|mount| number(&mount.target))
+                .collect(),
+            namespaces: namespaces(&devices, &view.path),
+        }
+    });
+    Sorted {
+        suspects: suspects.collect(),
+        unmount,
+    }
+}
+
+/// Views, wherever they are mounted. The run directory may hold other people's mounts, so being below it is not
+/// enough.
+fn is_our_view(mount: &MountInfo, paths: &Paths) -> bool {
+    let below = |path: &Path| path.starts_with(paths.root()) || path.starts_with(paths.run());
+    // A metadata image whose path is too long for the kernel is given by its descriptor.
+    below(&mount.source) || mount.source.starts_with("/proc/self/fd") && below(&mount.target)
+}
+
+fn lower_directories(mount: &MountInfo) -> Vec<PathBuf> {
+    if mount.filesystem != "overlay" {
+        return Vec::new();
+    }
+    let options = mount.super_options.split(',');
+    options
+        .filter_map(|option| option.split_once('='))
+        .filter(|(name, _)| matches!(*name, "lowerdir" | "lowerdir+"))
+        .flat_map(|(_, directories)| directories.split(':').map(PathBuf::from))
+        .collect()
+}
+
+/// The unique number of the mount that is at a path.
+fn unique_number(path: &Path) -> Option<u64> {
+    // Of files of others nothing but the mount is asked: a server of theirs that does not answer must not matter.
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let status = rustix::fs::statx(CWD, path, flags, STATX_MNT_ID_UNIQUE).ok()?;
+    let told = StatxFlags::from_bits_retain(status.stx_mask).contains(STATX_MNT_ID_UNIQUE);
+    told.then_some(status.stx_mnt_id)
+}
+
+/// The directories of all processes that have a mount namespace, with its name.
+fn processes() -> impl Iterator<Item = (u32, PathBuf, PathBuf)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let directory = entry.path();
+        // Kernel threads have none that can be read; processes that have just ended neither.
+        let namespace = fs::read_link(directory.join("ns/mnt")).ok()?;
+        Some((pid, directory, namespace))
+    })
+}
+
+fn own_namespace() -> PathBuf {
+    fs::read_link("/proc/self/ns/mnt").unwrap_or_default()
+}
+
+/// Mount namespaces other than this process's that show a device, or an overlay on a directory.
+fn namespaces_on(devices: &Devices, directory: &Path) -> BTreeSet<PathBuf> {
+    let own = own_namespace();
+    let mut seen: HashMap<PathBuf, bool> = HashMap::new();
+    for (_, process, namespace) in processes() {
+        if namespace != own && !seen.contains_key(&namespace) {
+            let table = fs::read(process.join("mountinfo")).unwrap_or_default();
+            let mounts = mount::parse_mountinfo(&table).unwrap_or_default();
+            let shows = mounts.iter().any(|mount| {
+                let is_view = mount.filesystem == "erofs" && devices.contains(&(mount.major, mount.minor));
+                is_view || lower_directories(mount).iter().any(|lower| lower == directory)
+            });
+            seen.insert(namespace, shows);
+        }
+    }
+    seen.into_iter()
+        .filter(|(_, shows)| *shows)
+        .map(|(namespace, _)| namespace)
+        .collect()
+}
+
+/// Who is on a suspect. Looking at every process costs milliseconds, and is done only while there are suspects.
+fn processes_on(suspect: &Suspect) -> Vec<ProcessStatus> {
+    let is_on = |(pid, directory, namespace): &(u32, PathBuf, PathBuf)| {
+        *pid != std::process::id()
+            && (suspect.namespaces.contains(namespace) || has_file_on(directory, suspect))
+    };
+    let on = processes().filter(is_on).map(|(pid, directory, _)| {
+        let command = fs::read_to_string(directory.join("comm")).unwrap_or_default();
+        ProcessStatus {
+            pid,
+            command: command.trim_end().to_owned(),
+        }
+    });
+    on.collect()
+}
+
+/// Whether a process has its root, its directory, its program, an open file or a mapped file on the suspect.
+fn has_file_on(process: &Path, suspect: &Suspect) -> bool {
+    let is_on = |path: PathBuf| unique_number(&path).is_some_and(|number| suspect.mounts.contains(&number));
+    let listed = ["fd", "map_files"].into_iter().flat_map(|name| {
+        let entries = fs::read_dir(process.join(name)).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path())
+    });
+    ["root", "cwd", "exe"]
+        .into_iter()
+        .map(|name| process.join(name))
+        .chain(listed)
+        .any(is_on)
+}
+
+fn name_all(processes: &[ProcessStatus]) -> String {
+    if processes.is_empty() {
+        return "nothing: no process is on it".to_owned();
+    }
+    let names = processes
+        .iter()
+        .map(|process| format!("{} ({})", process.command, process.pid));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use xebec_format::digest::Digest;
+    use xebec_kernel::mount::parse_mountinfo;
+
+    use super::*;
+
+    fn view(paths: &Paths, name: &str) -> ViewRecord {
+        ViewRecord {
+            name: name.to_owned(),
+            path: paths.mounts().join(name),
+            reference: format!("example.com/{name}"),
+            manifest: Digest::of(name.as_bytes()),
+            layers: Vec::new(),
+            holders: Vec::new(),
+            completion: None,
+        }
+    }
+
+    #[test]
+    fn only_what_is_ours_and_not_complete_is_taken_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        let paths = Paths::create(&top.join("root"), &top.join("run")).unwrap();
+        let table = "\
+1 0 254:0 / TOP/run rw - tmpfs tmpfs rw
+2 0 254:0 /x/layers TOP/run/guarded rw - ext4 /dev/vda rw
+3 0 0:30 / TOP/run/views/whole ro - erofs TOP/root/views/whole ro
+4 0 0:31 / TOP/run/views/part ro - erofs TOP/root/views/part ro
+5 0 0:31 / /mnt/image ro - erofs TOP/root/views/part ro
+6 0 0:32 / TOP/run/views/unknown ro - erofs /proc/self/fd/9 ro
+7 0 0:33 / /mnt/other ro - erofs /proc/self/fd/9 ro
+8 0 0:34 / /containerd rw - overlay overlay rw,lowerdir=/var/lib/containerd/1:/var/lib/containerd/2
+9 0 0:35 / /srv/a rw - overlay overlay rw,lowerdir+=TOP/run/views/part,upperdir=/srv/upper,workdir=/srv/work
+10 0 0:36 / /srv/b rw - overlay overlay rw,lowerdir+=TOP/run/views/whole,upperdir=/srv/upper,workdir=/srv/work
+11 0 0:30 / /mnt/whole ro - erofs TOP/root/views/whole ro
+12 0 0:37 / /run/elsewhere ro - erofs /var/lib/containerd/layer.erofs ro
+"
+        .replace("TOP", &top.to_string_lossy());
+        let mounts = parse_mountinfo(table.as_bytes()).unwrap();
+        let views = [(view(&paths, "whole"), true), (view(&paths, "part"), false)];
+        let number = |path: &Path| {
+            mounts
+                .iter()
+                .find(|mount| mount.target == path)
+                .map(|mount| 1000 + mount.id)
+        };
+        let namespaces = |devices: &Devices, path: &Path| {
+            assert_eq!(*devices, BTreeSet::from([(0, 31), (0, 35)]));
+            BTreeSet::from([path.to_owned()])
+        };
+        let sorted = sort_out(&mounts, &paths, &views, number, namespaces);
+        let ids: Vec<u64> = sorted.unmount.iter().map(|mount| mount.id).collect();
+        assert_eq!(ids, [4, 5, 6, 9]);
+        let [suspect] = sorted.suspects.as_slice() else {
+            panic!("{:?}", sorted.suspects)
+        };
+        assert_eq!(suspect.view, "part");
+        assert_eq!(suspect.mounts, BTreeSet::from([1004, 1005, 1009]));
+        assert_eq!(suspect.namespaces, BTreeSet::from([paths.mounts().join("part")]));
+    }
+
+    #[test]
+    fn this_process_is_found_by_its_own_program() {
+        let here = unique_number(Path::new("/proc/self/exe")).unwrap();
+        let mut suspect = Suspect {
+            view: String::new(),
+            reference: String::new(),
+            layers: Vec::new(),
+            mounts: BTreeSet::from([here]),
+            namespaces: BTreeSet::new(),
+        };
+        assert!(has_file_on(Path::new("/proc/self"), &suspect));
+        suspect.mounts = BTreeSet::from([u64::MAX]);
+        assert!(!has_file_on(Path::new("/proc/self"), &suspect));
+    }
+}

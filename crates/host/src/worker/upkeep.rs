@@ -1,0 +1,88 @@
+//! What the worker does for its cache in the background, never on a reader's way: what was filled is made durable,
+//! what is in use is noted as used, and the limit is kept.
+//!
+//! Layers are synced every few seconds, so that a power cut costs little more than that; a layer that becomes
+//! complete is synced at once ([`FillService::silence_if_complete`]). What a worker that died left unsynced is found
+//! when the next one starts.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tracing::{debug, warn};
+use xebec_cache::store::LayerKey;
+
+use crate::worker::fills::FillService;
+use crate::worker::requests::Requests;
+
+/// How often layers are synced: what a power cut costs at most is fetched again in about the same time.
+const SYNC: Duration = Duration::from_secs(10);
+/// How old the note of a layer's last use may be while it is in use: that a layer counts as used five minutes before
+/// its view went does not change which goes first on any host that holds more than it uses in five minutes.
+const LAST_USE: Duration = Duration::from_secs(300);
+
+/// Runs until the worker ends.
+pub(super) async fn run(requests: Arc<Requests>) {
+    let this = requests.clone();
+    let _ = tokio::task::spawn_blocking(move || this.sync_left()).await;
+    let mut tick = tokio::time::interval(SYNC);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let this = requests.clone();
+        let upkeep = tokio::task::spawn_blocking(move || {
+            sync_served(&this.fills);
+            this.note_use();
+            this.enforce(0);
+        });
+        let _ = upkeep.await;
+    }
+}
+
+/// Makes durable what the layers that are served hold.
+pub(super) fn sync_served(fills: &FillService) {
+    for served in fills.all() {
+        match served.layer().sync() {
+            Ok(true) => debug!("{} is synced", served.layer().key()),
+            Ok(false) => {}
+            Err(error) => {
+                let key = served.layer().key();
+                warn!("cannot sync {key}: {error}; what was not synced before is fetched again");
+                fills.listen_again(&served);
+            }
+        }
+    }
+}
+
+impl Requests {
+    /// Makes durable what an earlier worker of this boot filled and did not come to sync.
+    fn sync_left(&self) {
+        for key in self.images.store().list().unwrap_or_default() {
+            if let Err(error) = self.sync_if_left(key) {
+                warn!("cannot sync {key}: {error}");
+            }
+        }
+    }
+
+    /// Layers of mounted views are in use now.
+    fn note_use(&self) {
+        for pair in self.views.list().iter().flat_map(|view| &view.layers) {
+            let (store, key) = (self.images.store(), LayerKey::from(*pair));
+            let age = SystemTime::now().duration_since(store.last_used(key));
+            // A time in the future is wrong, too.
+            if age.is_ok_and(|age| age < LAST_USE) {
+                continue;
+            }
+            if let Err(error) = store.touch(key) {
+                debug!("{key}: {error}");
+            }
+        }
+    }
+
+    fn sync_if_left(&self, key: LayerKey) -> Result<(), xebec_cache::store::StoreError> {
+        if self.images.store().look(key)?.presence().is_durable() {
+            return Ok(());
+        }
+        // Served until it is durable: see `FillService::retain`.
+        self.fills.serve(key, None).map(|_| ())
+    }
+}

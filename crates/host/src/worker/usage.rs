@@ -1,0 +1,124 @@
+//! Which layers requests under way rely on, and which are just being evicted: the two exclude each other.
+//!
+//! A request reserves the layers of its image once it knows them, and holds them until a view does. An eviction takes
+//! a layer only if nobody reserved it; whoever wants to reserve one that is going waits, which takes as long as a
+//! punch or a rename does.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use xebec_cache::store::LayerKey;
+
+/// The table of reservations and evictions.
+#[derive(Default)]
+pub struct Usage {
+    table: Mutex<Table>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Table {
+    reserved: HashMap<LayerKey, usize>,
+    going: HashSet<LayerKey>,
+}
+
+impl Usage {
+    /// Reserves layers, when those of them that are going have gone. They may not be there then. Blocks.
+    pub fn reserve(self: &Arc<Self>, keys: impl IntoIterator<Item = LayerKey>) -> Reservation {
+        let keys: Vec<LayerKey> = keys.into_iter().collect();
+        let mut table = self.lock();
+        while keys.iter().any(|key| table.going.contains(key)) {
+            table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+        }
+        for key in &keys {
+            *table.reserved.entry(*key).or_default() += 1;
+        }
+        Reservation {
+            usage: self.clone(),
+            keys,
+        }
+    }
+
+    /// Marks a layer as going; `None` when it is reserved, or going already.
+    pub fn evict(self: &Arc<Self>, key: LayerKey) -> Option<Going> {
+        let mut table = self.lock();
+        if table.reserved.contains_key(&key) || !table.going.insert(key) {
+            return None;
+        }
+        Some(Going {
+            usage: self.clone(),
+            key,
+        })
+    }
+
+    /// Whether a request relies on the layer.
+    pub fn is_reserved(&self, key: LayerKey) -> bool {
+        self.lock().reserved.contains_key(&key)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Layers that stay as long as this is held.
+pub struct Reservation {
+    usage: Arc<Usage>,
+    keys: Vec<LayerKey>,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut table = self.usage.lock();
+        for key in &self.keys {
+            if let Some(count) = table.reserved.get_mut(key) {
+                *count -= 1;
+                if *count == 0 {
+                    table.reserved.remove(key);
+                }
+            }
+        }
+    }
+}
+
+/// A layer that nobody can begin to use as long as this is held.
+pub struct Going {
+    usage: Arc<Usage>,
+    key: LayerKey,
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        self.usage.lock().going.remove(&self.key);
+        self.usage.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xebec_format::digest::Digest;
+
+    #[test]
+    fn use_and_eviction_exclude_each_other() {
+        let usage = Arc::new(Usage::default());
+        let key = LayerKey {
+            layer: Digest::of(b"layer"),
+            index: Digest::of(b"index"),
+        };
+        let (one, two) = (usage.reserve([key]), usage.reserve([key]));
+        drop(one);
+        assert!(usage.evict(key).is_none() && usage.is_reserved(key));
+        drop(two);
+        let going = usage.evict(key).unwrap();
+        assert!(usage.evict(key).is_none());
+        let waiting = std::thread::spawn({
+            let usage = usage.clone();
+            move || drop(usage.reserve([key]))
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!waiting.is_finished(), "reserved what was going");
+        drop(going);
+        waiting.join().unwrap();
+    }
+}

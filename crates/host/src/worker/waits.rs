@@ -1,0 +1,430 @@
+//! Readers who wait, and those who did: how long each may, what for, and what is remembered of it.
+//!
+//! A reader whose pages are there does not come here. Every other is in the table while it waits, and afterwards in a
+//! ring of the latest, so that a slow start can be explained when it is over (`xebec explain`).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use xebec_cache::fill::Patience;
+use xebec_cache::layer::FileIdentity;
+use xebec_cache::progress::{Account, Ticket};
+use xebec_cache::store::LayerKey;
+use xebec_kernel::journal::waited_since;
+
+use crate::events::Event;
+use crate::settings::Settings;
+use crate::worker::metrics::WaitMetrics;
+
+/// Waits that are remembered. A start of a large service raises a few thousand; at half a KiB each this is 4 MiB.
+const REMEMBERED: usize = 8192;
+/// Least time for a try: for a reader whose time was spent while no worker was there to serve it, and for the second
+/// event of a read whose first was denied.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+/// After a denial the kernel asks again for the same read: for what it would have read ahead next, then for the page
+/// alone. Events of the same process that come so soon after a denial, so near to it, are taken for that.
+const SAME_READ: Duration = Duration::from_millis(500);
+/// See [`SAME_READ`]; twice the largest read-ahead that views are mounted with.
+const SAME_PLACE: u64 = 1 << 20;
+/// Most events that one read raises; a program that reads again and again is given its time anew.
+const EVENTS_OF_A_READ: u32 = 3;
+/// Denials that are looked through for that.
+const DENIALS: usize = 256;
+/// Longest text of `/proc/PID/cgroup` that is read; paths are at most 4096 bytes.
+const MAX_CGROUP: u64 = 8 << 10;
+
+/// Who reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id on the host.
+    pub pid: i32,
+    /// Its name, as the kernel has it; empty when it is gone.
+    pub comm: String,
+    /// The container that it is in, by its control group.
+    pub container: Option<String>,
+}
+
+impl Process {
+    /// Looks at a process, which cannot end while it waits for a page (unless it is killed).
+    pub fn look_at(pid: i32) -> Self {
+        let read = |name: &str| {
+            let mut text = Vec::new();
+            let file = File::open(format!("/proc/{pid}/{name}"));
+            let _ = file.map(|file| file.take(MAX_CGROUP).read_to_end(&mut text));
+            String::from_utf8_lossy(&text).into_owned()
+        };
+        Self {
+            pid,
+            comm: read("comm").trim_end().to_owned(),
+            container: container_of(&read("cgroup")),
+        }
+    }
+}
+
+/// The container's name in the text of `/proc/PID/cgroup`: containers run in `/xebec/NAME`.
+fn container_of(cgroups: &str) -> Option<String> {
+    let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let names = paths.filter_map(|path| path.split_once("/xebec/")?.1.split('/').next());
+    names.filter(|name| !name.is_empty()).map(str::to_owned).next()
+}
+
+/// A reader who waits.
+#[derive(Debug)]
+pub struct Waiter {
+    /// The event's number.
+    pub serial: u64,
+    /// The layer whose data it reads; `None` when a worker died before it knew.
+    pub key: Option<LayerKey>,
+    /// The bytes of the layer's data space.
+    pub range: Range<u64>,
+    /// What it waits for.
+    pub ticket: Ticket,
+    file: Option<FileIdentity>,
+    pid: i32,
+    process: OnceLock<Process>,
+    since: u64,
+    began: u64,
+    denials: u32,
+    /// It is named in the log after so many milliseconds.
+    named_after: AtomicU64,
+}
+
+impl Waiter {
+    /// How long it has waited, dead workers included.
+    pub fn waited(&self) -> Duration {
+        waited_since(self.since)
+    }
+
+    /// Who it is.
+    pub fn process(&self) -> &Process {
+        self.process.get_or_init(|| Process::look_at(self.pid))
+    }
+}
+
+/// A wait that is over, or one that goes on.
+#[derive(Clone, Debug)]
+pub struct WaitRecord {
+    /// The event's number.
+    pub serial: u64,
+    /// When it began, in milliseconds since 1970.
+    pub began: u64,
+    /// Who waited.
+    pub process: Process,
+    /// For which layer's data.
+    pub key: Option<LayerKey>,
+    /// For which bytes of it.
+    pub range: Range<u64>,
+    /// How long in all.
+    pub waited: Duration,
+    /// For what.
+    pub account: Account,
+    /// Whether it is over.
+    pub ended: bool,
+    /// Why the reader was refused.
+    pub error: Option<String>,
+}
+
+impl Waiter {
+    fn record(&self, ended: bool, error: Option<String>) -> WaitRecord {
+        WaitRecord {
+            serial: self.serial,
+            began: self.began,
+            process: self.process().clone(),
+            key: self.key,
+            range: self.range.clone(),
+            waited: self.waited(),
+            account: self.ticket.account(),
+            ended,
+            error,
+        }
+    }
+}
+
+/// A reader who was denied a moment ago.
+#[derive(Debug)]
+struct Denied {
+    pid: i32,
+    file: Option<FileIdentity>,
+    range: Range<u64>,
+    since: u64,
+    at: Instant,
+    times: u32,
+}
+
+/// See the module.
+pub struct Waits {
+    fill_wait: Duration,
+    slow: Duration,
+    started: u64,
+    metrics: WaitMetrics,
+    now: Mutex<BTreeMap<u64, Arc<Waiter>>>,
+    past: Mutex<VecDeque<WaitRecord>>,
+    denied: Mutex<VecDeque<Denied>>,
+}
+
+impl Waits {
+    /// Nobody waits yet.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            fill_wait: settings.fill_wait,
+            slow: settings.slow_reader,
+            started: milliseconds_since_1970(),
+            metrics: WaitMetrics::default(),
+            now: Mutex::default(),
+            past: Mutex::default(),
+            denied: Mutex::default(),
+        }
+    }
+
+    /// How long readers wait for bytes.
+    pub fn fill_wait(&self) -> Duration {
+        self.fill_wait
+    }
+
+    /// A reader that waits longer is slow.
+    pub fn slow(&self) -> Duration {
+        self.slow
+    }
+
+    /// When this worker began, in milliseconds since 1970.
+    pub fn started_ms(&self) -> u64 {
+        self.started
+    }
+
+    /// What is counted of waits.
+    pub(super) fn metrics(&self) -> &WaitMetrics {
+        &self.metrics
+    }
+
+    /// A reader begins to wait for `range` of a layer. It must be ended with [`Waits::end`].
+    pub fn begin(&self, event: &Event, key: Option<LayerKey>, range: Range<u64>) -> Arc<Waiter> {
+        let file = event.file.map(|file| FileIdentity {
+            device: file.device,
+            inode: file.inode,
+        });
+        let (since, denials) = self.clock(event, file, &range);
+        let waiter = Arc::new(Waiter {
+            serial: event.serial,
+            key,
+            range,
+            ticket: Ticket::default(),
+            file,
+            pid: event.pid,
+            process: OnceLock::new(),
+            since,
+            began: milliseconds_since_1970().saturating_sub(waited_since(since).as_millis() as u64),
+            denials,
+            named_after: AtomicU64::new(self.slow.as_millis() as u64),
+        });
+        lock(&self.now).insert(event.serial, waiter.clone());
+        waiter
+    }
+
+    /// How long this reader goes on waiting.
+    pub fn patience(&self, waiter: &Waiter) -> Patience {
+        Patience::lasting(self.fill_wait.saturating_sub(waiter.waited()).max(LEAST_PATIENCE))
+    }
+
+    /// A reader does not wait any longer: it gets its bytes, or this error.
+    pub fn end(&self, waiter: &Waiter, error: Option<String>) {
+        lock(&self.now).remove(&waiter.serial);
+        if error.is_some() {
+            let mut denied = lock(&self.denied);
+            if denied.len() >= DENIALS {
+                denied.pop_front();
+            }
+            denied.push_back(Denied {
+                pid: waiter.pid,
+                file: waiter.file,
+                range: waiter.range.clone(),
+                since: waiter.since,
+                at: Instant::now(),
+                times: waiter.denials + 1,
+            });
+        }
+        let record = waiter.record(true, error);
+        self.metrics.count(&record);
+        let mut past = lock(&self.past);
+        if past.len() >= REMEMBERED {
+            past.pop_front();
+        }
+        past.push_back(record);
+    }
+
+    /// The waits that are remembered, the oldest first, and then those that go on.
+    pub fn records(&self) -> Vec<WaitRecord> {
+        let now = self.now();
+        let mut records: Vec<WaitRecord> = lock(&self.past).iter().cloned().collect();
+        records.extend(now.iter().map(|waiter| waiter.record(false, None)));
+        records
+    }
+
+    /// Who waits now.
+    pub fn now(&self) -> Vec<Arc<Waiter>> {
+        self.waiting().values().cloned().collect()
+    }
+
+    /// Who waits longest.
+    pub fn oldest(&self) -> Option<WaitRecord> {
+        let oldest = self.waiting().values().min_by_key(|waiter| waiter.since).cloned();
+        oldest.map(|waiter| waiter.record(false, None))
+    }
+
+    /// Those who have become slow since the last call: each once, and again whenever its wait has doubled.
+    pub fn newly_slow(&self) -> Vec<WaitRecord> {
+        let is_due = |waiter: &Arc<Waiter>| {
+            let waited = waiter.waited().as_millis() as u64;
+            let due = waiter.named_after.load(Ordering::Relaxed);
+            if waited < due {
+                return false;
+            }
+            waiter
+                .named_after
+                .store(waited.saturating_mul(2).max(1), Ordering::Relaxed);
+            true
+        };
+        let due: Vec<_> = self.now().into_iter().filter(is_due).collect();
+        due.iter().map(|waiter| waiter.record(false, None)).collect()
+    }
+
+    /// The table, without those whose task is gone: their readers were denied when it went.
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Waiter>>> {
+        let mut now = lock(&self.now);
+        now.retain(|_, waiter| Arc::strong_count(waiter) > 1);
+        now
+    }
+
+    /// Since when the read that raised this event waits, and how many of its events were denied.
+    fn clock(&self, event: &Event, file: Option<FileIdentity>, range: &Range<u64>) -> (u64, u32) {
+        let mut denied = lock(&self.denied);
+        while denied
+            .front()
+            .is_some_and(|denied| denied.at.elapsed() > SAME_READ)
+        {
+            denied.pop_front();
+        }
+        let is_same = |denied: &&Denied| {
+            denied.pid == event.pid
+                && denied.file == file
+                && denied.range.start.abs_diff(range.start) <= SAME_PLACE
+        };
+        match denied.iter().rev().find(is_same) {
+            Some(denied) if denied.times < EVENTS_OF_A_READ => (denied.since.min(event.since), denied.times),
+            _ => (event.since, 0),
+        }
+    }
+}
+
+fn milliseconds_since_1970() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_millis() as u64)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::FileId;
+
+    fn waits() -> Waits {
+        Waits::new(&Settings {
+            fill_wait: Duration::from_secs(60),
+            slow_reader: Duration::ZERO,
+            ..Settings::default()
+        })
+    }
+
+    /// An event that was read just now, since `waited_since` counts from there.
+    fn event(serial: u64, since: u64) -> Event {
+        Event {
+            serial,
+            pid: std::process::id() as i32,
+            file: Some(FileId { device: 1, inode: 2 }),
+            offset: 0,
+            count: 4096,
+            deaths: 0,
+            since,
+        }
+    }
+
+    fn now() -> u64 {
+        waited_since(0).as_nanos() as u64
+    }
+
+    fn seconds(patience: Patience) -> u64 {
+        match patience {
+            Patience::Brief => 0,
+            Patience::Until(deadline) => {
+                let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+                (left.as_secs_f64()).round() as u64
+            }
+        }
+    }
+
+    #[test]
+    fn the_events_of_one_read_share_its_time() {
+        let waits = waits();
+        let start = now();
+        let since = start - 60_000_000_000;
+        let first = waits.begin(&event(1, since), None, 0..65536);
+        assert_eq!(
+            seconds(waits.patience(&first)),
+            1,
+            "its time is over, but it gets a try"
+        );
+        waits.end(&first, Some("gone".to_owned()));
+        let second = waits.begin(&event(2, now()), None, 65536..131_072);
+        assert_eq!(seconds(waits.patience(&second)), 1);
+        waits.end(&second, Some("gone".to_owned()));
+        let third = waits.begin(&event(3, now()), None, 0..4096);
+        assert_eq!(seconds(waits.patience(&third)), 1);
+        waits.end(&third, Some("gone".to_owned()));
+        let fresh = waits.begin(&event(4, now()), None, 0..4096);
+        assert_eq!(
+            seconds(waits.patience(&fresh)),
+            60,
+            "a program that reads again waits again"
+        );
+        let other = waits.begin(&event(5, now()), None, 8 << 20..9 << 20);
+        assert_eq!(seconds(waits.patience(&other)), 60);
+        assert_eq!(waits.oldest().map(|waiter| waiter.serial), Some(4));
+        assert_eq!(waits.records().len(), 5);
+    }
+
+    #[test]
+    fn a_slow_reader_is_named_once_and_again_when_its_wait_has_doubled() {
+        let waits = waits();
+        let waiter = waits.begin(&event(1, now() - 1_000_000_000), None, 0..4096);
+        let named = waits.newly_slow();
+        assert_eq!(named.len(), 1);
+        assert!(!named[0].process.comm.is_empty());
+        assert!(waits.newly_slow().is_empty());
+        std::thread::sleep(Duration::from_millis(1100));
+        assert_eq!(waits.newly_slow().len(), 1);
+        waits.end(&waiter, None);
+        assert!(waits.newly_slow().is_empty());
+        drop(waits.begin(&event(2, now() - 1_000_000_000), None, 0..4096));
+        assert!(waits.oldest().is_none(), "whoever was to serve it is gone");
+    }
+
+    #[test]
+    fn containers_are_known_by_their_control_group() {
+        for (text, name) in [
+            ("0::/xebec/web-1\n", Some("web-1")),
+            ("0::/../../xebec/web/sub\n", Some("web")),
+            ("4:memory:/user/xebec/db\n1:name=systemd:/x\n", Some("db")),
+            ("0::/system.slice/xebec.service\n", None),
+            ("", None),
+        ] {
+            assert_eq!(container_of(text).as_deref(), name, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! How a call is carried out, apart from what it asks for: how long it tries, whom it asks last, who watches it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Client;
+use crate::error::Fault;
+
+/// Tries of a call that has little time.
+const HASTY_ATTEMPTS: u32 = 2;
+
+/// What a call is waiting for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// A place among the requests under way to that registry, or the end of a `Retry-After`.
+    Place,
+    /// A token, its credential helper included.
+    Token,
+    /// The connection and the head of an answer.
+    Head,
+    /// The body of an answer.
+    Body,
+    /// The time of the next try, after a fault.
+    Pause,
+}
+
+/// Watches one call: what it waits for, from the moment when that begins until it waits for something else.
+///
+/// This is how readers are told why they wait. It is called from the tasks of the call and must not block.
+pub trait Observer: std::fmt::Debug + Send + Sync {
+    /// The call begins to wait for this, and no longer waits for what it said before.
+    fn waits(&self, wait: Wait);
+    /// These bytes of content came from that registry or mirror (`host[:port]`), perhaps by a redirect.
+    fn received(&self, from: &str, bytes: u64);
+    /// A try failed and another will follow.
+    fn retries(&self, fault: &Fault);
+}
+
+/// How long a call tries.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum Patience {
+    /// As [`crate::config::Budget`] says: a person waits.
+    #[default]
+    Budget,
+    /// A try or two within this time: there is something else to fall back on.
+    Hasty(Duration),
+    /// Again and again until then: a program waits that would rather wait than fail.
+    Until(Instant),
+}
+
+impl Patience {
+    /// Tries without progress.
+    pub(crate) fn attempts(self, budget: u32) -> u32 {
+        match self {
+            Self::Budget => budget,
+            Self::Hasty(_) => HASTY_ATTEMPTS.min(budget),
+            Self::Until(_) => u32::MAX,
+        }
+    }
+
+    /// Time for a call that begins now.
+    pub(crate) fn time(self, budget: Duration) -> Duration {
+        match self {
+            Self::Budget => budget,
+            Self::Hasty(time) => time.min(budget),
+            Self::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
+        }
+    }
+
+    /// Whether what a person has to mend is waited for, too.
+    pub(crate) fn is_long(self) -> bool {
+        matches!(self, Self::Until(_))
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Manner {
+    pub(crate) patience: Patience,
+    pub(crate) avoided: Arc<[String]>,
+}
+
+impl Client {
+    /// The same client, whose calls try until `deadline` whatever their budget: for programs that wait for a page
+    /// and would not survive an error. Pauses between tries stay below a second, the first call that succeeds wakes
+    /// all that wait for the same registry, and refused credentials are asked for again now and then.
+    #[must_use]
+    pub fn patient_until(&self, deadline: Instant) -> Self {
+        self.with_patience(Patience::Until(deadline))
+    }
+
+    /// The same client, whose calls try twice within `time` at most: for callers with something to fall back on.
+    #[must_use]
+    pub fn hasty(&self, time: Duration) -> Self {
+        self.with_patience(Patience::Hasty(time))
+    }
+
+    /// The same client, which asks these hosts (`host[:port]`, as [`Observer::received`] names them) only when no
+    /// other is left: they sent wrong bytes.
+    #[must_use]
+    pub fn avoiding(&self, hosts: &[String]) -> Self {
+        let mut client = self.clone();
+        client.manner.avoided = hosts.into();
+        client
+    }
+
+    /// The same client with counters of its own, as [`Client::with_own_stats`], watched by `observer`. For one call
+    /// at a time.
+    #[must_use]
+    pub fn observed(&self, observer: Arc<dyn Observer>) -> Self {
+        let mut client = self.with_own_stats();
+        client.counters = client.counters.observed(observer);
+        client
+    }
+
+    fn with_patience(&self, patience: Patience) -> Self {
+        let mut client = self.clone();
+        client.manner.patience = patience;
+        client
+    }
+}

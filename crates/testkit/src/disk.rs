@@ -1,0 +1,546 @@
+//! A disk in memory whose power can be cut at any step: what was not synced may be lost, in any part and any order.
+//!
+//! It keeps what programs see and what is certain to be on the disk. [`CrashingDisk::after_power_cut`] makes the
+//! disk that a reboot finds: of the writes, holes and lengths that no sync covered some blocks are there and some are
+//! not, and of the changes to names that no directory sync covered some are there and some are not. It is less kind
+//! than a real file system, which commits names in order: what survives it survives those.
+//!
+//! To prove that a test notices, syncs of chosen files can be left out: [`CrashingDisk::ignore_syncs_of`].
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::path::{Component, Path};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use fastrand::Rng;
+use xebec_cache::disk::{Access, Disk, DiskFile};
+
+/// Number of an inode: its place in [`State::inodes`].
+type Inode = usize;
+
+/// A file system in memory. Clones are the same disk.
+#[derive(Clone, Debug, Default)]
+pub struct CrashingDisk {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    inodes: Vec<Node>,
+    /// Changes to names that no sync covered, in order.
+    names: Vec<NameChange>,
+    ignored: Vec<String>,
+    /// The state before each change, if they are recorded.
+    history: Option<Vec<State>>,
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    File {
+        seen: Arc<Vec<u8>>,
+        synced: Arc<Vec<u8>>,
+        changes: Vec<Arc<Change>>,
+        modified: SystemTime,
+    },
+    Directory {
+        seen: BTreeMap<String, Inode>,
+        synced: BTreeMap<String, Inode>,
+    },
+}
+
+/// A change to a file.
+#[derive(Debug)]
+enum Change {
+    Write { offset: u64, bytes: Vec<u8> },
+    Length(u64),
+    Punch(Range<u64>),
+}
+
+/// A name in a directory.
+type Place = (Inode, String);
+
+#[derive(Clone, Debug)]
+enum NameChange {
+    Link { place: Place, inode: Inode },
+    Unlink { place: Place },
+    Rename { from: Place, to: Place, inode: Inode },
+}
+
+impl NameChange {
+    fn touches(&self, directory: Inode) -> bool {
+        match self {
+            Self::Link { place, .. } | Self::Unlink { place } => place.0 == directory,
+            Self::Rename { from, to, .. } => from.0 == directory || to.0 == directory,
+        }
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let root = Node::Directory {
+            seen: BTreeMap::new(),
+            synced: BTreeMap::new(),
+        };
+        Self {
+            inodes: vec![root],
+            names: Vec::new(),
+            ignored: Vec::new(),
+            history: None,
+        }
+    }
+}
+
+impl CrashingDisk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Syncs of files of this name succeed and do nothing, as if the program had left them out.
+    pub fn ignore_syncs_of(&self, name: &str) {
+        self.lock().ignored.push(name.to_owned());
+    }
+
+    /// From now on keeps a disk for each step: what was there just before each change.
+    pub fn record(&self) {
+        self.lock().history = Some(Vec::new());
+    }
+
+    /// The disks that were kept, one for each step, and the last one is what is there now.
+    pub fn steps(&self) -> Vec<CrashingDisk> {
+        let mut state = self.lock();
+        let mut steps = state.history.take().unwrap_or_default();
+        steps.push(state.clone());
+        steps.into_iter().map(Self::of).collect()
+    }
+
+    /// What the next process finds when only the process has died: everything that was done.
+    pub fn after_kill(&self) -> CrashingDisk {
+        Self::of(self.lock().clone())
+    }
+
+    /// What a reboot finds.
+    pub fn after_power_cut(&self, random: &mut Rng) -> CrashingDisk {
+        let state = self.lock().clone();
+        // Now and then everything or nothing was written back: those are the states that really are common.
+        let luck = *random.choice(&[0.0, 0.2, 0.5, 0.8, 1.0]).unwrap_or(&0.5);
+        let block = if random.bool() { 512 } else { 4096 };
+        let nodes = state.inodes.iter();
+        let mut after = State {
+            inodes: nodes.map(|node| node.after_cut(luck, block, random)).collect(),
+            ..State::default()
+        };
+        for change in &state.names {
+            if random.f64() < luck {
+                after.apply(change);
+            }
+        }
+        for node in &mut after.inodes {
+            if let Node::Directory { seen, synced } = node {
+                seen.clone_from(synced);
+            }
+        }
+        Self::of(after)
+    }
+
+    fn of(state: State) -> Self {
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, about to be changed.
+    fn change(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        if let Some(mut history) = state.history.take() {
+            history.push(state.clone());
+            state.history = Some(history);
+        }
+        state
+    }
+}
+
+impl Node {
+    /// An empty file.
+    fn file() -> Self {
+        Self::File {
+            seen: Arc::default(),
+            synced: Arc::default(),
+            changes: Vec::new(),
+            modified: SystemTime::now(),
+        }
+    }
+
+    fn after_cut(&self, luck: f64, block: u64, random: &mut Rng) -> Self {
+        let Self::File {
+            synced,
+            changes,
+            modified,
+            ..
+        } = self
+        else {
+            return self.clone();
+        };
+        let mut bytes = synced.as_ref().clone();
+        for change in changes {
+            for part in change.blocks(block) {
+                if random.f64() < luck {
+                    part.apply(&mut bytes);
+                }
+            }
+        }
+        let bytes = Arc::new(bytes);
+        Self::File {
+            seen: bytes.clone(),
+            synced: bytes,
+            changes: Vec::new(),
+            modified: *modified,
+        }
+    }
+}
+
+impl Change {
+    /// The parts that reach the disk by themselves: blocks that start at multiples of their size.
+    fn blocks(&self, block: u64) -> Vec<Change> {
+        let cut = |range: Range<u64>| {
+            let mut parts = Vec::new();
+            let mut start = range.start;
+            while start < range.end {
+                let end = ((start / block + 1) * block).min(range.end);
+                parts.push(start..end);
+                start = end;
+            }
+            parts
+        };
+        match self {
+            Self::Length(length) => vec![Self::Length(*length)],
+            Self::Punch(range) => cut(range.clone()).into_iter().map(Self::Punch).collect(),
+            Self::Write { offset, bytes } => cut(*offset..*offset + bytes.len() as u64)
+                .into_iter()
+                .map(|part| Self::Write {
+                    offset: part.start,
+                    bytes: bytes[(part.start - offset) as usize..(part.end - offset) as usize].to_vec(),
+                })
+                .collect(),
+        }
+    }
+
+    fn apply(&self, contents: &mut Vec<u8>) {
+        match self {
+            Self::Length(length) => contents.resize(*length as usize, 0),
+            Self::Punch(range) => {
+                let end = (range.end as usize).min(contents.len());
+                let start = (range.start as usize).min(end);
+                contents[start..end].fill(0);
+            }
+            Self::Write { offset, bytes } => {
+                let (start, end) = (*offset as usize, *offset as usize + bytes.len());
+                if contents.len() < end {
+                    contents.resize(end, 0);
+                }
+                contents[start..end].copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
+impl State {
+    fn find(&self, path: &Path) -> io::Result<Inode> {
+        let mut inode = 0;
+        for component in path.components() {
+            let Component::Normal(name) = component else {
+                continue;
+            };
+            let Some(Node::Directory { seen, .. }) = self.inodes.get(inode) else {
+                return Err(io::ErrorKind::NotADirectory.into());
+            };
+            let next = seen.get(name.to_string_lossy().as_ref());
+            inode = *next.ok_or(io::ErrorKind::NotFound)?;
+        }
+        Ok(inode)
+    }
+
+    fn place(&self, path: &Path) -> io::Result<Place> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        Ok((self.find(parent)?, name.to_string_lossy().into_owned()))
+    }
+
+    fn entries(&mut self, directory: Inode) -> io::Result<&mut BTreeMap<String, Inode>> {
+        match self.inodes.get_mut(directory) {
+            Some(Node::Directory { seen, .. }) => Ok(seen),
+            _ => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn add(&mut self, place: Place, node: Node) -> io::Result<Inode> {
+        let inode = self.inodes.len();
+        self.inodes.push(node);
+        self.entries(place.0)?.insert(place.1.clone(), inode);
+        self.names.push(NameChange::Link { place, inode });
+        Ok(inode)
+    }
+
+    fn unlink(&mut self, place: Place) -> io::Result<()> {
+        let removed = self.entries(place.0)?.remove(&place.1);
+        removed.ok_or(io::ErrorKind::NotFound)?;
+        self.names.push(NameChange::Unlink { place });
+        Ok(())
+    }
+
+    /// Makes a change to names certain.
+    fn apply(&mut self, change: &NameChange) {
+        let mut put = |place: &Place, inode: Option<Inode>| {
+            if let Some(Node::Directory { synced, .. }) = self.inodes.get_mut(place.0) {
+                match inode {
+                    Some(inode) => drop(synced.insert(place.1.clone(), inode)),
+                    None => drop(synced.remove(&place.1)),
+                }
+            }
+        };
+        match change {
+            NameChange::Link { place, inode } => put(place, Some(*inode)),
+            NameChange::Unlink { place } => put(place, None),
+            NameChange::Rename { from, to, inode } => {
+                put(from, None);
+                put(to, Some(*inode));
+            }
+        }
+    }
+
+    fn sync_directory(&mut self, directory: Inode) {
+        let (covered, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.names)
+            .into_iter()
+            .partition(|change| change.touches(directory));
+        covered.iter().for_each(|change| self.apply(change));
+        // A name that a certain rename took away cannot come back by an older link.
+        let renamed: Vec<&Place> = covered
+            .iter()
+            .filter_map(|change| match change {
+                NameChange::Rename { from, .. } => Some(from),
+                _ => None,
+            })
+            .collect();
+        self.names = left
+            .into_iter()
+            .filter(|change| !matches!(change, NameChange::Link { place, .. } if renamed.contains(&place)))
+            .collect();
+    }
+
+    fn edit(&mut self, inode: Inode, change: Change) {
+        if let Some(Node::File {
+            seen,
+            changes,
+            modified,
+            ..
+        }) = self.inodes.get_mut(inode)
+        {
+            change.apply(Arc::make_mut(seen));
+            changes.push(Arc::new(change));
+            *modified = SystemTime::now();
+        }
+    }
+}
+
+impl Disk for CrashingDisk {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let found = self.lock().find(path);
+        let inode = match found {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && access == Access::Create => {
+                let mut state = self.change();
+                let place = state.place(path)?;
+                state.add(place, Node::file())?
+            }
+            other => other?,
+        };
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        Ok(Arc::new(CrashingFile {
+            disk: self.clone(),
+            inode,
+            name,
+        }))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let state = self.lock();
+        match state.inodes.get(state.find(path)?) {
+            Some(Node::File { seen, .. }) => Ok(seen.as_ref().clone()),
+            _ => Err(io::ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    fn create_directories(&self, path: &Path) -> io::Result<()> {
+        for directory in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
+            if self.exists(directory) {
+                continue;
+            }
+            let mut state = self.change();
+            let place = state.place(directory)?;
+            let node = Node::Directory {
+                seen: BTreeMap::new(),
+                synced: BTreeMap::new(),
+            };
+            state.add(place, node)?;
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.change();
+        let (inode, from, to) = (state.find(from)?, state.place(from)?, state.place(to)?);
+        let target = state.entries(to.0)?.get(&to.1).copied();
+        if let Some(Node::Directory { seen, .. }) = target.and_then(|target| state.inodes.get(target))
+            && !seen.is_empty()
+        {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        state.entries(from.0)?.remove(&from.1);
+        state.entries(to.0)?.insert(to.1.clone(), inode);
+        state.names.push(NameChange::Rename { from, to, inode });
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.change();
+        let place = state.place(path)?;
+        state.unlink(place)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        if !self.list(path)?.is_empty() {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        self.remove_file(path)
+    }
+
+    fn remove_all(&self, path: &Path) -> io::Result<()> {
+        for name in self.list(path)? {
+            let child = path.join(name);
+            match self.list(&child) {
+                Ok(_) => self.remove_all(&child)?,
+                Err(_) => self.remove_file(&child)?,
+            }
+        }
+        self.remove_directory(path)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.change();
+        let directory = state.find(path)?;
+        state.sync_directory(directory);
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let mut state = self.lock();
+        let directory = state.find(path)?;
+        Ok(state.entries(directory)?.keys().cloned().collect())
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.lock().find(path).is_ok()
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<SystemTime> {
+        let state = self.lock();
+        match state.inodes.get(state.find(path)?) {
+            Some(Node::File { modified, .. }) => Ok(*modified),
+            _ => Err(io::ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    fn set_modified(&self, path: &Path, time: SystemTime) -> io::Result<()> {
+        let mut state = self.lock();
+        let inode = state.find(path)?;
+        if let Some(Node::File { modified, .. }) = state.inodes.get_mut(inode) {
+            *modified = time;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct CrashingFile {
+    disk: CrashingDisk,
+    inode: Inode,
+    name: String,
+}
+
+impl CrashingFile {
+    fn contents(&self) -> Arc<Vec<u8>> {
+        match self.disk.lock().inodes.get(self.inode) {
+            Some(Node::File { seen, .. }) => seen.clone(),
+            _ => Arc::default(),
+        }
+    }
+}
+
+impl DiskFile for CrashingFile {
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let contents = self.contents();
+        let start = offset as usize;
+        let part = contents.get(start..start + bytes.len());
+        bytes.copy_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let bytes = bytes.to_vec();
+        self.disk
+            .change()
+            .edit(self.inode, Change::Write { offset, bytes });
+        Ok(())
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.disk.change().edit(self.inode, Change::Length(length));
+        Ok(())
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        self.disk.change().edit(self.inode, Change::Punch(range));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.disk.change();
+        if state.ignored.contains(&self.name) {
+            return Ok(());
+        }
+        if let Some(Node::File {
+            seen,
+            synced,
+            changes,
+            ..
+        }) = state.inodes.get_mut(self.inode)
+        {
+            *synced = seen.clone();
+            changes.clear();
+        }
+        Ok(())
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.contents().len() as u64)
+    }
+
+    fn identity(&self) -> io::Result<(u64, u64)> {
+        Ok((0, self.inode as u64))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
