@@ -183,7 +183,7 @@ impl<'a> Keeper<'a> {
         let mut child = match worker {
             Some(worker) if !self.is_upgrade && is_own_program(worker.pid()) => {
                 info!("worker {} serves already", worker.pid());
-                self.manager.keep(names::WORKER, worker.as_fd());
+                self.tell_of_worker(&worker);
                 worker
             }
             other => {
@@ -334,10 +334,16 @@ impl<'a> Keeper<'a> {
         if let Err(problem) = write_pid(&self.config.worker_pid_file(), worker.pid()) {
             warn!("{problem}; if this keeper dies, the worker cannot be found");
         }
-        self.manager.forget(names::WORKER);
-        self.manager.keep(names::WORKER, worker.as_fd());
+        self.tell_of_worker(&worker);
         info!("worker {} started", worker.pid());
         Ok(worker)
+    }
+
+    /// Gives the service manager this worker to keep in place of all earlier ones. A keeper that is killed in between
+    /// is no loss: the journal names the worker, too.
+    fn tell_of_worker(&self, worker: &Child) {
+        self.manager.forget(names::WORKER);
+        self.manager.keep(names::WORKER, worker.as_fd());
     }
 
     /// Passes signals on until the worker has ended; `None` when this keeper is to leave it.
