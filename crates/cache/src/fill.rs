@@ -22,6 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Shared, join_all};
+use tokio::task::AbortHandle;
 use tracing::{debug, error, warn};
 use xebec_format::layer::{Span, Window};
 use xebec_index::decode::{DecodeError, decode_span};
@@ -54,6 +55,7 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 #[derive(Clone)]
 struct Flight {
     progress: Arc<Progress>,
+    task: AbortHandle,
     landing: Shared<BoxFuture<Result<(), FillError>>>,
 }
 
@@ -156,6 +158,16 @@ impl Filler {
             })
             .boxed()
             .await
+    }
+
+    /// Gives up every fetch under way; who waits for one gets [`FillError::Abandoned`], or another fetch if its patience
+    /// lasts. A span that is being decoded is still written.
+    pub fn abandon(&self) {
+        let flights: Vec<Flight> = self.lock().flights.drain().map(|(_, flight)| flight).collect();
+        for flight in flights {
+            flight.task.abort();
+            flight.progress.end();
+        }
     }
 
     /// Boards fetches of `wanted` until all are in or patience is at its end. `first` runs once, after the first
@@ -272,10 +284,12 @@ impl Filler {
             }
             result
         });
+        let abort = task.abort_handle();
         let landed = async move { task.await.unwrap_or(Err(FillError::Abandoned { layer })) };
         let landed: BoxFuture<_> = Box::pin(landed);
         Flight {
             progress,
+            task: abort,
             landing: landed.shared(),
         }
     }

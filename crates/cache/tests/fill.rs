@@ -32,6 +32,8 @@ struct MemorySource {
     /// Wrong for whoever does not avoid anybody yet.
     wrong_at_first: AtomicBool,
     down: AtomicBool,
+    /// Never answers.
+    hangs: AtomicBool,
     asked: Mutex<Vec<Range<u64>>>,
 }
 
@@ -46,6 +48,7 @@ impl MemorySource {
             wrong: AtomicBool::new(false),
             wrong_at_first: AtomicBool::new(false),
             down: AtomicBool::new(false),
+            hangs: AtomicBool::new(false),
             asked: Mutex::default(),
         })
     }
@@ -64,6 +67,7 @@ impl Source for MemorySource {
         progress.enter(Phase::Registry);
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.asked.lock().unwrap().push(range.clone());
+        let hangs = self.hangs.load(Ordering::Relaxed);
         let (wrong, down) = (
             self.wrong.load(Ordering::Relaxed)
                 || (self.wrong_at_first.load(Ordering::Relaxed) && avoid.is_empty()),
@@ -71,6 +75,9 @@ impl Source for MemorySource {
         );
         let mut bytes = self.blob.slice(range.start as usize..range.end as usize).to_vec();
         Box::pin(async move {
+            if hangs {
+                return std::future::pending().await;
+            }
             tokio::time::sleep(Duration::from_millis(2)).await;
             if down {
                 return Err(SourceError {
@@ -147,8 +154,28 @@ fn assert_claims_are_true(layer: &CachedLayer, source: &MemorySource) {
     }
 }
 
-fn filler(layer: &Arc<CachedLayer>, source: &Arc<MemorySource>) -> Arc<Filler> {
-    Filler::new(layer.clone(), source.clone(), Arc::new(FillStats::default()))
+/// A layer in a directory of its own, and what fills it.
+struct Filled {
+    source: Arc<MemorySource>,
+    layer: Arc<CachedLayer>,
+    filler: Arc<Filler>,
+    _directory: tempfile::TempDir,
+}
+
+impl Filled {
+    /// A layer of `pages` pages that are all missing, whose spans end at `ends`.
+    fn new(pages: u64, ends: &[u64]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let source = MemorySource::new(pages * PAGE);
+        let layer = layer(directory.path(), &source, ends);
+        let stats = Arc::new(FillStats::default());
+        Self {
+            filler: Filler::new(layer.clone(), source.clone(), stats),
+            source,
+            layer,
+            _directory: directory,
+        }
+    }
 }
 
 /// Somebody who does not wait for what is gone.
@@ -166,10 +193,12 @@ fn runtime() -> tokio::runtime::Runtime {
 
 #[test]
 fn many_readers_of_one_span_cause_one_fetch() {
-    let directory = tempfile::tempdir().unwrap();
-    let source = MemorySource::new(64 * PAGE);
-    let layer = layer(directory.path(), &source, &[]);
-    let filler = filler(&layer, &source);
+    let Filled {
+        layer,
+        source,
+        filler,
+        ..
+    } = &Filled::new(64, &[]);
     runtime().block_on(async {
         let readers = (0..64).map(|page| {
             let filler = filler.clone();
@@ -180,54 +209,60 @@ fn many_readers_of_one_span_cause_one_fetch() {
         }
     });
     assert_eq!(source.reads.load(Ordering::Relaxed), 1);
-    assert_claims_are_true(&layer, &source);
+    assert_claims_are_true(layer, source);
     assert!(layer.is_complete());
 }
 
 #[test]
 fn wrong_bytes_are_named_and_not_kept_and_the_next_read_tries_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let source = MemorySource::new(8 * PAGE);
-    let layer = layer(directory.path(), &source, &[4 * PAGE]);
-    let filler = filler(&layer, &source);
+    let Filled {
+        layer,
+        source,
+        filler,
+        ..
+    } = &Filled::new(8, &[4 * PAGE]);
     runtime().block_on(async {
         source.wrong.store(true, Ordering::Relaxed);
-        let error = read(&filler, 0..1).await.unwrap_err();
+        let error = read(filler, 0..1).await.unwrap_err();
         assert!(matches!(error, FillError::Wrong { span: 0, .. }), "{error}");
         assert_eq!(layer.presence().present(), 0);
         let mut bytes = [1; 16];
         layer.read_at(&mut bytes, 0).unwrap();
         assert_eq!(bytes, [0; 16], "nothing was written");
         source.wrong.store(false, Ordering::Relaxed);
-        read(&filler, 0..1).await.unwrap();
+        read(filler, 0..1).await.unwrap();
     });
-    assert_claims_are_true(&layer, &source);
+    assert_claims_are_true(layer, source);
 }
 
 #[test]
 fn an_outage_is_over_when_it_is_over() {
-    let directory = tempfile::tempdir().unwrap();
-    let source = MemorySource::new(8 * PAGE);
-    let layer = layer(directory.path(), &source, &[]);
-    let filler = filler(&layer, &source);
+    let Filled {
+        layer,
+        source,
+        filler,
+        ..
+    } = &Filled::new(8, &[]);
     runtime().block_on(async {
         source.down.store(true, Ordering::Relaxed);
-        assert!(matches!(read(&filler, 0..1).await, Err(FillError::Fetch { .. })));
+        assert!(matches!(read(filler, 0..1).await, Err(FillError::Fetch { .. })));
         source.down.store(false, Ordering::Relaxed);
-        read(&filler, 0..1).await.unwrap();
+        read(filler, 0..1).await.unwrap();
     });
     assert!(layer.is_complete());
 }
 
 #[test]
 fn the_patient_outlast_an_outage_and_the_fetches_of_the_hasty() {
-    let directory = tempfile::tempdir().unwrap();
-    let source = MemorySource::new(8 * PAGE);
-    let layer = layer(directory.path(), &source, &[]);
-    let filler = filler(&layer, &source);
+    let Filled {
+        layer,
+        source,
+        filler,
+        ..
+    } = &Filled::new(8, &[]);
     runtime().block_on(async {
         source.down.store(true, Ordering::Relaxed);
-        let hasty = read(&filler, 0..1);
+        let hasty = read(filler, 0..1);
         let ticket = Ticket::default();
         let patient = filler.ensure(0..1, Patience::lasting(Duration::from_secs(60)), &ticket);
         let mends = async {
@@ -247,10 +282,7 @@ fn the_patient_outlast_an_outage_and_the_fetches_of_the_hasty() {
 
 #[test]
 fn patience_ends() {
-    let directory = tempfile::tempdir().unwrap();
-    let source = MemorySource::new(8 * PAGE);
-    let layer = layer(directory.path(), &source, &[]);
-    let filler = filler(&layer, &source);
+    let Filled { source, filler, .. } = &Filled::new(8, &[]);
     source.down.store(true, Ordering::Relaxed);
     runtime().block_on(async {
         let begin = std::time::Instant::now();
@@ -267,29 +299,66 @@ fn patience_ends() {
 
 #[test]
 fn wrong_bytes_of_one_are_fetched_from_another() {
-    let directory = tempfile::tempdir().unwrap();
-    let source = MemorySource::new(8 * PAGE);
-    let layer = layer(directory.path(), &source, &[]);
-    let filler = filler(&layer, &source);
+    let Filled {
+        layer,
+        source,
+        filler,
+        ..
+    } = &Filled::new(8, &[]);
     source.wrong_at_first.store(true, Ordering::Relaxed);
-    runtime().block_on(read(&filler, 0..1)).unwrap();
+    runtime().block_on(read(filler, 0..1)).unwrap();
     assert_eq!(source.reads.load(Ordering::Relaxed), 2);
-    assert_claims_are_true(&layer, &source);
+    assert_claims_are_true(layer, source);
+    assert!(layer.is_complete());
+}
+
+#[test]
+fn fetches_that_are_given_up_keep_nothing_open() {
+    let Filled {
+        layer,
+        source,
+        filler,
+        ..
+    } = &Filled::new(8, &[]);
+    runtime().block_on(async {
+        source.hangs.store(true, Ordering::Relaxed);
+        let reader = tokio::spawn({
+            let filler = filler.clone();
+            async move { read(&filler, 0..1).await }
+        });
+        while source.reads.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        filler.abandon();
+        let error = reader.await.unwrap().unwrap_err();
+        assert!(matches!(error, FillError::Abandoned { .. }), "{error}");
+        // The test's own and no task's.
+        let gone = async {
+            while Arc::strong_count(filler) > 1 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), gone).await.unwrap();
+        source.hangs.store(false, Ordering::Relaxed);
+        read(filler, 0..1).await.unwrap();
+    });
     assert!(layer.is_complete());
 }
 
 #[test]
 fn completing_fetches_every_byte_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let source = MemorySource::new(64 * PAGE);
     let ends: Vec<u64> = (1..40).map(|n| n * 6000).collect();
-    let layer = layer(directory.path(), &source, &ends);
-    let filler = filler(&layer, &source);
+    let Filled {
+        layer,
+        source,
+        filler,
+        ..
+    } = &Filled::new(64, &ends);
     runtime()
         .block_on(filler.complete(3, || Patience::Brief))
         .unwrap();
     assert!(layer.is_complete());
-    assert_claims_are_true(&layer, &source);
+    assert_claims_are_true(layer, source);
     let mut asked = source.asked.lock().unwrap().clone();
     asked.sort_by_key(|range| range.start);
     assert!(
@@ -308,13 +377,10 @@ proptest! {
         cuts in prop::collection::vec(0.0f64..1.0, 0..12),
         reads in prop::collection::vec((0.0f64..1.0, 1u64..20_000, 0u8..4), 1..20),
     ) {
-        let directory = tempfile::tempdir().unwrap();
-        let source = MemorySource::new(pages * PAGE);
         let size = pages * PAGE;
         let mut ends: Vec<u64> = cuts.iter().map(|cut| (cut * size as f64) as u64).collect();
         ends.sort_unstable();
-        let layer = layer(directory.path(), &source, &ends);
-        let filler = filler(&layer, &source);
+        let Filled { layer, source, filler, .. } = &Filled::new(pages, &ends);
         // The pauses before wrong bytes are fetched again take no time here.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {
@@ -323,10 +389,10 @@ proptest! {
                 source.down.store(fault == 2, Ordering::Relaxed);
                 let start = ((at * size as f64) as u64).min(size - 1);
                 let range = start..(start + length).min(size);
-                if read(&filler, range.clone()).await.is_ok() {
+                if read(filler, range.clone()).await.is_ok() {
                     assert!(layer.presence().missing(range.start / PAGE..range.end.div_ceil(PAGE)).is_empty());
                 }
-                assert_claims_are_true(&layer, &source);
+                assert_claims_are_true(layer, source);
             }
         });
     }

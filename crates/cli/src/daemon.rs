@@ -167,6 +167,9 @@ fn print_status(status: &Status) {
         "xebec {} (keeper {}, worker {})",
         status.version, status.keeper_pid, status.worker_pid
     );
+    if status.ending {
+        println!("ENDING: it was told to stop, and refuses what is still read of views that are unmounted");
+    }
     println!("restarts of the worker   {}", status.restarts);
     println!("readers waiting          {}", status.queue);
     if let Some(oldest) = &status.oldest_reader {

@@ -346,6 +346,9 @@ pub struct Status {
     pub oldest_wait_ms: Option<u64>,
     /// Who waits longest for missing pages, for which file, and what for.
     pub oldest_reader: Option<Box<WaitReport>>,
+    /// Whether it was told to stop and stays for readers only, to whom it refuses pages that are missing.
+    #[serde(default)]
+    pub ending: bool,
     /// What the cache may take on its file system, in bytes, if a limit was set.
     pub cache_limit: Option<u64>,
     /// Counters.

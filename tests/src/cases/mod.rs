@@ -12,6 +12,7 @@ mod quota;
 mod reading;
 mod service;
 mod soak;
+mod stops;
 mod succession;
 mod trust;
 
@@ -29,6 +30,7 @@ pub(crate) fn all() -> Vec<Case> {
         laziness::cases(),
         deaths::cases(),
         succession::cases(),
+        stops::cases(),
         service::cases(),
         quota::cases(),
         power::cases(),

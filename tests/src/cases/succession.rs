@@ -40,13 +40,13 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-fn one_file(lab: &Lab<'_>) -> Result<(Names, Vec<u8>)> {
+pub(super) fn one_file(lab: &Lab<'_>) -> Result<(Names, Vec<u8>)> {
     let bytes = contents(77, FILE);
     let image = lab::image(&[&[("file", &bytes), ("other", b"small")]], Compression::Gzip(4))?;
     Ok((lab.push_indexed(&image, "app")?, bytes))
 }
 
-fn page(file: &File, offset: usize) -> Result<[u8; 4096]> {
+pub(super) fn page(file: &File, offset: usize) -> Result<[u8; 4096]> {
     let mut bytes = [0; 4096];
     file.read_exact_at(&mut bytes, offset as u64)
         .with_context(|| format!("read at {offset}"))?;

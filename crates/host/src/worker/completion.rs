@@ -13,7 +13,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::image::Report;
 use crate::proof::{self, Verdict};
 use crate::protocol::{Completion, ImageRequest, ProvedLayer, Reply};
-use crate::worker::fills::ServedLayer;
+use crate::worker::fills::{ServedLayer, Unfilled};
 use crate::worker::requests::Requests;
 
 /// How long after a layer became complete its proof begins: putting it together and hashing it takes a core, which
@@ -55,11 +55,10 @@ impl Requests {
         deadline: Duration,
         in_background: bool,
     ) -> Result<(), Failure> {
-        let integrity = |error: xebec_cache::fill::FillError| Failure::new(FailureKind::Registry, error);
         self.fills
             .complete(served, deadline, in_background)
             .await
-            .map_err(integrity)?;
+            .map_err(not_brought_in)?;
         let key = served.layer().key();
         if !facts::is_proven(self.images.store(), key)
             && let Verdict::Disproved(problem) = self.prove(key).await?
@@ -124,11 +123,10 @@ impl Requests {
         let mut layers = Vec::new();
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, None)?;
-            let integrity = |error: xebec_cache::fill::FillError| Failure::new(FailureKind::Registry, error);
             self.fills
                 .complete(&served, Duration::ZERO, false)
                 .await
-                .map_err(integrity)?;
+                .map_err(not_brought_in)?;
             let problem = match self.prove(layer.key).await? {
                 Verdict::Proven => None,
                 Verdict::Unprovable(reason) => Some(reason),
@@ -155,6 +153,14 @@ impl Requests {
             }
         });
     }
+}
+
+fn not_brought_in(error: Unfilled) -> Failure {
+    let kind = match error {
+        Unfilled::Failed(_) => FailureKind::Registry,
+        Unfilled::Ending => FailureKind::Host,
+    };
+    Failure::new(kind, error)
 }
 
 /// What is said of an index that lies.

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
@@ -44,7 +45,7 @@ pub struct FillService {
     completed: UnboundedSender<LayerKey>,
     pub(super) layers: RwLock<HashMap<FileIdentity, Arc<ServedLayer>>>,
     usage: Arc<Usage>,
-    /// The daemon is ending by force: nothing is brought in any more.
+    /// The daemon is ending: nothing is brought in any more.
     refusing: watch::Sender<bool>,
 }
 
@@ -121,16 +122,21 @@ impl FillService {
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         // One that is being completed or filled stays: a second filler of its file would fetch everything twice. So
-        // does one that upkeep has yet to sync.
+        // does one that upkeep has yet to sync; at the end nothing waits for that, the next worker syncs what is left.
         layers.retain(|_, served| {
-            let is_busy = Arc::strong_count(served) > 1 || !served.layer().presence().is_durable();
-            is_busy || keep(served.layer().key())
+            let is_due = !served.layer().presence().is_durable() && !self.is_refusing();
+            is_due || !served.is_idle() || keep(served.layer().key())
         });
     }
 
-    /// From now on pages that are missing are refused, also to readers who wait already; or not any more.
+    /// From now on pages that are missing are refused, also to readers who wait already; or not any more. Must run
+    /// inside a tokio runtime.
     pub fn refuse(&self, refusing: bool) {
         self.refusing.send_replace(refusing);
+        if refusing {
+            // They would keep their files open for as long as a registry is away.
+            self.all().iter().for_each(|served| served.filler().abandon());
+        }
     }
 
     /// Whether pages that are missing are refused.
@@ -203,13 +209,25 @@ impl FillService {
     /// (nobody waits for the end of it) it sits out outages as readers do.
     ///
     /// # Errors
-    /// At the first span that cannot be brought in; those that came are kept.
+    /// At the first span that cannot be brought in, or when the daemon ends by force; what came is kept.
     pub async fn complete(
         self: &Arc<Self>,
         served: &Arc<ServedLayer>,
-        deadline: std::time::Duration,
+        deadline: Duration,
         in_background: bool,
-    ) -> Result<(), xebec_cache::fill::FillError> {
+    ) -> Result<(), Unfilled> {
+        self.unless_refusing(self.bring_in(served, deadline, in_background))
+            .await?;
+        self.silence_if_complete(served);
+        Ok(())
+    }
+
+    async fn bring_in(
+        &self,
+        served: &ServedLayer,
+        deadline: Duration,
+        in_background: bool,
+    ) -> Result<(), FillError> {
         let patience = || match in_background {
             true => Patience::lasting(self.waits.fill_wait()),
             false => Patience::Brief,
@@ -234,7 +252,6 @@ impl FillService {
                 tokio::time::sleep(pause).await;
             }
         }
-        self.silence_if_complete(served);
         Ok(())
     }
 
@@ -295,10 +312,10 @@ impl FillService {
     ) -> Result<(), Unfilled> {
         let mut refusing = self.refusing.subscribe();
         tokio::select! {
-            // What is there is given all the same.
+            // In this order: otherwise each reader that is refused would begin a fetch.
             biased;
-            filled = filled => filled.map_err(Unfilled::Failed),
             Ok(_) = refusing.wait_for(|refusing| *refusing) => Err(Unfilled::Ending),
+            filled = filled => filled.map_err(Unfilled::Failed),
         }
     }
 
@@ -319,8 +336,9 @@ impl FillService {
                 continue;
             }
             let end = waiter.range.end.min(served.layer().table().data_size);
-            if waiter.range.start < end {
-                let range = waiter.range.start..end;
+            let range = waiter.range.start..end;
+            // What is there is given even at the end.
+            if !range.is_empty() && !served.layer().missing_spans(range.clone()).is_empty() {
                 let brought = served.filler().ensure(range, patience, &waiter.ticket);
                 filled = self.unless_refusing(brought).await;
             }
@@ -411,13 +429,13 @@ impl EventHandler for FillService {
     }
 }
 
-/// Why a reader's pages are not there.
+/// Why pages are not there.
 #[derive(Debug, thiserror::Error)]
-enum Unfilled {
+pub enum Unfilled {
     /// They could not be brought in.
     #[error(transparent)]
     Failed(FillError),
     /// They are not brought in any more.
-    #[error("the daemon was stopped by force, and its view is unmounted")]
+    #[error("the daemon was told to stop, and the view is unmounted")]
     Ending,
 }

@@ -59,23 +59,31 @@ impl FillService {
     pub fn read_unserved(&self) -> Result<Vec<LayerKey>, Failure> {
         let mut read = Vec::new();
         for key in self.store.list()? {
-            if self.find(key).is_some() || self.store.is_complete(key) {
-                continue;
-            }
-            let path = self.store.folder(key).join("data");
-            let told = File::options()
-                .read(true)
-                .write(true)
-                .open(&path)
-                .and_then(|data| Ok(Lease::take(data.as_fd())?.is_none()));
-            match told {
-                Ok(true) => read.push(key),
-                Ok(false) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(Failure::host(format!("look who reads {}", path.display()), error)),
+            if self.find(key).is_none() && self.is_open(key)? {
+                read.push(key);
             }
         }
         Ok(read)
+    }
+
+    /// Whether anybody has the data of an incomplete layer open: a view, a reader, or this process, which serves it.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    pub(super) fn is_open(&self, key: LayerKey) -> Result<bool, Failure> {
+        if self.store.is_complete(key) {
+            return Ok(false);
+        }
+        let path = self.store.folder(key).join("data");
+        let told = File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .and_then(|data| Ok(Lease::take(data.as_fd())?.is_none()));
+        match told {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            told => told.map_err(|error| Failure::host(format!("look who reads {}", path.display()), error)),
+        }
     }
 
     /// Every layer that an event of an unknown file can be of.

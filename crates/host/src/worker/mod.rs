@@ -40,6 +40,7 @@ pub mod waits;
 
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -130,6 +131,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         settings,
         quota: quota::Quota::default(),
         stop: tokio::sync::Notify::new(),
+        ended: AtomicBool::new(false),
         hand_over: tokio::sync::Notify::new(),
     });
     requests.images.store().room().set(quota::Evictor::of(&requests));
@@ -272,12 +274,7 @@ async fn serve(
                 }
             }
             _ = sweep.tick() => {
-                let ending = match (requests.fills.is_refusing(), requests.journal.stop_requested()) {
-                    (true, _) => Some(requests.in_background(Requests::reason_to_stay).await?),
-                    (false, true) => Some(requests.in_background(Requests::begin_to_end).await?),
-                    (false, false) => None,
-                };
-                if matches!(ending, Some(None)) {
+                if requests.in_background(Requests::has_come_to_its_end).await? {
                     return Ok(LastWord::Finished);
                 }
                 requests.sweep();
@@ -293,7 +290,7 @@ async fn serve(
                     && Arc::strong_count(&connections) == 1
                 {
                     if idle_since.elapsed() > IDLE
-                        && let Some(reason) = requests.in_background(Requests::reason_to_stay).await?
+                        && let Some(reason) = requests.in_background(Requests::end_if_unused).await?
                     {
                         debug!("not idle: {reason}");
                         idle_since = tokio::time::Instant::now();

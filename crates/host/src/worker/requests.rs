@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use xebec_cache::store::LayerKey;
@@ -35,6 +36,8 @@ pub struct Requests {
     pub(super) settings: Settings,
     pub(super) quota: Quota,
     pub(super) stop: tokio::sync::Notify,
+    /// Nothing needs this daemon any more, and nothing may come to.
+    pub(super) ended: AtomicBool,
     /// Tells conversations that another worker will answer.
     pub(super) hand_over: tokio::sync::Notify,
 }
@@ -42,8 +45,8 @@ pub struct Requests {
 impl Requests {
     /// Carries a request out.
     pub(super) async fn answer(self: Arc<Self>, request: Request, report: &Report) -> Result<Reply, Failure> {
-        if request.wants_image() {
-            self.go_on()?;
+        if request.wants_image() && !self.goes_on()? {
+            return Ok(Reply::Again);
         }
         match request {
             Request::Mount {
@@ -109,9 +112,20 @@ impl Requests {
         self.fetch_contents(request, &mut prepared).await;
         let mounted = self.in_background(move |this| {
             let _reservation = reservation;
-            this.mount_prepared(prepared, holder, completion)
+            let _building = this
+                .quota
+                .building
+                .read()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            // The daemon may have been told to stop since the image was asked for.
+            match this.goes_on()? {
+                true => this.mount_prepared(prepared, holder, completion).map(Some),
+                false => Ok(None),
+            }
         });
-        let (mounted, layers) = mounted.await??;
+        let Some((mounted, layers)) = mounted.await?? else {
+            return Ok(Reply::Again);
+        };
         self.complete_in_background(layers, completion);
         Ok(Reply::Mounted(Box::new(mounted)))
     }
@@ -175,11 +189,6 @@ impl Requests {
         holder: Holder,
         completion: Option<Completion>,
     ) -> Result<(Mounted, Vec<Arc<ServedLayer>>), Failure> {
-        let _building = self
-            .quota
-            .building
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let (built, _reservation) = self.build_view(&prepared)?;
         let start = Instant::now();
         let layers: Vec<_> = built

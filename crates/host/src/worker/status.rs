@@ -61,6 +61,7 @@ impl Requests {
             queue: journal.owed,
             oldest_wait_ms: journal.oldest.map(|waited| waited.as_millis() as u64),
             oldest_reader: self.oldest_reader().map(Box::new),
+            ending: self.fills.is_refusing(),
             cache_limit: self.settings.cache_size.map(|size| size.0),
             counters,
             views: views.collect(),
