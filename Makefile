@@ -46,7 +46,7 @@ e2e: setup ## end-to-end tests against real tools, as root; ONLY=NAME picks test
 	@scripts/test.sh e2e
 
 .PHONY: soak
-soak: setup ## the soak tests in their full form, as root; half an hour (their short form is part of e2e)
+soak: setup ## the soak tests in their full form, as root (their short form is part of e2e)
 	@scripts/soak.sh $(ONLY)
 
 .PHONY: fuzz

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the soak tests in their full form, as root, and sums their figures up: about an hour.
+# Runs the soak tests in their full form, as root, and sums their figures up.
 #
 #   scripts/soak.sh [PART...]     only scenarios whose names contain a part
 #

@@ -97,7 +97,7 @@ const OF_ESTARGZ: &[&[u8]] = &[
 ];
 
 /// What differs between a view and a truth, less what an unpacker is known to get wrong or cannot know; the view
-/// follows `docs/decisions/merge-semantics.md`.
+/// follows `docs/decisions/0004-merge-semantics.md`.
 pub(crate) fn differences(view: &Tree, truth: &Truth, unpacker: Unpacker) -> Vec<Difference> {
     let mut found = tree::compare(&comparable(view, unpacker), &comparable(&truth.tree, unpacker));
     found.retain(|difference| !is_artefact(difference, view, truth, unpacker));

@@ -14,6 +14,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use xebec_oci::config::duration_text;
 
 use crate::failure::{Failure, FailureKind};
 
@@ -151,17 +152,6 @@ impl TryFrom<String> for Size {
 
     fn try_from(text: String) -> Result<Self, String> {
         text.parse()
-    }
-}
-
-mod duration_text {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, de::Error};
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        xebec_oci::parse_duration(&text).map_err(D::Error::custom)
     }
 }
 

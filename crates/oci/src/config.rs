@@ -158,11 +158,16 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     milliseconds.map(Duration::from_millis).ok_or_else(refuse)
 }
 
-mod duration_text {
+/// For serde's `with`: a duration as [`parse_duration`] reads it.
+pub mod duration_text {
     use super::{Duration, parse_duration};
     use serde::{Deserialize, Deserializer, de::Error};
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    /// Reads a duration.
+    ///
+    /// # Errors
+    /// Those of [`parse_duration`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
         parse_duration(&text).map_err(D::Error::custom)
     }

@@ -1,30 +1,26 @@
-//! For each layer, the first index that the policy admits.
+//! For each layer, the first index that the policy admits: one that this host knows (`known`), the layer's own table of
+//! contents (`contents_table`), one that an artifact brings (`artifacts`).
 
-use std::sync::Arc;
+mod artifacts;
+mod contents_table;
+mod known;
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 use tokio::sync::OnceCell;
-use tracing::{debug, warn};
+use tracing::warn;
 use xebec_cache::store::LayerKey;
-use xebec_format::digest::Digest;
 use xebec_format::layer::LayerIndex;
-use xebec_index::toc::{Blob, Supplied, TableOfContents};
-use xebec_oci::media_type::ACCEPT_IMAGE;
-use xebec_oci::{Client, ClientError, Descriptor};
+use xebec_oci::{Client, Descriptor};
 
-use crate::artifact::{ARTIFACT_TYPE, Artifact, INDEX_TYPE, LayerBlobs, MAX_INDEX};
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
-use crate::image::resolve::{FoundImage, registry_failure};
+use crate::image::resolve::FoundImage;
 use crate::image::{Images, PreparedLayer, Report};
 use crate::lazy;
 use crate::origin::{self, Origin};
 use crate::protocol::{ImageRequest, Reply};
-use crate::trust::{self, Binding, Listing, Policy, Record, Refusal, RepositoryName, Root, Roots, Signing};
-
-/// Index artifacts of one image that are looked at. Anyone who may push can attach any number; who wants to hide a
-/// good one behind many can, but that costs laziness, never truth.
-const MAX_ARTIFACTS: usize = 32;
+use crate::trust::{self, Policy, Record, Refusal, RepositoryName, Root};
+use artifacts::FoundArtifact;
 
 /// What choosing needs to know of one image.
 struct Choice<'a> {
@@ -35,14 +31,6 @@ struct Choice<'a> {
     policy: Policy,
     repository: RepositoryName,
     artifacts: OnceCell<Vec<FoundArtifact>>,
-}
-
-/// An index artifact of the image and what vouches for it.
-struct FoundArtifact {
-    artifact: Artifact,
-    binding: Option<Binding>,
-    signing: Option<Signing>,
-    listed: bool,
 }
 
 /// How a layer's index was found, or what stands in the way.
@@ -215,46 +203,6 @@ impl<'a> Choice<'a> {
         binds || lazy::has_table_of_contents(descriptor) || self.policy.has_keys_for(&self.repository)
     }
 
-    /// The strongest admitted index of the cache; of equals the one that this image was used with before, so that
-    /// its data is found again.
-    fn choose_from_store(&self, layer: Digest) -> Result<Option<(LayerKey, Root)>, Refusal> {
-        let used = self.images.records.get(self.found.manifest_digest);
-        let used: Vec<LayerKey> = used
-            .iter()
-            .flat_map(|record| &record.layers)
-            .map(|layer| layer.key())
-            .collect();
-        let mut keys = self.images.store.indexes_of(layer);
-        keys.sort_by_key(|key| !used.contains(key));
-        let roots = keys.into_iter().map(|key| (key, self.roots(key)));
-        match self.policy.choose(&self.repository, self.found.naming(), roots) {
-            Ok(chosen) => Ok(Some(chosen)),
-            Err(None) => Ok(None),
-            Err(Some(refusal)) => Err(refusal),
-        }
-    }
-
-    /// What vouches for an index, for this image.
-    fn roots(&self, key: LayerKey) -> Roots {
-        facts::load(&self.images.store, key).roots(&self.repository, &self.found.path())
-    }
-
-    fn open_from_store(&self, number: usize, key: LayerKey, root: Root) -> Result<PreparedLayer, Failure> {
-        let bytes = self.images.store.index_bytes(key)?;
-        let index = self
-            .decode(number, &bytes)
-            .map_err(|reason| Failure::new(FailureKind::Integrity, reason))?;
-        // Where its windows are as well, should `origins.json` have been lost.
-        self.remember_origin(key, index.windows.as_ref())?;
-        Ok(PreparedLayer {
-            key,
-            index: Arc::new(index),
-            root,
-            read_whole: false,
-            contents: Arc::default(),
-        })
-    }
-
     /// Decodes an index and checks that it speaks of this image's layer.
     fn decode(&self, number: usize, bytes: &[u8]) -> Result<LayerIndex, String> {
         let index =
@@ -273,56 +221,6 @@ impl<'a> Choice<'a> {
             ));
         }
         Ok(index)
-    }
-
-    async fn read_table_of_contents(
-        &self,
-        number: usize,
-        descriptor: &Descriptor,
-    ) -> Result<Option<PreparedLayer>, String> {
-        let repository = self.found.reference.repository();
-        let blob = Blob {
-            digest: descriptor.digest,
-            size: descriptor.size,
-        };
-        let found =
-            TableOfContents::detect(blob, &descriptor.annotations).map_err(|error| error.to_string())?;
-        let Some(mut toc) = found else { return Ok(None) };
-        let index = loop {
-            let fetched = self
-                .client
-                .blob_range(repository, &descriptor.digest, toc.wanted())
-                .await;
-            let bytes = fetched.map_err(|error| error.to_string())?;
-            match toc.supply(&bytes).map_err(|error| error.to_string())? {
-                Supplied::More(more) => toc = more,
-                Supplied::Index(index) => break *index,
-            }
-        };
-        let encoded = index.encode();
-        let key = LayerKey {
-            layer: descriptor.digest,
-            index: Digest::of(&encoded),
-        };
-        let binding = Binding::TableOfContents {
-            manifest: self.found.manifest_digest,
-        };
-        let root = self.admit(key, encoded, |record| record.add_binding(binding));
-        let root = root
-            .await
-            .map_err(|failure| failure.to_string())?
-            .map_err(|refusal| refusal.to_string())?;
-        self.remember_origin(key, None)
-            .map_err(|failure| failure.to_string())?;
-        debug!(layer = number, "used by its own table of contents");
-        let layer = PreparedLayer {
-            key,
-            index: Arc::new(index),
-            root,
-            read_whole: false,
-            contents: Arc::default(),
-        };
-        Ok(Some(layer))
     }
 
     /// Writes new facts about an index down and judges it. The layer's folder is made if need be.
@@ -345,144 +243,6 @@ impl<'a> Choice<'a> {
         Ok(self
             .policy
             .admits(&self.repository, self.found.naming(), &self.roots(key)))
-    }
-
-    async fn take_from_artifact(
-        &self,
-        number: usize,
-        descriptor: &Descriptor,
-        found: &FoundArtifact,
-        blobs: &LayerBlobs,
-    ) -> Result<Outcome, Failure> {
-        if blobs.index.size > MAX_INDEX {
-            let reason = format!(
-                "its index claims {} bytes, more than {MAX_INDEX}",
-                blobs.index.size
-            );
-            return Ok(Outcome::Missing(reason));
-        }
-        let repository = self.found.reference.repository();
-        let wanted = blobs.index.descriptor(INDEX_TYPE);
-        let encoded = match self.client.blob(repository, &wanted, MAX_INDEX).await {
-            Ok(bytes) => bytes,
-            Err(error) => return Ok(Outcome::Missing(format!("its index cannot be fetched: {error}"))),
-        };
-        let index = match self.decode(number, &encoded) {
-            Ok(index) => index,
-            Err(reason) => return Ok(Outcome::Missing(reason)),
-        };
-        let listed = |section: &Option<xebec_format::layer::Section>,
-                      blob: &Option<crate::artifact::BlobRef>| {
-            section.as_ref().map(|s| s.digest) == blob.as_ref().map(|b| b.digest) || section.is_none()
-        };
-        if !listed(&index.windows, &blobs.windows) {
-            return Ok(Outcome::Missing(
-                "the artifact lacks the windows that its index names".to_owned(),
-            ));
-        }
-        let key = LayerKey {
-            layer: descriptor.digest,
-            index: blobs.index.digest,
-        };
-        let (binding, signing) = (found.binding.clone(), found.signing.clone());
-        let listing = found
-            .listed
-            .then(|| Listing::new(&self.repository, self.found.manifest_digest));
-        let learn = move |record: &mut Record| {
-            binding
-                .into_iter()
-                .for_each(|binding| record.add_binding(binding));
-            signing
-                .into_iter()
-                .for_each(|signing| record.add_signing(signing));
-            listing
-                .into_iter()
-                .for_each(|listing| record.add_listing(listing));
-        };
-        match self.admit(key, encoded, learn).await? {
-            Err(refusal) => Ok(Outcome::Refused(refusal)),
-            Ok(root) => {
-                self.remember_origin(key, index.windows.as_ref())?;
-                let layer = PreparedLayer {
-                    key,
-                    index: Arc::new(index),
-                    root,
-                    read_whole: false,
-                    contents: Arc::default(),
-                };
-                Ok(Outcome::Chosen(Box::new(layer)))
-            }
-        }
-    }
-
-    /// The image's index artifacts: what an image index on the way binds, then what the registry lists.
-    async fn find_artifacts(&self) -> Result<Vec<FoundArtifact>, Failure> {
-        let mut artifacts = Vec::new();
-        let repository = self.found.reference.repository();
-        if let Some((_, bytes)) = &self.found.image_index
-            && let Ok(Some((bound, binding))) = trust::bound_artifact(bytes, self.found.manifest_digest)
-        {
-            artifacts.extend(self.fetch_artifact(bound.artifact, Some(binding), false).await);
-        }
-        if !artifacts.is_empty() {
-            // What the name itself covers is the strongest there is: nothing the registry lists could add to it.
-            return Ok(artifacts);
-        }
-        let referrers = self
-            .client
-            .referrers(repository, &self.found.manifest_digest, Some(ARTIFACT_TYPE))
-            .await;
-        let referrers = match referrers {
-            Ok(referrers) => referrers,
-            Err(ClientError::NotFound { .. }) => Vec::new(),
-            // To take a registry's bad moment for "there is none" would make this start silently slow.
-            Err(error) => return Err(registry_failure(&error)),
-        };
-        let listed = referrers.into_iter().take(MAX_ARTIFACTS);
-        let listed =
-            listed.map(|referrer| async move { self.fetch_artifact(referrer.digest, None, true).await });
-        artifacts.extend(join_all(listed).await.into_iter().flatten());
-        // Signed ones before others: of two indexes that are both admitted, the better vouched for is taken.
-        artifacts.sort_by_key(|found| found.signing.is_none());
-        Ok(artifacts)
-    }
-
-    async fn fetch_artifact(
-        &self,
-        digest: Digest,
-        binding: Option<Binding>,
-        listed: bool,
-    ) -> Option<FoundArtifact> {
-        let repository = self.found.reference.repository();
-        let fetched = self
-            .client
-            .manifest(repository, &digest.to_string(), ACCEPT_IMAGE)
-            .await;
-        let manifest = fetched
-            .inspect_err(|error| warn!("index artifact {digest}: {error}"))
-            .ok()?
-            .parse()
-            .inspect_err(|error| warn!("index artifact {digest}: {error}"))
-            .ok()?;
-        let artifact = Artifact::decode(manifest, self.found.manifest_digest)
-            .inspect_err(|error| warn!("index artifact {digest}: {error}"))
-            .ok()?;
-        let signing = self.signing(digest).await;
-        Some(FoundArtifact {
-            artifact,
-            binding,
-            signing,
-            listed,
-        })
-    }
-
-    /// The signature of an artifact by a key that counts here. Not asked for when no key does.
-    async fn signing(&self, artifact: Digest) -> Option<Signing> {
-        if !self.policy.has_keys_for(&self.repository) {
-            return None;
-        }
-        let repository = self.found.reference.repository();
-        crate::signatures::find(&self.client, repository, &self.repository, &self.policy, artifact).await
     }
 
     fn remember_origin(
@@ -538,13 +298,7 @@ impl<'a> Choice<'a> {
         let index = self
             .decode(number, &bytes)
             .map_err(|reason| Failure::new(FailureKind::Integrity, reason))?;
-        Ok(PreparedLayer {
-            key,
-            index: Arc::new(index),
-            root: Root::Proven,
-            read_whole: true,
-            contents: Arc::default(),
-        })
+        Ok(PreparedLayer::new(key, index, Root::Proven, true))
     }
 
     /// What makes the next start lazy, if only the index is missing.

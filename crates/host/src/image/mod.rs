@@ -64,6 +64,18 @@ pub struct PreparedLayer {
     pub contents: Arc<Vec<u8>>,
 }
 
+impl PreparedLayer {
+    fn new(key: LayerKey, index: LayerIndex, root: Root, read_whole: bool) -> Self {
+        Self {
+            key,
+            index: Arc::new(index),
+            root,
+            read_whole,
+            contents: Arc::default(),
+        }
+    }
+}
+
 /// An image whose layers all have an admitted index.
 pub struct PreparedImage {
     /// The image.
@@ -125,7 +137,12 @@ impl Images {
         let found = self.resolve(request, report).await?;
         let resolved = Instant::now();
         let layers = self.choose(request, &found, require_lazy, report).await?;
-        self.records.put(&self.record_of(&found, &layers))?;
+        let records = layers.iter().map(|layer| LayerRecord {
+            layer: layer.key.layer,
+            index: layer.key.index,
+            root: layer.root,
+        });
+        self.records.put(&self.record_of(&found, records.collect()))?;
         let stages_ms = vec![
             ("resolve", (resolved - start).as_secs_f64() * 1e3),
             ("index", resolved.elapsed().as_secs_f64() * 1e3),
@@ -176,7 +193,8 @@ impl Images {
         }
     }
 
-    fn record_of(&self, found: &FoundImage, layers: &[PreparedLayer]) -> ImageRecord {
+    /// What is to be kept of an image; what is known of it already (references, whether it is pinned) stays.
+    fn record_of(&self, found: &FoundImage, layers: Vec<LayerRecord>) -> ImageRecord {
         let known = self.records.get(found.manifest_digest);
         let pinned = known.as_ref().is_some_and(|record| record.pinned);
         let mut references = known.map(|record| record.references).unwrap_or_default();
@@ -188,14 +206,7 @@ impl Images {
             media_type: found.media_type.clone(),
             manifest: String::from_utf8_lossy(&found.manifest_bytes).into_owned(),
             config: String::from_utf8_lossy(&found.config_bytes).into_owned(),
-            layers: layers
-                .iter()
-                .map(|layer| LayerRecord {
-                    layer: layer.key.layer,
-                    index: layer.key.index,
-                    root: layer.root,
-                })
-                .collect(),
+            layers,
             last_used: seconds_since_1970(),
             pinned,
         }

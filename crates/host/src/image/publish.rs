@@ -13,9 +13,9 @@ use xebec_oci::{BlobSource, Client, Repository};
 use crate::artifact::{Artifact, BlobRef, EMPTY_CONFIG, LayerBlobs};
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
-use crate::image::record::{ImageRecord, LayerRecord};
+use crate::image::record::LayerRecord;
 use crate::image::resolve::{FoundImage, registry_failure};
-use crate::image::{Images, Report, seconds_since_1970};
+use crate::image::{Images, Report};
 use crate::lazy::has_table_of_contents;
 use crate::protocol::{ImageRequest, Reply};
 use crate::signatures;
@@ -145,17 +145,7 @@ impl Images {
         if self.records().get(found.manifest_digest).is_some() {
             return Ok(());
         }
-        self.records().put(&ImageRecord {
-            references: [found.reference.to_string()].into(),
-            index_digest: found.image_index.as_ref().map(|(digest, _)| *digest),
-            manifest_digest: found.manifest_digest,
-            media_type: found.media_type.clone(),
-            manifest: String::from_utf8_lossy(&found.manifest_bytes).into_owned(),
-            config: String::from_utf8_lossy(&found.config_bytes).into_owned(),
-            layers,
-            last_used: seconds_since_1970(),
-            pinned: false,
-        })
+        self.records().put(&self.record_of(found, layers))
     }
 
     async fn push_artifact(

@@ -157,10 +157,7 @@ impl Holdings {
             let journal = Journal::create()?;
             journal.set_deaths_allowed(config.deaths_allowed);
             journal.set_unguarded(kept);
-            let listener = match listener {
-                Some(listener) => listener,
-                None => listen(&config.socket(), &journal)?,
-            };
+            let listener = handed_or_new(listener, config, &journal)?;
             Ok((journal, listener))
         };
         let (journal, listener) = rest().inspect_err(|_| {
@@ -189,10 +186,7 @@ impl Holdings {
         let journal = Journal::open(journal)?;
         let group = Group::from_inherited(group);
         guard::restore(&group, &config.root.join("layers"), &config.guarded())?;
-        let listener = match listener {
-            Some(listener) => listener,
-            None => listen(&config.socket(), &journal)?,
-        };
+        let listener = handed_or_new(listener, config, &journal)?;
         Ok(Holdings {
             group,
             journal: Arc::new(journal),
@@ -241,6 +235,15 @@ impl Holdings {
         let holdings = Holdings::taken_over(config, group, journal, Some(socket.into()), locks)?;
         Ok(Some((holdings, worker)))
     }
+}
+
+/// The socket that was handed down, or one made now.
+fn handed_or_new(
+    handed: Option<UnixListener>,
+    config: &KeeperConfig,
+    journal: &Journal,
+) -> Result<UnixListener, KeeperError> {
+    handed.map_or_else(|| listen(&config.socket(), journal), Ok)
 }
 
 fn identity(descriptor: BorrowedFd<'_>) -> Option<(u64, u64)> {

@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use serde_json::Value;
 use xebec_testkit::compression::Compression;
 
-use super::{container_image, sized, tell_log};
+use super::{container_image, containers, no_view_is_left, sized, tell_log};
 use crate::lab::{Lab, Names, contents, expect_contents, wait_until};
 use crate::runner::Outcome;
 use crate::world::{World, run as run_program};
@@ -158,19 +157,9 @@ impl Stage<'_> {
                     .with_context(|| words.join(" "))?;
             }
         }
-        let ended = lab.xebec(ROOT, &["ps", "--json"])?;
-        let containers: Value = serde_json::from_str(&ended.out).with_context(|| format!("{ended:?}"))?;
-        ensure!(
-            containers.as_array().is_some_and(Vec::is_empty),
-            "containers are left: {containers}"
-        );
-        wait_until(CALM, "no view is left", || {
-            let status = lab.status(ROOT)?;
-            Ok(status
-                .get("views")
-                .and_then(Value::as_array)
-                .is_some_and(Vec::is_empty))
-        })?;
+        let containers = containers(lab, ROOT)?;
+        ensure!(containers.is_empty(), "containers are left: {containers:?}");
+        no_view_is_left(lab, ROOT, CALM)?;
         // What a worker clears away, it does when it starts.
         lab.xebec(ROOT, &["daemon", "stop"])?.expect(0, &[])?;
         lab.xebec(ROOT, &["images"])?.expect(0, &[])?;

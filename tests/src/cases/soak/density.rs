@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use xebec_testkit::compression::Compression;
 
-use super::{container_image, daemon, sized, tell_log};
+use super::{container_image, containers, daemon, no_view_is_left, sized, tell_log};
 use crate::lab::{Lab, Names, contents, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;
@@ -82,13 +81,7 @@ pub(super) fn run(world: &World) -> Result<Outcome> {
     let ended = end(&mut running);
     let text = outcome?;
     ended?;
-    wait_until(PATIENCE * 10, "no view is left", || {
-        let status = lab.status(ROOT)?;
-        Ok(status
-            .get("views")
-            .and_then(Value::as_array)
-            .is_some_and(Vec::is_empty))
-    })?;
+    no_view_is_left(&lab, ROOT, PATIENCE * 10)?;
     Ok(Outcome::Passed(text))
 }
 
@@ -103,19 +96,14 @@ fn start(lab: &Lab<'_>, names: &[Names], containers: usize, running: &mut Vec<Ch
     wait_for(lab, containers, running)
 }
 
-fn wait_for(lab: &Lab<'_>, containers: usize, running: &mut [Child]) -> Result<()> {
+fn wait_for(lab: &Lab<'_>, wanted: usize, running: &mut [Child]) -> Result<()> {
     wait_until(PATIENCE * u32::try_from(AT_ONCE)?, "containers run", || {
         for child in running.iter_mut() {
             let ended = child.try_wait()?;
             ensure!(ended.is_none(), "a container ended by itself: {ended:?}");
         }
-        Ok(containers == 0 || records(lab)?.len() >= containers)
+        Ok(wanted == 0 || containers(lab, ROOT)?.len() >= wanted)
     })
-}
-
-fn records(lab: &Lab<'_>) -> Result<Vec<Value>> {
-    let ended = lab.xebec(ROOT, &["ps", "--json"])?;
-    serde_json::from_str(&ended.out).with_context(|| format!("{ended:?}"))
 }
 
 /// Keeper and worker.

@@ -16,13 +16,13 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Image, ImageBuilder};
 use xebec_testkit::large::Large;
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
-use crate::lab::{Lab, Names};
+use crate::lab::{Lab, Names, wait_until};
 use crate::runner::{Case, Outcome};
 use crate::world::World;
 
@@ -94,6 +94,20 @@ fn container_image(program: &[u8], file: &[u8], compression: Compression) -> Res
         .config("Entrypoint", json!(["/bin/linger"]))
         .config("Cmd", json!(["20ms", "/file"]));
     Ok(image.build())
+}
+
+/// A root's containers, as `ps` tells of them.
+fn containers(lab: &Lab<'_>, root: &str) -> Result<Vec<Value>> {
+    let ended = lab.xebec(root, &["ps", "--json"])?;
+    serde_json::from_str(&ended.out).with_context(|| format!("{ended:?}"))
+}
+
+fn no_view_is_left(lab: &Lab<'_>, root: &str, limit: Duration) -> Result<()> {
+    wait_until(limit, "no view is left", || {
+        let status = lab.status(root)?;
+        let views = status.get("views").and_then(Value::as_array);
+        Ok(views.is_some_and(Vec::is_empty))
+    })
 }
 
 /// A root of that name with [`SETTINGS`], without anything in it; its readers wait as long as it takes.

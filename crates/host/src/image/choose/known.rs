@@ -1,0 +1,51 @@
+//! What this host knows of a layer: the indexes in its cache, and what vouches for them.
+
+use xebec_cache::store::LayerKey;
+use xebec_format::digest::Digest;
+
+use super::Choice;
+use crate::facts;
+use crate::failure::{Failure, FailureKind};
+use crate::image::PreparedLayer;
+use crate::trust::{Refusal, Root, Roots};
+
+impl Choice<'_> {
+    /// The strongest admitted index of the cache; of equals the one that this image was used with before, so that
+    /// its data is found again.
+    pub(super) fn choose_from_store(&self, layer: Digest) -> Result<Option<(LayerKey, Root)>, Refusal> {
+        let used = self.images.records.get(self.found.manifest_digest);
+        let used: Vec<LayerKey> = used
+            .iter()
+            .flat_map(|record| &record.layers)
+            .map(|layer| layer.key())
+            .collect();
+        let mut keys = self.images.store.indexes_of(layer);
+        keys.sort_by_key(|key| !used.contains(key));
+        let roots = keys.into_iter().map(|key| (key, self.roots(key)));
+        match self.policy.choose(&self.repository, self.found.naming(), roots) {
+            Ok(chosen) => Ok(Some(chosen)),
+            Err(None) => Ok(None),
+            Err(Some(refusal)) => Err(refusal),
+        }
+    }
+
+    /// What vouches for an index, for this image.
+    pub(super) fn roots(&self, key: LayerKey) -> Roots {
+        facts::load(&self.images.store, key).roots(&self.repository, &self.found.path())
+    }
+
+    pub(super) fn open_from_store(
+        &self,
+        number: usize,
+        key: LayerKey,
+        root: Root,
+    ) -> Result<PreparedLayer, Failure> {
+        let bytes = self.images.store.index_bytes(key)?;
+        let index = self
+            .decode(number, &bytes)
+            .map_err(|reason| Failure::new(FailureKind::Integrity, reason))?;
+        // Where its windows are as well, should `origins.json` have been lost.
+        self.remember_origin(key, index.windows.as_ref())?;
+        Ok(PreparedLayer::new(key, index, root, false))
+    }
+}
