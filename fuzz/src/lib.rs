@@ -71,6 +71,38 @@ pub fn plain_sections_of_index(index: &[u8]) -> Option<Vec<u8>> {
     Some([header, &length[..], &spans, &tree].concat())
 }
 
+/// Length of the fixed header of an encoded recording (`docs/formats/runtime-image.md`), and where it has the plain and
+/// the stored size of the numbers.
+const RECORDING_HEADER: usize = 64;
+const RECORDING_SIZES: std::ops::Range<usize> = 16..32;
+
+/// An encoded recording from its header, the length of the digests (32 bits), the digests, and the plain bytes of the
+/// numbers. `None` if `input` is too short.
+pub fn recording_of_plain_numbers(input: &[u8]) -> Option<Vec<u8>> {
+    let (header, rest) = input.split_at_checked(RECORDING_HEADER)?;
+    let (length, rest) = rest.split_first_chunk::<4>()?;
+    let split = (u32::from_le_bytes(*length) as usize).min(rest.len());
+    let (digests, numbers) = rest.split_at(split);
+    let stored = zstd::bulk::compress(numbers, 1).ok()?;
+    let mut recording = header.to_vec();
+    let sizes = [numbers.len(), stored.len()].map(|size| (size as u64).to_le_bytes());
+    recording[RECORDING_SIZES].copy_from_slice(sizes.as_flattened());
+    recording.extend(stored);
+    recording.extend(digests);
+    Some(recording)
+}
+
+/// The reverse of [`recording_of_plain_numbers`], for seeds.
+pub fn plain_numbers_of_recording(recording: &[u8]) -> Option<Vec<u8>> {
+    let (header, rest) = recording.split_at_checked(RECORDING_HEADER)?;
+    let (plain, stored) = header.get(RECORDING_SIZES)?.split_first_chunk::<8>()?;
+    let stored = u64::from_le_bytes(stored.try_into().ok()?) as usize;
+    let (stored, digests) = rest.split_at_checked(stored)?;
+    let numbers = zstd::bulk::decompress(stored, u64::from_le_bytes(*plain) as usize).ok()?;
+    let length = (digests.len() as u32).to_le_bytes();
+    Some([header, &length[..], digests, &numbers].concat())
+}
+
 /// Corrects the checksum of each 512-byte block that looks like a tar header.
 pub fn seal_tar(archive: &mut [u8]) {
     for block in archive.chunks_exact_mut(512) {

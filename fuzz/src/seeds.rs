@@ -6,7 +6,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use xebec_format::digest::Digest;
-use xebec_fuzz::plain_sections_of_index;
+use xebec_format::runtime_image::{
+    PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, Zone,
+};
+use xebec_fuzz::{plain_numbers_of_recording, plain_sections_of_index};
 use xebec_host::artifact::{Artifact, BlobRef, LayerBlobs};
 use xebec_host::trust::{BoundArtifact, Listing, Original, Policy, Record, RepositoryName, bind};
 use xebec_index::indexer::{IndexOptions, index_layer};
@@ -22,6 +25,7 @@ const INDEX: Digest = Digest::from_bytes([0x22; 32]);
 
 fn main() -> Result<(), Failure> {
     layers()?;
+    recordings()?;
     tables_of_contents()?;
     documents()?;
     trust()?;
@@ -121,6 +125,56 @@ fn layers() -> Result<(), Failure> {
     }
     streams()?;
     merges()?;
+    Ok(())
+}
+
+/// A recording as it is, and with its numbers not yet compressed.
+fn recordings() -> Result<(), Failure> {
+    let run = |layer, first, pages| PageRun { layer, first, pages };
+    let layer = |layer| RecordedLayer {
+        layer,
+        index: INDEX,
+        data_size: 1000 << 12,
+    };
+    let segment = |zone, offset, runs: &[PageRun]| Segment {
+        zone,
+        offset,
+        length: 1000,
+        digest: LAYER,
+        runs: runs.to_vec(),
+    };
+    let service = |argv: &str, touched: &[PageRun]| Service {
+        key: ServiceKey {
+            argv: vec![argv.to_owned(), "-c".to_owned()],
+            env: [("LANG".to_owned(), "C".to_owned())].into(),
+        },
+        probe: "port 80 answers".to_owned(),
+        recorded: 1_700_000_000,
+        runs: 3,
+        recorder: "xebec 0.1.0".to_owned(),
+        touched: touched.iter().map(|&run| SeenRun { run, seen: 2 }).collect(),
+    };
+    let zone = |digest| Zone { digest, size: 5000 };
+    let recording = Recording {
+        image: LAYER,
+        layers: vec![layer(LAYER), layer(INDEX)],
+        services: vec![
+            service("nginx", &[run(0, 100, 8), run(1, 3, 1), run(0, 500, 2)]),
+            service("sh", &[run(1, 2, 1), run(0, 104, 4)]),
+        ],
+        zeros: vec![run(1, 3, 1), run(0, 990, 10)],
+        zones: vec![zone(LAYER), zone(INDEX)],
+        segments: vec![
+            segment(0, 0, &[run(0, 100, 8), run(0, 500, 2)]),
+            segment(0, 3000, &[run(0, 300, 200)]),
+            segment(1, 17, &[run(1, 2, 1)]),
+        ],
+    };
+    recording.check()?;
+    let encoded = recording.encode();
+    put("runtime_image", "encoded", &[b"\0", &encoded[..]].concat())?;
+    let numbers = plain_numbers_of_recording(&encoded).ok_or("a recording without numbers")?;
+    put("runtime_image", "numbers", &[b"\x01", &numbers[..]].concat())?;
     Ok(())
 }
 

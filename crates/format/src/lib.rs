@@ -5,14 +5,17 @@
 //! * [`path`]: validated paths inside an image.
 //! * [`layer`]: the [`layer::LayerIndex`]: tree, pieces and spans of one layer, and its encoding.
 //! * [`merge`]: the trees of an image's layers become one [`image::ImageTree`].
+//! * [`runtime_image`]: which pages a service reads at start, and where they are in one blob.
 //! * [`erofs`]: an [`image::ImageTree`] becomes a file system image that the kernel mounts.
 
+mod columns;
 pub mod digest;
 pub mod erofs;
 pub mod image;
 pub mod layer;
 pub mod merge;
 pub mod path;
+pub mod runtime_image;
 
 /// Size of a page, of an EROFS block, and of the unit in which presence is recorded, in bytes.
 ///

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::columns::{ColumnWriter, join};
 use super::{Codec, Entry, EntryKind, Extent, LayerIndex, Piece, Section, Span, Xattr};
+use crate::columns::{ColumnWriter, join};
 use crate::digest::Digest;
 use crate::{PAGE_SIZE, round_up_to_page};
 

@@ -7,7 +7,6 @@
 //! the tar framing is never needed, and the plain stream of a span is just the chunk.
 
 mod check;
-mod columns;
 mod decode;
 mod encode;
 pub mod limits;

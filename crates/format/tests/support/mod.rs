@@ -6,6 +6,7 @@
 pub(crate) mod indexes;
 pub(crate) mod kernel;
 pub(crate) mod reader;
+pub(crate) mod recordings;
 pub(crate) mod trees;
 pub(crate) mod unpack;
 

@@ -11,6 +11,7 @@ use super::encode::{
 };
 use super::limits::{MAX_INDEX, MAX_SECTION};
 use super::{Codec, LayerIndex, Section, SpanTable};
+use crate::columns::ColumnError;
 use crate::digest::Digest;
 use crate::path::PathError;
 
@@ -69,6 +70,17 @@ pub enum DecodeError {
     /// The values contradict each other.
     #[error(transparent)]
     Invalid(#[from] InvalidIndex),
+}
+
+impl From<ColumnError> for DecodeError {
+    fn from(error: ColumnError) -> Self {
+        match error {
+            ColumnError::Truncated(what) => Self::Truncated(what),
+            ColumnError::Trailing(what) => Self::Trailing(what),
+            ColumnError::Number(what) => Self::Number(what),
+            ColumnError::Limit { what, value, limit } => Self::Limit { what, value, limit },
+        }
+    }
 }
 
 impl LayerIndex {

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::DecodeError;
+use crate::columns::Column;
 use crate::digest::Digest;
-use crate::layer::columns::Column;
 use crate::layer::encode::{expected_data, expected_plain};
 use crate::layer::limits::{MAX_PIECES, MAX_SPANS, MAX_WINDOW};
 use crate::layer::{Piece, Span, Window};

@@ -2,8 +2,8 @@
 
 use super::{DecodeError, limit};
 use crate::PAGE_SIZE;
+use crate::columns::Column;
 use crate::layer::check::xattr_bytes;
-use crate::layer::columns::Column;
 use crate::layer::encode::{EXPLICIT_EXTENTS, expected_data};
 use crate::layer::limits::{
     MAX_ENTRIES, MAX_EXTENTS, MAX_PATH_BYTES, MAX_SYMLINK, MAX_XATTR_BYTES, MAX_XATTR_NAME, MAX_XATTR_SET,

@@ -1,0 +1,193 @@
+//! Reads a [`Recording`] from bytes that nobody vouches for. What is returned keeps every promise that the types make;
+//! what is refused is refused by name, in memory bounded by [`super::limits`].
+
+mod pages;
+mod services;
+
+use super::check::InvalidRecording;
+use super::encode::{COMPRESSION_ZSTD, HEADER_SIZE, MAGIC, VERSION};
+use super::limits::{
+    MAX_LAYERS, MAX_PAGES, MAX_PLAIN, MAX_RECORDING, MAX_RUNS, MAX_SEGMENTS, MAX_SERVICES, MAX_ZONES,
+};
+use super::{RecordedLayer, Recording, Zone};
+use crate::PAGE_SIZE;
+use crate::columns::{Column, ColumnError};
+use crate::digest::Digest;
+use crate::layer::limits::MAX_DATA;
+
+/// Why bytes are not a recording that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes do not start as a recording does.
+    #[error("not a recording: the first eight bytes are not \"XEBECRTI\"")]
+    Magic,
+    /// A version this program does not read.
+    #[error(
+        "the recording has version {0}, this program reads version {VERSION}: use a newer xebec, or record the service again"
+    )]
+    Version(u16),
+    /// Feature flags this program does not know.
+    #[error("the recording needs features {0:#06x} that this program does not know: use a newer xebec")]
+    Features(u16),
+    /// A numbered choice has a number that means nothing.
+    #[error("the recording has {what} {value}, which is not known")]
+    Unknown {
+        /// Which choice.
+        what: &'static str,
+        /// The number found.
+        value: u64,
+    },
+    /// A length is wrong, or a number in a column.
+    #[error("the recording {0}")]
+    Column(#[from] ColumnError),
+    /// The numbers are not the zstd frame that they should be.
+    #[error("cannot decompress the numbers of a recording: {0}")]
+    Decompress(String),
+    /// A text is not UTF-8.
+    #[error("the recording has a text that is not UTF-8")]
+    Text,
+    /// The values contradict each other.
+    #[error(transparent)]
+    Invalid(#[from] InvalidRecording),
+}
+
+impl Recording {
+    /// Reads a recording that [`Recording::encode`] wrote, and checks everything that the types promise
+    /// ([`Recording::check`]). The caller has compared the digest of `bytes` with the one that it trusts.
+    ///
+    /// # Errors
+    /// See [`DecodeError`].
+    pub fn decode(bytes: &[u8]) -> Result<Recording, DecodeError> {
+        let (image, numbers, digests) = split(bytes)?;
+        let mut body = Column::new(&numbers, "the numbers");
+        let mut digests = Column::new(digests, "the digests");
+        let layers = body.count(MAX_LAYERS)?;
+        let zones = body.count(MAX_ZONES)?;
+        let segments = body.count(MAX_SEGMENTS)?;
+        let zeros = body.count(MAX_RUNS)?;
+        let services = body.count(MAX_SERVICES)?;
+        let layers = read_layers(layers, body.column("data spaces of layers")?, &mut digests)?;
+        let zones = read_zones(zones, body.column("sizes of zones")?, &mut digests)?;
+        let (segments, zeros) = pages::read(segments, zeros, &mut body, &mut digests)?;
+        digests.finish()?;
+        let services = services::read(services, &mut body, &segments, &zeros)?;
+        body.finish()?;
+        let recording = Recording {
+            image,
+            layers,
+            services,
+            zeros,
+            zones,
+            segments,
+        };
+        recording.check()?;
+        Ok(recording)
+    }
+}
+
+/// The image, the plain bytes of the numbers, and the digests.
+fn split(bytes: &[u8]) -> Result<(Digest, Vec<u8>, &[u8]), DecodeError> {
+    if !bytes.starts_with(&MAGIC) {
+        return Err(DecodeError::Magic);
+    }
+    limit("its size", bytes.len() as u64, MAX_RECORDING)?;
+    let mut header = Column::new(bytes, "the header");
+    header.bytes(MAGIC.len())?;
+    match u16::from_le_bytes(fixed(&mut header)?) {
+        VERSION => {}
+        other => return Err(DecodeError::Version(other)),
+    }
+    match u16::from_le_bytes(fixed(&mut header)?) {
+        0 => {}
+        features => return Err(DecodeError::Features(features)),
+    }
+    match u32::from_le_bytes(fixed(&mut header)?) {
+        COMPRESSION_ZSTD => {}
+        other => {
+            return Err(DecodeError::Unknown {
+                what: "compression",
+                value: other.into(),
+            });
+        }
+    }
+    let plain_size = u64::from_le_bytes(fixed(&mut header)?);
+    let stored_size = u64::from_le_bytes(fixed(&mut header)?);
+    let image = digest(&mut header)?;
+    limit("the plain size of its numbers", plain_size, MAX_PLAIN)?;
+    limit("the stored size of its numbers", stored_size, MAX_RECORDING)?;
+    let rest = bytes.get(HEADER_SIZE..).unwrap_or_default();
+    let (stored, digests) = rest
+        .split_at_checked(stored_size as usize)
+        .ok_or(ColumnError::Truncated("the numbers"))?;
+    // At most the declared size (itself limited) is allocated; a longer content is an error of zstd's.
+    let numbers = zstd::bulk::decompress(stored, plain_size as usize)
+        .map_err(|error| DecodeError::Decompress(error.to_string()))?;
+    if numbers.len() as u64 != plain_size {
+        let reason = format!("{} bytes instead of {plain_size}", numbers.len());
+        return Err(DecodeError::Decompress(reason));
+    }
+    Ok((image, numbers, digests))
+}
+
+fn limit(what: &'static str, value: u64, limit: u64) -> Result<(), ColumnError> {
+    if value > limit {
+        Err(ColumnError::Limit { what, value, limit })
+    } else {
+        Ok(())
+    }
+}
+
+/// The number of pages of a run. One of none would cost time and say nothing.
+fn length(column: &mut Column<'_>) -> Result<u64, DecodeError> {
+    match column.count(MAX_PAGES)? {
+        0 => Err(DecodeError::Unknown {
+            what: "length of a run of pages",
+            value: 0,
+        }),
+        pages => Ok(pages as u64),
+    }
+}
+
+fn fixed<const N: usize>(column: &mut Column<'_>) -> Result<[u8; N], ColumnError> {
+    column
+        .bytes(N)?
+        .try_into()
+        .map_err(|_| ColumnError::Truncated("a field of fixed width"))
+}
+
+fn digest(column: &mut Column<'_>) -> Result<Digest, ColumnError> {
+    fixed(column).map(Digest::from_bytes)
+}
+
+fn read_layers(
+    count: usize,
+    mut sizes: Column<'_>,
+    digests: &mut Column<'_>,
+) -> Result<Vec<RecordedLayer>, ColumnError> {
+    let mut layers = Vec::new();
+    for _ in 0..count {
+        layers.push(RecordedLayer {
+            layer: digest(digests)?,
+            index: digest(digests)?,
+            data_size: sizes.count(MAX_DATA / PAGE_SIZE)? as u64 * PAGE_SIZE,
+        });
+    }
+    sizes.finish()?;
+    Ok(layers)
+}
+
+fn read_zones(
+    count: usize,
+    mut sizes: Column<'_>,
+    digests: &mut Column<'_>,
+) -> Result<Vec<Zone>, ColumnError> {
+    let mut zones = Vec::new();
+    for _ in 0..count {
+        zones.push(Zone {
+            digest: digest(digests)?,
+            size: sizes.number()?,
+        });
+    }
+    sizes.finish()?;
+    Ok(zones)
+}
