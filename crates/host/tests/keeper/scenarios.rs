@@ -17,7 +17,7 @@ static PLACE: OnceLock<PathBuf> = OnceLock::new();
 
 type Scenario = (&'static str, fn());
 
-const ALL: [Scenario; 12] = [
+const ALL: [Scenario; 13] = [
     ("workers_killed_at_every_point_under_load", killed_at_every_point),
     ("an_event_that_killed_three_workers_is_denied", poisoned),
     ("a_stop_ends_everything", stop),
@@ -35,6 +35,10 @@ const ALL: [Scenario; 12] = [
         succession::keepers_killed,
     ),
     ("upgrades_under_load", succession::upgrades),
+    (
+        "what_a_replaced_worker_gives_up_its_successor_answers",
+        succession::given_up,
+    ),
     ("both_killed_at_once_and_marked_again", succession::both_killed),
     ("a_service_manager_keeps_what_is_held", service::both_killed),
     ("a_stopped_service_goes_on_serving", service::stopped),

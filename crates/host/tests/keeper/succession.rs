@@ -79,6 +79,21 @@ pub fn upgrades() {
     assert!(counters.contains("deaths: 0,"), "a worker died of it: {counters}");
 }
 
+/// What a worker that is replaced gives up is its successor's to answer: no reader gets an error because of an upgrade.
+pub fn given_up() {
+    let daemon = Daemon::start("gives-up");
+    let reader = daemon.read_in_background(0, 7);
+    let noted = daemon.directory.join("has-event");
+    daemon.wait_until("the worker has the event", || noted.exists());
+    upgrade(&daemon, &std::env::current_exe().unwrap());
+    assert!(reader.join().unwrap().unwrap() == pattern(0, 7));
+    let counters = daemon.stop();
+    assert!(
+        counters.contains("denied: 0,") && counters.contains("deaths: 0,"),
+        "{counters}"
+    );
+}
+
 fn ask_to_upgrade(daemon: &Daemon, program: &Path) {
     let file = upgrade_file(&daemon.directory.join("run"));
     std::fs::write(file, program.to_str().unwrap()).unwrap();

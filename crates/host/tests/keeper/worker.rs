@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -30,6 +30,9 @@ struct Filler {
     by_id: HashMap<FileId, u64>,
     queue: Mutex<Sender<(Event, Answer)>>,
     poisoned: bool,
+    /// Where the first worker notes that it has an event, if it is to give all of them up when it is replaced.
+    gives_up: Option<PathBuf>,
+    given_up: Mutex<Vec<Answer>>,
 }
 
 pub fn main(directory: &Path, behaviour: &str) -> ExitCode {
@@ -78,13 +81,17 @@ pub fn main(directory: &Path, behaviour: &str) -> ExitCode {
         by_id,
         queue: Mutex::new(sender),
         poisoned: behaviour == "poisoned",
+        gives_up: (behaviour == "gives-up").then(|| directory.join("has-event")),
+        given_up: Mutex::default(),
     });
     let receiver = Arc::new(Mutex::new(receiver));
     for _ in 0..FILLERS {
         let (filler, receiver) = (filler.clone(), receiver.clone());
         std::thread::spawn(move || filler.work(&receiver));
     }
-    let event_loop = EventLoop::start(left, filler).unwrap();
+    // The second one fills.
+    let gives_up = filler.gives_up.as_ref().is_some_and(|noted| !noted.exists());
+    let event_loop = EventLoop::start(left, filler.clone()).unwrap();
 
     while behaviour == "idle-after-client" && !directory.join("accept").exists() {
         std::thread::sleep(Duration::from_millis(2));
@@ -116,7 +123,9 @@ pub fn main(directory: &Path, behaviour: &str) -> ExitCode {
             }
         }
     }
-    while event_loop.owed() > 0 && behaviour != "leaves-readers" {
+    // As a runtime does that is shut down with tasks in it.
+    filler.given_up.lock().unwrap().clear();
+    while event_loop.owed() > 0 && behaviour != "leaves-readers" && !gives_up {
         std::thread::sleep(Duration::from_millis(5));
     }
     event_loop.stop();
@@ -160,6 +169,13 @@ impl EventHandler for Filler {
         if never_answers {
             // It stays in the journal, owed.
             std::mem::forget(answer);
+            return;
+        }
+        if let Some(noted) = &self.gives_up
+            && !noted.exists()
+        {
+            self.given_up.lock().unwrap().push(answer);
+            std::fs::write(noted, "").unwrap();
             return;
         }
         self.queue.lock().unwrap().send((event, answer)).unwrap();
