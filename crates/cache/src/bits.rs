@@ -91,6 +91,18 @@ impl Bits {
         for (byte, more) in self.bytes.iter_mut().zip(&other.bytes) {
             *byte |= more;
         }
+        self.recount();
+    }
+
+    /// Clears every bit that `other` has.
+    pub(crate) fn remove(&mut self, other: &Bits) {
+        for (byte, less) in self.bytes.iter_mut().zip(&other.bytes) {
+            *byte &= !less;
+        }
+        self.recount();
+    }
+
+    fn recount(&mut self) {
         self.set = self.bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();
     }
 }

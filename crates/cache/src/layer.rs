@@ -1,4 +1,10 @@
 //! One cached layer: a sparse data file, its presence bitmaps, and the span table that says how to fill it.
+//!
+//! Pages come in two ways: spans that were verified ([`CachedLayer::write_span`]), and pages of a runtime image that
+//! are not compared with the digests of their spans until later ([`CachedLayer::inject`]).
+
+mod inject;
+mod written;
 
 use std::io;
 use std::ops::Range;
@@ -6,15 +12,19 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tracing::warn;
 use xebec_format::PAGE_SIZE;
 use xebec_format::layer::{Span, SpanTable};
 
+use crate::bits::Bits;
 use crate::boot::BootId;
 use crate::disk::{Access, Disk, DiskFile};
 use crate::presence::{Presence, is_full};
 use crate::room::Room;
 use crate::stage::{Stage, reached};
 use crate::store::LayerKey;
+use crate::turns::{Turns, Way};
+use written::WrittenSpans;
 
 /// Name of the data file.
 pub(crate) const DATA: &str = "data";
@@ -31,7 +41,19 @@ pub struct CachedLayer {
     identity: FileIdentity,
     presence: Presence,
     written: Mutex<WrittenSpans>,
+    turns: Turns,
+    /// Injected pages that turned out wrong, until somebody asks.
+    lies: Mutex<Bits>,
     room: Arc<Room>,
+}
+
+/// What writing a span told of the pages that were injected where it belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Pages that were unverified and are verified now.
+    pub verified: u64,
+    /// Pages whose injected bytes were not the layer's; see [`CachedLayer::take_lies`].
+    pub lies: u64,
 }
 
 /// Device and inode number of a data file, by which an event's descriptor is recognised.
@@ -42,10 +64,6 @@ pub struct FileIdentity {
     /// `st_ino`.
     pub inode: u64,
 }
-
-/// Which spans have been written whole. A page at the boundary of two spans is present when both are.
-#[derive(Debug)]
-struct WrittenSpans(Vec<bool>);
 
 impl CachedLayer {
     /// Opens the layer kept in `directory`, to fill it. One process at a time may do so.
@@ -98,6 +116,7 @@ impl CachedLayer {
     ) -> io::Result<Self> {
         let (device, inode) = data.identity()?;
         let written = WrittenSpans::of(&table, &presence);
+        let lies = Mutex::new(Bits::zero(presence.pages()));
         Ok(Self {
             key,
             directory: directory.to_owned(),
@@ -106,6 +125,8 @@ impl CachedLayer {
             identity: FileIdentity { device, inode },
             presence,
             written: Mutex::new(written),
+            turns: Turns::default(),
+            lies,
             room,
         })
     }
@@ -173,30 +194,42 @@ impl CachedLayer {
         spans
     }
 
-    /// Writes the verified bytes of span `index` and claims the pages that are whole with it. If the disk is full,
-    /// room is made and it is tried once more.
+    /// Writes the verified bytes of span `index`, claims the pages that are whole with it, and notes that they are
+    /// verified. If the disk is full, room is made and it is tried once more.
+    ///
+    /// Where unverified pages are in its place, their bytes are compared before they are written over. What differs is
+    /// kept for [`CachedLayer::take_lies`].
     ///
     /// # Errors
     /// I/O errors of the data file or the bitmap (a full disk, above all); nothing is claimed then that was
     /// not written.
-    pub fn write_span(&self, index: usize, bytes: &[u8]) -> io::Result<()> {
+    pub fn write_span(&self, index: usize, bytes: &[u8]) -> io::Result<Compared> {
         let Some(span) = self.table.spans.get(index) else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no such span"));
         };
-        let written = self.data.write_all_at(bytes, span.data.start);
-        match written {
-            Err(error) if is_full(&error) && self.room.make(bytes.len() as u64) => {
-                self.data.write_all_at(bytes, span.data.start)?;
-            }
-            other => other?,
-        }
-        reached(Stage::Written);
-        self.mark_written(index, span)?;
+        let mut lies = 0;
+        let verified = self.with_room(bytes.len() as u64, || {
+            // From comparing to claiming, no injection may come between: it would be taken for verified.
+            let _turn = self.turns.take(pages_of(&span.data), Way::Beside);
+            lies += self.compare(span, bytes);
+            self.data.write_all_at(bytes, span.data.start)?;
+            reached(Stage::Written);
+            self.mark_written(index, span)
+        })?;
         reached(Stage::Claimed);
-        Ok(())
+        Ok(Compared { verified, lies })
     }
 
-    fn mark_written(&self, index: usize, span: &Span) -> io::Result<()> {
+    /// Does what needs `bytes` of room; once more after room was made, if the disk was full.
+    fn with_room<T>(&self, bytes: u64, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        match write() {
+            Err(error) if is_full(&error) && self.room.make(bytes) => write(),
+            other => other,
+        }
+    }
+
+    /// Returns how many pages were unverified and are not any more.
+    fn mark_written(&self, index: usize, span: &Span) -> io::Result<u64> {
         let mut written = self.lock();
         written.set(index, true);
         let mut whole = pages_of(&span.data);
@@ -206,7 +239,13 @@ impl CachedLayer {
         if !whole.is_empty() && !self.page_is_whole(&written, whole.end - 1) {
             whole.end -= 1;
         }
-        self.presence.claim(whole)
+        let unverified = self.unverified(whole.clone());
+        let verified = unverified.iter().map(|run| run.end - run.start).sum();
+        let claimed = self.presence.claim(whole.clone());
+        // Also if the claim did not reach its file. All spans of these pages are written, and what is in no span is
+        // zero, whatever was injected.
+        self.presence.unverified().clear(whole);
+        claimed.map(|()| verified)
     }
 
     fn page_is_whole(&self, written: &WrittenSpans, page: u64) -> bool {
@@ -247,40 +286,21 @@ impl CachedLayer {
             return Ok(());
         }
         let bytes = pages.start * PAGE_SIZE..pages.end * PAGE_SIZE;
+        let _turn = self.turns.take(pages.clone(), Way::Alone);
         {
             let mut written = self.lock();
             for index in self.overlapping(bytes.clone()) {
                 written.set(index, false);
             }
         }
-        self.presence.forget(pages)?;
-        self.data.punch(bytes)
+        self.presence.forget(pages.clone())?;
+        self.data.punch(bytes)?;
+        self.presence.unverified().clear(pages);
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, WrittenSpans> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl WrittenSpans {
-    /// The spans all of whose pages are present.
-    fn of(table: &SpanTable, presence: &Presence) -> Self {
-        let spans = table.spans.iter();
-        Self(
-            spans
-                .map(|span| presence.missing(pages_of(&span.data)).is_empty())
-                .collect(),
-        )
-    }
-
-    fn has(&self, index: usize) -> bool {
-        self.0.get(index).copied().unwrap_or(false)
-    }
-
-    fn set(&mut self, index: usize, value: bool) {
-        if let Some(written) = self.0.get_mut(index) {
-            *written = value;
-        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! * [`store`]: the directory of cached layers, one folder for each (layer, index).
 //! * [`layer`]: one cached layer: its sparse data file, its presence bitmaps and its span table.
-//! * [`presence`]: which pages are there: within this [`boot`], and after a power cut.
+//! * [`presence`]: which pages are there: within this [`boot`], and after a power cut; `unverified`: which of them
+//!   nobody has compared with their digest yet.
 //! * [`fill`]: brings missing spans in: one fetch for each span, verified before it is written.
 //! * [`progress`]: what a fill is waiting for, for whoever wants to know why a reader waits.
 //! * [`stage`]: the points of a fill at which a test may end the process.
@@ -11,6 +12,7 @@
 //!
 //! Readers never come here: the kernel reads the data files. This crate decides what may be read.
 
+mod bitmap_file;
 mod bits;
 pub mod boot;
 pub mod disk;
@@ -24,3 +26,5 @@ pub mod room;
 pub mod stage;
 mod staged;
 pub mod store;
+mod turns;
+mod unverified;

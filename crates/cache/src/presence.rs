@@ -1,4 +1,5 @@
-//! Which pages of a layer's data file hold verified bytes: two bitmaps, one bit for each page.
+//! Which pages of a layer's data file hold the layer's bytes: two bitmaps, one bit for each page. Those bytes are
+//! verified, except where a third bitmap says otherwise: see the module `unverified`.
 //!
 //! `present` is the truth within one boot, where the page cache is: bits are set after the data they speak of was
 //! written, so a process that dies leaves at most pages that are there and not claimed. `durable` claims only what
@@ -6,7 +7,8 @@
 //!
 //! **The invariant**: a bit that is set in `durable` on disk means that its page's bytes are on disk. So
 //! [`Presence::sync`] takes a copy of the present bits, syncs the data, and only then writes the copy to `durable`;
-//! between two syncs bits are only added, so a torn write claims a subset. [`Presence::forget`], which comes before a
+//! between two syncs bits are only added, so a torn write claims a subset. What is unverified is synced in between, so
+//! that no page is ever durable and believed more than it was. [`Presence::forget`], which comes before a
 //! hole is punched, clears the bits in both files and syncs `durable`, and only when that has succeeded may the data
 //! go.
 //!
@@ -19,11 +21,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use xebec_format::PAGE_SIZE;
-
+use crate::bitmap_file::{self, HEADER_SIZE, NO_BOOT, decode, header};
 use crate::bits::Bits;
 use crate::boot::BootId;
 use crate::disk::{Access, Disk, DiskFile};
+use crate::unverified::Unverified;
 
 /// Name of the bitmap that holds within one boot.
 pub(crate) const PRESENT: &str = "present";
@@ -32,13 +34,6 @@ pub(crate) const DURABLE: &str = "durable";
 
 const PRESENT_MAGIC: &[u8; 8] = b"XBPRESNT";
 const DURABLE_MAGIC: &[u8; 8] = b"XBDURABL";
-const VERSION: u32 = 1;
-/// The header has a page of its own, so that the bits start page-aligned.
-const HEADER_SIZE: u64 = PAGE_SIZE;
-/// Length of what the header says.
-const HEADER_BYTES: usize = 40;
-/// `durable` holds for every boot.
-const NO_BOOT: BootId = BootId([0; 16]);
 
 /// The bitmaps, in memory and on disk.
 ///
@@ -53,6 +48,7 @@ pub struct Presence {
     file: Option<Arc<dyn DiskFile>>,
     bits: Mutex<Bits>,
     durable: Mutex<Durable>,
+    unverified: Unverified,
 }
 
 /// What the file `durable` claims, or may claim.
@@ -70,11 +66,11 @@ impl Presence {
     /// # Errors
     /// I/O errors of the files themselves; a full disk is none.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, pages: u64, boot: BootId) -> io::Result<Self> {
-        let durable = read_bits(&*disk, directory, DURABLE, DURABLE_MAGIC, pages, NO_BOOT)?;
+        let durable = bitmap_file::read(&*disk, directory, DURABLE, DURABLE_MAGIC, pages, NO_BOOT)?.bits();
         // Within one boot, a predecessor may have died before it synced what it had written there.
         let synced = durable.is_none();
         let durable = durable.unwrap_or_else(|| Bits::zero(pages));
-        let known = read_bits(&*disk, directory, PRESENT, PRESENT_MAGIC, pages, boot)?;
+        let known = bitmap_file::read(&*disk, directory, PRESENT, PRESENT_MAGIC, pages, boot)?.bits();
         let (file, bits) = match known {
             Some(mut bits) => {
                 bits.add(&durable);
@@ -86,6 +82,7 @@ impl Presence {
                 Err(error) => return Err(error),
             },
         };
+        let unverified = Unverified::open(disk.clone(), directory, pages, &bits, false)?;
         Ok(Self {
             disk,
             directory: directory.to_owned(),
@@ -97,6 +94,7 @@ impl Presence {
                 file: None,
                 synced,
             }),
+            unverified,
         })
     }
 
@@ -106,10 +104,11 @@ impl Presence {
     /// I/O errors other than a missing file, which claims nothing.
     pub fn look(disk: Arc<dyn Disk>, directory: &Path, pages: u64, boot: BootId) -> io::Result<Self> {
         // In this order, against a process that is just removing pages: it clears `present` first.
-        let durable = read_bits(&*disk, directory, DURABLE, DURABLE_MAGIC, pages, NO_BOOT)?;
-        let present = read_bits(&*disk, directory, PRESENT, PRESENT_MAGIC, pages, boot)?;
+        let durable = bitmap_file::read(&*disk, directory, DURABLE, DURABLE_MAGIC, pages, NO_BOOT)?.bits();
+        let present = bitmap_file::read(&*disk, directory, PRESENT, PRESENT_MAGIC, pages, boot)?.bits();
         let durable = durable.unwrap_or_else(|| Bits::zero(pages));
         let bits = present.unwrap_or_else(|| durable.clone());
+        let unverified = Unverified::open(disk.clone(), directory, pages, &bits, true)?;
         Ok(Self {
             disk,
             directory: directory.to_owned(),
@@ -121,12 +120,18 @@ impl Presence {
                 file: None,
                 synced: true,
             }),
+            unverified,
         })
     }
 
     /// Number of pages of the data space.
     pub fn pages(&self) -> u64 {
         self.pages
+    }
+
+    /// Which pages are unverified.
+    pub(crate) fn unverified(&self) -> &Unverified {
+        &self.unverified
     }
 
     /// Number of pages that are present.
@@ -139,13 +144,17 @@ impl Presence {
         self.present() == self.pages
     }
 
-    /// Whether everything that is present would be believed after a power cut. Never waits for a sync under way;
+    /// Whether everything that is present would be believed after a power cut, and as far as it is now. Never waits for a sync under way;
     /// while there is one the answer is no.
     pub fn is_durable(&self) -> bool {
         match self.durable.try_lock() {
-            Ok(durable) => durable.synced && durable.bits == *self.lock(),
+            Ok(durable) => self.is_synced(&durable),
             Err(_) => false,
         }
+    }
+
+    fn is_synced(&self, durable: &Durable) -> bool {
+        durable.synced && durable.bits == *self.lock() && !self.unverified.is_pending()
     }
 
     /// The runs of pages inside `range` that are not present, ascending. Pages beyond the end are left out.
@@ -179,16 +188,21 @@ impl Presence {
     /// it still reads well (the kernel gives up pages that it cannot write), so those pages are claimed no more.
     pub fn sync(&self, data: &dyn DiskFile) -> io::Result<bool> {
         let mut durable = self.lock_durable();
-        let present = self.lock().clone();
-        if durable.synced && durable.bits == present {
+        if self.is_synced(&durable) {
             return Ok(false);
         }
+        let present = self.lock().clone();
+        let cleared = self.unverified.cleared();
         if let Err(error) = data.sync_data() {
+            // Pages that are durable may hold the injected bytes again that they held before they were compared.
+            self.unverified.restore();
             let mut bits = self.lock();
             *bits = durable.bits.clone();
             self.write_present(&bits, &(0..self.pages))?;
             return Err(error);
         }
+        // What was injected before `present` was copied has its bit in the file: it is on disk from here on.
+        self.unverified.sync(cleared)?;
         durable.bits.add(&present);
         durable.synced = false;
         self.write_durable(&mut durable, &(0..self.pages))?;
@@ -287,58 +301,52 @@ fn start_file(
     Ok(file)
 }
 
-/// Bytes 0..8 magic, 8..12 version, 12..16 flags, 16..24 pages, 24..40 boot identity, rest zero.
-fn header(magic: &[u8; 8], pages: u64, boot: BootId) -> [u8; HEADER_BYTES] {
-    let mut header = [0; HEADER_BYTES];
-    header[..8].copy_from_slice(magic);
-    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    header[16..24].copy_from_slice(&pages.to_le_bytes());
-    header[24..].copy_from_slice(&boot.0);
-    header
-}
-
-/// The bits of a bitmap file; `None` when it is missing or not to be believed.
-fn read_bits(
-    disk: &dyn Disk,
-    directory: &Path,
-    name: &str,
-    magic: &[u8; 8],
-    pages: u64,
-    boot: BootId,
-) -> io::Result<Option<Bits>> {
-    match disk.open(&directory.join(name), Access::Read) {
-        Ok(file) => decode(&*file, magic, pages, boot),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn decode(file: &dyn DiskFile, magic: &[u8; 8], pages: u64, boot: BootId) -> io::Result<Option<Bits>> {
-    let ends_early = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
-    let mut head = [0; HEADER_BYTES];
-    match file.read_exact_at(&mut head, 0) {
-        Err(error) if ends_early(&error) => return Ok(None),
-        other => other?,
-    }
-    if head != header(magic, pages, boot) {
-        return Ok(None);
-    }
-    let length = usize::try_from(pages.div_ceil(8)).map_err(io::Error::other)?;
-    let mut bytes = vec![0; length];
-    match file.read_exact_at(&mut bytes, HEADER_SIZE) {
-        Err(error) if ends_early(&error) => Ok(None),
-        other => other.map(|()| Some(Bits::from_bytes(bytes, pages))),
-    }
-}
-
 #[cfg(test)]
 #[allow(
     clippy::single_range_in_vec_init,
     reason = "one missing run is what these tests are about"
 )]
 mod tests {
+    use std::os::fd::BorrowedFd;
+
     use super::*;
     use crate::disk::RealDisk;
+
+    /// A data file of which only syncs matter.
+    struct OnSync<F>(F);
+
+    impl<F> std::fmt::Debug for OnSync<F> {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("OnSync")
+        }
+    }
+
+    impl<F: Fn() -> io::Result<()> + Send + Sync> DiskFile for OnSync<F> {
+        fn sync_data(&self) -> io::Result<()> {
+            (self.0)()
+        }
+        fn read_exact_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_all_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn set_length(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn punch(&self, _: Range<u64>) -> io::Result<()> {
+            Ok(())
+        }
+        fn length(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+        fn identity(&self) -> io::Result<(u64, u64)> {
+            Ok((0, 0))
+        }
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+    }
 
     const BOOT: BootId = BootId([1; 16]);
     const NEXT_BOOT: BootId = BootId([2; 16]);
@@ -392,6 +400,33 @@ mod tests {
         drop(presence);
         assert_eq!(open(dir.path(), BOOT).missing(0..20), [4..13]);
         assert_eq!(open(dir.path(), NEXT_BOOT).missing(0..20), [4..13]);
+    }
+
+    #[test]
+    fn what_is_verified_during_a_sync_or_in_vain_stays_unverified_on_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let presence = open(dir.path(), BOOT);
+        presence.unverified().set(&[2..6]).unwrap();
+        presence.claim(0..8).unwrap();
+        presence.sync(&OnSync(|| Ok(()))).unwrap();
+        presence.unverified().clear(2..3);
+        // Its bytes may have been written too late for the data's sync.
+        let late = OnSync(|| {
+            presence.unverified().clear(3..4);
+            Ok(())
+        });
+        presence.sync(&late).unwrap();
+        let after = open(dir.path(), NEXT_BOOT);
+        assert_eq!(after.unverified().within([0..20]), [3..6]);
+        assert!(!presence.is_durable(), "there is a bit to clear");
+        // Or the disk lost them.
+        let broken = OnSync(|| Err(io::Error::other("worn out")));
+        assert!(presence.sync(&broken).is_err());
+        assert_eq!(presence.unverified().within([0..20]), [3..6]);
+        presence.unverified().clear(0..20);
+        presence.sync(&OnSync(|| Ok(()))).unwrap();
+        assert!(presence.is_durable());
+        assert!(open(dir.path(), NEXT_BOOT).unverified().is_empty());
     }
 
     #[test]

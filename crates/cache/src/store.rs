@@ -1,4 +1,4 @@
-//! The directory of cached layers: `layers/<layer>/<index>/{data,present,durable,index}`.
+//! The directory of cached layers: `layers/<layer>/<index>/{data,present,durable,unverified,index}`.
 //!
 //! A layer's data is kept for each (layer, index) pair, so that contents admitted under a weak root of trust are
 //! never served to an image that needs a stronger one: the other index is another folder. Folders appear whole
@@ -24,6 +24,7 @@ use crate::layer::{CachedLayer, DATA};
 use crate::presence::{DURABLE, PRESENT};
 use crate::room::Room;
 pub use crate::staged::StagedLayer;
+use crate::unverified::UNVERIFIED;
 
 /// Folders whose name starts so are unfinished; [`Store::clean`] removes them.
 const TEMPORARY: &str = ".new-";
@@ -186,13 +187,15 @@ impl Store {
     /// An empty data file instead of the one that is there. What claims the old one has is gone, on disk too, before
     /// the new one has its name.
     fn renew_data(&self, directory: &Path, size: u64) -> io::Result<()> {
-        for name in [DURABLE, PRESENT] {
-            match self.disk.remove_file(&directory.join(name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
+        let remove = |name: &str| match self.disk.remove_file(&directory.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        remove(DURABLE)?;
+        remove(PRESENT)?;
         self.disk.sync_directory(directory)?;
+        // Only now: who claims anything of the old data must know what of it was unverified.
+        remove(UNVERIFIED)?;
         let temporary = directory.join(".data");
         let data = self.disk.open(&temporary, Access::Create)?;
         data.set_length(0)?;

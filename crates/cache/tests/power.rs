@@ -1,9 +1,11 @@
-//! Power cuts at every step of a fill, a sync, an eviction and an index write, on a disk that loses what was not
-//! synced. After each, in another boot, whatever is claimed must be right, and the layer must go on to be filled.
+//! Power cuts at every step of a fill, an injection, a sync, an eviction and an index write, on a disk that loses what
+//! was not synced. After each, in another boot, whatever is claimed must be right or known to be unverified, and the
+//! layer must go on to be filled.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -90,8 +92,20 @@ impl Truth {
         }
     }
 
-    /// Pages that are claimed and hold something else.
+    /// Pages of a runtime image, right or wrong.
+    fn inject(&self, layer: &CachedLayer, pages: Range<u64>, is_right: bool) {
+        let range = (pages.start * PAGE_SIZE) as usize..(pages.end * PAGE_SIZE) as usize;
+        let mut bytes = self.data[range].to_vec();
+        if !is_right {
+            bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
+        }
+        layer.inject(pages.start, &bytes).unwrap();
+    }
+
+    /// Pages that are claimed, not known to be unverified, and hold something else.
     fn lies(&self, layer: &CachedLayer) -> u64 {
+        let unverified = layer.unverified(0..layer.presence().pages());
+        let unverified: Vec<u64> = unverified.into_iter().flatten().collect();
         let pages = layer
             .presence()
             .held(0..layer.presence().pages())
@@ -103,7 +117,8 @@ impl Truth {
             let at = (page * PAGE_SIZE) as usize;
             bytes != self.data[at..at + PAGE_SIZE as usize]
         };
-        pages.filter(is_wrong).count() as u64
+        let believed = pages.filter(|page| !unverified.contains(page));
+        believed.filter(is_wrong).count() as u64
     }
 
     /// Everything that is done to a layer in its life.
@@ -130,6 +145,7 @@ impl Truth {
         self.fill(&layer, missing);
         layer.sync().unwrap();
         drop(layer);
+        self.live_with_injections(disk, &store);
         self.damage_index(disk);
         store.add(self.key, &self.encoded).unwrap();
         store.remove(self.key).unwrap();
@@ -145,6 +161,49 @@ impl Truth {
         drop(layer);
         store.remove(self.key).unwrap();
         assert!(store.list().unwrap().is_empty());
+    }
+
+    /// What runtime images do to a layer in its life.
+    fn live_with_injections(&self, disk: &CrashingDisk, store: &Store) {
+        let open = || store.open_layer(self.key, &self.encoded).unwrap();
+        let layer = open();
+        let pages = layer.presence().pages();
+        // Some pages become durable before the first injection.
+        layer.punch(10..pages).unwrap();
+        self.inject(&layer, 8..20, false);
+        layer.sync().unwrap();
+        self.inject(&layer, 18..25, true);
+        layer.inject_zeros(25..30).unwrap();
+        // Compared while durable, and not synced before the next injections and evictions.
+        let spans = layer.unverified_spans(12 * PAGE_SIZE..14 * PAGE_SIZE);
+        self.fill(&layer, spans);
+        layer.punch(15..17).unwrap();
+        self.inject(&layer, 16..17, false);
+        layer.sync().unwrap();
+        drop(layer);
+        let layer = open();
+        layer.punch(5..12).unwrap();
+        self.inject(&layer, 0..pages, false);
+        layer.sync().unwrap();
+        assert!(layer.is_complete() && layer.has_unverified());
+        // Like a file that rots: every page is unverified, until the next sync.
+        let file = store.folder(self.key).join("unverified");
+        drop(layer);
+        let damaged = disk.open(&file, Access::Write).unwrap();
+        damaged.set_length(0).unwrap();
+        damaged.sync_data().unwrap();
+        let layer = open();
+        layer.sync().unwrap();
+        self.check(&layer);
+        assert!(!layer.take_lies().is_empty());
+        layer.sync().unwrap();
+    }
+
+    /// Compares what is unverified.
+    fn check(&self, layer: &CachedLayer) {
+        let spans = layer.unverified_spans(0..self.index.data_size);
+        self.fill(layer, spans);
+        assert!(!layer.has_unverified());
     }
 
     /// A byte of the index turns, as on a disk that rots.
@@ -169,12 +228,13 @@ impl Truth {
         let missing = layer.missing_spans(0..self.index.data_size);
         self.fill(&layer, missing);
         assert!(layer.is_complete());
+        self.check(&layer);
         layer.sync().unwrap();
         drop((layer, store));
         let after = disk.after_power_cut(random);
         let store = self.store(&after, BootId([3; 16]));
         match store.look(self.key) {
-            Ok(layer) => (self.lies(&layer), layer.is_complete()),
+            Ok(layer) => (self.lies(&layer), layer.is_complete() && !layer.has_unverified()),
             Err(_) => (0, false),
         }
     }
@@ -236,6 +296,17 @@ fn claiming_before_the_data_is_synced_is_noticed() {
 fn punching_before_the_claims_are_gone_is_noticed() {
     let disk = CrashingDisk::new();
     disk.ignore_syncs_of("durable");
+    let (_, states, wrong) = cut_everywhere(&truth(), &disk);
+    println!("{wrong} of {states} states with wrong bytes");
+    assert!(wrong > 0);
+}
+
+/// A cache that let injected pages become durable before it was certain that they are known as unverified is found
+/// out.
+#[test]
+fn forgetting_what_is_unverified_is_noticed() {
+    let disk = CrashingDisk::new();
+    disk.ignore_syncs_of("unverified");
     let (_, states, wrong) = cut_everywhere(&truth(), &disk);
     println!("{wrong} of {states} states with wrong bytes");
     assert!(wrong > 0);

@@ -1,0 +1,250 @@
+//! Pages that come with a runtime image, and what becomes of them.
+//!
+//! They are verified against that image, not against the digests of the spans that they are in: a weaker witness, or
+//! an equal one. So they are noted as *unverified* ([`crate::unverified`]) until all their spans were written
+//! ([`CachedLayer::write_span`]), which compares what it writes over.
+//!
+//! What must hold, whatever runs at the same time: no page is present and not unverified while it holds injected
+//! bytes, and no verified byte is ever written over by an injected one. For that an injection has its pages to itself
+//! ([`crate::turns`]) from looking which are missing until they are claimed, and so has a fill from comparing to
+//! claiming. A fill that comes after finds the pages unverified, compares and writes; an injection that comes after
+//! finds them present and leaves them alone. The one case in between is a page at the boundary of two spans, of which
+//! only one was written: it is missing, but a part of it is verified. That part is kept when the page is injected.
+
+use std::borrow::Cow;
+
+use super::*;
+
+/// Zero pages that are looked at together.
+const CHUNK_PAGES: u64 = 256;
+
+/// A part of a page that is not missing as a whole: bytes of the data space.
+enum Part {
+    /// In a span that was written.
+    Verified(Range<u64>),
+    /// In no span: zero in every layer.
+    Gap(Range<u64>),
+}
+
+impl CachedLayer {
+    /// Writes pages, from `first_page` on, that were not compared with the digests of their spans: those that are
+    /// missing, and no others. Bytes that are in no span are zero whatever is given. If the disk is full, room is made
+    /// and it is tried once more. Returns how many pages were written.
+    ///
+    /// # Errors
+    /// `InvalidInput` when `bytes` are not whole pages of the data space; I/O errors of the data file or the bitmaps.
+    /// Nothing is claimed then that was not written.
+    pub fn inject(&self, first_page: u64, bytes: &[u8]) -> io::Result<u64> {
+        let length = bytes.len() as u64;
+        let end = first_page.checked_add(length / PAGE_SIZE);
+        let Some(end) = end.filter(|end| *end <= self.presence.pages() && length.is_multiple_of(PAGE_SIZE))
+        else {
+            return Err(outside());
+        };
+        self.with_room(length, || {
+            self.inject_runs(first_page..end, |run| {
+                let offset = |page: u64| ((page - first_page) * PAGE_SIZE) as usize;
+                let given = bytes.get(offset(run.start)..offset(run.end));
+                let right = self.keep_parts(run, given.ok_or_else(outside)?)?;
+                self.data.write_all_at(&right, run.start * PAGE_SIZE)
+            })
+        })
+    }
+
+    /// Claims those of `pages` that are missing, as pages that are zero according to a witness weaker than the digests
+    /// of their spans. Nothing is written, unless something else is left there of a fill or an injection that was not
+    /// claimed. Returns how many pages are new.
+    ///
+    /// # Errors
+    /// As [`CachedLayer::inject`].
+    pub fn inject_zeros(&self, pages: Range<u64>) -> io::Result<u64> {
+        if pages.end > self.presence.pages() {
+            return Err(outside());
+        }
+        self.with_room(PAGE_SIZE, || {
+            self.inject_runs(pages.clone(), |run| self.zero(run))
+        })
+    }
+
+    /// Notes, writes and claims the missing pages of `pages`.
+    fn inject_runs(
+        &self,
+        pages: Range<u64>,
+        write: impl Fn(&Range<u64>) -> io::Result<()>,
+    ) -> io::Result<u64> {
+        let _turn = self.turns.take(pages.clone(), Way::Alone);
+        let runs: Vec<Range<u64>> = self.presence.missing(pages);
+        let runs: Vec<Range<u64>> = runs.into_iter().flat_map(|run| self.with_spans(run)).collect();
+        self.presence.unverified().set(&runs)?;
+        runs.iter().try_for_each(write)?;
+        let mut injected = 0;
+        for run in runs {
+            injected += run.end - run.start;
+            self.presence.claim(run)?;
+        }
+        Ok(injected)
+    }
+
+    /// The pages of `run` that a span reaches. Others nobody could ever verify, and nothing reads them.
+    fn with_spans(&self, run: Range<u64>) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for index in self.overlapping(run.start * PAGE_SIZE..run.end * PAGE_SIZE) {
+            let Some(span) = self.table.spans.get(index) else {
+                continue;
+            };
+            let pages = pages_of(&span.data);
+            let pages = pages.start.max(run.start)..pages.end.min(run.end);
+            match runs.last_mut() {
+                Some(last) if last.end >= pages.start => last.end = last.end.max(pages.end),
+                _ => runs.push(pages),
+            }
+        }
+        runs
+    }
+
+    /// `given` for the missing pages of `run`, but what is known better: verified parts as they are, gaps zero.
+    fn keep_parts<'a>(&self, run: &Range<u64>, given: &'a [u8]) -> io::Result<Cow<'a, [u8]>> {
+        let start = run.start * PAGE_SIZE;
+        let mut right = Cow::Borrowed(given);
+        for part in self.known_parts(run) {
+            let place = |range: &Range<u64>| (range.start - start) as usize..(range.end - start) as usize;
+            match part {
+                Part::Verified(range) => {
+                    if let Some(bytes) = right.to_mut().get_mut(place(&range)) {
+                        self.data.read_exact_at(bytes, range.start)?;
+                    }
+                }
+                Part::Gap(range) => {
+                    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+                    if !right.get(place(&range)).is_none_or(is_zero)
+                        && let Some(bytes) = right.to_mut().get_mut(place(&range))
+                    {
+                        bytes.fill(0);
+                    }
+                }
+            }
+        }
+        Ok(right)
+    }
+
+    /// The parts of missing pages about which the runtime image is not asked.
+    fn known_parts(&self, run: &Range<u64>) -> Vec<Part> {
+        let bytes = run.start * PAGE_SIZE..run.end * PAGE_SIZE;
+        let (mut parts, mut at) = (Vec::new(), bytes.start);
+        let written = self.lock();
+        for index in self.overlapping(bytes.clone()) {
+            let Some(span) = self.table.spans.get(index) else {
+                continue;
+            };
+            let inside = span.data.start.max(bytes.start)..span.data.end.min(bytes.end);
+            if inside.start > at {
+                parts.push(Part::Gap(at..inside.start));
+            }
+            at = inside.end;
+            if written.has(index) {
+                parts.push(Part::Verified(inside));
+            }
+        }
+        if at < bytes.end {
+            parts.push(Part::Gap(at..bytes.end));
+        }
+        parts
+    }
+
+    /// Makes sure that the missing pages of `run` are zero. They are holes, but for what somebody left there who died
+    /// or failed before he could claim it, or before a power cut.
+    fn zero(&self, run: &Range<u64>) -> io::Result<()> {
+        for start in (run.start..run.end).step_by(CHUNK_PAGES as usize) {
+            let chunk = start..(start + CHUNK_PAGES).min(run.end);
+            let zeros = vec![0; ((chunk.end - chunk.start) * PAGE_SIZE) as usize];
+            let mut found = zeros.clone();
+            self.data.read_exact_at(&mut found, start * PAGE_SIZE)?;
+            if found == zeros {
+                continue;
+            }
+            let right = self.keep_parts(&chunk, &zeros)?;
+            if found != *right {
+                self.data.write_all_at(&right, start * PAGE_SIZE)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The runs of pages inside `range` that are present and were injected and not compared since, ascending.
+    pub fn unverified(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        if self.presence.unverified().is_empty() {
+            return Vec::new();
+        }
+        // In this order: a page is noted as unverified before it is claimed.
+        self.presence.unverified().within(self.presence.held(range))
+    }
+
+    /// Whether any page that is present was injected and not compared since.
+    pub fn has_unverified(&self) -> bool {
+        !self.unverified(0..self.presence.pages()).is_empty()
+    }
+
+    /// The spans, ascending, that must be written before no page that `range` (bytes of the data space) touches is
+    /// unverified.
+    pub fn unverified_spans(&self, range: Range<u64>) -> Vec<usize> {
+        let mut spans: Vec<usize> = Vec::new();
+        let runs = self.unverified(pages_of(&range));
+        for run in runs {
+            let overlapping = self.overlapping(run.start * PAGE_SIZE..run.end * PAGE_SIZE);
+            let first = spans.last().map_or(0, |last| last + 1);
+            spans.extend(overlapping.start.max(first)..overlapping.end);
+        }
+        let written = self.lock();
+        let unwritten: Vec<usize> = spans.iter().copied().filter(|span| !written.has(*span)).collect();
+        // Never nothing while there is something to verify.
+        if unwritten.is_empty() { spans } else { unwritten }
+    }
+
+    /// Whether the span was written, verified, and is still there.
+    pub fn is_written(&self, index: usize) -> bool {
+        self.lock().has(index)
+    }
+
+    /// The pages that were injected and that turned out, since this was last asked, not to be the layer's; as runs,
+    /// ascending. They have the right bytes by now.
+    pub fn take_lies(&self) -> Vec<Range<u64>> {
+        let pages = self.presence.pages();
+        let mut lies = self.lies.lock().unwrap_or_else(PoisonError::into_inner);
+        if lies.count() == 0 {
+            return Vec::new();
+        }
+        std::mem::replace(&mut *lies, Bits::zero(pages)).runs(0..pages, true)
+    }
+
+    /// Compares the unverified pages of a span with its verified bytes; notes those that differ, and says how many
+    /// were not known yet.
+    pub(super) fn compare(&self, span: &Span, bytes: &[u8]) -> u64 {
+        let mut wrong = Vec::new();
+        for page in self.unverified(pages_of(&span.data)).into_iter().flatten() {
+            let start = (page * PAGE_SIZE).max(span.data.start);
+            let end = ((page + 1) * PAGE_SIZE).min(span.data.end);
+            let place = (start - span.data.start) as usize..(end - span.data.start) as usize;
+            let mut found = vec![0; place.len()];
+            if let Err(error) = self.data.read_exact_at(&mut found, start) {
+                // No witness against anybody; the right bytes come in its place.
+                warn!("page {page} of {} cannot be compared: {error}", self.key);
+            } else if bytes.get(place).is_some_and(|right| right != found) {
+                wrong.push(page);
+            }
+        }
+        if wrong.is_empty() {
+            return 0;
+        }
+        let mut lies = self.lies.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lies.count();
+        wrong.iter().for_each(|page| lies.put(*page, true));
+        lies.count() - known
+    }
+}
+
+fn outside() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "not whole pages of the layer's data space",
+    )
+}

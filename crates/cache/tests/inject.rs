@@ -1,0 +1,549 @@
+//! Pages that runtime images bring, right and wrong ones, among spans, syncs, evictions, restarts and power cuts,
+//! against a model: a page that is present and not unverified always has the layer's bytes.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![allow(
+    clippy::single_range_in_vec_init,
+    reason = "one run of pages is what is asked for"
+)]
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fastrand::Rng;
+use proptest::prelude::*;
+use xebec_cache::boot::BootId;
+use xebec_cache::disk::{Access, Disk, RealDisk};
+use xebec_cache::layer::CachedLayer;
+use xebec_cache::stage::{Stage, observe_stages};
+use xebec_cache::store::LayerKey;
+use xebec_format::PAGE_SIZE as PAGE;
+use xebec_format::digest::Digest;
+use xebec_format::layer::{Codec, Span, SpanTable};
+use xebec_testkit::disk::CrashingDisk;
+
+/// A data space and what is in it.
+struct Truth {
+    table: SpanTable,
+    data: Vec<u8>,
+}
+
+impl Truth {
+    /// Spans that end anywhere; after some of them the rest of the page is in no span. Some pages are zero.
+    fn new(pages: u64, random: &mut Rng) -> Self {
+        let size = pages * PAGE;
+        let mut data: Vec<u8> = (0..size).map(|_| random.u8(1..)).collect();
+        let mut spans = Vec::new();
+        let mut start = 0;
+        while start < size {
+            let longest = (size - start).min(3 * PAGE);
+            let mut end = start + random.u64(1..=longest);
+            let mut next = end;
+            match random.u8(..4) {
+                0 => next = end.next_multiple_of(PAGE),
+                1 => (end, next) = (end.next_multiple_of(PAGE), end.next_multiple_of(PAGE)),
+                _ => {}
+            }
+            data[end as usize..next as usize].fill(0);
+            let range = start..end;
+            spans.push(Span {
+                source: range.clone(),
+                bit_offset: 0,
+                plain: range.clone(),
+                data: range,
+                window: None,
+                digest: Digest::of(b""),
+            });
+            start = next;
+        }
+        for page in data.chunks_mut(PAGE as usize) {
+            if random.u8(..5) == 0 {
+                page.fill(0);
+            }
+        }
+        let table = SpanTable {
+            layer: Digest::of(b"layer"),
+            layer_size: size,
+            codec: Codec::Tar,
+            plain_size: size,
+            data_size: size,
+            spans,
+            pieces: Vec::new(),
+            windows: None,
+        };
+        Self { table, data }
+    }
+
+    fn pages(&self) -> u64 {
+        self.table.data_size / PAGE
+    }
+
+    fn bytes(&self, range: Range<u64>) -> &[u8] {
+        &self.data[range.start as usize..range.end as usize]
+    }
+
+    fn page(&self, page: u64) -> &[u8] {
+        self.bytes(page * PAGE..(page + 1) * PAGE)
+    }
+
+    fn key(&self) -> LayerKey {
+        LayerKey {
+            layer: self.table.layer,
+            index: Digest::of(b"index"),
+        }
+    }
+
+    fn make_file(&self, disk: &dyn Disk, directory: &Path) {
+        disk.create_directories(directory).unwrap();
+        let data = disk.open(&directory.join("data"), Access::Create).unwrap();
+        data.set_length(self.table.data_size).unwrap();
+        data.sync_data().unwrap();
+        disk.sync_directory(directory).unwrap();
+        disk.sync_directory(Path::new("/")).unwrap();
+    }
+
+    fn open(&self, disk: &Arc<dyn Disk>, directory: &Path, boot: BootId) -> CachedLayer {
+        let room = Arc::default();
+        CachedLayer::open(disk, directory, self.key(), self.table.clone(), boot, room).unwrap()
+    }
+
+    fn write(&self, layer: &CachedLayer, span: usize) -> xebec_cache::layer::Compared {
+        let bytes = self.bytes(self.table.spans[span].data.clone());
+        layer.write_span(span, bytes).unwrap()
+    }
+
+    /// Writes what must be written before nothing is unverified.
+    fn cross_check(&self, layer: &CachedLayer) {
+        for span in layer.unverified_spans(0..self.table.data_size) {
+            self.write(layer, span);
+        }
+        assert!(!layer.has_unverified());
+    }
+
+    fn gaps(&self) -> Vec<Range<u64>> {
+        let ends = [0].into_iter().chain(self.table.spans.iter().map(|s| s.data.end));
+        let starts = self.table.spans.iter().map(|s| s.data.start);
+        let gaps = ends.zip(starts.chain([self.table.data_size]));
+        gaps.map(|(end, start)| end..start).collect()
+    }
+
+    /// Everything that must be true of a layer at any moment at which nobody writes.
+    fn assert_true(&self, layer: &CachedLayer) {
+        let mut data = vec![0; self.data.len()];
+        layer.read_at(&mut data, 0).unwrap();
+        let found = |range: Range<u64>| &data[range.start as usize..range.end as usize];
+        let unverified: BTreeSet<u64> = layer.unverified(0..self.pages()).into_iter().flatten().collect();
+        let present = layer.presence().held(0..self.pages());
+        for page in present.into_iter().flatten() {
+            let bytes = found(page * PAGE..(page + 1) * PAGE);
+            let is_true = unverified.contains(&page) || bytes == self.page(page);
+            assert!(is_true, "page {page} is believed and wrong");
+        }
+        for (number, span) in self.table.spans.iter().enumerate() {
+            let is_true =
+                !layer.is_written(number) || found(span.data.clone()) == self.bytes(span.data.clone());
+            assert!(is_true, "verified bytes of span {number} were written over");
+        }
+        for gap in self.gaps() {
+            assert!(
+                found(gap.clone()).iter().all(|b| *b == 0),
+                "bytes of no span: {gap:?}"
+            );
+        }
+    }
+}
+
+fn boot(number: u8) -> BootId {
+    BootId([number; 16])
+}
+
+fn pages_of(range: &Range<u64>) -> Range<u64> {
+    range.start / PAGE..range.end.div_ceil(PAGE)
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Pages, and whether they are the layer's.
+    Inject(f64, u64, bool),
+    InjectZeros(f64, u64),
+    Write(f64),
+    Sync,
+    Punch(f64, u64),
+    CrossCheck,
+    Reopen,
+    Reboot(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0.0..1.0f64, 1u64..9, any::<bool>()).prop_map(|(at, n, right)| Step::Inject(at, n, right)),
+        2 => (0.0..1.0f64, 1u64..9).prop_map(|(at, n)| Step::InjectZeros(at, n)),
+        6 => (0.0..1.0f64).prop_map(Step::Write),
+        3 => Just(Step::Sync),
+        2 => (0.0..1.0f64, 1u64..6).prop_map(|(at, n)| Step::Punch(at, n)),
+        1 => Just(Step::CrossCheck),
+        1 => Just(Step::Reopen),
+        1 => any::<u64>().prop_map(Step::Reboot),
+    ]
+}
+
+/// What writing a span must report: the pages in its place that are unverified and differ from it.
+fn expected_lies(truth: &Truth, layer: &CachedLayer, span: &Range<u64>) -> BTreeSet<u64> {
+    let pages = layer.unverified(pages_of(span)).into_iter().flatten();
+    let differs = |page: &u64| {
+        let part = (page * PAGE).max(span.start)..((page + 1) * PAGE).min(span.end);
+        let mut bytes = vec![0; (part.end - part.start) as usize];
+        layer.read_at(&mut bytes, part.start).unwrap();
+        bytes != truth.bytes(part)
+    };
+    pages.filter(differs).collect()
+}
+
+fn inject(truth: &Truth, layer: &CachedLayer, pages: Range<u64>, bytes: Option<&[u8]>) {
+    let held: Vec<u64> = layer
+        .presence()
+        .held(pages.clone())
+        .into_iter()
+        .flatten()
+        .collect();
+    let read = |page: &u64| {
+        let mut bytes = vec![0; PAGE as usize];
+        layer.read_at(&mut bytes, page * PAGE).unwrap();
+        bytes
+    };
+    let before: Vec<Vec<u8>> = held.iter().map(read).collect();
+    let unverified_before: Vec<u64> = layer.unverified(0..truth.pages()).into_iter().flatten().collect();
+    let count = match bytes {
+        Some(bytes) => layer.inject(pages.start, bytes).unwrap(),
+        None => layer.inject_zeros(pages.clone()).unwrap(),
+    };
+    assert_eq!(count, pages.end - pages.start - held.len() as u64);
+    assert_eq!(
+        held.iter().map(read).collect::<Vec<_>>(),
+        before,
+        "a present page was written over"
+    );
+    assert!(layer.presence().missing(pages.clone()).is_empty());
+    let expected: BTreeSet<u64> = pages
+        .clone()
+        .filter(|p| !held.contains(p))
+        .chain(unverified_before)
+        .collect();
+    let unverified: BTreeSet<u64> = layer.unverified(0..truth.pages()).into_iter().flatten().collect();
+    assert_eq!(unverified, expected);
+    // What was given is there, where nothing is known better.
+    for page in pages.clone().filter(|page| !held.contains(page)) {
+        let at = ((page - pages.start) * PAGE) as usize;
+        let given = bytes.map_or(vec![0; PAGE as usize], |bytes| {
+            bytes[at..at + PAGE as usize].to_vec()
+        });
+        let found = read(&page);
+        for (number, span) in truth.table.spans.iter().enumerate() {
+            let part = span.data.start.max(page * PAGE)..span.data.end.min((page + 1) * PAGE);
+            if !part.is_empty() && !layer.is_written(number) {
+                let place = (part.start - page * PAGE) as usize..(part.end - page * PAGE) as usize;
+                assert_eq!(found[place.clone()], given[place]);
+            }
+        }
+    }
+}
+
+fn run(pages: u64, seed: u64, steps: &[Step]) {
+    let mut random = Rng::with_seed(seed);
+    let truth = Truth::new(pages, &mut random);
+    let directory = Path::new("/layer");
+    let mut disk = CrashingDisk::new();
+    truth.make_file(&disk, directory);
+    let mut boots = 1;
+    let mut layer = truth.open(&(Arc::new(disk.clone()) as Arc<dyn Disk>), directory, boot(boots));
+    let range = |at: f64, length: u64| {
+        let start = (at * pages as f64) as u64;
+        start..(start + length).min(pages)
+    };
+    for step in steps {
+        match step {
+            Step::Inject(at, length, right) => {
+                let pages = range(*at, *length);
+                let mut bytes = truth.bytes(pages.start * PAGE..pages.end * PAGE).to_vec();
+                if !right {
+                    bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
+                }
+                inject(&truth, &layer, pages, Some(&bytes));
+            }
+            Step::InjectZeros(at, length) => inject(&truth, &layer, range(*at, *length), None),
+            Step::Write(at) => {
+                let number = (at * truth.table.spans.len() as f64) as usize;
+                let span = truth.table.spans[number].data.clone();
+                let expected = expected_lies(&truth, &layer, &span);
+                let before = layer.unverified(0..pages).into_iter().flatten().count();
+                let compared = truth.write(&layer, number);
+                let lies: BTreeSet<u64> = layer.take_lies().into_iter().flatten().collect();
+                assert_eq!(lies, expected);
+                assert_eq!(compared.lies, lies.len() as u64);
+                let after = layer.unverified(0..pages).into_iter().flatten().count();
+                assert_eq!(compared.verified as usize, before - after);
+                assert!(layer.missing_spans(span).iter().all(|missing| *missing != number));
+            }
+            Step::Sync => {
+                layer.sync().unwrap();
+                assert!(layer.presence().is_durable());
+            }
+            Step::Punch(at, length) => {
+                let pages = range(*at, *length);
+                layer.punch(pages.clone()).unwrap();
+                assert_eq!(layer.presence().held(pages.clone()), []);
+                assert_eq!(layer.unverified(pages), []);
+            }
+            Step::CrossCheck => {
+                truth.cross_check(&layer);
+                layer.take_lies();
+            }
+            Step::Reopen | Step::Reboot(_) => {
+                drop(layer);
+                if let Step::Reboot(seed) = step {
+                    disk = disk.after_power_cut(&mut Rng::with_seed(*seed));
+                    boots += 1;
+                }
+                layer = truth.open(&(Arc::new(disk.clone()) as Arc<dyn Disk>), directory, boot(boots));
+            }
+        }
+        truth.assert_true(&layer);
+        let (shared, key) = (Arc::new(disk.clone()) as Arc<dyn Disk>, truth.key());
+        let look = CachedLayer::look(&shared, directory, key, truth.table.clone(), boot(boots)).unwrap();
+        truth.assert_true(&look);
+        assert_eq!(look.presence().present(), layer.presence().present());
+    }
+    // Whatever happened, it can be finished.
+    for span in layer.missing_spans(0..truth.table.data_size) {
+        truth.write(&layer, span);
+    }
+    truth.cross_check(&layer);
+    assert!(layer.is_complete());
+    truth.assert_true(&layer);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn what_is_believed_is_true(
+        pages in 1u64..24,
+        seed in any::<u64>(),
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        run(pages, seed, &steps);
+    }
+}
+
+/// Injections of wrong pages and fills of the same pages, on two threads each. Fills pause where an injection must not
+/// come between.
+#[test]
+fn injections_and_fills_at_once_leave_no_lie() {
+    observe_stages(|stage| {
+        if stage == Stage::Written {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+    });
+    for seed in 0..12 {
+        let directory = tempfile::tempdir().unwrap();
+        let truth = Truth::new(160, &mut Rng::with_seed(seed));
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        truth.make_file(&*disk, directory.path());
+        let layer = truth.open(&disk, directory.path(), boot(1));
+        let done = AtomicBool::new(false);
+        let fill = |seed: u64, half: usize| {
+            let mut random = Rng::with_seed(seed);
+            // Each span once: writing it again would mend what was written over.
+            let mut spans: Vec<usize> = (half..truth.table.spans.len()).step_by(2).collect();
+            random.shuffle(&mut spans);
+            for span in spans {
+                truth.write(&layer, span);
+            }
+        };
+        let inject = |seed: u64| {
+            let mut random = Rng::with_seed(seed);
+            while !layer.is_complete() {
+                let start = random.u64(..truth.pages());
+                let end = (start + random.u64(1..8)).min(truth.pages());
+                let mut bytes = truth.bytes(start * PAGE..end * PAGE).to_vec();
+                bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
+                layer.inject(start, &bytes).unwrap();
+            }
+        };
+        let (fill, inject) = (&fill, &inject);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    layer.sync().unwrap();
+                }
+            });
+            let workers = [
+                scope.spawn(move || fill(seed, 0)),
+                scope.spawn(move || inject(seed + 100)),
+                scope.spawn(move || fill(seed + 200, 1)),
+                scope.spawn(move || inject(seed + 300)),
+            ];
+            for worker in workers {
+                worker.join().unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert!(layer.is_complete());
+        assert!(!layer.has_unverified(), "every span was written");
+        truth.assert_true(&layer);
+    }
+}
+
+/// A layer of eight pages, right ones injected into the first four and a span of the others written.
+fn half_injected(directory: &Path) -> (Truth, Arc<dyn Disk>, CachedLayer) {
+    let mut truth = Truth::new(8, &mut Rng::with_seed(1));
+    let mut spans = truth.table.spans[..2].to_vec();
+    (spans[0].data, spans[1].data) = (0..4 * PAGE, 4 * PAGE..8 * PAGE);
+    truth.table.spans = spans;
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    truth.make_file(&*disk, directory);
+    let layer = truth.open(&disk, directory, boot(1));
+    assert_eq!(layer.inject(0, truth.bytes(0..4 * PAGE)).unwrap(), 4);
+    truth.write(&layer, 1);
+    (truth, disk, layer)
+}
+
+#[test]
+fn the_bitmap_appears_with_the_first_injection_and_is_believed_after_a_reboot() {
+    let directory = tempfile::tempdir().unwrap();
+    let truth = Truth::new(8, &mut Rng::with_seed(1));
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    truth.make_file(&*disk, directory.path());
+    let layer = truth.open(&disk, directory.path(), boot(1));
+    truth.write(&layer, 0);
+    layer.sync().unwrap();
+    assert!(!directory.path().join("unverified").exists());
+    drop(layer);
+    let directory = tempfile::tempdir().unwrap();
+    let (truth, disk, layer) = half_injected(directory.path());
+    assert!(directory.path().join("unverified").exists());
+    assert_eq!(layer.unverified(0..8), [0..4]);
+    layer.sync().unwrap();
+    drop(layer);
+    let layer = truth.open(&disk, directory.path(), boot(2));
+    assert_eq!(
+        (layer.presence().present(), layer.unverified(0..8)),
+        (8, vec![0..4])
+    );
+    assert_eq!(layer.unverified_spans(0..truth.table.data_size), [0]);
+    assert_eq!(truth.write(&layer, 0).verified, 4);
+    assert_eq!(layer.take_lies(), []);
+    drop(layer);
+    // Not synced: the file still says so.
+    let layer = truth.open(&disk, directory.path(), boot(2));
+    assert_eq!(layer.unverified(0..8), [0..4]);
+    truth.cross_check(&layer);
+    assert!(!layer.presence().is_durable());
+    layer.sync().unwrap();
+    drop(layer);
+    let layer = truth.open(&disk, directory.path(), boot(2));
+    assert!(!layer.has_unverified());
+    layer.punch(0..8).unwrap();
+    layer.inject_zeros(2..4).unwrap();
+    layer.punch(3..4).unwrap();
+    layer.sync().unwrap();
+    let file = std::fs::read(directory.path().join("unverified")).unwrap();
+    assert_eq!(file[4096..], [0b100]);
+}
+
+#[test]
+fn whoever_dies_at_the_first_injection_makes_no_verified_page_unverified() {
+    let (truth, directory) = (Truth::new(12, &mut Rng::with_seed(3)), Path::new("/layer"));
+    let disk = CrashingDisk::new();
+    truth.make_file(&disk, directory);
+    let layer = truth.open(&(Arc::new(disk.clone()) as Arc<dyn Disk>), directory, boot(1));
+    truth.write(&layer, 0);
+    truth.write(&layer, 1);
+    let verified: Vec<u64> = layer.presence().held(0..12).into_iter().flatten().collect();
+    assert!(!verified.is_empty());
+    disk.record();
+    layer.inject(0, &vec![7; 12 * PAGE as usize]).unwrap();
+    let steps = disk.steps();
+    assert!(steps.len() > 5);
+    for step in steps {
+        let disk = Arc::new(step.after_kill()) as Arc<dyn Disk>;
+        let layer = truth.open(&disk, directory, boot(1));
+        let unverified: Vec<u64> = layer.unverified(0..12).into_iter().flatten().collect();
+        assert!(
+            verified.iter().all(|page| !unverified.contains(page)),
+            "{unverified:?}"
+        );
+        truth.assert_true(&layer);
+    }
+}
+
+#[test]
+fn a_damaged_bitmap_makes_every_page_unverified() {
+    for junk in [&b""[..], b"XBUNVRFD", &[0xff; 5000], &[0; 4097]] {
+        let directory = tempfile::tempdir().unwrap();
+        let (truth, disk, layer) = half_injected(directory.path());
+        layer.sync().unwrap();
+        drop(layer);
+        std::fs::write(directory.path().join("unverified"), junk).unwrap();
+        let layer = truth.open(&disk, directory.path(), boot(2));
+        assert_eq!(layer.unverified(0..8), [0..8]);
+        layer.punch(6..8).unwrap();
+        assert_eq!(layer.inject_zeros(7..8).unwrap(), 1);
+        assert_eq!(layer.unverified(0..8), [0..6, 7..8]);
+        truth.write(&layer, 0);
+        assert_eq!(layer.unverified(0..8), [4..6, 7..8]);
+        layer.sync().unwrap();
+        assert!(layer.presence().is_durable());
+        drop(layer);
+        // It is made anew with what is known.
+        let layer = truth.open(&disk, directory.path(), boot(3));
+        assert_eq!(layer.unverified(0..8), [4..6, 7..8]);
+    }
+}
+
+/// No power cut while a damaged bitmap is replaced makes anybody believe what it spoke of.
+#[test]
+fn a_damaged_bitmap_is_replaced_whole_or_not_at_all() {
+    let (truth, directory) = (Truth::new(12, &mut Rng::with_seed(3)), Path::new("/layer"));
+    let disk = CrashingDisk::new();
+    truth.make_file(&disk, directory);
+    let shared = Arc::new(disk.clone()) as Arc<dyn Disk>;
+    let layer = truth.open(&shared, directory, boot(1));
+    layer.inject(0, &vec![7; 12 * PAGE as usize]).unwrap();
+    layer.sync().unwrap();
+    drop(layer);
+    let damaged = disk.open(&directory.join("unverified"), Access::Write).unwrap();
+    damaged.set_length(3).unwrap();
+    damaged.sync_data().unwrap();
+    let layer = truth.open(&shared, directory, boot(1));
+    disk.record();
+    layer.sync().unwrap();
+    for (number, step) in disk.steps().into_iter().enumerate() {
+        for cut in 0..100 {
+            let after = step.after_power_cut(&mut Rng::with_seed(number as u64 * 1000 + cut));
+            let layer = truth.open(&(Arc::new(after) as Arc<dyn Disk>), directory, boot(2));
+            assert_eq!(layer.presence().present(), 12);
+            truth.assert_true(&layer);
+        }
+    }
+}
+
+#[test]
+fn only_whole_pages_of_the_layer_are_injected() {
+    let directory = tempfile::tempdir().unwrap();
+    let (truth, disk, layer) = half_injected(directory.path());
+    for (first, length) in [(0, 4095), (8, 4096), (7, 8192), (u64::MAX, 4096)] {
+        assert!(layer.inject(first, &vec![1; length]).is_err());
+    }
+    assert!(layer.inject_zeros(7..9).is_err());
+    assert_eq!(layer.inject(0, &[]).unwrap(), 0);
+    let (key, table) = (truth.key(), truth.table.clone());
+    layer.punch(0..1).unwrap();
+    let look = CachedLayer::look(&disk, directory.path(), key, table, boot(1)).unwrap();
+    assert!(look.inject(0, &[1; 4096]).is_err(), "who looks changes nothing");
+    let length = std::fs::metadata(directory.path().join("data")).unwrap().len();
+    assert_eq!(length, truth.table.data_size);
+}
