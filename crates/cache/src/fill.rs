@@ -10,6 +10,8 @@
 //! that long, and a reader who joined a fetch of somebody less patient starts another when that one gives up.
 
 mod error;
+mod injected;
+mod sequential;
 mod source;
 mod stats;
 
@@ -34,12 +36,11 @@ pub use stats::FillStats;
 use crate::layer::CachedLayer;
 use crate::progress::{Phase, Progress, Ticket};
 use crate::stage::{Stage, reached};
+use sequential::Sequential;
 
 /// Source bytes that one request asks for at most. Larger requests save round trips but hold readers of their
 /// first bytes up for as long as the last ones take: 4 MiB is 0.3 s at 100 Mbit/s.
 const GROUP_SOURCE_BYTES: u64 = 4 << 20;
-/// Spans fetched ahead of a sequential reader at most.
-const MAX_AHEAD: usize = 8;
 
 /// How often wrong bytes are fetched again. Damage on the way is gone at the second try, a damaged mirror is passed
 /// over at the second; who still sends wrong bytes at the fourth has no others.
@@ -71,27 +72,6 @@ pub struct Filler {
 struct State {
     flights: HashMap<usize, Flight>,
     sequential: Sequential,
-}
-
-/// Recognises a reader that goes through the layer in order.
-#[derive(Default)]
-struct Sequential {
-    next: usize,
-    ahead: usize,
-}
-
-impl Sequential {
-    /// Notes that spans up to `last` were asked for, from `first`; gives the spans to fetch ahead.
-    fn after(&mut self, first: usize, last: usize) -> Range<usize> {
-        let follows = first == self.next && self.next != 0;
-        self.ahead = if follows {
-            (self.ahead * 2).clamp(1, MAX_AHEAD)
-        } else {
-            0
-        };
-        self.next = last + 1 + self.ahead;
-        last + 1..self.next
-    }
 }
 
 impl Filler {
@@ -135,7 +115,8 @@ impl Filler {
             let ahead: Vec<usize> = ahead.filter(|&span| self.is_missing(span)).collect();
             self.board(state, &ahead, patience);
         };
-        self.bring(wanted, patience, ticket, ahead).await
+        self.bring(wanted, patience, ticket, Self::is_missing, ahead)
+            .await
     }
 
     /// Brings every span in, `parallel` groups at a time, each with a patience of its own.
@@ -154,7 +135,8 @@ impl Filler {
         stream::iter(groups.into_iter().map(Ok))
             .try_for_each_concurrent(parallel, |group| async move {
                 let ticket = Ticket::default();
-                self.bring(group, patience(), &ticket, |_| ()).await
+                self.bring(group, patience(), &ticket, Self::is_missing, |_| ())
+                    .await
             })
             .boxed()
             .await
@@ -170,13 +152,14 @@ impl Filler {
         }
     }
 
-    /// Boards fetches of `wanted` until all are in or patience is at its end. `first` runs once, after the first
-    /// boarding.
+    /// Boards fetches of `wanted` until all are in or patience is at its end; again of those that `is_wanted` after a
+    /// failure. `first` runs once, after the first boarding.
     async fn bring(
         self: &Arc<Self>,
         mut wanted: Vec<usize>,
         patience: Patience,
         ticket: &Ticket,
+        is_wanted: fn(&Self, usize) -> bool,
         first: impl FnOnce(&mut State),
     ) -> Result<(), FillError> {
         let mut first = Some(first);
@@ -211,7 +194,7 @@ impl Filler {
                 // Whoever departed was less patient.
                 Some(_) => tokio::time::sleep(BOARDING_PAUSE).await,
             }
-            wanted.retain(|&span| self.is_missing(span));
+            wanted.retain(|&span| is_wanted(self, span));
         }
     }
 
@@ -325,7 +308,8 @@ impl Filler {
             avoid.extend(suspects.into_iter().next());
             progress.enter(Phase::Pause);
             tokio::time::sleep(REFETCH_PAUSE * u32::try_from(refetch).unwrap_or(0)).await;
-            group.retain(|&span| self.is_missing(span));
+            // Who waits may want its pages, or want them compared.
+            group.retain(|&span| !self.layer.is_written(span));
         }
         Ok(())
     }
@@ -465,7 +449,7 @@ impl Filler {
         progress.enter(Phase::Disk);
         let written = self.layer.write_span(index, &plain);
         progress.enter(Phase::Verify);
-        written.map_err(|error| FillError::Disk {
+        let compared = written.map_err(|error| FillError::Disk {
             layer,
             span: index,
             full: matches!(
@@ -476,6 +460,7 @@ impl Filler {
         })?;
         FillStats::add(&self.stats.spans, 1);
         FillStats::add(&self.stats.bytes_written, plain.len() as u64);
+        self.account(index, compared);
         Ok(())
     }
 

@@ -27,6 +27,12 @@ pub struct FillStats {
     pub failures: AtomicU64,
     /// Fetches that were repeated because the bytes were wrong.
     pub refetches: AtomicU64,
+    /// Pages that runtime images brought.
+    pub injected_pages: AtomicU64,
+    /// Pages of those that were compared with the layer's own bytes since.
+    pub checked_pages: AtomicU64,
+    /// Pages of those that were not the layer's.
+    pub lies: AtomicU64,
     /// Compressed bytes by where they came from.
     pub sources: Mutex<BTreeMap<Arc<str>, u64>>,
 }
