@@ -395,8 +395,14 @@ mod tests {
     #[test]
     fn embedded_content_is_verified() {
         let mut descriptor = Descriptor::of(media_type::OCI_EMPTY, b"{}");
+        assert_eq!(descriptor.embedded(), None);
+        assert!(!json!(descriptor).to_string().contains("data"));
         descriptor.data = Some("e30=".to_owned());
+        assert_eq!(json!(descriptor)["data"], "e30=");
         assert_eq!(descriptor.embedded(), Some(b"{}".to_vec()));
+        descriptor.size = 3;
+        assert_eq!(descriptor.embedded(), None);
+        descriptor.size = 2;
         descriptor.data = Some("e31=".to_owned());
         assert_eq!(descriptor.embedded(), None);
     }

@@ -156,6 +156,17 @@ async fn referrers_with_and_without_the_api() {
             .await
             .unwrap();
         assert_eq!(list(None).await.unwrap().len(), 5, "API {referrers_api}");
+        // One request for all of them says which is which.
+        let count = |kind: &str, list: &[Descriptor]| {
+            let of_kind = |entry: &&Descriptor| entry.artifact_type.as_deref() == Some(kind);
+            list.iter().filter(of_kind).count()
+        };
+        let all = list(None).await.unwrap();
+        assert_eq!(
+            (count(KIND, &all), count("application/other", &all)),
+            (4, 1),
+            "API {referrers_api}"
+        );
         let of_kind = list(Some(KIND)).await.unwrap();
         let mut notes: Vec<&str> = of_kind
             .iter()

@@ -21,7 +21,8 @@ use crate::transport::Ask;
 use crate::transport::http::Answer;
 use crate::transport::registry::Endpoint;
 
-/// Longest range that is read into memory at once; more belongs into a [`BlobStream`].
+/// Longest range that is read into memory at once; more belongs into a stream
+/// ([`Client::blob_range_stream`]).
 pub const MAX_RANGE: u64 = 256 << 20;
 
 /// What came of asking for a range.

@@ -1,5 +1,7 @@
-//! A blob as a stream that mends itself: when the answer breaks, the next one goes on where it stopped.
+//! A blob, or a range of one, as a stream that mends itself: when the answer breaks, the next one goes on where it
+//! stopped.
 
+use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -35,35 +37,80 @@ impl Client {
                 limit: size,
             });
         }
-        let course = self.course(target, true);
-        let (client, repository, blob) = (self.clone(), repository.clone(), *blob);
         let mut reader = Reader {
-            client,
-            repository,
-            blob,
+            client: self.clone(),
+            repository: repository.clone(),
+            blob: *blob,
             size,
+            wanted: 0..size,
             position: from_offset,
             skip: 0,
+            brings: size,
             answer: None,
-            course,
+            course: self.course(target, true),
         };
         if from_offset < size {
             reader.reopen().await?;
         }
         Ok(BlobStream::new(reader))
     }
+
+    /// The bytes `range` of `blob`, which has `size` bytes, in order and as they come: for ranges that are large, or of
+    /// which the first part can be used while the others are on their way. A break is mended by going on where it
+    /// happened. The caller verifies what it gets.
+    ///
+    /// If the registry ignores ranges, what comes before is read and thrown away, and what comes after is not read.
+    ///
+    /// # Errors
+    /// If the range is empty or not in the blob, or the registry cannot be brought to answer at all; later faults are
+    /// items of the stream.
+    pub async fn blob_range_stream(
+        &self,
+        repository: &Repository,
+        blob: &Digest,
+        size: u64,
+        range: Range<u64>,
+    ) -> Result<BlobStream, ClientError> {
+        let target = self.target(repository, Object::Range(*blob, range.clone()));
+        if range.start >= range.end || range.end > size {
+            return Err(ClientError::InvalidRange {
+                target: Box::new(target),
+                limit: size,
+            });
+        }
+        let mut reader = Reader {
+            client: self.clone(),
+            repository: repository.clone(),
+            blob: *blob,
+            size,
+            position: range.start,
+            skip: 0,
+            brings: range.end,
+            wanted: range,
+            answer: None,
+            course: self.course(target, true),
+        };
+        reader.reopen().await?;
+        Ok(BlobStream::new(reader))
+    }
 }
 
-/// A blob read in order.
+/// A blob, or a range of one, read in order.
 #[derive(Debug)]
 pub(super) struct Reader {
     client: Client,
     repository: Repository,
     blob: Digest,
+    /// Size of the blob.
     size: u64,
+    /// What of the blob is wanted.
+    wanted: Range<u64>,
+    /// Offset in the blob of what comes next.
     position: u64,
-    /// Bytes of the answer that were delivered before.
+    /// Bytes of the answer that are not wanted, or were delivered before.
     skip: u64,
+    /// Offset in the blob up to which the answer reaches, if it keeps its word.
+    brings: u64,
     answer: Option<Answer>,
     course: Course,
 }
@@ -83,8 +130,10 @@ impl Reader {
             repository,
             blob,
             size,
+            wanted: 0..size,
             position: 0,
             skip: 0,
+            brings: size,
             answer: Some(answer),
             course,
         }
@@ -92,7 +141,7 @@ impl Reader {
 
     /// The next part; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
-        while self.position < self.size {
+        while self.position < self.wanted.end {
             self.reopen().await?;
             let Some(answer) = &mut self.answer else {
                 continue;
@@ -100,7 +149,8 @@ impl Reader {
             let fault = match answer.chunk().await {
                 Ok(Some(mut part)) => {
                     skip_in(&mut part, &mut self.skip);
-                    part.truncate(usize::try_from(self.size - self.position).unwrap_or(usize::MAX));
+                    let missing = self.wanted.end - self.position;
+                    part.truncate(usize::try_from(missing).unwrap_or(usize::MAX));
                     if part.is_empty() {
                         continue;
                     }
@@ -108,9 +158,14 @@ impl Reader {
                     self.course.gained(part.len() as u64);
                     return Ok(Some(part));
                 }
+                // A server may send less than was asked for, as long as it says so.
+                Ok(None) if self.position == self.brings => {
+                    self.answer = None;
+                    continue;
+                }
                 Ok(None) => Fault::Truncated {
-                    expected: self.size,
-                    got: self.position,
+                    expected: self.wanted.end - self.wanted.start,
+                    got: self.position - self.wanted.start,
                 },
                 Err(fault) => fault,
             };
@@ -118,6 +173,7 @@ impl Reader {
             self.course.failed(fault).await?;
         }
         self.answer = None;
+        self.course.succeeded();
         Ok(None)
     }
 
@@ -126,16 +182,19 @@ impl Reader {
         while self.answer.is_none() {
             let endpoint = self.course.endpoint();
             match self.course.limit(self.open_once(&endpoint)).await {
-                Ok((answer, skip)) => (self.answer, self.skip) = (Some(answer), skip),
+                Ok((answer, skip, brings)) => {
+                    (self.answer, self.skip, self.brings) = (Some(answer), skip, brings);
+                }
                 Err(fault) => self.course.failed(fault).await?,
             }
         }
         Ok(())
     }
 
-    async fn open_once(&self, endpoint: &Endpoint) -> Result<(Answer, u64), Fault> {
-        let rest = self.position..self.size;
-        let range = (self.position > 0).then(|| rest.clone());
+    /// An answer, how much of it to skip, and how far it reaches.
+    async fn open_once(&self, endpoint: &Endpoint) -> Result<(Answer, u64, u64), Fault> {
+        let rest = self.position..self.wanted.end;
+        let range = (rest != (0..self.size)).then(|| rest.clone());
         let ask = blob_ask(&self.repository, &self.blob, range, true);
         let (answer, skip, length) = match self.client.open(endpoint, &ask, &rest).await? {
             Opened::Part(answer, length) => (answer, 0, length),
@@ -143,16 +202,20 @@ impl Reader {
         };
         match answer.content_length() {
             Some(announced) if announced != length => Err(Fault::WrongRange(format!(
-                "the manifest says {length} bytes, the registry announces {announced}"
+                "{length} bytes were to come, the registry announces {announced}"
             ))),
-            _ => Ok((answer, skip)),
+            _ => {
+                let brings = self.position - skip + length;
+                Ok((answer, skip, brings))
+            }
         }
     }
 }
 
 type Step = Pin<Box<dyn Future<Output = (Box<Reader>, Result<Option<Bytes>, ClientError>)> + Send>>;
 
-/// A whole blob in parts, in order; it ends after the first error. See [`Client::blob_stream`].
+/// A blob, or a range of one, in parts, in order; it ends after the first error. See [`Client::blob_stream`] and
+/// [`Client::blob_range_stream`].
 pub struct BlobStream {
     size: u64,
     reader: Option<Box<Reader>>,
@@ -176,7 +239,7 @@ impl BlobStream {
         }
     }
 
-    /// Size of the blob.
+    /// Size of the blob, also if only a range of it is read.
     pub fn size(&self) -> u64 {
         self.size
     }
