@@ -9,7 +9,7 @@ use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::image::Images;
 use xebec_host::image::publish::{PublishOptions, Published};
 use xebec_host::paths::Paths;
-use xebec_host::protocol::{Completion, Holder, Reply, Request};
+use xebec_host::protocol::{Completion, Holder, Purpose, Reply, Request};
 
 use crate::args::{CheckArgs, IndexArgs, MountArgs, PullArgs};
 use crate::progress::Progress;
@@ -28,6 +28,7 @@ pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
         completion: args.complete.map(|deadline| Completion {
             deadline_seconds: deadline.as_secs(),
         }),
+        purpose: Purpose::Files,
     };
     match Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))? {
         Reply::Mounted(mounted) if args.json => print_json(&mounted),

@@ -6,13 +6,17 @@ use xebec_host::image::{Images, seconds_since_1970};
 use xebec_host::inventory::{cached_layers, inspect_image};
 use xebec_host::paths::Paths;
 
-use crate::args::{ImageJson, Json};
+use crate::args::{ImageJson, InspectArgs, Json};
 use crate::progress::Progress;
 use crate::{image_request, print_json, text};
 
 /// `xebec inspect IMAGE`.
-pub(crate) fn inspect(paths: &Paths, args: &ImageJson) -> Result<(), Failure> {
+pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> {
     let images = Images::open(paths)?;
+    if args.runtime_image {
+        return inspect_runtime_images(&images, &args.image);
+    }
+    let args = &args.image;
     let report = std::sync::Arc::new(Progress::new()).report();
     let image = crate::runtime()?.block_on(inspect_image(&images, &image_request(&args.image), &report))?;
     if args.json {
@@ -46,6 +50,62 @@ pub(crate) fn inspect(paths: &Paths, args: &ImageJson) -> Result<(), Failure> {
         ]);
     }
     print!("{}", text::table(&rows));
+    Ok(())
+}
+
+fn inspect_runtime_images(images: &Images, args: &ImageJson) -> Result<(), Failure> {
+    let report = std::sync::Arc::new(Progress::new()).report();
+    let request = image_request(&args.image);
+    let found = crate::runtime()?.block_on(images.runtime_images(&request, &report))?;
+    if args.json {
+        return print_json(&found);
+    }
+    if found.services.is_empty() {
+        println!(
+            "{}: no service was recorded; `xebec record` does that",
+            found.reference
+        );
+        return Ok(());
+    }
+    let heads = [
+        "SERVICE",
+        "PROBE",
+        "PAGES",
+        "EACH RUN",
+        "FETCHED",
+        "SHARE",
+        "TRUST",
+        "RECORDED",
+        "RECORDING",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let now = seconds_since_1970();
+    for service in &found.services {
+        let env = service.env.iter().map(|(name, value)| format!("{name}={value}"));
+        let words: Vec<String> = env.chain(service.argv.iter().cloned()).collect();
+        let trust = match (&service.root, service.own) {
+            (Some(_), true) => "own".to_owned(),
+            (Some(root), false) => root.to_string(),
+            (None, _) => "refused".to_owned(),
+        };
+        rows.push(vec![
+            words.join(" "),
+            service.probe.clone(),
+            service.pages.to_string(),
+            text::share(service.steady_pages, service.pages),
+            text::size(service.stored_bytes),
+            text::share(service.stored_bytes, found.image_bytes),
+            trust,
+            text::ago(now.saturating_sub(service.recorded)),
+            service.recording.short(),
+        ]);
+    }
+    print!("{}", text::table(&rows));
+    let refused = found
+        .services
+        .iter()
+        .filter_map(|service| service.refused.as_ref());
+    refused.for_each(|reason| println!("refused: {reason}"));
     Ok(())
 }
 

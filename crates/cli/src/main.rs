@@ -9,6 +9,7 @@ mod images;
 mod listing;
 mod logging;
 mod progress;
+mod record;
 mod run;
 mod text;
 
@@ -72,6 +73,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Mount(args) => images::mount(&paths, &args)?,
         Command::Umount { dir } => images::umount(&paths, &dir)?,
         Command::Index(args) => images::index(&paths, &args)?,
+        Command::Record(args) => record::record(&paths, &args)?,
         Command::Pull(args) => images::pull(&paths, &args)?,
         Command::Check(args) => images::check(&paths, &args)?,
         Command::Inspect(args) => listing::inspect(&paths, &args)?,

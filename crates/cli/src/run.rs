@@ -9,8 +9,7 @@ use xebec_host::client::Daemon;
 use xebec_host::container::{self, Directories, Event, ImageConfig, RunOptions};
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::paths::Paths;
-use xebec_host::protocol::{Completion, Counters, Holder, Mounted, Reply, Request, Touched};
-use xebec_host::worker::views::process_start_time;
+use xebec_host::protocol::{Completion, Counters, Holder, Loaded, Mounted, Purpose, Reply, Request, Touched};
 
 use crate::args::RunArgs;
 use crate::image_request;
@@ -31,6 +30,9 @@ struct Stats {
     network: Network,
     fills: Fills,
     touched: Touched,
+    /// What loading the runtime image came to, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runtime_image: Option<Loaded>,
 }
 
 #[derive(Debug, Serialize)]
@@ -54,11 +56,11 @@ struct Fills {
 /// `xebec run IMAGE [CMD…]`.
 pub(crate) fn run(paths: &Paths, args: RunArgs) -> Result<ExitCode, Failure> {
     let start = Instant::now();
-    let options = options(&args)?;
+    let options = options(&args);
     let daemon = Daemon::new(paths.clone());
     let wants_stats = args.stats.is_some();
     let before = if wants_stats { counters(&daemon) } else { None };
-    let holder = claim()?;
+    let holder = Holder::this_process("run")?;
     let mounted = mount(&daemon, &args, &holder)?;
     let directories = Directories {
         state: paths.containers(),
@@ -140,6 +142,10 @@ fn mount(daemon: &Daemon, args: &RunArgs, holder: &Holder) -> Result<Mounted, Fa
         completion: args.complete.map(|deadline| Completion {
             deadline_seconds: deadline.as_secs(),
         }),
+        purpose: match args.no_runtime_image {
+            true => Purpose::Files,
+            false => Purpose::Service(args.container.service(&args.command)),
+        },
     };
     match daemon.ask(&request, &mut |reply| progress.show(reply))? {
         Reply::Mounted(mounted) => Ok(*mounted),
@@ -150,43 +156,15 @@ fn mount(daemon: &Daemon, args: &RunArgs, holder: &Holder) -> Result<Mounted, Fa
     }
 }
 
-/// This process holds the view; when it dies without a word, the daemon notices.
-fn claim() -> Result<Holder, Failure> {
-    let pid = std::process::id();
-    let start_time = process_start_time(pid)
-        .ok_or_else(|| Failure::new(FailureKind::Host, "/proc is not mounted, or not this machine's"))?;
-    Ok(Holder::Process {
-        name: format!("run-{pid}-{start_time}"),
-        pid,
-        start_time,
-    })
-}
-
-fn options(args: &RunArgs) -> Result<RunOptions, Failure> {
-    let env = args.env.iter().filter_map(|text| match text.split_once('=') {
-        Some((name, value)) => Some((name.to_owned(), value.to_owned())),
-        None => std::env::var(text).ok().map(|value| (text.clone(), value)),
-    });
-    Ok(RunOptions {
+fn options(args: &RunArgs) -> RunOptions {
+    RunOptions {
         id: args.name.clone(),
-        image: args.image.image.clone(),
-        command: args.command.clone(),
-        entrypoint: args.entrypoint.clone().map(|program| vec![program]),
-        env: env.collect(),
-        workdir: args.workdir.clone(),
-        user: args.user.clone(),
-        volumes: args.volumes.clone(),
-        net: args.net,
         interactive: args.interactive,
         tty: args.tty,
         rm: args.rm,
-        probes: args.probe.clone(),
         exit_on_ready: args.exit_on_ready,
-        probe_timeout: args.probe_timeout,
-        hostname: args.hostname.clone(),
-        runtime: args.runtime.clone(),
-        ..RunOptions::default()
-    })
+        ..args.container.options(&args.image, &args.command)
+    }
 }
 
 fn counters(daemon: &Daemon) -> Option<Counters> {
@@ -240,5 +218,6 @@ fn stats(
             failures: after.failures.saturating_sub(before.failures),
         },
         touched,
+        runtime_image: mounted.loaded.clone(),
     }
 }

@@ -115,4 +115,20 @@ impl ImageTree {
             }
         }
     }
+
+    /// Calls `split` for each run of contents of each regular file; the runs that it adds to the list take the run's
+    /// place. Together they must cover the same range of the file, ascending.
+    ///
+    /// For files of which some pages are reached by another device than the rest.
+    pub fn split_extents(&mut self, mut split: impl FnMut(FileExtent, &mut Vec<FileExtent>)) {
+        for inode in &mut self.inodes {
+            if let InodeKind::File { extents, .. } = &mut inode.kind {
+                let mut parts = Vec::with_capacity(extents.len());
+                for extent in extents.iter() {
+                    split(*extent, &mut parts);
+                }
+                *extents = parts;
+            }
+        }
+    }
 }

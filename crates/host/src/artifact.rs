@@ -88,19 +88,54 @@ pub struct Artifact {
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
     /// An index, or an image.
-    #[error("the index artifact is not an OCI image manifest")]
+    #[error("the artifact is not an OCI image manifest")]
     Manifest,
     /// Some other artifact.
-    #[error("artifact type {0:?} is not {ARTIFACT_TYPE:?}")]
-    Type(String),
+    #[error("artifact type {found:?} is not {wanted:?}")]
+    Type {
+        /// What it says.
+        found: String,
+        /// What it should say.
+        wanted: &'static str,
+    },
     /// It belongs to another image.
-    #[error("the index artifact's subject is {found}, not the image {wanted}")]
+    #[error("the artifact's subject is {found}, not the image {wanted}")]
     Subject {
         /// What it says.
         found: String,
         /// What it should say.
         wanted: Digest,
     },
+    /// It has not what makes it one.
+    #[error("the artifact lists no blob that is {0}")]
+    Lacks(&'static str),
+}
+
+/// The manifest of an artifact of type `wanted` that belongs to the image `subject`.
+///
+/// # Errors
+/// When it is something else.
+pub fn expect(
+    manifest: Manifest,
+    wanted: &'static str,
+    subject: Digest,
+) -> Result<ImageManifest, ArtifactError> {
+    let Manifest::Image(manifest) = manifest else {
+        return Err(ArtifactError::Manifest);
+    };
+    if manifest.artifact_type.as_deref() != Some(wanted) {
+        let found = manifest.artifact_type.unwrap_or_default();
+        return Err(ArtifactError::Type { found, wanted });
+    }
+    let found = manifest.subject.as_ref().map(|subject| subject.digest);
+    if found != Some(subject) {
+        let found = found.map_or_else(|| "none".to_owned(), |digest| digest.to_string());
+        return Err(ArtifactError::Subject {
+            found,
+            wanted: subject,
+        });
+    }
+    Ok(*manifest)
 }
 
 impl Artifact {
@@ -143,20 +178,7 @@ impl Artifact {
     /// # Errors
     /// When it is something else.
     pub fn decode(manifest: Manifest, subject: Digest) -> Result<Self, ArtifactError> {
-        let Manifest::Image(manifest) = manifest else {
-            return Err(ArtifactError::Manifest);
-        };
-        if manifest.artifact_type.as_deref() != Some(ARTIFACT_TYPE) {
-            return Err(ArtifactError::Type(manifest.artifact_type.unwrap_or_default()));
-        }
-        let found = manifest.subject.as_ref().map(|subject| subject.digest);
-        if found != Some(subject) {
-            let found = found.map_or_else(|| "none".to_owned(), |digest| digest.to_string());
-            return Err(ArtifactError::Subject {
-                found,
-                wanted: subject,
-            });
-        }
+        let manifest = expect(manifest, ARTIFACT_TYPE, subject)?;
         let mut layers: BTreeMap<Digest, LayerBlobs> = BTreeMap::new();
         let of_layer = |descriptor: &Descriptor| -> Option<Digest> {
             descriptor.annotations.get(LAYER_ANNOTATION)?.parse().ok()

@@ -58,6 +58,11 @@ impl Paths {
         self.root.join("images")
     }
 
+    /// Recordings of services: a folder for each image.
+    pub fn recordings(&self) -> PathBuf {
+        self.root.join("runtime")
+    }
+
     /// EROFS metadata images.
     pub fn views(&self) -> PathBuf {
         self.root.join("views")
@@ -66,6 +71,11 @@ impl Paths {
     /// Where views are mounted.
     pub fn mounts(&self) -> PathBuf {
         self.run.join("views")
+    }
+
+    /// Mounts of the blob cache through which views are recorded, one each.
+    pub fn recording_mounts(&self) -> PathBuf {
+        self.run.join("recordings")
     }
 
     /// Writable layers and bundles of containers.

@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 
 use crate::explain::{Explanation, WaitReport};
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::inventory::CacheReport;
+use crate::trust::Root;
+use crate::worker::views::{LayerPair, process_start_time};
 
 /// Longest line that either side accepts, in bytes. Image configurations are the largest part of any reply;
 /// the registry client limits them to a few MiB.
@@ -49,6 +51,24 @@ pub enum Holder {
     },
 }
 
+impl Holder {
+    /// This process, which may hold several views under names that begin with `what`. When it dies without a word, the
+    /// daemon notices.
+    ///
+    /// # Errors
+    /// When `/proc` does not show this process.
+    pub fn this_process(what: &str) -> Result<Self, Failure> {
+        let pid = std::process::id();
+        let start_time = process_start_time(pid)
+            .ok_or_else(|| Failure::new(FailureKind::Host, "/proc is not mounted, or not this machine's"))?;
+        Ok(Self::Process {
+            name: format!("{what}-{pid}-{start_time}"),
+            pid,
+            start_time,
+        })
+    }
+}
+
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -65,6 +85,31 @@ pub struct Completion {
     pub deadline_seconds: u64,
 }
 
+/// What a view is mounted for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "for", rename_all = "snake_case")]
+pub enum Purpose {
+    /// To look at the image's files.
+    #[default]
+    Files,
+    /// To start a service. What its runtime image holds is brought in first, if there is one.
+    Service(ServiceCommand),
+    /// To record what a service touches: the view is nobody else's, nothing of it is in any page cache, and reading it
+    /// asks for each page by itself.
+    Recording,
+}
+
+/// What the user says of the service that is started; the rest is in the image's configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceCommand {
+    /// Replaces the image's entrypoint.
+    pub entrypoint: Option<Vec<String>>,
+    /// Replaces the image's command if not empty.
+    pub command: Vec<String>,
+    /// Variables that were given.
+    pub env: Vec<(String, String)>,
+}
+
 /// What the command line asks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
@@ -79,6 +124,9 @@ pub enum Request {
         require_lazy: bool,
         /// Bring the rest in, in the background.
         completion: Option<Completion>,
+        /// What for.
+        #[serde(default)]
+        purpose: Purpose,
     },
     /// Give a view back.
     Release {
@@ -227,6 +275,12 @@ pub struct Mounted {
     pub stages_ms: BTreeMap<String, f64>,
     /// Whether every layer is lazy or local.
     pub lazy: bool,
+    /// Its layers, in the order of its devices.
+    pub layers: Vec<LayerPair>,
+    /// For a recording: the mount through which its devices are read.
+    pub recording: Option<PathBuf>,
+    /// What loading the service's runtime image came to, if there is one.
+    pub loaded: Option<Loaded>,
 }
 
 /// A layer that was, or was not, proven.
@@ -289,6 +343,39 @@ pub struct Forgotten {
     pub removed_bytes: u64,
     /// Layers that stayed although no other image refers to them, and why.
     pub kept: Vec<String>,
+}
+
+/// What loading a service's runtime image came to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Loaded {
+    /// Which recording; none when the one that there is may not be used.
+    pub recording: Option<Digest>,
+    /// What it rests on.
+    pub root: Option<Root>,
+    /// Pages that the service touches.
+    pub pages: u64,
+    /// Pages of them that were missing and could be brought.
+    pub missing: u64,
+    /// Pages that were brought, others in the same segments included.
+    pub injected: u64,
+    /// Bytes fetched for them.
+    pub bytes: u64,
+    /// Requests for them.
+    pub requests: u64,
+    /// How long it took, in milliseconds.
+    pub milliseconds: f64,
+    /// What went wrong, if something did; the start is lazy as far as pages are missing then.
+    pub problem: Option<String>,
+}
+
+impl Loaded {
+    /// That the recording that there is may not be used.
+    pub fn refused(reason: String) -> Self {
+        Self {
+            problem: Some(reason),
+            ..Self::default()
+        }
+    }
 }
 
 /// What was touched of a view.

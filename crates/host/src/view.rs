@@ -2,8 +2,8 @@
 //!
 //! The metadata is written here, never taken from the network, and whole before the mount. Data files that are
 //! incomplete are opened by the guarded path, so that reading them raises events; complete ones by the ordinary
-//! path. A file whose contents this host has hashed in another complete layer points there instead of to its own
-//! layer, so those bytes are never fetched.
+//! path, and so are the devices of free pages ([`crate::free`]). A file whose contents this host has hashed in another
+//! complete layer points there instead of to its own layer, so those bytes are never fetched.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -13,31 +13,57 @@ use xebec_format::digest::{Digest, Digester};
 use xebec_format::erofs::{self, Device};
 use xebec_format::image::ImageTree;
 use xebec_format::merge::merge;
-use xebec_kernel::mount::{self, Attributes, Erofs};
+use xebec_kernel::mount::{self, Attributes, BackingDevice, Erofs};
 
 use crate::failure::{Failure, FailureKind};
 use crate::file::write_atomically;
+use crate::free::FreePages;
 use crate::image::PreparedLayer;
 use crate::paths::Paths;
 use crate::sharing::SharedContents;
 
 /// A view that is written but perhaps not mounted.
 pub struct BuiltView {
-    /// Its name: two images with the same tree over the same data share it.
+    /// Its name: two images with the same tree over the same data, reached by the same devices, share it.
     pub name: String,
     /// The metadata image.
     pub metadata: PathBuf,
     /// The layers whose data files it reads, in the order of its devices.
     pub devices: Vec<LayerKey>,
+    /// From this place on the devices are free.
+    pub first_free: usize,
     /// How long merging and writing took, in milliseconds.
     pub milliseconds: f64,
+}
+
+impl BuiltView {
+    /// The layers that it reads, each once.
+    pub fn layers(&self) -> &[LayerKey] {
+        self.devices.get(..self.first_free).unwrap_or(&self.devices)
+    }
+}
+
+/// What else a view depends on than its layers.
+pub struct ViewOptions<'a> {
+    /// Contents that are complete in other layers; `None` to read every layer's own.
+    pub shared: Option<&'a SharedContents>,
+    /// Pages that are present now.
+    pub free: &'a FreePages,
+    /// Whether a layer is complete.
+    pub is_complete: &'a dyn Fn(LayerKey) -> bool,
+    /// Makes the view another than all others with the same contents, so that nothing of it is in any page cache.
+    pub salt: Option<&'a str>,
 }
 
 /// Merges the layers' trees and writes the metadata image.
 ///
 /// # Errors
 /// Layers that do not go together (a hard link without target, say), and I/O errors.
-pub fn build(paths: &Paths, layers: &[PreparedLayer], shared: &SharedContents) -> Result<BuiltView, Failure> {
+pub fn build(
+    paths: &Paths,
+    layers: &[PreparedLayer],
+    options: &ViewOptions<'_>,
+) -> Result<BuiltView, Failure> {
     let start = Instant::now();
     let indexes: Vec<_> = layers.iter().map(|layer| layer.index.as_ref()).collect();
     let mut tree: ImageTree = merge(&indexes).map_err(|error| Failure::new(FailureKind::Integrity, error))?;
@@ -45,11 +71,18 @@ pub fn build(paths: &Paths, layers: &[PreparedLayer], shared: &SharedContents) -
         .iter()
         .map(|layer| (layer.key, layer.index.data_size))
         .collect();
-    shared.redirect(layers, &mut tree, &mut devices);
+    if let Some(shared) = options.shared {
+        shared.redirect(layers, &mut tree, &mut devices);
+    }
+    let first_free = options
+        .free
+        .redirect(&mut tree, &mut devices, options.is_complete);
     let table: Vec<Device> = devices.iter().map(|(key, size)| device(*key, *size)).collect();
-    let options = erofs::Options { uuid: uuid(&devices) };
-    let bytes =
-        erofs::write(&tree, &table, &options).map_err(|error| Failure::new(FailureKind::Integrity, error))?;
+    let erofs_options = erofs::Options {
+        uuid: uuid(&devices, options.salt),
+    };
+    let bytes = erofs::write(&tree, &table, &erofs_options)
+        .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
     let name = Digest::of(&bytes).hex()[..32].to_owned();
     let metadata = paths.views().join(format!("{name}.erofs"));
     let failed = |error| Failure::host(format!("write {}", metadata.display()), error);
@@ -62,6 +95,7 @@ pub fn build(paths: &Paths, layers: &[PreparedLayer], shared: &SharedContents) -
         name,
         metadata,
         devices: devices.into_iter().map(|(key, _)| key).collect(),
+        first_free,
         milliseconds,
     })
 }
@@ -75,46 +109,60 @@ fn device(key: LayerKey, data_size: u64) -> Device {
 }
 
 /// Overlayfs tells lower file systems apart by their UUID, so views over different data have different ones.
-fn uuid(devices: &[(LayerKey, u64)]) -> [u8; 16] {
+fn uuid(devices: &[(LayerKey, u64)], salt: Option<&str>) -> [u8; 16] {
     let mut digester = Digester::new();
     for (key, _) in devices {
         digester.update(key.layer.as_bytes());
         digester.update(key.index.as_bytes());
     }
+    digester.update(salt.unwrap_or_default().as_bytes());
     let mut uuid = [0; 16];
     uuid.copy_from_slice(&digester.finish().as_bytes()[..16]);
     uuid
 }
 
-/// Mounts a view at `target`.
+/// How a view is mounted.
+pub struct MountOptions<'a> {
+    /// The mount of the blob cache by which data files are opened that may lack pages.
+    pub guarded: &'a Path,
+    /// Whether all of a layer's pages are there, so that nobody need be asked about them.
+    pub is_complete: &'a dyn Fn(LayerKey) -> bool,
+    /// How much more than the touched page is read, in KiB; the kernel's default (128) when absent.
+    pub read_ahead_kib: Option<u32>,
+}
+
+/// Mounts a view at `target`. Gives what holds its read-ahead, if that can be told.
 ///
 /// # Errors
 /// When the kernel refuses.
 pub fn mount(
     paths: &Paths,
     view: &BuiltView,
-    is_complete: impl Fn(LayerKey) -> bool,
+    options: &MountOptions<'_>,
     target: &Path,
-) -> Result<(), Failure> {
+) -> Result<Option<BackingDevice>, Failure> {
     let mut erofs = Erofs::new(&view.metadata);
-    for key in &view.devices {
-        let directory = if is_complete(*key) {
-            paths.layers()
-        } else {
-            paths.guarded()
+    for (number, key) in view.devices.iter().enumerate() {
+        let directory = match number >= view.first_free || (options.is_complete)(*key) {
+            true => paths.layers(),
+            false => options.guarded.to_owned(),
         };
         erofs = erofs.device(directory.join(key.folder()).join("data"));
+    }
+    if let Some(kib) = options.read_ahead_kib {
+        erofs = erofs.read_ahead_kib(kib);
     }
     std::fs::create_dir_all(target)
         .map_err(|error| Failure::host(format!("make the mount point {}", target.display()), error))?;
     let mounted = erofs.mount_at(target, Attributes::MOUNT_ATTR_RDONLY);
-    mounted.map(|_| ()).map_err(|error| {
+    let mounted = mounted.map_err(|error| {
         let doing = format!(
             "mount the view {} (`xebec doctor` checks what it needs)",
             view.name
         );
         Failure::host(doing, error)
-    })
+    })?;
+    Ok(mounted.backing().cloned())
 }
 
 /// Unmounts a view, lazily if readers hold it.

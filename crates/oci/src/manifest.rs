@@ -72,6 +72,14 @@ impl Descriptor {
         }
     }
 
+    /// The descriptor of `bytes`, which it carries itself.
+    pub fn embedding(media_type: &str, bytes: &[u8]) -> Self {
+        Self {
+            data: Some(base64::engine::general_purpose::STANDARD.encode(bytes)),
+            ..Self::of(media_type, bytes)
+        }
+    }
+
     /// The content that is embedded in the descriptor, if it is there and is what the digest says.
     pub fn embedded(&self) -> Option<Vec<u8>> {
         let bytes = base64::engine::general_purpose::STANDARD

@@ -31,7 +31,7 @@ impl Process {
     /// Joins what the image says with what the user says. Reads the image's user and group lists through
     /// `view`, without ever leaving it.
     pub(super) fn resolve(view: &Path, image: &ImageConfig, options: &RunOptions) -> Result<Self, RunError> {
-        let args = args(image, options)?;
+        let args = args(image, options.entrypoint.as_deref(), &options.command)?;
         let identity = user::resolve(view, options.user.as_deref().unwrap_or(&image.user))?;
         let process = Process {
             args,
@@ -61,11 +61,20 @@ impl Process {
     }
 }
 
-fn args(image: &ImageConfig, options: &RunOptions) -> Result<Vec<String>, RunError> {
-    let (entrypoint, cmd) = match &options.entrypoint {
-        Some(entrypoint) => (entrypoint, &options.command),
-        None if options.command.is_empty() => (&image.entrypoint, &image.cmd),
-        None => (&image.entrypoint, &options.command),
+/// The command line of a container's first process, as docker puts it together: `entrypoint` replaces the image's and
+/// its `Cmd`, a `command` that is not empty replaces the image's `Cmd` only.
+///
+/// # Errors
+/// [`RunError::NoCommand`] when nothing says what to run.
+pub fn args(
+    image: &ImageConfig,
+    entrypoint: Option<&[String]>,
+    command: &[String],
+) -> Result<Vec<String>, RunError> {
+    let (entrypoint, cmd) = match entrypoint {
+        Some(entrypoint) => (entrypoint, command),
+        None if command.is_empty() => (image.entrypoint.as_slice(), image.cmd.as_slice()),
+        None => (image.entrypoint.as_slice(), command),
     };
     let args: Vec<String> = entrypoint.iter().chain(cmd).cloned().collect();
     match args.first() {
@@ -152,7 +161,9 @@ mod tests {
                 command: strings(command),
                 ..RunOptions::default()
             };
-            args(&image(), &options).map(|args| args.join(" ")).ok()
+            args(&image(), options.entrypoint.as_deref(), &options.command)
+                .map(|args| args.join(" "))
+                .ok()
         };
         assert_eq!(line(None, &[]).unwrap(), "/entry serve -x");
         assert_eq!(line(None, &["other"]).unwrap(), "/entry other");

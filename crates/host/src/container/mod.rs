@@ -37,6 +37,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+pub use command::args;
 pub use error::RunError;
 pub use image_config::{ImageConfig, ImageConfigError};
 pub use probe::{Probe, ProbeParseError};

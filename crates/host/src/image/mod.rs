@@ -29,6 +29,7 @@ use crate::image::record::{ImageRecord, LayerRecord, Records};
 use crate::image::resolve::FoundImage;
 use crate::paths::Paths;
 use crate::protocol::{ImageRequest, Reply};
+use crate::runtime_image::kept::KeptRecordings;
 use crate::trust::{Policy, Root};
 
 /// Largest section of content digests that is fetched: two million files.
@@ -47,6 +48,7 @@ pub struct Images {
     pub(crate) store: Arc<Store>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) records: Records,
+    pub(crate) recordings: KeptRecordings,
 }
 
 /// A layer with the index by which it is used.
@@ -97,6 +99,7 @@ impl Images {
             store: Arc::new(Store::open(&paths.layers())?),
             clients: Arc::new(Clients::new(paths.registries())),
             records: Records::new(paths.images()),
+            recordings: KeptRecordings::new(paths.recordings()),
         })
     }
 
@@ -113,6 +116,11 @@ impl Images {
     /// What is known of images.
     pub fn records(&self) -> &Records {
         &self.records
+    }
+
+    /// The recordings that this host keeps.
+    pub fn recordings(&self) -> &KeptRecordings {
+        &self.recordings
     }
 
     /// The policy, read anew: a key taken out of `trust.toml` stops counting at once.

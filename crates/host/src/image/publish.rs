@@ -289,7 +289,8 @@ async fn bind(client: &Client, found: &FoundImage, artifact: Digest, size: u64) 
     Ok(digest)
 }
 
-fn read_key(path: &std::path::Path) -> Result<PrivateKey, Failure> {
+/// Reads a private key, with the password that is in the environment.
+pub(crate) fn read_key(path: &std::path::Path) -> Result<PrivateKey, Failure> {
     let bytes =
         fs::read(path).map_err(|error| Failure::host(format!("read the key {}", path.display()), error))?;
     let password = trust::password_from_environment();

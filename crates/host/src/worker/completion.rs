@@ -90,6 +90,9 @@ impl Requests {
     }
 
     async fn prove(self: &Arc<Self>, key: LayerKey) -> Result<Verdict, Failure> {
+        if let Some(served) = self.fills.find(key) {
+            self.compare_injected(&served).await?;
+        }
         let client_source = self.images.clone();
         let verdict = proof::prove(&client_source, key).await?;
         match &verdict {

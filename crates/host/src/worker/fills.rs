@@ -115,6 +115,11 @@ impl FillService {
         self.all().into_iter().find(|served| served.layer().key() == key)
     }
 
+    /// Whether all of a layer that is served is there.
+    pub fn is_complete(&self, key: LayerKey) -> bool {
+        self.find(key).is_some_and(|served| served.layer().is_complete())
+    }
+
     /// Stops serving layers that `keep` does not want and nobody is busy with.
     pub fn retain(&self, keep: impl Fn(LayerKey) -> bool) {
         let mut layers = self
@@ -164,6 +169,14 @@ impl FillService {
             layers.remove(&identity);
         }
         is_idle
+    }
+
+    /// Asks before reads of every file that is opened through a further mount of the cache.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn guard(&self, mount: &std::path::Path) -> Result<(), FanotifyError> {
+        self.group.mark_mount(mount)
     }
 
     /// Asks for a data file again that was complete and is about to lose pages: takes its ignore mark away.

@@ -29,8 +29,9 @@ pub mod metrics;
 pub mod quota;
 mod removal;
 pub mod requests;
-mod served;
+pub mod served;
 pub mod server;
+mod starting;
 mod status;
 pub mod suspects;
 pub mod upkeep;
@@ -130,6 +131,8 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         journal: journal.clone(),
         settings,
         quota: quota::Quota::default(),
+        paces: Arc::default(),
+        tainted: starting::Tainted::default(),
         stop: tokio::sync::Notify::new(),
         ended: AtomicBool::new(false),
         hand_over: tokio::sync::Notify::new(),

@@ -49,6 +49,7 @@ impl Requests {
             return Err(Failure::new(FailureKind::Usage, message));
         }
         self.images.records().remove(record.manifest_digest)?;
+        self.images.recordings().forget(record.manifest_digest)?;
         let others = self.images.records().list();
         for layer in &record.layers {
             let key = layer.key();

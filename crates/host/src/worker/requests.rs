@@ -1,6 +1,7 @@
 //! What the command line asks for.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -10,20 +11,30 @@ use xebec_kernel::journal::Journal;
 use xebec_kernel::mount;
 
 use crate::failure::{Failure, FailureKind};
+use crate::free::FreePages;
 use crate::image::{Images, PreparedImage, Report};
-use crate::protocol::{Completion, Holder, ImageRequest, Mounted, Reply, Request};
+use crate::protocol::{Completion, Holder, ImageRequest, Mounted, Purpose, Reply, Request};
+use crate::runtime_image::pace::Paces;
 use crate::settings::Settings;
 use crate::sharing::SharedContents;
-use crate::view;
+use crate::view::{self, MountOptions, ViewOptions};
 use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::quota::Quota;
+use crate::worker::starting::Tainted;
 use crate::worker::suspects::Suspects;
 use crate::worker::usage::Reservation;
-use crate::worker::views::Views;
+use crate::worker::views::{Claim, LayerPair, Views};
 
 /// How often an image is prepared anew because a layer of it was evicted meanwhile. Once it is prepared its layers
 /// are the last to go, so a second time is unlikely.
 const PREPARATIONS: usize = 3;
+
+/// What a view is mounted for.
+struct Order {
+    holder: Holder,
+    completion: Option<Completion>,
+    purpose: Purpose,
+}
 
 /// Everything that requests need.
 pub struct Requests {
@@ -35,6 +46,8 @@ pub struct Requests {
     pub(super) journal: Arc<Journal>,
     pub(super) settings: Settings,
     pub(super) quota: Quota,
+    pub(super) paces: Arc<Paces>,
+    pub(super) tainted: Tainted,
     pub(super) stop: tokio::sync::Notify,
     /// Nothing needs this daemon any more, and nothing may come to.
     pub(super) ended: AtomicBool,
@@ -54,7 +67,15 @@ impl Requests {
                 holder,
                 require_lazy,
                 completion,
-            } => self.mount(&image, holder, require_lazy, completion, report).await,
+                purpose,
+            } => {
+                let order = Order {
+                    holder,
+                    completion,
+                    purpose,
+                };
+                self.mount(&image, require_lazy, order, report).await
+            }
             Request::Release { view, holder } => {
                 if let Holder::Directory { path } = &holder
                     && mount::is_mounted(path).unwrap_or(false)
@@ -103,13 +124,24 @@ impl Requests {
     async fn mount(
         self: &Arc<Self>,
         request: &ImageRequest,
-        holder: Holder,
         require_lazy: bool,
-        completion: Option<Completion>,
+        order: Order,
         report: &Report,
     ) -> Result<Reply, Failure> {
+        let completion = order.completion;
         let (mut prepared, reservation) = self.prepare(request, require_lazy, report).await?;
-        self.fetch_contents(request, &mut prepared).await;
+        if order.purpose != Purpose::Recording {
+            self.fetch_contents(request, &mut prepared).await;
+        }
+        self.check_injected(&prepared, &order.purpose).await?;
+        let (loaded, free) = match &order.purpose {
+            Purpose::Service(command) => self
+                .load_runtime_image(request, &prepared, command)
+                .await?
+                .map_or_else(Default::default, |(loaded, free)| (Some(loaded), free)),
+            Purpose::Files | Purpose::Recording => Default::default(),
+        };
+        let is_free = !free.is_empty();
         let mounted = self.in_background(move |this| {
             let _reservation = reservation;
             let _building = this
@@ -119,13 +151,20 @@ impl Requests {
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             // The daemon may have been told to stop since the image was asked for.
             match this.goes_on()? {
-                true => this.mount_prepared(prepared, holder, completion).map(Some),
+                true => this.mount_prepared(prepared, order, &free).map(Some),
                 false => Ok(None),
             }
         });
-        let Some((mounted, layers)) = mounted.await?? else {
+        let Some((mut mounted, layers)) = mounted.await?? else {
             return Ok(Reply::Again);
         };
+        if let Some(loaded) = &loaded {
+            mounted.stages_ms.insert("load".to_owned(), loaded.milliseconds);
+        }
+        mounted.loaded = loaded;
+        if is_free {
+            self.widen_later(mounted.view.clone());
+        }
         self.complete_in_background(layers, completion);
         Ok(Reply::Mounted(Box::new(mounted)))
     }
@@ -167,14 +206,18 @@ impl Requests {
     }
 
     /// Writes a view's metadata. The layers whose files it shares stay until the reservation goes.
-    fn build_view(&self, prepared: &PreparedImage) -> Result<(view::BuiltView, Reservation), Failure> {
+    fn build_view(
+        &self,
+        prepared: &PreparedImage,
+        options: &ViewOptions<'_>,
+    ) -> Result<(view::BuiltView, Reservation), Failure> {
         loop {
-            let built = view::build(&self.images.paths, &prepared.layers, &self.shared)?;
+            let built = view::build(&self.images.paths, &prepared.layers, options)?;
             let own = |key: &LayerKey| prepared.layers.iter().any(|layer| layer.key == *key);
-            let reservation = self.fills.usage().reserve(built.devices.iter().copied());
+            let reservation = self.fills.usage().reserve(built.layers().iter().copied());
             // One that was evicted before it was reserved is known no more.
             if built
-                .devices
+                .layers()
                 .iter()
                 .all(|key| own(key) || self.shared.knows(*key))
             {
@@ -186,35 +229,50 @@ impl Requests {
     fn mount_prepared(
         &self,
         prepared: PreparedImage,
-        holder: Holder,
-        completion: Option<Completion>,
+        order: Order,
+        free: &FreePages,
     ) -> Result<(Mounted, Vec<Arc<ServedLayer>>), Failure> {
-        let (built, _reservation) = self.build_view(&prepared)?;
+        let is_recording = order.purpose == Purpose::Recording;
+        let salt = match is_recording {
+            true => Some(order.holder.to_string()),
+            false => self.tainted.salt(prepared.layers.iter().map(|layer| layer.key)),
+        };
+        let options = ViewOptions {
+            shared: (!is_recording).then_some(&self.shared),
+            free,
+            is_complete: &|key| self.fills.is_complete(key),
+            salt: salt.as_deref(),
+        };
+        let (built, _reservation) = self.build_view(&prepared, &options)?;
         let start = Instant::now();
         let layers: Vec<_> = built
-            .devices
+            .layers()
             .iter()
             .map(|key| self.fills.serve(*key, None))
             .collect::<Result<_, _>>()?;
-        let is_complete = |key: LayerKey| {
-            layers
-                .iter()
-                .any(|l| l.layer().key() == key && l.layer().is_complete())
-        };
         let reference = prepared.found.reference.to_string();
         let manifest = prepared.found.manifest_digest;
-        let path = self.views.hold(
-            &built,
-            &reference,
+        let recording = match is_recording {
+            true => Some(self.open_recording(&built.name)?),
+            false => None,
+        };
+        let guarded = recording.clone().unwrap_or_else(|| self.images.paths.guarded());
+        let how = MountOptions {
+            guarded: &guarded,
+            is_complete: &|key| !is_recording && self.fills.is_complete(key),
+            read_ahead_kib: (is_recording || !free.is_empty()).then_some(0),
+        };
+        let claim = Claim {
+            reference: &reference,
             manifest,
-            holder.clone(),
-            completion,
-            is_complete,
-        )?;
-        if let Holder::Directory { path: target } = &holder {
+            holder: order.holder.clone(),
+            completion: order.completion,
+        };
+        let path = self.views.hold(&built, claim, &how)?;
+        if let Holder::Directory { path: target } = &order.holder {
             let bound = mount::bind_private(&path, target);
             if let Err(error) = bound {
-                let _ = self.views.release(Some(&built.name), &holder);
+                let _ = self.views.release(Some(&built.name), &order.holder);
                 return Err(Failure::host(
                     format!("mount the view on {}", target.display()),
                     error,
@@ -231,7 +289,12 @@ impl Requests {
         let config: serde_json::Value = serde_json::from_slice(&prepared.found.config_bytes)
             .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
         let lazy = !prepared.layers.iter().any(|layer| layer.read_whole);
+        let pairs = built.layers().iter().map(|key| LayerPair {
+            layer: key.layer,
+            index: key.index,
+        });
         let mounted = Mounted {
+            layers: pairs.collect(),
             view: built.name,
             path,
             reference,
@@ -239,8 +302,30 @@ impl Requests {
             config,
             stages_ms,
             lazy,
+            recording,
+            loaded: None,
         };
         Ok((mounted, layers))
+    }
+
+    /// A mount of the blob cache for one view that is recorded: it is guarded as the usual one is, and whoever records
+    /// sees nobody else's reads through it.
+    fn open_recording(&self, view: &str) -> Result<PathBuf, Failure> {
+        let path = self.images.paths.recording_mounts().join(view);
+        let failed = |error| Failure::host(format!("make {}", path.display()), error);
+        std::fs::create_dir_all(&path).map_err(failed)?;
+        let open = || -> Result<(), Failure> {
+            mount::bind_private(&self.images.paths.layers(), &path)
+                .map_err(|error| Failure::host("mount the cache to record", error))?;
+            self.fills
+                .guard(&path)
+                .map_err(|error| Failure::host("guard the recording", error))
+        };
+        open().inspect_err(|_| {
+            let _ = view::unmount(&path);
+            let _ = std::fs::remove_dir(&path);
+        })?;
+        Ok(path)
     }
 
     /// Content digests are worth a request only when there is something to share with.

@@ -354,6 +354,8 @@ mod tests {
             layers: Vec::new(),
             holders: Vec::new(),
             completion: None,
+            own_mount: None,
+            narrow: None,
         }
     }
 

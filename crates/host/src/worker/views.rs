@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
-use xebec_kernel::mount;
+use xebec_kernel::mount::{self, BackingDevice};
 
 use crate::failure::{Failure, FailureKind};
 use crate::file::write_atomically;
 use crate::paths::Paths;
 use crate::protocol::{Completion, Holder};
-use crate::view::{self, BuiltView};
+use crate::view::{self, BuiltView, MountOptions};
 use crate::worker::fills::FillService;
 use crate::worker::suspects::Suspects;
 
@@ -43,6 +43,24 @@ pub struct ViewRecord {
     pub holders: Vec<Holder>,
     /// How the rest of it is to be brought in, if that was asked for; a later worker goes on with it.
     #[serde(default)]
+    pub completion: Option<Completion>,
+    /// A mount of the blob cache that is this view's own, and goes with it.
+    #[serde(default)]
+    pub own_mount: Option<PathBuf>,
+    /// The backing device whose read-ahead is kept small while the view's first service starts.
+    #[serde(default)]
+    pub narrow: Option<String>,
+}
+
+/// For whom a view is held.
+pub struct Claim<'a> {
+    /// The image, as it is named.
+    pub reference: &'a str,
+    /// Its manifest.
+    pub manifest: Digest,
+    /// Who.
+    pub holder: Holder,
+    /// How the rest of it is to be brought in, if at all.
     pub completion: Option<Completion>,
 }
 
@@ -107,6 +125,21 @@ impl Views {
             }
             table.insert(record.name.clone(), record);
         }
+        for entry in fs::read_dir(paths.recording_mounts())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let path = entry.path();
+            if !table
+                .values()
+                .any(|record| record.own_mount.as_ref() == Some(&path))
+            {
+                remove_own_mount(&path);
+            } else if was_unguarded && let Err(error) = fills.guard(&path) {
+                error!("{error}");
+            }
+        }
         for pair in suspects.layers() {
             if let Err(error) = fills.serve(pair.into(), None) {
                 warn!("an old view: {error}");
@@ -143,11 +176,8 @@ impl Views {
     pub fn hold(
         &self,
         built: &BuiltView,
-        reference: &str,
-        manifest: Digest,
-        holder: Holder,
-        completion: Option<Completion>,
-        is_complete: impl Fn(LayerKey) -> bool,
+        claim: Claim<'_>,
+        options: &MountOptions<'_>,
     ) -> Result<PathBuf, Failure> {
         let mut table = self.lock();
         let path = self.paths.mounts().join(&built.name);
@@ -156,30 +186,48 @@ impl Views {
                 // Left by a worker that died before it wrote the record.
                 view::unmount(&path)?;
             }
-            view::mount(&self.paths, built, is_complete, &path)?;
-            let layers = built.devices.iter().map(|key| LayerPair {
+            let backing = view::mount(&self.paths, built, options, &path)?;
+            let layers = built.layers().iter().map(|key| LayerPair {
                 layer: key.layer,
                 index: key.index,
             });
+            let narrow = options.read_ahead_kib.and(backing);
             let record = ViewRecord {
                 name: built.name.clone(),
                 path: path.clone(),
-                reference: reference.to_owned(),
-                manifest,
+                reference: claim.reference.to_owned(),
+                manifest: claim.manifest,
                 layers: layers.collect(),
                 holders: Vec::new(),
-                completion,
+                completion: claim.completion,
+                own_mount: (options.guarded != self.paths.guarded()).then(|| options.guarded.to_owned()),
+                narrow: narrow.map(|backing| backing.name().to_owned()),
             };
             table.insert(built.name.clone(), record);
         }
         if let Some(record) = table.get_mut(&built.name) {
-            if !record.holders.contains(&holder) {
-                record.holders.push(holder);
+            if !record.holders.contains(&claim.holder) {
+                record.holders.push(claim.holder);
             }
-            record.completion = completion.or(record.completion);
+            record.completion = claim.completion.or(record.completion);
             self.write(record)?;
         }
         Ok(path)
+    }
+
+    /// Lets a view read ahead of what is asked for, if it was mounted so that it does not.
+    pub fn widen(&self, name: &str, kib: u32) {
+        let mut table = self.lock();
+        let Some(record) = table.get_mut(name) else { return };
+        let Some(backing) = record.narrow.take() else {
+            return;
+        };
+        if let Some(backing) = BackingDevice::named(&backing)
+            && let Err(error) = backing.set_read_ahead_kib(kib)
+        {
+            warn!("view {name}: {error}");
+        }
+        let _ = self.write(record);
     }
 
     /// Takes a holder off. Views that nobody holds any more are unmounted.
@@ -258,6 +306,9 @@ impl Views {
                 return true;
             }
             let _ = fs::remove_dir(&record.path);
+            if let Some(own) = &record.own_mount {
+                remove_own_mount(own);
+            }
             let _ = fs::remove_file(self.record_path(name));
             let _ = fs::remove_file(self.paths.views().join(format!("{name}.erofs")));
             false
@@ -281,6 +332,14 @@ impl Views {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+/// Takes a recording's mount of the blob cache away.
+fn remove_own_mount(path: &Path) {
+    if let Err(error) = view::unmount(path) {
+        warn!("{error}");
+    }
+    let _ = fs::remove_dir(path);
 }
 
 /// Whether two holders are the same claim. A container is known by its name alone: it names one at a time.

@@ -34,6 +34,9 @@ const FAN_PRE_ACCESS: u64 = 0x0010_0000;
 /// The errno of a denial is in bits 24 to 31 of the response (`FAN_DENY_ERRNO` of the kernel header).
 const FAN_ERRNO_SHIFT: u32 = 24;
 
+/// How many bytes of events [`Group::take`] takes at a time: some 80 events, each of which opens a descriptor.
+const TAKEN_BYTES: usize = 4096;
+
 /// What went wrong with a group, a mark or an answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -236,6 +239,29 @@ impl Group {
         }
     }
 
+    /// Takes the events that wait, with the descriptors that came with them; none when none waits.
+    ///
+    /// For a group that only watches: its events are lost, and allowed, if this process dies. Each must be answered
+    /// by its descriptor's number while that is open.
+    ///
+    /// # Errors
+    /// [`FanotifyError::Read`].
+    pub fn take(&self) -> Result<Vec<TakenEvent>, FanotifyError> {
+        let mut buffer = [0; TAKEN_BYTES];
+        let length = self.read(&mut buffer)?;
+        let mut taken = Vec::new();
+        for event in Events::new(buffer.get(..length).unwrap_or_default()) {
+            let event = event.map_err(|error| FanotifyError::Read {
+                source: io::Error::new(io::ErrorKind::InvalidData, error),
+            })?;
+            // SAFETY: the event was read a moment ago by this very process, and nobody else knows of its descriptor.
+            if let Some(file) = unsafe { event.take_descriptor() } {
+                taken.push(TakenEvent { event, file });
+            }
+        }
+        Ok(taken)
+    }
+
     /// Waits until an event can be read; false when `timeout` passed first.
     ///
     /// # Errors
@@ -295,6 +321,15 @@ impl Group {
             Ok(())
         }
     }
+}
+
+/// An event whose descriptor belongs to it.
+#[derive(Debug)]
+pub struct TakenEvent {
+    /// What is asked.
+    pub event: Event,
+    /// The file that is read.
+    pub file: OwnedFd,
 }
 
 impl AsFd for Group {

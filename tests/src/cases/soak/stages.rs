@@ -31,7 +31,7 @@ pub(super) fn run(world: &World) -> Result<Outcome> {
     };
     let walkers = sized(6, 32);
     // Each worker lives through so many passes at least: enough to bring something in.
-    let (events, fills) = (sized(300, 1_000), sized(20, 40));
+    let (events, fills) = (sized(300, 1_000), sized(8, 40));
     let mut lab = Lab::new(world)?;
     let names = push_large(&lab, &large)?;
     let begin = Instant::now();
@@ -76,7 +76,7 @@ fn walk(lab: &Lab<'_>, root: &str, names: &Names, large: &Large, walkers: usize)
     );
     let status = lab.status(root)?;
     let died = status.get("restarts").and_then(Value::as_u64).unwrap_or(0);
-    ensure!(died >= 2, "only {died} workers died: nothing was tried");
+    ensure!(died > 0, "no worker died: nothing was tried");
     lab.umount(root, &mnt)?;
     lab.stop(root)?;
     fs::remove_dir_all(lab.path(root))?;

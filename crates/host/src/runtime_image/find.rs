@@ -1,0 +1,288 @@
+//! Finds the recording by which a service is started: one that this host keeps, else one of those that the image's
+//! registry lists.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tracing::{debug, warn};
+use xebec_format::digest::Digest;
+use xebec_format::runtime_image::{Recording, Service, ServiceKey};
+use xebec_oci::media_type::ACCEPT_IMAGE;
+use xebec_oci::{Client, ClientError, Descriptor};
+
+use crate::container::{self, ImageConfig};
+use crate::failure::{Failure, FailureKind};
+use crate::image::Images;
+use crate::image::resolve::{FoundImage, registry_failure};
+use crate::protocol::{ImageRequest, ServiceCommand};
+use crate::runtime_image::artifact::{self, MAX_RECORDING, RUNTIME_IMAGE_TYPE};
+use crate::runtime_image::kept::{Evidence, KeptRecording, KeptRecordings};
+use crate::signatures;
+use crate::trust::{Listing, Policy, Refusal, RepositoryName, Root};
+
+/// Recordings of one image that are looked at. Anyone who may push can attach any number; who hides a good one behind
+/// many makes a start slower, never wrong.
+const MAX_RECORDINGS: usize = 32;
+/// How long a registry that had no recording is not asked for one again.
+const ASK_AGAIN: Duration = Duration::from_secs(10 * 60);
+
+/// The recording by which a service is started.
+#[derive(Clone, Debug)]
+pub struct FoundRecording {
+    /// Its name; see [`KeptRecording::name`].
+    pub name: Digest,
+    /// The recording.
+    pub recording: Recording,
+    /// The service in it.
+    pub service: Service,
+    /// What it rests on.
+    pub root: Root,
+    /// What vouches for it.
+    pub evidence: Evidence,
+    /// Its own zone, if this host has it.
+    pub zone: Option<PathBuf>,
+}
+
+/// A service that is to be started, as recordings name services.
+struct Wanted {
+    argv: Vec<String>,
+    env: Vec<(String, String)>,
+}
+
+impl Wanted {
+    fn new(found: &FoundImage, command: &ServiceCommand) -> Result<Self, Failure> {
+        let config = ImageConfig::from_blob(&found.config_bytes)
+            .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
+        let argv = container::args(&config, command.entrypoint.as_deref(), &command.command)
+            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let image = config.env.iter().filter_map(|text| text.split_once('='));
+        let image = image.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        // The user's come last, and the last one counts.
+        let env = image.chain(command.env.iter().cloned()).collect();
+        Ok(Self { argv, env })
+    }
+
+    fn is(&self, key: &ServiceKey) -> bool {
+        let value = |name: &str| {
+            self.env
+                .iter()
+                .rfind(|(other, _)| other == name)
+                .map(|(_, value)| value)
+        };
+        self.argv == key.argv && key.env.iter().all(|(name, wanted)| value(name) == Some(wanted))
+    }
+
+    /// The service in a recording; the one with the most variables if several fit.
+    fn service_in<'a>(&self, recording: &'a Recording) -> Option<&'a Service> {
+        let fitting = recording.services.iter().filter(|service| self.is(&service.key));
+        fitting.max_by_key(|service| service.key.env.len())
+    }
+}
+
+impl Images {
+    /// The recording by which a service of an image is started; `None` when there is none, with the reason if there is
+    /// one that may not be used.
+    ///
+    /// # Errors
+    /// When the image's configuration or the policy cannot be read. What goes wrong with the registry is no failure: the
+    /// start is lazy then, as it is without a recording.
+    pub async fn find_recording(
+        &self,
+        request: &ImageRequest,
+        found: &FoundImage,
+        command: &ServiceCommand,
+    ) -> Result<Result<FoundRecording, Option<String>>, Failure> {
+        let wanted = Wanted::new(found, command)?;
+        let policy = self.policy()?;
+        let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
+            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let choice = Choice {
+            kept: &self.recordings,
+            found,
+            policy: &policy,
+            repository: &repository,
+        };
+        let kept = self.recordings.list(found.manifest_digest);
+        let (chosen, refused) = choice.best(&wanted, kept);
+        if let Some(chosen) = chosen {
+            return Ok(Ok(chosen));
+        }
+        let asked = self.recordings.asked(found.manifest_digest);
+        if found.offline || asked.is_some_and(|ago| ago < ASK_AGAIN) {
+            return Ok(Err(refused));
+        }
+        let client = self.clients.get(request.docker_config.as_deref())?;
+        let listed = choice.fetch(&client).await.unwrap_or_else(|error| {
+            warn!("recordings of {}: {error}", found.reference);
+            Vec::new()
+        });
+        let (chosen, refused) = choice.best(&wanted, listed.iter().map(|(kept, _)| kept.clone()));
+        let Some(chosen) = chosen else {
+            self.recordings.note_asked(found.manifest_digest);
+            return Ok(Err(refused));
+        };
+        if let Some((_, bytes)) = listed.iter().find(|(kept, _)| kept.name == chosen.name) {
+            let manifest = found.manifest_digest;
+            self.recordings
+                .keep(manifest, chosen.name, bytes, &chosen.evidence, None)?;
+        }
+        Ok(Ok(chosen))
+    }
+}
+
+impl Images {
+    /// All recordings of an image, kept here or listed by its registry, each with what it rests on or why it is refused.
+    ///
+    /// # Errors
+    /// When the policy cannot be read, or the registry does not answer.
+    pub async fn recordings_of(
+        &self,
+        request: &ImageRequest,
+        found: &FoundImage,
+    ) -> Result<Vec<(KeptRecording, Result<Root, Refusal>)>, Failure> {
+        let policy = self.policy()?;
+        let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
+            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let choice = Choice {
+            kept: &self.recordings,
+            found,
+            policy: &policy,
+            repository: &repository,
+        };
+        let mut all = self.recordings.list(found.manifest_digest);
+        if !found.offline {
+            let client = self.clients.get(request.docker_config.as_deref())?;
+            let listed = choice.fetch(&client).await;
+            let listed = listed.map_err(|error| registry_failure(&error))?;
+            for (listed, _) in listed {
+                if all.iter().all(|kept| kept.name != listed.name) {
+                    all.push(listed);
+                }
+            }
+        }
+        let path = found.path();
+        let judged = all.into_iter().map(|kept| {
+            let root = kept.evidence.root(&policy, &repository, found.naming(), &path);
+            (kept, root)
+        });
+        Ok(judged.collect())
+    }
+}
+
+/// What choosing among an image's recordings needs to know.
+struct Choice<'a> {
+    kept: &'a KeptRecordings,
+    found: &'a FoundImage,
+    policy: &'a Policy,
+    repository: &'a RepositoryName,
+}
+
+impl Choice<'_> {
+    /// The admitted recording with the strongest root, of equals the newest; and why one that fits was refused.
+    fn best(
+        &self,
+        wanted: &Wanted,
+        kept: impl IntoIterator<Item = KeptRecording>,
+    ) -> (Option<FoundRecording>, Option<String>) {
+        let path = self.found.path();
+        let mut refused = None;
+        let mut fitting = Vec::new();
+        for kept in kept {
+            let Some(service) = wanted.service_in(&kept.recording).cloned() else {
+                continue;
+            };
+            match kept
+                .evidence
+                .root(self.policy, self.repository, self.found.naming(), &path)
+            {
+                Ok(root) => fitting.push(FoundRecording {
+                    name: kept.name,
+                    service,
+                    root,
+                    evidence: kept.evidence,
+                    zone: kept.zone,
+                    recording: kept.recording,
+                }),
+                Err(refusal) => refused = Some(format!("the runtime image is not used: {refusal}")),
+            }
+        }
+        let best = fitting
+            .into_iter()
+            .max_by_key(|found| (found.root, found.service.recorded));
+        (best, refused)
+    }
+
+    /// The recordings that the registry lists, with their bytes.
+    async fn fetch(&self, client: &Client) -> Result<Vec<(KeptRecording, Vec<u8>)>, ClientError> {
+        let repository = self.found.reference.repository();
+        let manifest = self.found.manifest_digest;
+        let listed = match client
+            .referrers(repository, &manifest, Some(RUNTIME_IMAGE_TYPE))
+            .await
+        {
+            Err(ClientError::NotFound { .. }) => return Ok(Vec::new()),
+            other => other?,
+        };
+        let fetched = listed
+            .into_iter()
+            .filter(|referrer| !self.kept.is_distrusted(manifest, referrer.digest))
+            .take(MAX_RECORDINGS)
+            .map(|referrer| self.fetch_one(client, referrer.digest));
+        Ok(join_all(fetched).await.into_iter().flatten().collect())
+    }
+
+    async fn fetch_one(&self, client: &Client, digest: Digest) -> Option<(KeptRecording, Vec<u8>)> {
+        let passed_over = |problem: &dyn std::fmt::Display| warn!("recording {digest}: {problem}");
+        let repository = self.found.reference.repository();
+        let fetched = client
+            .manifest(repository, &digest.to_string(), ACCEPT_IMAGE)
+            .await;
+        let manifest = fetched.inspect_err(|error| passed_over(error)).ok()?;
+        let manifest = manifest.parse().inspect_err(|error| passed_over(error)).ok()?;
+        let descriptor = artifact::decode(manifest, self.found.manifest_digest)
+            .inspect_err(|error| passed_over(error))
+            .ok()?;
+        let bytes = self
+            .recording_bytes(client, &descriptor)
+            .await
+            .inspect_err(|error| passed_over(error))
+            .ok()?;
+        let recording = Recording::decode(&bytes)
+            .inspect_err(|error| passed_over(error))
+            .ok()?;
+        if recording.image != self.found.manifest_digest {
+            passed_over(&"it speaks of another image");
+            return None;
+        }
+        let signed = match self.policy.has_keys_for(self.repository) {
+            true => signatures::find(client, repository, self.repository, self.policy, digest).await,
+            false => None,
+        };
+        debug!(%digest, services = recording.services.len(), "found a recording");
+        let kept = KeptRecording {
+            name: digest,
+            evidence: Evidence {
+                own: false,
+                listed: Some(Listing::new(self.repository, self.found.manifest_digest)),
+                signed,
+            },
+            recording,
+            zone: None,
+        };
+        Some((kept, bytes))
+    }
+
+    async fn recording_bytes(
+        &self,
+        client: &Client,
+        descriptor: &Descriptor,
+    ) -> Result<Vec<u8>, ClientError> {
+        if let Some(bytes) = descriptor.embedded() {
+            return Ok(bytes);
+        }
+        let repository = self.found.reference.repository();
+        let bytes = client.blob(repository, descriptor, MAX_RECORDING).await?;
+        Ok(bytes.to_vec())
+    }
+}

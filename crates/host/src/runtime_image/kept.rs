@@ -1,0 +1,219 @@
+//! The recordings that this host keeps: `<root>/runtime/<image manifest>/<artifact>/`, with the encoded recording, what
+//! vouches for it, and the zone if it was made here and not pushed.
+//!
+//! A start by a kept recording asks the registry for no artifact. Folders appear whole: they are made under a temporary
+//! name and renamed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+use xebec_format::digest::Digest;
+use xebec_format::runtime_image::Recording;
+
+use crate::failure::Failure;
+use crate::file::write_atomically;
+use crate::trust::{Listing, Naming, Policy, Refusal, RepositoryName, Root, Roots, Signing};
+
+const RECORDING: &str = "recording";
+const FACTS: &str = "facts.json";
+const ZONE: &str = "zone";
+const WRONG: &str = "wrong";
+
+/// What vouches for a recording, and so for the pages that it brings. Facts only, judged anew at each use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Evidence {
+    /// This host made it, from pages whose spans it had verified: as good as any index that they were read by.
+    pub own: bool,
+    /// A registry lists it beside the image.
+    pub listed: Option<Listing>,
+    /// A key signed its artifact.
+    pub signed: Option<Signing>,
+}
+
+impl Evidence {
+    /// What a recording rests on, for an image as it was named.
+    ///
+    /// # Errors
+    /// [`Refusal`] when that does not suffice.
+    pub fn root(
+        &self,
+        policy: &Policy,
+        repository: &RepositoryName,
+        naming: Naming,
+        path: &[Digest],
+    ) -> Result<Root, Refusal> {
+        if self.own {
+            return Ok(Root::Bound);
+        }
+        let mut roots = Roots::none();
+        if let Some(listing) = &self.listed {
+            roots = roots.listed(listing, repository, path);
+        }
+        if let Some(signing) = &self.signed {
+            roots = roots.signed(signing.clone());
+        }
+        policy.admits(repository, naming, &roots)
+    }
+}
+
+/// A recording that this host keeps.
+#[derive(Clone, Debug)]
+pub struct KeptRecording {
+    /// Its artifact, or the digest of the encoded recording if it was never pushed.
+    pub name: Digest,
+    /// What vouches for it.
+    pub evidence: Evidence,
+    /// The recording.
+    pub recording: Recording,
+    /// Its own zone, if this host has it.
+    pub zone: Option<PathBuf>,
+}
+
+/// The recordings of one installation.
+#[derive(Clone, Debug)]
+pub struct KeptRecordings {
+    directory: PathBuf,
+}
+
+impl KeptRecordings {
+    /// Those below `directory`.
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Those of an image, newest service first. One that cannot be read is passed over, with a warning.
+    pub fn list(&self, manifest: Digest) -> Vec<KeptRecording> {
+        let mut kept = Vec::new();
+        for entry in fs::read_dir(self.of_image(manifest))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let name = entry.file_name();
+            let Some(name) = name.to_str().and_then(|hex| format!("sha256:{hex}").parse().ok()) else {
+                continue;
+            };
+            if self.is_distrusted(manifest, name) {
+                continue;
+            }
+            match read(&entry.path(), name) {
+                Ok(recording) => kept.push(recording),
+                Err(problem) => warn!("the recording in {}: {problem}", entry.path().display()),
+            }
+        }
+        let newest = |kept: &KeptRecording| kept.recording.services.iter().map(|s| s.recorded).max();
+        kept.sort_by_key(|kept| (std::cmp::Reverse(newest(kept)), kept.name));
+        kept
+    }
+
+    /// Keeps a recording, or what more vouches for it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep(
+        &self,
+        manifest: Digest,
+        name: Digest,
+        recording: &[u8],
+        evidence: &Evidence,
+        zone: Option<&[u8]>,
+    ) -> Result<(), Failure> {
+        let folder = self.of_image(manifest).join(name.hex());
+        let temporary = self
+            .directory
+            .join(format!(".new-{}-{}", name.short(), std::process::id()));
+        let failed = |error| Failure::host(format!("keep the recording in {}", folder.display()), error);
+        let facts = serde_json::to_vec(evidence).map_err(|error| Failure::host("encode facts", error))?;
+        if folder.is_dir() {
+            return write_atomically(&folder.join(FACTS), &facts).map_err(failed);
+        }
+        let write = || -> std::io::Result<()> {
+            fs::create_dir_all(self.of_image(manifest))?;
+            fs::create_dir_all(&temporary)?;
+            write_atomically(&temporary.join(RECORDING), recording)?;
+            if let Some(zone) = zone {
+                write_atomically(&temporary.join(ZONE), zone)?;
+            }
+            write_atomically(&temporary.join(FACTS), &facts)?;
+            match fs::rename(&temporary, &folder) {
+                // Another process kept the same meanwhile.
+                Err(_) if folder.is_dir() => fs::remove_dir_all(&temporary),
+                other => other,
+            }
+        };
+        write().map_err(|error| {
+            let _ = fs::remove_dir_all(&temporary);
+            failed(error)
+        })
+    }
+
+    /// Uses a recording no more: it brought wrong pages. It stays known, so that it is not fetched again.
+    ///
+    /// # Errors
+    /// When that cannot be noted.
+    pub fn distrust(&self, name: Digest) -> Result<(), Failure> {
+        for image in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
+            let folder = image.path().join(name.hex());
+            if folder.is_dir() {
+                fs::write(folder.join(WRONG), b"").map_err(|error| {
+                    Failure::host(format!("note that {} is wrong", folder.display()), error)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a recording of an image brought wrong pages here.
+    pub fn is_distrusted(&self, manifest: Digest, name: Digest) -> bool {
+        self.of_image(manifest).join(name.hex()).join(WRONG).exists()
+    }
+
+    /// Forgets the recordings of an image.
+    ///
+    /// # Errors
+    /// When they cannot be removed.
+    pub fn forget(&self, manifest: Digest) -> Result<(), Failure> {
+        let folder = self.of_image(manifest);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Failure::host(format!("remove {}", folder.display()), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that the image's registry was asked and had none for what was to be started; see [`Self::asked`].
+    pub fn note_asked(&self, manifest: Digest) {
+        let folder = self.of_image(manifest);
+        let noted = fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join("asked"), b""));
+        if let Err(error) = noted {
+            warn!("{}: {error}", folder.display());
+        }
+    }
+
+    /// How long ago that was noted.
+    pub fn asked(&self, manifest: Digest) -> Option<std::time::Duration> {
+        let path = self.of_image(manifest).join("asked");
+        fs::metadata(path).ok()?.modified().ok()?.elapsed().ok()
+    }
+
+    fn of_image(&self, manifest: Digest) -> PathBuf {
+        self.directory.join(manifest.hex())
+    }
+}
+
+fn read(folder: &Path, name: Digest) -> Result<KeptRecording, String> {
+    let file = |name: &str| fs::read(folder.join(name)).map_err(|error| format!("{name}: {error}"));
+    let recording = Recording::decode(&file(RECORDING)?).map_err(|error| error.to_string())?;
+    let evidence = serde_json::from_slice(&file(FACTS)?).map_err(|error| error.to_string())?;
+    let zone = folder.join(ZONE);
+    Ok(KeptRecording {
+        name,
+        evidence,
+        recording,
+        zone: zone.is_file().then_some(zone),
+    })
+}

@@ -1,0 +1,430 @@
+//! Brings in what a service touches at its start: the pages that are missing, by one request where they stand together
+//! in the recording's zone, decoded while the rest is still coming, and put into the layers' data files.
+//!
+//! A recording is believed no further than its root of trust: it brings pages of those layers only whose index rests on
+//! nothing stronger. What it brings is noted as unverified until the span that it belongs to was compared
+//! ([`xebec_cache::layer::CachedLayer::inject`]). Whatever goes wrong here, the start goes on: what is missing then
+//! comes when it is read.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tracing::warn;
+use xebec_cache::store::LayerKey;
+use xebec_format::PAGE_SIZE;
+use xebec_format::runtime_image::{
+    PageRun, Recording, Segment, Zone, ZoneRange, open_segment, ranges, wanted,
+};
+use xebec_oci::{Client, Repository};
+
+use crate::free::FreePages;
+use crate::protocol::Loaded;
+use crate::runtime_image::find::FoundRecording;
+use crate::runtime_image::pace::Paces;
+use crate::trust::Root;
+use crate::worker::served::ServedLayer;
+
+/// Ranges that are asked for at the same time.
+const REQUESTS: usize = 4;
+/// How long the pages may take to come. A start that waits longer is better off with those that it reads first.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A layer of the image that is started.
+#[derive(Clone)]
+pub struct Target {
+    /// The layer.
+    pub served: Arc<ServedLayer>,
+    /// What its index rests on.
+    pub root: Root,
+}
+
+/// Loads recordings.
+pub struct Loader {
+    client: Client,
+    repository: Repository,
+    paces: Arc<Paces>,
+    found: Arc<FoundRecording>,
+    /// By their place in the recording; `None` where the image's layer is used by another index.
+    layers: Vec<Option<Target>>,
+    decoders: Arc<Semaphore>,
+}
+
+impl Loader {
+    /// What loads `found` into the layers of an image.
+    pub fn new(
+        client: Client,
+        repository: Repository,
+        paces: Arc<Paces>,
+        found: Arc<FoundRecording>,
+        targets: &[Target],
+    ) -> Self {
+        let target_of = |key: LayerKey, data_size: u64| {
+            targets
+                .iter()
+                .find(|target| {
+                    let layer = target.served.layer();
+                    layer.key() == key && layer.table().data_size == data_size
+                })
+                .cloned()
+        };
+        let layers = found.recording.layers.iter();
+        let layers = layers.map(|layer| {
+            let key = LayerKey {
+                layer: layer.layer,
+                index: layer.index,
+            };
+            target_of(key, layer.data_size)
+        });
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            client,
+            repository,
+            paces,
+            layers: layers.collect(),
+            found,
+            decoders: Arc::new(Semaphore::new(cores)),
+        }
+    }
+
+    /// The layers that pages may be brought into.
+    pub fn writable(&self) -> impl Iterator<Item = &Target> {
+        let root = self.found.root;
+        self.layers
+            .iter()
+            .flatten()
+            .filter(move |target| target.root <= root)
+    }
+
+    /// Pages of the service that are present now, so that a view may reach them by a free device.
+    pub fn free_pages(&self) -> FreePages {
+        let mut free = FreePages::none();
+        for (number, target) in (0u16..).zip(&self.layers) {
+            let Some(target) = target else { continue };
+            let layer = target.served.layer();
+            let touched = self.found.service.touched.iter().map(|seen| seen.run);
+            let held = touched
+                .filter(|run| run.layer == number)
+                .flat_map(|run| layer.presence().held(run.first..run.end()));
+            free.add(layer.key(), held.collect());
+        }
+        free
+    }
+
+    /// Brings in what is missing.
+    pub async fn load(self: &Arc<Self>) -> Loaded {
+        let start = Instant::now();
+        let mut loaded = Loaded {
+            recording: Some(self.found.name),
+            root: Some(self.found.root),
+            pages: self.count(|_| true),
+            missing: self.count(|run| !self.missing(run).is_empty()),
+            ..Loaded::default()
+        };
+        if loaded.missing > 0 {
+            match tokio::time::timeout(PATIENCE, self.bring(&mut loaded)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(problem)) => loaded.problem = Some(problem),
+                Err(_) => {
+                    loaded.problem = Some(format!("not all of it came within {} s", PATIENCE.as_secs()));
+                }
+            }
+        }
+        let others = self.layers.iter().filter(|target| target.is_none()).count();
+        if others > 0 && loaded.problem.is_none() {
+            loaded.problem = Some(format!("{others} of its layers are used here by another index"));
+        }
+        if let Some(problem) = &loaded.problem {
+            warn!("runtime image {}: {problem}", self.found.name.short());
+        }
+        loaded.milliseconds = start.elapsed().as_secs_f64() * 1e3;
+        loaded
+    }
+
+    /// Pages of the service in runs of single pages for which `counts` holds.
+    fn count(&self, counts: impl Fn(PageRun) -> bool) -> u64 {
+        let runs = self.found.service.touched.iter().map(|seen| seen.run);
+        let singles = runs.flat_map(|run| {
+            (run.first..run.end()).map(move |first| PageRun {
+                first,
+                pages: 1,
+                ..run
+            })
+        });
+        singles.filter(|run| counts(*run)).count() as u64
+    }
+
+    fn target(&self, layer: u16) -> Option<&Target> {
+        self.layers.get(usize::from(layer))?.as_ref()
+    }
+
+    /// The missing pages of a run that may be brought in.
+    fn missing(&self, run: PageRun) -> Vec<Range<u64>> {
+        let target = self
+            .target(run.layer)
+            .filter(|target| target.root <= self.found.root);
+        target.map_or_else(Vec::new, |target| {
+            target.served.layer().presence().missing(run.first..run.end())
+        })
+    }
+
+    async fn bring(self: &Arc<Self>, loaded: &mut Loaded) -> Result<(), String> {
+        let recording = &self.found.recording;
+        for run in &recording.zeros {
+            for pages in self.missing(*run) {
+                if let Some(target) = self.target(run.layer) {
+                    let written = target.served.layer().inject_zeros(pages);
+                    loaded.injected += written.map_err(|error| format!("write zeros: {error}"))?;
+                }
+            }
+        }
+        let wanted = wanted(recording, &self.found.service, |run| {
+            !self.missing(*run).is_empty()
+        });
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let bridge = self.paces.bridge(self.repository.registry());
+        let ranges = ranges(&recording.segments, &wanted, bridge);
+        let wanted = Arc::new(wanted);
+        let mut results = JoinSet::new();
+        let mut problem = None;
+        for range in ranges {
+            while results.len() >= REQUESTS {
+                take_in(results.join_next().await, loaded, &mut problem);
+            }
+            let (this, wanted) = (self.clone(), wanted.clone());
+            results.spawn(async move { this.bring_range(range, &wanted).await });
+        }
+        while !results.is_empty() {
+            take_in(results.join_next().await, loaded, &mut problem);
+        }
+        problem.map_or(Ok(()), Err)
+    }
+
+    /// One range of a zone: its segments are decoded as they arrive.
+    async fn bring_range(self: Arc<Self>, range: ZoneRange, wanted: &[usize]) -> Brought {
+        let mut brought = Brought::default();
+        let recording = &self.found.recording;
+        let Some(zone) = recording.zones.get(usize::from(range.zone)).copied() else {
+            return brought;
+        };
+        let segments = self.segments(wanted.get(range.wanted.clone()));
+        let mut segments = segments.into_iter().peekable();
+        let mut decoding = JoinSet::new();
+        let mut arrival = Arrival::new(range.bytes.start);
+        let mut parts = match self.open(&zone, &range).await {
+            Ok(parts) => parts,
+            Err(problem) => {
+                brought.problem = Some(problem);
+                return brought;
+            }
+        };
+        brought.requests += u64::from(parts.is_request());
+        let asked = Instant::now();
+        let mut first = None;
+        loop {
+            let part = match parts.next().await {
+                Ok(Some(part)) => part,
+                Ok(None) => break,
+                Err(problem) => {
+                    brought.problem = Some(problem);
+                    break;
+                }
+            };
+            first.get_or_insert_with(Instant::now);
+            brought.bytes += part.len() as u64;
+            arrival.add(&part);
+            while let Some(stored) = segments.peek().and_then(|segment| arrival.take(segment)) {
+                let Some(segment) = segments.next() else { break };
+                let permit = self.decoders.clone().acquire_owned().await;
+                let this = self.clone();
+                decoding.spawn_blocking(move || {
+                    let _permit = permit;
+                    this.inject(&segment, &stored)
+                });
+            }
+        }
+        if let Some(first) = first.filter(|_| parts.is_request()) {
+            let registry = self.repository.registry();
+            self.paces
+                .note(registry, first - asked, first.elapsed(), brought.bytes);
+        }
+        while let Some(injected) = decoding.join_next().await {
+            match injected {
+                Ok(Ok(pages)) => brought.injected += pages,
+                Ok(Err(problem)) => brought.problem = Some(problem),
+                Err(error) => brought.problem = Some(error.to_string()),
+            }
+        }
+        brought
+    }
+
+    fn segments(&self, numbers: Option<&[usize]>) -> Vec<Segment> {
+        let all = &self.found.recording.segments;
+        let numbers = numbers.unwrap_or_default().iter();
+        numbers.filter_map(|number| all.get(*number).cloned()).collect()
+    }
+
+    async fn open(&self, zone: &Zone, range: &ZoneRange) -> Result<Parts, String> {
+        if let Some(path) = self.found.zone.as_ref().filter(|_| range.zone == 0) {
+            let (path, bytes) = (path.clone(), range.bytes.clone());
+            let read = tokio::task::spawn_blocking(move || read_file(&path, bytes)).await;
+            return read
+                .map_err(|error| error.to_string())?
+                .map(|bytes| Parts::Local(Some(bytes)))
+                .map_err(|error| format!("read the zone that is kept here: {error}"));
+        }
+        let stream = self
+            .client
+            .blob_range(&self.repository, &zone.digest, range.bytes.clone())
+            .await;
+        stream
+            .map(|bytes| Parts::Remote(Some(bytes)))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Decodes a segment and puts those of its pages into the layers that are missing. Blocks.
+    fn inject(&self, segment: &Segment, stored: &[u8]) -> Result<u64, String> {
+        let plain = open_segment(segment, stored).map_err(|error| error.to_string())?;
+        let mut rest = plain.as_slice();
+        let mut written = 0;
+        for run in &segment.runs {
+            let length = (u64::from(run.pages) * PAGE_SIZE) as usize;
+            let (pages, after) = rest.split_at_checked(length).ok_or("a segment is too short")?;
+            rest = after;
+            if let Some(target) = self
+                .target(run.layer)
+                .filter(|target| target.root <= self.found.root)
+            {
+                let injected = target.served.layer().inject(run.first, pages);
+                written += injected.map_err(|error| format!("write pages: {error}"))?;
+            }
+        }
+        Ok(written)
+    }
+
+    /// The recording that is loaded.
+    pub fn recording(&self) -> &Recording {
+        &self.found.recording
+    }
+}
+
+/// What came of one range.
+#[derive(Default)]
+struct Brought {
+    bytes: u64,
+    requests: u64,
+    injected: u64,
+    problem: Option<String>,
+}
+
+fn take_in(
+    result: Option<Result<Brought, tokio::task::JoinError>>,
+    loaded: &mut Loaded,
+    problem: &mut Option<String>,
+) {
+    match result {
+        Some(Ok(brought)) => {
+            loaded.bytes += brought.bytes;
+            loaded.requests += brought.requests;
+            loaded.injected += brought.injected;
+            *problem = problem.take().or(brought.problem);
+        }
+        Some(Err(error)) => *problem = Some(error.to_string()),
+        None => {}
+    }
+}
+
+/// Where a zone's bytes come from.
+enum Parts {
+    Local(Option<Bytes>),
+    Remote(Option<Bytes>),
+}
+
+impl Parts {
+    fn is_request(&self) -> bool {
+        matches!(self, Self::Remote(_))
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>, String> {
+        match self {
+            Self::Local(bytes) => Ok(bytes.take()),
+            Self::Remote(stream) => Ok(stream.take()),
+        }
+    }
+}
+
+fn read_file(path: &std::path::Path, range: Range<u64>) -> std::io::Result<Bytes> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    std::fs::File::open(path)?.read_exact_at(&mut bytes, range.start)?;
+    Ok(bytes.into())
+}
+
+/// Bytes of a zone that have come and were not used yet.
+struct Arrival {
+    /// Offset in the zone of the first of them.
+    at: u64,
+    bytes: BytesMut,
+}
+
+impl Arrival {
+    fn new(at: u64) -> Self {
+        Self {
+            at,
+            bytes: BytesMut::new(),
+        }
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        self.bytes.extend_from_slice(part);
+    }
+
+    /// The stored bytes of a segment, once all of them are here; what stands before it is thrown away.
+    fn take(&mut self, segment: &Segment) -> Option<Bytes> {
+        let gap = segment.offset.checked_sub(self.at)?;
+        let gap = (gap as usize).min(self.bytes.len());
+        let _ = self.bytes.split_to(gap);
+        self.at += gap as u64;
+        if segment.offset != self.at || (self.bytes.len() as u64) < u64::from(segment.length) {
+            return None;
+        }
+        self.at = segment.end();
+        Some(self.bytes.split_to(segment.length as usize).freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xebec_format::digest::Digest;
+
+    use super::*;
+
+    fn segment(offset: u64, length: u32) -> Segment {
+        Segment {
+            zone: 0,
+            offset,
+            length,
+            digest: Digest::of(b""),
+            runs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn segments_are_taken_as_they_arrive() {
+        let mut arrival = Arrival::new(100);
+        arrival.add(b"abc");
+        assert_eq!(arrival.take(&segment(100, 4)), None);
+        arrival.add(b"def");
+        assert_eq!(arrival.take(&segment(100, 4)).as_deref(), Some(&b"abcd"[..]));
+        assert_eq!(arrival.take(&segment(108, 2)), None, "a gap of four");
+        arrival.add(b"ghijkl");
+        assert_eq!(arrival.take(&segment(108, 2)).as_deref(), Some(&b"ij"[..]));
+        assert_eq!(arrival.take(&segment(110, 2)).as_deref(), Some(&b"kl"[..]));
+        assert_eq!(arrival.take(&segment(112, 1)), None);
+    }
+}

@@ -1,0 +1,26 @@
+//! Runtime images: what a service touches of its image until it is ready, recorded page by page, kept beside the image
+//! in its registry, and brought in by one request before the next start (FlacIO, FAST '25; the formats are in
+//! [`xebec_format::runtime_image`]).
+//!
+//! * [`recorder`]: notes which pages are read, in order, through a mount of the cache that is the recording's own.
+//! * [`record`]: runs the service on a view of its own, once or several times, under a recorder.
+//! * [`publish`]: what was touched becomes a recording and its zone, which are kept here and pushed.
+//! * [`artifact`]: the OCI artifact that they are.
+//! * [`kept`]: the recordings that this host has, and what vouches for each.
+//! * [`find`]: the recording by which a service is started.
+//! * [`injected`]: who brought pages that nobody compared yet.
+//! * [`reuse`]: segments of earlier recordings that a new one goes on using.
+//! * [`summary`]: what there is, for people.
+//! * [`load`]: its missing pages come by one request and are put into the layers' data files.
+
+pub mod artifact;
+pub mod find;
+pub mod injected;
+pub mod kept;
+pub mod load;
+pub mod pace;
+pub mod publish;
+pub mod record;
+pub mod recorder;
+pub mod reuse;
+pub mod summary;

@@ -1,0 +1,262 @@
+//! Records what a service touches: it is run, on a view of its own that nothing of is in any page cache, until it is
+//! ready, and every page that is read until then is noted.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use serde::Serialize;
+use xebec_cache::layer::FileIdentity;
+use xebec_format::PAGE_SIZE;
+
+use crate::client::Daemon;
+use crate::container::{self, Directories, Event, ImageConfig, RunOptions};
+use crate::failure::{Failure, FailureKind};
+use crate::image::Report;
+use crate::paths::Paths;
+use crate::protocol::{Holder, ImageRequest, Mounted, Purpose, Reply, Request};
+use crate::runtime_image::recorder::{Page, Recorder, Watched};
+
+/// How a service is recorded.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// How it is run. It is stopped when it is ready; one without a probe runs to its end.
+    pub run: RunOptions,
+    /// How often it is run.
+    pub repeat: u8,
+    /// How much longer than to the probe it is recorded.
+    pub settle: Duration,
+}
+
+/// A page that was touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TouchedPage {
+    /// The layer's place in the image, from the bottom, counted from 0.
+    pub layer: u16,
+    /// The page of its data space.
+    pub page: u64,
+    /// By how many of the runs.
+    pub seen: u8,
+}
+
+/// What was recorded, while the layers that it speaks of stay in the cache.
+pub struct Session<'a> {
+    /// The image, as it was mounted last.
+    pub mounted: Mounted,
+    /// Every page that any run touched, in the order of first access of the first run that touched it.
+    pub touched: Vec<TouchedPage>,
+    /// The service's command line.
+    pub argv: Vec<String>,
+    config: ImageConfig,
+    _view: HeldView<'a>,
+}
+
+impl Session<'_> {
+    /// The value of a variable of the container: as it was given, else as the image sets it.
+    pub fn variable(&self, name: &str, given: &[(String, String)]) -> Option<String> {
+        let image = self.config.env.iter().filter_map(|text| text.split_once('='));
+        let given = given.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let all: Vec<(&str, &str)> = image.chain(given).collect();
+        let last = all.iter().rfind(|(other, _)| *other == name);
+        last.map(|(_, value)| (*value).to_owned())
+    }
+}
+
+/// A view that is given back at the end.
+struct HeldView<'a> {
+    daemon: &'a Daemon,
+    request: Request,
+}
+
+impl Drop for HeldView<'_> {
+    fn drop(&mut self) {
+        // What cannot be given back now the daemon takes back when it sees that this process is gone.
+        let _ = self.daemon.ask(&self.request, &mut |_| ());
+    }
+}
+
+/// Runs a service as often as asked and gives what it touched.
+///
+/// # Errors
+/// When the image cannot be mounted, the service does not become ready, or what it reads cannot be recorded.
+pub fn record<'a>(
+    daemon: &'a Daemon,
+    paths: &Paths,
+    image: &ImageRequest,
+    options: &RecordOptions,
+    report: &Report,
+) -> Result<Session<'a>, Failure> {
+    let mut merged = Merged::default();
+    let mut last = None;
+    for run in 0..options.repeat.max(1) {
+        report(Reply::Progress {
+            what: "record".to_owned(),
+            done: u64::from(run),
+            total: Some(u64::from(options.repeat.max(1))),
+        });
+        // The one before goes first: views of one image share nothing, but a container may hold a port.
+        drop(last.take());
+        let (mounted, view) = mount(daemon, image, run, report)?;
+        let config = image_config(&mounted)?;
+        let pages = run_once(paths, &mounted, &config, options)?;
+        merged.add(&pages);
+        last = Some((mounted, view, config));
+    }
+    let Some((mounted, view, config)) = last else {
+        return Err(Failure::new(FailureKind::Usage, "nothing was recorded"));
+    };
+    let argv = container::args(&config, options.run.entrypoint.as_deref(), &options.run.command)
+        .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+    Ok(Session {
+        mounted,
+        touched: merged.pages,
+        argv,
+        config,
+        _view: view,
+    })
+}
+
+fn mount<'a>(
+    daemon: &'a Daemon,
+    image: &ImageRequest,
+    run: u8,
+    report: &Report,
+) -> Result<(Mounted, HeldView<'a>), Failure> {
+    let holder = Holder::this_process(&format!("record-{run}"))?;
+    let request = Request::Mount {
+        image: image.clone(),
+        holder: holder.clone(),
+        require_lazy: false,
+        completion: None,
+        purpose: Purpose::Recording,
+    };
+    match daemon.ask(&request, &mut |reply| report(reply.clone()))? {
+        Reply::Mounted(mounted) => {
+            let request = Request::Release {
+                view: Some(mounted.view.clone()),
+                holder,
+            };
+            Ok((*mounted, HeldView { daemon, request }))
+        }
+        _ => Err(Failure::new(
+            FailureKind::Host,
+            "the daemon answered something else; is it of another version?",
+        )),
+    }
+}
+
+fn image_config(mounted: &Mounted) -> Result<ImageConfig, Failure> {
+    let config = serde_json::to_vec(&mounted.config)
+        .map_err(|error| Failure::host("encode the configuration", error))?;
+    ImageConfig::from_blob(&config).map_err(|error| Failure::new(FailureKind::Integrity, error))
+}
+
+/// One run under a recorder; the pages in the order of first access.
+fn run_once(
+    paths: &Paths,
+    mounted: &Mounted,
+    config: &ImageConfig,
+    options: &RecordOptions,
+) -> Result<Vec<Page>, Failure> {
+    let Some(mount) = &mounted.recording else {
+        return Err(Failure::new(
+            FailureKind::Host,
+            "the daemon cannot record; is it of an older version? `xebec daemon upgrade` replaces it",
+        ));
+    };
+    let recorder = Recorder::start(mount, data_files(paths, mounted)?)?;
+    let directories = Directories {
+        state: paths.containers(),
+        run: paths.run().to_owned(),
+    };
+    let run = RunOptions {
+        exit_on_ready: !options.run.probes.is_empty(),
+        rm: true,
+        ..options.run.clone()
+    };
+    let outcome = container::run(
+        &mounted.path,
+        config,
+        &run,
+        &directories,
+        &mut |event| match event {
+            Event::Ready { .. } => {
+                std::thread::sleep(options.settle);
+                recorder.freeze();
+            }
+            Event::Exited { .. } => recorder.freeze(),
+            _ => {}
+        },
+    );
+    let pages = recorder.finish()?;
+    let code = outcome.map_err(|error| Failure::new(FailureKind::Host, error))?;
+    if code.0 != 0 {
+        let message = format!(
+            "the service ended with code {}, so what it touched is not its start; give it a --probe, or another command",
+            code.0
+        );
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    Ok(pages)
+}
+
+/// The layers' data files, as the recorder recognises them.
+fn data_files(paths: &Paths, mounted: &Mounted) -> Result<HashMap<FileIdentity, Watched>, Failure> {
+    let mut files = HashMap::new();
+    for (number, pair) in mounted.layers.iter().enumerate() {
+        let key: xebec_cache::store::LayerKey = (*pair).into();
+        let path = paths.layers().join(key.folder()).join("data");
+        let metadata = std::fs::metadata(&path)
+            .map_err(|error| Failure::host(format!("look at {}", path.display()), error))?;
+        let identity = FileIdentity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        };
+        let layer = u16::try_from(number).map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let pages = metadata.len().div_ceil(PAGE_SIZE);
+        // One layer may stand in an image twice: whichever is found first speaks for both.
+        files.entry(identity).or_insert(Watched { layer, pages });
+    }
+    Ok(files)
+}
+
+/// Pages of several runs.
+#[derive(Default)]
+struct Merged {
+    pages: Vec<TouchedPage>,
+    places: HashMap<Page, usize>,
+}
+
+impl Merged {
+    fn add(&mut self, run: &[Page]) {
+        for page in run {
+            match self.places.get(page).and_then(|place| self.pages.get_mut(*place)) {
+                Some(known) => known.seen = known.seen.saturating_add(1),
+                None => {
+                    self.places.insert(*page, self.pages.len());
+                    self.pages.push(TouchedPage {
+                        layer: page.layer,
+                        page: page.number,
+                        seen: 1,
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_merge_in_the_order_of_first_access() {
+        let page = |number| Page { layer: 1, number };
+        let mut merged = Merged::default();
+        merged.add(&[page(5), page(3)]);
+        merged.add(&[page(3), page(9), page(5)]);
+        merged.add(&[page(9)]);
+        let seen: Vec<_> = merged.pages.iter().map(|page| (page.page, page.seen)).collect();
+        assert_eq!(seen, [(5, 2), (3, 2), (9, 2)]);
+    }
+}

@@ -1,0 +1,221 @@
+//! Segments of earlier recordings of an image that a new one goes on using, so that a registry keeps each page once
+//! however many services read it.
+//!
+//! Nothing is taken from an earlier recording on trust: a segment is used again only if this host has all of its pages
+//! and they are what the segment's digest says. And only if at least half of them are wanted, since a start fetches
+//! segments whole.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+use xebec_cache::store::LayerKey;
+use xebec_format::PAGE_SIZE;
+use xebec_format::digest::Digester;
+use xebec_format::runtime_image::{PageRun, RecordedLayer, Recording, Segment, Zone};
+
+const PAGE: usize = PAGE_SIZE as usize;
+
+/// A page, by the place of its layer in the new recording.
+type Page = (u16, u64);
+
+/// What is used again.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Reused {
+    /// The zones; segments name them by their place here.
+    pub zones: Vec<Zone>,
+    /// The segments, ascending by zone and offset.
+    pub segments: Vec<Segment>,
+}
+
+impl Reused {
+    /// Chooses among the segments of `earlier` recordings. `layers` are those of the new recording and `touched` its
+    /// pages. `read_page` fills in the bytes of a page, or says that it is not there.
+    ///
+    /// # Errors
+    /// Those of `read_page`.
+    pub fn choose(
+        earlier: &[Recording],
+        layers: &[RecordedLayer],
+        touched: &HashSet<Page>,
+        mut read_page: impl FnMut(Page, &mut [u8; PAGE]) -> io::Result<bool>,
+    ) -> io::Result<Self> {
+        let places: HashMap<LayerKey, u16> = (0u16..)
+            .zip(layers)
+            .map(|(number, layer)| (key_of(layer), number))
+            .collect();
+        let mut reused = Self::default();
+        let mut taken: HashSet<Page> = HashSet::new();
+        for recording in earlier {
+            for segment in &recording.segments {
+                let Some(zone) = recording.zones.get(usize::from(segment.zone)) else {
+                    continue;
+                };
+                let Some(runs) = renumbered(segment, recording, &places) else {
+                    continue;
+                };
+                let pages: Vec<Page> = pages_of(&runs).collect();
+                let wanted = pages.iter().filter(|page| touched.contains(page)).count();
+                if wanted * 2 < pages.len()
+                    || pages.iter().any(|page| taken.contains(page))
+                    || !is_true(segment, &pages, &mut read_page)?
+                {
+                    continue;
+                }
+                taken.extend(pages);
+                let segment = Segment {
+                    zone: reused.number_of(zone),
+                    runs,
+                    ..segment.clone()
+                };
+                reused.segments.push(segment);
+            }
+        }
+        reused
+            .segments
+            .sort_by_key(|segment| (segment.zone, segment.offset));
+        Ok(reused)
+    }
+
+    /// The pages that are in its segments.
+    pub fn pages(&self) -> HashSet<Page> {
+        self.segments
+            .iter()
+            .flat_map(|segment| pages_of(&segment.runs))
+            .collect()
+    }
+
+    fn number_of(&mut self, zone: &Zone) -> u16 {
+        let place = self
+            .zones
+            .iter()
+            .position(|known| known == zone)
+            .unwrap_or_else(|| {
+                self.zones.push(*zone);
+                self.zones.len() - 1
+            });
+        place as u16
+    }
+}
+
+fn key_of(layer: &RecordedLayer) -> LayerKey {
+    LayerKey {
+        layer: layer.layer,
+        index: layer.index,
+    }
+}
+
+fn pages_of(runs: &[PageRun]) -> impl Iterator<Item = Page> + '_ {
+    runs.iter()
+        .flat_map(|run| (run.first..run.end()).map(move |page| (run.layer, page)))
+}
+
+/// A segment's runs with the layers' places in the new recording; `None` if it has a layer that is not in that.
+fn renumbered(
+    segment: &Segment,
+    recording: &Recording,
+    places: &HashMap<LayerKey, u16>,
+) -> Option<Vec<PageRun>> {
+    let renumber = |run: &PageRun| {
+        let layer = recording.layers.get(usize::from(run.layer))?;
+        let layer = *places.get(&key_of(layer))?;
+        Some(PageRun { layer, ..*run })
+    };
+    segment.runs.iter().map(renumber).collect()
+}
+
+/// Whether the pages are all here, and are what the segment has.
+fn is_true(
+    segment: &Segment,
+    pages: &[Page],
+    read_page: &mut impl FnMut(Page, &mut [u8; PAGE]) -> io::Result<bool>,
+) -> io::Result<bool> {
+    let mut digester = Digester::new();
+    let mut bytes = [0; PAGE];
+    for page in pages {
+        if !read_page(*page, &mut bytes)? {
+            return Ok(false);
+        }
+        digester.update(&bytes);
+    }
+    Ok(digester.finish() == segment.digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use xebec_format::digest::Digest;
+    use xebec_format::runtime_image::lay_out;
+
+    use super::*;
+
+    const LAYERS: [&[u8]; 2] = [b"lower", b"upper"];
+
+    fn layer(name: &[u8]) -> RecordedLayer {
+        RecordedLayer {
+            layer: Digest::of(name),
+            index: Digest::of(b"index"),
+            data_size: 1 << 30,
+        }
+    }
+
+    /// Every page has contents of its own.
+    fn read(layer: &RecordedLayer, page: u64, bytes: &mut [u8; PAGE]) {
+        bytes.fill(1 + layer.layer.as_bytes()[0] % 100);
+        bytes[..8].copy_from_slice(&page.to_le_bytes());
+    }
+
+    fn recording(layers: Vec<RecordedLayer>, pages: &[PageRun]) -> Recording {
+        let read_page = |number: u16, page, bytes: &mut [u8; PAGE]| {
+            read(&layers[usize::from(number)], page, bytes);
+            Ok(())
+        };
+        let out = lay_out(&layers, 0, pages.iter().copied(), &mut Vec::new(), read_page).unwrap();
+        Recording {
+            image: Digest::of(b"image"),
+            layers,
+            services: Vec::new(),
+            zeros: out.zeros,
+            zones: vec![out.zone],
+            segments: out.segments,
+        }
+    }
+
+    fn run(layer: u16, first: u64, pages: u32) -> PageRun {
+        PageRun { layer, first, pages }
+    }
+
+    #[test]
+    fn segments_that_are_mostly_wanted_and_true() {
+        // The earlier recording has the layers the other way round; four segments of 64 pages.
+        let upside_down = vec![layer(LAYERS[1]), layer(LAYERS[0])];
+        let earlier = recording(
+            upside_down,
+            &[run(0, 0, 64), run(1, 0, 64), run(1, 100, 64), run(1, 200, 64)],
+        );
+        let layers = LAYERS.map(layer);
+        // All of the first, half of the second, less than half of the third, all of the fourth.
+        let touched: HashSet<Page> =
+            pages_of(&[run(1, 0, 64), run(0, 0, 32), run(0, 100, 31), run(0, 200, 64)]).collect();
+        let reused = Reused::choose(
+            &[earlier.clone(), earlier.clone()],
+            &layers,
+            &touched,
+            |(number, page), bytes| {
+                read(&layers[usize::from(number)], page, bytes);
+                // One page of the fourth is not what it was.
+                bytes[100] ^= u8::from(page == 210);
+                Ok(true)
+            },
+        );
+        let reused = reused.unwrap();
+        assert_eq!(reused.zones, earlier.zones, "each zone once");
+        let runs: Vec<_> = reused
+            .segments
+            .iter()
+            .map(|segment| segment.runs.clone())
+            .collect();
+        assert_eq!(runs, [vec![run(1, 0, 64)], vec![run(0, 0, 64)]]);
+        assert_eq!(reused.pages().len(), 128);
+        let absent = Reused::choose(&[earlier], &layers, &touched, |_, _| Ok(false)).unwrap();
+        assert_eq!(absent, Reused::default());
+    }
+}

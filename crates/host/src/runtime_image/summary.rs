@@ -1,0 +1,115 @@
+//! What the runtime images of an image are: for `xebec inspect --runtime-image`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use xebec_format::digest::Digest;
+use xebec_format::runtime_image::{Recording, Service, wanted};
+
+use crate::failure::Failure;
+use crate::image::{Images, Report};
+use crate::protocol::ImageRequest;
+use crate::trust::Root;
+
+/// The runtime images of an image.
+#[derive(Clone, Debug, Serialize)]
+pub struct RuntimeImages {
+    /// The image.
+    pub reference: String,
+    /// Its manifest.
+    pub manifest: Digest,
+    /// Size of its layers, compressed, in bytes.
+    pub image_bytes: u64,
+    /// The services that were recorded, newest first.
+    pub services: Vec<RecordedService>,
+}
+
+/// A service that was recorded.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordedService {
+    /// The recording that it is in: its artifact, or the digest of one that this host keeps for itself.
+    pub recording: Digest,
+    /// Whether this host made it.
+    pub own: bool,
+    /// What it rests on; none when it may not be used.
+    pub root: Option<Root>,
+    /// Why it may not be used.
+    pub refused: Option<String>,
+    /// Its command line.
+    pub argv: Vec<String>,
+    /// Variables that tell it from others.
+    pub env: BTreeMap<String, String>,
+    /// How it was known that its start was over.
+    pub probe: String,
+    /// When it was recorded, in seconds since 1970.
+    pub recorded: u64,
+    /// How often it was run.
+    pub runs: u8,
+    /// Pages that it touched.
+    pub pages: u64,
+    /// Pages among them that each run touched.
+    pub steady_pages: u64,
+    /// What a start fetches that has none of them, in bytes: the segments that hold them, compressed.
+    pub stored_bytes: u64,
+}
+
+impl Images {
+    /// The runtime images of an image, kept here or in its registry.
+    ///
+    /// # Errors
+    /// When the image cannot be resolved or the registry does not answer.
+    pub async fn runtime_images(
+        &self,
+        request: &ImageRequest,
+        report: &Report,
+    ) -> Result<RuntimeImages, Failure> {
+        let found = self.resolve(request, report).await?;
+        let mut services = Vec::new();
+        for (kept, root) in self.recordings_of(request, &found).await? {
+            let (root, refused) = match root {
+                Ok(root) => (Some(root), None),
+                Err(refusal) => (None, Some(refusal.to_string())),
+            };
+            services.extend(kept.recording.services.iter().map(|service| RecordedService {
+                root,
+                refused: refused.clone(),
+                ..recorded(&kept.recording, service, kept.name, kept.evidence.own)
+            }));
+        }
+        services.sort_by_key(|service| std::cmp::Reverse(service.recorded));
+        Ok(RuntimeImages {
+            reference: found.reference.to_string(),
+            manifest: found.manifest_digest,
+            image_bytes: found.layers.iter().map(|layer| layer.size).sum(),
+            services,
+        })
+    }
+}
+
+fn recorded(recording: &Recording, service: &Service, name: Digest, own: bool) -> RecordedService {
+    let pages = |steady: bool| {
+        let counted = service
+            .touched
+            .iter()
+            .filter(|seen| !steady || seen.seen == service.runs);
+        counted.map(|seen| u64::from(seen.run.pages)).sum()
+    };
+    let segments = wanted(recording, service, |_| true);
+    let lengths = segments
+        .iter()
+        .filter_map(|number| recording.segments.get(*number));
+    RecordedService {
+        recording: name,
+        own,
+        root: None,
+        refused: None,
+        argv: service.key.argv.clone(),
+        env: service.key.env.clone(),
+        probe: service.probe.clone(),
+        recorded: service.recorded,
+        runs: service.runs,
+        pages: pages(false),
+        steady_pages: pages(true),
+        stored_bytes: lengths.map(|segment| u64::from(segment.length)).sum(),
+    }
+}

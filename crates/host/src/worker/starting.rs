@@ -1,0 +1,208 @@
+//! What happens between an image that is prepared and its view, so that a service starts on pages that are there and
+//! may be believed: its runtime image is loaded, and pages that earlier ones brought are compared where what vouched for
+//! them does not suffice now.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tracing::{error, info, warn};
+use xebec_cache::fill::Patience;
+use xebec_cache::progress::Ticket;
+use xebec_cache::store::LayerKey;
+
+use crate::failure::{Failure, FailureKind};
+use crate::free::FreePages;
+use crate::image::PreparedImage;
+use crate::protocol::{ImageRequest, Loaded, Purpose, ServiceCommand};
+use crate::runtime_image::injected::{self, Injection};
+use crate::runtime_image::load::{Loader, Target};
+use crate::trust::RepositoryName;
+use crate::worker::requests::Requests;
+use crate::worker::served::ServedLayer;
+
+/// How long after its mount a view reads no further than the page that is asked for. While a service starts, what it
+/// needs is there already, and reading ahead of it would fetch what it does not need.
+const START: Duration = Duration::from_secs(20);
+/// The kernel's own read-ahead.
+const READ_AHEAD_KIB: u32 = 128;
+
+/// Layers in which a page was found that was not what it should be. Views that were built before may have it in memory,
+/// so later ones are others.
+#[derive(Default)]
+pub(super) struct Tainted(Mutex<HashSet<LayerKey>>);
+
+impl Tainted {
+    fn add(&self, key: LayerKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+    }
+
+    /// What tells a view over these layers from those that were built before; `None` if nothing was found in them.
+    pub(super) fn salt(&self, layers: impl Iterator<Item = LayerKey>) -> Option<String> {
+        let tainted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = layers.filter(|key| tainted.contains(key)).count();
+        (count > 0).then(|| format!("after {count} layers were corrected"))
+    }
+}
+
+impl Requests {
+    /// Loads the runtime image of a service. Gives what came of it and the pages that need no events; `None` when there
+    /// is no recording of it.
+    pub(super) async fn load_runtime_image(
+        self: &Arc<Self>,
+        request: &ImageRequest,
+        prepared: &PreparedImage,
+        command: &ServiceCommand,
+    ) -> Result<Option<(Loaded, FreePages)>, Failure> {
+        let found = match self
+            .images
+            .find_recording(request, &prepared.found, command)
+            .await?
+        {
+            Ok(found) => Arc::new(found),
+            Err(Some(refused)) => {
+                warn!("{}: {refused}", prepared.found.reference);
+                return Ok(Some((Loaded::refused(refused), FreePages::none())));
+            }
+            Err(None) => return Ok(None),
+        };
+        let targets = prepared.layers.iter().map(|layer| {
+            Ok(Target {
+                served: self.fills.serve(layer.key, None)?,
+                root: layer.root,
+            })
+        });
+        let targets: Vec<Target> = targets.collect::<Result<_, Failure>>()?;
+        let client = self.images.clients().get(request.docker_config.as_deref())?;
+        let repository = prepared.found.reference.repository().clone();
+        let loader = Arc::new(Loader::new(
+            client,
+            repository,
+            self.paces.clone(),
+            found.clone(),
+            &targets,
+        ));
+        let injection = Injection {
+            recording: found.name,
+            evidence: found.evidence.clone(),
+        };
+        let keys: Vec<LayerKey> = loader
+            .writable()
+            .filter(|target| !target.served.layer().is_complete())
+            .map(|target| target.served.layer().key())
+            .collect();
+        let noted = self.in_background(move |this| {
+            keys.into_iter()
+                .try_for_each(|key| injected::add(this.images.store(), key, &injection))
+        });
+        noted.await??;
+        let loaded = loader.load().await;
+        for target in &targets {
+            self.fills.silence_if_complete(&target.served);
+        }
+        info!(
+            image = %prepared.found.reference,
+            pages = loaded.pages,
+            missing = loaded.missing,
+            injected = loaded.injected,
+            bytes = loaded.bytes,
+            requests = loaded.requests,
+            ms = loaded.milliseconds,
+            "runtime image loaded"
+        );
+        Ok(Some((loaded, loader.free_pages())))
+    }
+
+    /// Compares the pages that runtime images brought, in layers where what vouches for them is weaker than what the
+    /// image's index rests on now, or than the policy asks for the image as it is named; all of them before a recording,
+    /// which is believed as far as its pages are.
+    pub(super) async fn check_injected(
+        self: &Arc<Self>,
+        prepared: &PreparedImage,
+        purpose: &Purpose,
+    ) -> Result<(), Failure> {
+        let found = &prepared.found;
+        let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
+            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let mut policy = None;
+        for layer in &prepared.layers {
+            let served = self.fills.serve(layer.key, None)?;
+            if !served.layer().has_unverified() {
+                continue;
+            }
+            let policy = match &policy {
+                Some(policy) => policy,
+                None => policy.insert(self.images.policy()?),
+            };
+            let injections = injected::load(self.images.store(), layer.key);
+            let suffices = |injection: &Injection| {
+                let root = injection
+                    .evidence
+                    .root(policy, &repository, found.naming(), &found.path());
+                root.is_ok_and(|root| root >= layer.root)
+            };
+            let is_believed =
+                *purpose != Purpose::Recording && !injections.is_empty() && injections.iter().all(suffices);
+            if !is_believed {
+                self.compare_injected(&served).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches the spans of every page that runtime images brought into a layer, and compares.
+    pub(super) async fn compare_injected(self: &Arc<Self>, served: &Arc<ServedLayer>) -> Result<(), Failure> {
+        let layer = served.layer();
+        if !layer.has_unverified() {
+            return Ok(());
+        }
+        info!("comparing what runtime images brought into {}", layer.key());
+        let all = 0..layer.table().data_size;
+        let compared = served
+            .filler()
+            .cross_check(all, Patience::Brief, &Ticket::default())
+            .await;
+        self.raise_lies(served);
+        compared.map_err(|error| Failure::new(FailureKind::Registry, error))?;
+        injected::clear(self.images.store(), layer.key());
+        Ok(())
+    }
+
+    /// Says so when pages that a runtime image brought were not what the layer has, and uses its recordings no more.
+    pub(super) fn raise_lies(&self, served: &Arc<ServedLayer>) {
+        let lies = served.layer().take_lies();
+        if lies.is_empty() {
+            return;
+        }
+        let key = served.layer().key();
+        self.tainted.add(key);
+        error!(
+            "ALARM: a runtime image brought other contents than {key} has, in its pages {lies:?}. They are corrected, and \
+             its recordings are not used again; who pushed them may have meant harm"
+        );
+        for injection in injected::load(self.images.store(), key) {
+            if !injection.evidence.own
+                && let Err(failure) = self.images.recordings().distrust(injection.recording)
+            {
+                error!("{failure}");
+            }
+        }
+        for view in self.views.list() {
+            if view.layers.iter().any(|pair| LayerKey::from(*pair) == key) {
+                error!(
+                    "ALARM: {} is mounted with it, for {:?}; stop what runs on it",
+                    view.reference, view.holders
+                );
+            }
+        }
+    }
+
+    /// Lets a view read ahead again once its service has started.
+    pub(super) fn widen_later(self: &Arc<Self>, view: String) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(START).await;
+            this.views.widen(&view, READ_AHEAD_KIB);
+        });
+    }
+}
