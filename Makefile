@@ -57,6 +57,10 @@ fuzz: setup ## fuzz each parser; SECONDS_EACH=N (60) and TARGET=NAME may be give
 bench: setup ## run the benchmarks and print their table
 	@scripts/bench.sh
 
+.PHONY: bench-runtime
+bench-runtime: setup ## measure starts by runtime images, a line for each image and network; SMALL=1 for two images
+	@scripts/bench.sh runtime
+
 .PHONY: clean
 clean: ## remove what building leaves in the checkout (not the caches of tools and images)
 	@cargo clean; rm -rf out

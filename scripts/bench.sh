@@ -2,6 +2,9 @@
 # Measures what the performance goals are about and prints one table: indexing, the view of a large image, reads of
 # complete files, the first byte of a lazy file, cold starts. docs/performance.md explains each figure.
 #
+#   bench.sh            everything but runtime images
+#   bench.sh runtime    starts by runtime images, a line for each image and network; SMALL=1 for nginx and python only
+#
 #   BENCH_RUNS=N             runs of each measurement (7)
 #   BENCH_ONLY="NAME ..."    only these: index view read first_byte nginx python
 #   BENCH_RATES="N ..."      networks of the cold starts, in Mbit/s (0 1000 100; 0: as fast as memory)
@@ -45,6 +48,13 @@ prepare() {
         say "must run as root (it mounts and starts containers): sudo make bench"
         exit 1
     }
+    if [[ $what == runtime ]]; then
+        scripts/images/build.sh nginx python redis node
+        XEBEC_BIN=$(scripts/release.sh)
+        BENCH_PROGRAMS=$(dirname "$XEBEC_BIN")
+        export XEBEC_BIN BENCH_PROGRAMS
+        return
+    fi
     scripts/images/build.sh nginx python
     build_programs
     mkdir -p "$BENCH_IMAGES"
@@ -62,7 +72,9 @@ inside() {
     ip link set lo up
     registry_start "$BENCH_SCRATCH/registry"
     export REGISTRY REGISTRY_LOG
-    PYTHONDONTWRITEBYTECODE=1 python3 bench/bench.py
+    local program=bench
+    [[ $what == all ]] || program=$what
+    PYTHONDONTWRITEBYTECODE=1 python3 "bench/$program.py"
 }
 
 clean_up() {
@@ -75,9 +87,18 @@ clean_up() {
     exit "$status"
 }
 
-if [[ ${1:-} == --inside ]]; then
+case "${1:-all}" in
+--inside)
+    what=$2
     inside
-else
+    ;;
+all | runtime)
+    what=${1:-all}
     prepare
-    exec unshare --net --mount --pid --fork --kill-child --mount-proc "${BASH_SOURCE[0]}" --inside
-fi
+    exec unshare --net --mount --pid --fork --kill-child --mount-proc "${BASH_SOURCE[0]}" --inside "$what"
+    ;;
+*)
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2
+    exit 2
+    ;;
+esac
