@@ -479,4 +479,5 @@ def main():
             json.dump(VALUES, file, indent=1)
 
 
-main()
+if __name__ == "__main__":
+    main()
