@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::sync::Mutex;
 
+use xebec_cache::layer::CachedLayer;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 use xebec_format::image::{FileExtent, ImageTree};
@@ -36,7 +37,7 @@ struct Place {
 }
 
 impl SharedContents {
-    /// Takes in a layer if it is complete and proven. It must be reserved meanwhile.
+    /// Takes in a layer if it is complete and proven, and every page was compared. It must be reserved meanwhile.
     pub fn learn(&self, store: &Store, key: LayerKey) {
         let mut known = self
             .known
@@ -45,7 +46,8 @@ impl SharedContents {
         if known.layers.contains_key(&key) {
             return;
         }
-        if !facts::is_proven(store, key) || !store.is_complete(key) {
+        let is_whole = |layer: CachedLayer| layer.is_complete() && !layer.has_unverified();
+        if !facts::is_proven(store, key) || !store.look(key).is_ok_and(is_whole) {
             return;
         }
         let directory = store.directory().join(key.folder());

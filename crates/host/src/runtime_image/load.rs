@@ -176,7 +176,7 @@ impl Loader {
         for run in &recording.zeros {
             for pages in self.missing(*run) {
                 if let Some(target) = self.target(run.layer) {
-                    let written = target.served.layer().inject_zeros(pages);
+                    let written = target.served.filler().inject_zeros(pages);
                     loaded.injected += written.map_err(|error| format!("write zeros: {error}"))?;
                 }
             }
@@ -300,7 +300,7 @@ impl Loader {
                 .target(run.layer)
                 .filter(|target| target.root <= self.found.root)
             {
-                let injected = target.served.layer().inject(run.first, pages);
+                let injected = target.served.filler().inject(run.first, pages);
                 written += injected.map_err(|error| format!("write pages: {error}"))?;
             }
         }

@@ -60,6 +60,7 @@ impl Requests {
             .await
             .map_err(not_brought_in)?;
         let key = served.layer().key();
+        self.compare_injected(served).await?;
         if !facts::is_proven(self.images.store(), key)
             && let Verdict::Disproved(problem) = self.prove(key).await?
         {
@@ -74,9 +75,12 @@ impl Requests {
     pub(super) async fn prove_completed(self: Arc<Self>, mut completed: UnboundedReceiver<LayerKey>) {
         while let Some(key) = completed.recv().await {
             tokio::time::sleep(PROOF_DELAY).await;
-            if !facts::is_proven(self.images.store(), key)
-                && let Err(failure) = self.prove(key).await
-            {
+            let proven = match facts::is_proven(self.images.store(), key) {
+                // Its pages may have come anew, by a runtime image.
+                true => self.compare_again(key).await,
+                false => self.prove(key).await.map(|_| ()),
+            };
+            if let Err(failure) = proven {
                 warn!("{key} is not proven: {failure}");
             }
             let _ = self.in_background(move |this| this.learn_contents(key)).await;
@@ -89,10 +93,16 @@ impl Requests {
         self.shared.learn(self.images.store(), key);
     }
 
+    async fn compare_again(self: &Arc<Self>, key: LayerKey) -> Result<(), Failure> {
+        let served = self.fills.serve(key, None)?;
+        self.compare_injected(&served).await
+    }
+
     async fn prove(self: &Arc<Self>, key: LayerKey) -> Result<Verdict, Failure> {
-        if let Some(served) = self.fills.find(key) {
-            self.compare_injected(&served).await?;
-        }
+        // What a runtime image got wrong must not be taken for the index's fault.
+        let served = self.fills.serve(key, None)?;
+        self.compare_injected(&served).await?;
+        drop(served);
         let client_source = self.images.clone();
         let verdict = proof::prove(&client_source, key).await?;
         match &verdict {
