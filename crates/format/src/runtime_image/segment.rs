@@ -14,7 +14,7 @@ pub const SEGMENT_PAGES: usize = 64;
 
 /// Of 40 MB of pages that runs through libraries and Python's files of Debian touch, in segments of 64, zstd leaves 19.2 %
 /// at level 3, 17.5 % at level 9, and 16.4 % at level 19, which takes twenty times as long (2 MB/s, a 40 MB start would
-/// wait for 20 s on one processor); all decompress alike.
+/// wait for 20 s on one processor).
 const ZSTD_LEVEL: i32 = 9;
 
 const PAGE: usize = PAGE_SIZE as usize;

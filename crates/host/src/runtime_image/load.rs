@@ -280,11 +280,9 @@ impl Loader {
         }
         let stream = self
             .client
-            .blob_range(&self.repository, &zone.digest, range.bytes.clone())
+            .blob_range_stream(&self.repository, &zone.digest, zone.size, range.bytes.clone())
             .await;
-        stream
-            .map(|bytes| Parts::Remote(Some(bytes)))
-            .map_err(|error| error.to_string())
+        stream.map(Parts::Remote).map_err(|error| error.to_string())
     }
 
     /// Decodes a segment and puts those of its pages into the layers that are missing. Blocks.
@@ -342,7 +340,7 @@ fn take_in(
 /// Where a zone's bytes come from.
 enum Parts {
     Local(Option<Bytes>),
-    Remote(Option<Bytes>),
+    Remote(xebec_oci::BlobStream),
 }
 
 impl Parts {
@@ -353,7 +351,7 @@ impl Parts {
     async fn next(&mut self) -> Result<Option<Bytes>, String> {
         match self {
             Self::Local(bytes) => Ok(bytes.take()),
-            Self::Remote(stream) => Ok(stream.take()),
+            Self::Remote(stream) => stream.next_part().await.map_err(|error| error.to_string()),
         }
     }
 }

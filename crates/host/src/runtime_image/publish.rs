@@ -166,10 +166,14 @@ fn make(
     service: Service,
     earlier: &[Recording],
 ) -> Result<(Recording, Vec<u8>), Failure> {
-    let mut layers = Vec::new();
+    let mut layers: Vec<RecordedLayer> = Vec::new();
     let mut files = Vec::new();
     for pair in &session.mounted.layers {
         let key: LayerKey = (*pair).into();
+        // As the pages are numbered: a layer that stands in the image twice counts where it stands first.
+        if layers.iter().any(|layer| layer.layer == key.layer) {
+            continue;
+        }
         let layer = store.look(key)?;
         layers.push(RecordedLayer {
             layer: key.layer,
@@ -214,7 +218,11 @@ fn make(
         }
     });
     let laid_out = laid_out.map_err(failed)?;
-    Ok((recording(image, layers, service, laid_out, reused), zone))
+    let recording = recording(image, layers, service, laid_out, reused);
+    recording
+        .check()
+        .map_err(|error| Failure::host("make a recording", error))?;
+    Ok((recording, zone))
 }
 
 /// Its own zone comes first, if it has one.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use xebec_cache::layer::FileIdentity;
 use xebec_format::PAGE_SIZE;
+use xebec_format::digest::Digest;
 
 use crate::client::Daemon;
 use crate::container::{self, Directories, Event, ImageConfig, RunOptions};
@@ -31,7 +32,7 @@ pub struct RecordOptions {
 /// A page that was touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TouchedPage {
-    /// The layer's place in the image, from the bottom, counted from 0.
+    /// The layer's place among the different layers of the image, from the bottom, counted from 0.
     pub layer: u16,
     /// The page of its data space.
     pub page: u64,
@@ -203,7 +204,13 @@ fn run_once(
 /// The layers' data files, as the recorder recognises them.
 fn data_files(paths: &Paths, mounted: &Mounted) -> Result<HashMap<FileIdentity, Watched>, Failure> {
     let mut files = HashMap::new();
-    for (number, pair) in mounted.layers.iter().enumerate() {
+    let mut layers: Vec<Digest> = Vec::new();
+    for pair in &mounted.layers {
+        // A layer may stand in an image twice: it counts where it stands first.
+        if layers.contains(&pair.layer) {
+            continue;
+        }
+        layers.push(pair.layer);
         let key: xebec_cache::store::LayerKey = (*pair).into();
         let path = paths.layers().join(key.folder()).join("data");
         let metadata = std::fs::metadata(&path)
@@ -212,10 +219,10 @@ fn data_files(paths: &Paths, mounted: &Mounted) -> Result<HashMap<FileIdentity, 
             device: metadata.dev(),
             inode: metadata.ino(),
         };
-        let layer = u16::try_from(number).map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let layer =
+            u16::try_from(layers.len() - 1).map_err(|error| Failure::new(FailureKind::Usage, error))?;
         let pages = metadata.len().div_ceil(PAGE_SIZE);
-        // One layer may stand in an image twice: whichever is found first speaks for both.
-        files.entry(identity).or_insert(Watched { layer, pages });
+        files.insert(identity, Watched { layer, pages });
     }
     Ok(files)
 }
