@@ -10,6 +10,7 @@ mod outages;
 mod power;
 mod quota;
 mod reading;
+mod runtime;
 mod service;
 mod soak;
 mod stops;
@@ -27,6 +28,7 @@ pub(crate) fn all() -> Vec<Case> {
         away::cases(),
         faults::cases(),
         trust::cases(),
+        runtime::cases(),
         laziness::cases(),
         deaths::cases(),
         succession::cases(),

@@ -1,0 +1,330 @@
+//! Runtime images: what a service touches at its start is recorded once, and comes by one request at every other start;
+//! never wrong bytes, whatever becomes of the recording or of who made it.
+
+mod deaths;
+mod faults;
+mod lies;
+mod recordings;
+mod starts;
+mod trust;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use xebec_format::PAGE_SIZE;
+use xebec_format::digest::Digest;
+use xebec_format::runtime_image::{PageRun, Recording, open_segment};
+use xebec_testkit::compression::Compression;
+use xebec_testkit::image::{Image, ImageBuilder};
+use xebec_testkit::tar::{Header, Kind, TarBuilder};
+
+use crate::lab::{Ended, Lab, Names, expect_contents};
+use crate::runner::{Case, Outcome};
+use crate::world::{World, run};
+
+/// Longest that one case may take, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(300);
+
+const PAGE: usize = PAGE_SIZE as usize;
+const RECORDING_TYPE: &str = "application/vnd.xebec.runtime-image.recording.v1";
+const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+/// Where statistics say how often the upper layer was asked for.
+const UPPER: &str = "upper_requests";
+/// Reads that no recording foresaw: a Go program's threads do not touch the very same pages of it each time.
+const STRAY: u64 = 8;
+/// The files that the image's own command reads.
+const START: [&str; 3] = ["/start/a", "/start/b", "/start/zeros"];
+
+pub(crate) fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
+        name: format!("runtime/{name}"),
+        limit: LIMIT,
+        run: Box::new(run),
+    };
+    vec![
+        case("one-request", starts::one_request),
+        case("fallback", faults::fallback),
+        case("services", starts::services),
+        case("trust", trust::trust),
+        case("lie", lies::by_tag),
+        case("lie-then-digest", lies::by_digest),
+        case("lie-outlives-a-worker", lies::outlives_a_worker),
+        case("others-do-not-enter", recordings::others_do_not_enter),
+        case("complete-layers-are-seen", recordings::complete_layers),
+        case("two-at-once", recordings::two_at_once),
+        case("killed-worker", deaths::of_the_worker),
+        case("killed-recorder", deaths::of_the_recorder),
+    ]
+}
+
+/// A lab with an image of a service: `linger` in the lower layer, and in the upper one files that it reads, between others
+/// that it does not. Nothing in the upper layer can be compressed, so that its spans hold parts of both.
+struct Service<'a> {
+    lab: Lab<'a>,
+    image: Image,
+    /// Path in the image and contents, in the order of the layer.
+    files: Vec<(&'static str, Vec<u8>)>,
+}
+
+impl<'a> Service<'a> {
+    fn new(world: &'a World) -> Result<Self> {
+        let program = fs::read(World::go_tool("linger")?).context("read the program of the containers")?;
+        let files = vec![
+            ("rest/big", noise(41, 4 << 20)),
+            ("start/a", noise(42, 100_000)),
+            ("start/b", noise(43, 1 << 20)),
+            ("start/zeros", vec![0; 1 << 20]),
+            ("rest/more", noise(44, 4 << 20)),
+        ];
+        let mut lower = TarBuilder::new();
+        lower.directory("bin");
+        lower.file_with(&Header::new("bin/linger", Kind::File).mode(0o755), &program);
+        let mut upper = TarBuilder::new();
+        for (path, contents) in &files {
+            upper.file(path, contents);
+        }
+        let image = ImageBuilder::new()
+            .layer(&lower.into_bytes(), Compression::Gzip(1))?
+            .layer(&upper.into_bytes(), Compression::Gzip(1))?
+            .config("Entrypoint", json!(["/bin/linger"]))
+            // So that it touches nearly the same pages each time.
+            .config("Env", json!(["GOMAXPROCS=1", "GOGC=off"]))
+            .config("Cmd", json!([&["0s"][..], &START[..]].concat()));
+        Ok(Self {
+            lab: Lab::new(world)?,
+            image: image.build(),
+            files,
+        })
+    }
+
+    /// The contents of a file of the upper layer.
+    fn file(&self, path: &str) -> Result<&[u8]> {
+        let found = self.files.iter().find(|(name, _)| *name == path);
+        found
+            .map(|(_, contents)| contents.as_slice())
+            .with_context(|| format!("no file {path}"))
+    }
+
+    /// Records a service in a root and gives what `record --json` said.
+    fn record(&self, root: &str, words: &[&str]) -> Result<Value> {
+        let ended = self.lab.xebec(root, &[&["record", "--json"], words].concat())?;
+        ended.expect(0, &[])?;
+        told(&ended)
+    }
+
+    /// Runs a container and gives its statistics, and in them how often the upper layer was asked for.
+    fn start(&self, root: &str, words: &[&str]) -> Result<Value> {
+        let file = self.lab.path(&format!("stats-{:x}", fastrand::u64(..)));
+        let place = file.to_string_lossy().into_owned();
+        self.lab.registry.clear_log();
+        let ended = self
+            .lab
+            .xebec(root, &[&["run", "--rm", "--stats", &place], words].concat())?;
+        ended.expect(0, &["ready"])?;
+        let mut stats: Value =
+            serde_json::from_slice(&fs::read(&file)?).context("statistics are not JSON")?;
+        stats[UPPER] = self.layer_requests(1)?.into();
+        Ok(stats)
+    }
+
+    /// Mounts the image and compares every file.
+    fn expect_truth(&self, root: &str, reference: &str) -> Result<()> {
+        let mnt = self.lab.mount(root, reference, &[])?;
+        self.expect_files(&mnt)?;
+        self.lab.umount(root, &mnt)
+    }
+
+    fn expect_files(&self, mnt: &Path) -> Result<()> {
+        for (path, contents) in &self.files {
+            expect_contents(&mnt.join(path), contents)?;
+        }
+        let program = fs::read(World::go_tool("linger")?)?;
+        expect_contents(&mnt.join("bin/linger"), &program)
+    }
+
+    /// Nothing that is cached in a root is wrong.
+    fn expect_sound(&self, root: &str, reference: &str) -> Result<()> {
+        let checked = self.lab.check(root, reference)?;
+        ensure!(checked.wrong == 0 && checked.verified > 0, "{checked:?}");
+        Ok(())
+    }
+
+    /// How often a layer was asked for since the registry's log was cleared.
+    fn layer_requests(&self, number: usize) -> Result<usize> {
+        let layer = self.image.layers.get(number).context("no such layer")?;
+        Ok(self.lab.registry.count(&layer.digest.to_string()))
+    }
+
+    /// A started `record` whose words can be asked for at its end.
+    fn spawn_record(&self, world: &World, root: &str, words: &[&str]) -> Result<Child> {
+        // The root gets its settings before.
+        self.lab.xebec(root, &["version"])?;
+        let mut command: Command = world.xebec_at(root, &[&["record", "--json"], words].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().context("cannot start record")
+    }
+}
+
+/// What `record --json` said; the service itself may say something, too.
+fn told(ended: &Ended) -> Result<Value> {
+    let begin = ended
+        .out
+        .find("{\n")
+        .with_context(|| format!("no answer: {ended:?}"))?;
+    let answer = ended.out.get(begin..).unwrap_or_default();
+    serde_json::from_str(answer).with_context(|| format!("record's answer: {ended:?}"))
+}
+
+/// Bytes that nothing can compress, the same for the same seed.
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+/// A number in statistics.
+fn number(value: &Value, pointer: &str) -> Result<u64> {
+    let number = value.pointer(pointer).and_then(Value::as_u64);
+    number.with_context(|| format!("no number {pointer} in {value:#}"))
+}
+
+/// Asks that a start brought what it needed by its recording, nothing of the files in another way, and that nothing went
+/// wrong.
+fn expect_recorded(stats: &Value) -> Result<()> {
+    ensure!(problem(stats)?.is_none(), "{stats:#}");
+    ensure!(number(stats, "/upper_requests")? == 0, "{stats:#}");
+    ensure!(number(stats, "/fills/events")? <= STRAY, "{stats:#}");
+    ensure!(number(stats, "/fills/failures")? == 0, "{stats:#}");
+    Ok(())
+}
+
+/// Asks that a start was lazy, whatever recordings there are.
+fn expect_lazy(stats: &Value) -> Result<()> {
+    let injected = stats.pointer("/runtime_image/injected").and_then(Value::as_u64);
+    ensure!(injected.unwrap_or(0) == 0, "{stats:#}");
+    ensure!(number(stats, "/upper_requests")? > 0, "{stats:#}");
+    ensure!(number(stats, "/fills/spans")? > 0, "{stats:#}");
+    ensure!(number(stats, "/fills/failures")? == 0, "{stats:#}");
+    Ok(())
+}
+
+/// What went wrong with a runtime image, according to statistics; `None` if nothing.
+fn problem(stats: &Value) -> Result<Option<String>> {
+    let loaded = stats
+        .get("runtime_image")
+        .with_context(|| format!("no runtime image: {stats:#}"))?;
+    Ok(loaded.get("problem").and_then(Value::as_str).map(str::to_owned))
+}
+
+/// A published recording as the registry has it.
+struct Published {
+    manifest: Value,
+    recording: Recording,
+    /// Every page that is in its zones.
+    pages: BTreeMap<(u16, u64), Vec<u8>>,
+}
+
+impl Published {
+    /// What `record --json` told of.
+    fn new(lab: &Lab<'_>, repository: &str, told: &Value) -> Result<Self> {
+        let artifact = told
+            .get("artifact")
+            .and_then(Value::as_str)
+            .context("not pushed")?;
+        let manifest = lab
+            .registry
+            .manifest(repository, artifact)
+            .context("the artifact is not there")?;
+        let manifest: Value = serde_json::from_slice(&manifest)?;
+        let media_type = manifest.pointer("/layers/0/mediaType").and_then(Value::as_str);
+        ensure!(media_type == Some(RECORDING_TYPE), "{manifest:#}");
+        let digest = manifest.pointer("/layers/0/digest").and_then(Value::as_str);
+        let blob = |digest: &Digest| lab.registry.blob(repository, digest).context("no such blob");
+        let recording = Recording::decode(&blob(&digest.context("no digest")?.parse()?)?)?;
+        let mut pages = BTreeMap::new();
+        for segment in &recording.segments {
+            let zone = recording
+                .zones
+                .get(usize::from(segment.zone))
+                .context("no zone")?;
+            let zone = blob(&zone.digest)?;
+            let stored = zone.get(segment.offset as usize..segment.end() as usize);
+            let plain = open_segment(segment, stored.context("a short zone")?)?;
+            let names = segment.runs.iter().flat_map(each_page);
+            pages.extend(names.zip(plain.chunks(PAGE).map(<[u8]>::to_vec)));
+        }
+        Ok(Self {
+            manifest,
+            recording,
+            pages,
+        })
+    }
+
+    /// The only zone's digest.
+    fn zone(&self) -> Result<Digest> {
+        let zone = self.recording.zones.first().context("no zone")?;
+        Ok(zone.digest)
+    }
+
+    /// The pages that the service touched: layer and page.
+    fn touched(&self) -> Vec<(u16, u64)> {
+        let services = self.recording.services.iter();
+        let runs = services.flat_map(|service| service.touched.iter().map(|seen| seen.run));
+        let mut pages: Vec<(u16, u64)> = runs.flat_map(|run| each_page(&run)).collect();
+        pages.sort_unstable();
+        pages
+    }
+
+    /// How many pages it has that a file has, too.
+    fn pages_of(&self, file: &[u8]) -> usize {
+        let wanted: std::collections::HashSet<&[u8]> = file.chunks_exact(PAGE).collect();
+        let held = self.pages.values();
+        held.filter(|page| wanted.contains(page.as_slice())).count()
+    }
+}
+
+fn each_page(run: &PageRun) -> impl Iterator<Item = (u16, u64)> + use<> {
+    let (layer, pages): (u16, Range<u64>) = (run.layer, run.first..run.end());
+    pages.map(move |page| (layer, page))
+}
+
+/// A key pair in PEM files; gives the path of the private one.
+fn make_key(lab: &Lab<'_>) -> Result<String> {
+    let private = lab.path("ours.key");
+    run(Command::new("openssl")
+        .args(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out"])
+        .arg(&private))?;
+    run(Command::new("openssl")
+        .args(["ec", "-pubout", "-in"])
+        .arg(&private)
+        .arg("-out")
+        .arg(lab.path("ours.pub")))?;
+    Ok(private.to_string_lossy().into_owned())
+}
+
+/// Has a root trust that key.
+fn trust_key(lab: &Lab<'_>, root: &str) -> Result<()> {
+    let file = lab.path("ours.pub");
+    let key = format!(
+        "[[key]]\nname = \"ours\"\nfile = \"{}\"\nrepositories = [\"{}/**\"]\n",
+        file.display(),
+        lab.registry.host()
+    );
+    lab.trust(root, &key)
+}
+
+/// Pushes the image with an index that is signed by that key.
+fn push_signed(service: &Service<'_>, key: &str) -> Result<Names> {
+    let names = service.lab.push(&service.image, "app");
+    service
+        .lab
+        .xebec("builder", &["index", "--push", "--sign", key, &names.tag])?
+        .expect(0, &[])?;
+    Ok(names)
+}

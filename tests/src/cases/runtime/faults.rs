@@ -1,0 +1,66 @@
+//! Whatever is wrong with a zone, the service starts, lazily.
+
+use anyhow::{Context, Result, ensure};
+use xebec_testkit::registry::{Fault, When};
+
+use super::{Published, Service, expect_recorded, number, problem};
+use crate::runner::Outcome;
+use crate::world::World;
+
+/// A zone that is wrong, cut off, refused or gone costs the start time and never bytes; it is said what went wrong.
+pub(super) fn fallback(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let names = lab.push_indexed(&service.image, "app")?;
+    let told = service.record("recorder", &[&names.tag])?;
+    let published = Published::new(lab, &names.repository, &told)?;
+    let zone = published.zone()?;
+    let right = lab.registry.blob("app", &zone).context("no zone")?;
+    let status = |code| Fault::Status {
+        code,
+        retry_after: None,
+    };
+    // With it, which proves that the ways below would otherwise have brought everything.
+    let whole = service.start("whole", &[&names.tag])?;
+    expect_recorded(&whole)?;
+    // What is cut off is gone on with where it ended.
+    let cut = When::blob().path(&zone.to_string());
+    lab.registry.inject(cut, Fault::Truncate(300_000));
+    let healed = service.start("healed", &[&names.tag])?;
+    expect_recorded(&healed)?;
+    ensure!(number(&healed, "/network/retries")? > 0, "{healed:#}");
+    service.expect_truth("healed", &names.tag)?;
+    // What is known of each: the words that must be in the problem.
+    let digest = zone.to_string();
+    let faults: [(&str, Option<Fault>, &[&str]); 5] = [
+        ("wrong-bytes", Some(Fault::WrongBytes), &["segment"]),
+        ("truncate", Some(Fault::Truncate(0)), &[&digest]),
+        ("status-500", Some(status(500)), &[&digest, "500"]),
+        ("forbidden", Some(status(403)), &[&digest]),
+        ("removed", None, &[&digest]),
+    ];
+    let mut problems = Vec::new();
+    for (name, fault, words) in faults {
+        lab.registry.clear_faults();
+        lab.registry.put_blob_as("app", zone, right.clone());
+        match fault {
+            Some(fault) => lab.registry.inject(When::blob().path(&digest), fault),
+            None => lab.registry.remove_blob("app", &zone),
+        }
+        let stats = service.start(name, &[&names.tag])?;
+        let said = problem(&stats)?.with_context(|| format!("{name}: no problem: {stats:#}"))?;
+        for word in words {
+            ensure!(said.contains(word), "{name}: {word:?} is not in {said:?}");
+        }
+        ensure!(number(&stats, "/fills/spans")? > 0, "{name}: {stats:#}");
+        ensure!(number(&stats, "/fills/failures")? == 0, "{name}: {stats:#}");
+        ensure!(number(&stats, "/upper_requests")? > 0, "{name}: {stats:#}");
+        service
+            .expect_truth(name, &names.tag)
+            .with_context(|| format!("after {name}"))?;
+        service.expect_sound(name, &names.tag)?;
+        lab.logged(name, &["runtime image"])?;
+        problems.push(format!("{name}: {said}"));
+    }
+    Ok(Outcome::Passed(problems.join("\n")))
+}

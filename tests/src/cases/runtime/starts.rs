@@ -1,0 +1,90 @@
+//! What a recording is for: starts that fetch what they need and nothing else.
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+
+use super::{START, STRAY, Service, expect_lazy, expect_recorded, number};
+use crate::runner::Outcome;
+use crate::world::World;
+
+/// A recorded service starts with one request for its pages, fetches no layer, and then with none.
+pub(super) fn one_request(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let names = lab.push_indexed(&service.image, "app")?;
+    let told = service.record("recorder", &[&names.tag])?;
+    let (zone, zeros) = (number(&told, "/zone_bytes")?, number(&told, "/zero_pages")?);
+    ensure!(zeros >= 256, "zeros cost nothing: {told:#}");
+    ensure!((1_100_000..4 << 20).contains(&zone), "{told:#}");
+
+    let stats = service.start("root", &[&names.tag])?;
+    expect_recorded(&stats)?;
+    let missing = number(&stats, "/runtime_image/missing")?;
+    ensure!(missing > 0 && missing == number(&told, "/pages")?, "{stats:#}");
+    ensure!(number(&stats, "/runtime_image/injected")? >= missing, "{stats:#}");
+    ensure!(number(&stats, "/runtime_image/requests")? == 1, "{stats:#}");
+    let strays = number(&stats, "/fills/events")?;
+    let bytes = number(&stats, "/network/bytes")? - number(&stats, "/fills/bytes_fetched")?;
+    ensure!(bytes < 2 * zone, "{bytes} bytes for a zone of {zone}");
+
+    let again = service.start("root", &[&names.tag])?;
+    expect_recorded(&again)?;
+    ensure!(number(&again, "/runtime_image/missing")? == 0, "{again:#}");
+    ensure!(number(&again, "/runtime_image/requests")? == 0, "{again:#}");
+
+    let lazy = service.start("lazy", &["--no-runtime-image", &names.tag])?;
+    ensure!(lazy.get("runtime_image").is_none_or(Value::is_null), "{lazy:#}");
+    expect_lazy(&lazy)?;
+    ensure!(number(&lazy, "/fills/events")? > STRAY, "{lazy:#}");
+
+    service.expect_truth("root", &names.tag)?;
+    service.expect_sound("root", &names.tag)?;
+    Ok(Outcome::Passed(format!(
+        "{missing} pages by one request of {bytes} bytes (zone {zone}), {strays} others; lazily {} bytes and {} events",
+        number(&lazy, "/network/bytes")?,
+        number(&lazy, "/fills/events")?,
+    )))
+}
+
+/// A recording is of one command line, and of the variables that it was told to heed.
+pub(super) fn services(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let names = lab.push_indexed(&service.image, "app")?;
+    let is_used = |root: &str, words: &[&str]| -> Result<bool> {
+        let stats = service.start(root, words)?;
+        let used = stats.get("runtime_image").is_some_and(|loaded| !loaded.is_null());
+        match used {
+            true => expect_recorded(&stats)?,
+            false => expect_lazy(&stats)?,
+        }
+        Ok(used)
+    };
+    let one = [&names.tag[..], "0s", START[0]];
+    let other = [&names.tag[..], "0s", START[1]];
+    service.record("recorder", &one)?;
+    ensure!(is_used("same", &one)?, "not used for what was recorded");
+    ensure!(!is_used("other", &other)?, "used for another service");
+    ensure!(
+        !is_used("own", &[&names.tag])?,
+        "used for the image's own command"
+    );
+
+    let with = |value: &'static str| [&["--env", value][..], &other[..]].concat();
+    service.record(
+        "recorder",
+        &[&["--key-env", "MODE"][..], &with("MODE=blue")].concat(),
+    )?;
+    ensure!(is_used("blue", &with("MODE=blue"))?, "not used with its variable");
+    ensure!(!is_used("red", &with("MODE=red"))?, "used with another value");
+    ensure!(!is_used("none", &other)?, "used without the variable");
+    let unset = lab.xebec(
+        "recorder",
+        &[&["record", "--key-env", "MODE"][..], &other].concat(),
+    )?;
+    ensure!(unset.code != 0, "a variable that is not set: {unset:?}");
+    unset.expect(unset.code, &["MODE", "--env"])?;
+    Ok(Outcome::Passed(
+        "told apart by arguments and by a variable".to_owned(),
+    ))
+}
