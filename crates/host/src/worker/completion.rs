@@ -55,10 +55,9 @@ impl Requests {
         deadline: Duration,
         in_background: bool,
     ) -> Result<(), Failure> {
-        self.fills
-            .complete(served, deadline, in_background)
-            .await
-            .map_err(not_brought_in)?;
+        let completed = self.fills.complete(served, deadline, in_background).await;
+        self.raise_lies(served);
+        completed.map_err(not_brought_in)?;
         let key = served.layer().key();
         self.compare_injected(served).await?;
         if !facts::is_proven(self.images.store(), key)
@@ -136,10 +135,9 @@ impl Requests {
         let mut layers = Vec::new();
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, None)?;
-            self.fills
-                .complete(&served, Duration::ZERO, false)
-                .await
-                .map_err(not_brought_in)?;
+                let completed = self.fills.complete(&served, Duration::ZERO, false).await;
+            self.raise_lies(&served);
+            completed.map_err(not_brought_in)?;
             let problem = match self.prove(layer.key).await? {
                 Verdict::Proven => None,
                 Verdict::Unprovable(reason) => Some(reason),

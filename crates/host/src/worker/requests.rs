@@ -389,6 +389,10 @@ impl Requests {
 
     /// Layers of no view are served no more; their files stay.
     pub(super) fn forget_unused(&self) {
+        // A layer that is forgotten takes what it found with it.
+        for served in self.fills.all() {
+            self.raise_lies(&served);
+        }
         let views = self.views.list().into_iter().flat_map(|view| view.layers);
         let used: HashSet<LayerKey> = views.chain(self.suspects.layers()).map(LayerKey::from).collect();
         self.fills.retain(|key| used.contains(&key));

@@ -127,6 +127,8 @@ impl Requests {
         let mut policy = None;
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, None)?;
+            // Before the view is named: it must not be one that has a lie in memory.
+            self.raise_lies(&served);
             if !served.layer().has_unverified() {
                 continue;
             }
@@ -169,6 +171,9 @@ impl Requests {
     }
 
     /// Says so when pages that a runtime image brought were not what the layer has, and uses its recordings no more.
+    ///
+    /// Any fill may find that out, also one that a reader waits for; so this is asked after what fills many spans, before a
+    /// view is named, and at each sweep.
     pub(super) fn raise_lies(&self, served: &Arc<ServedLayer>) {
         let lies = served.layer().take_lies();
         if lies.is_empty() {
