@@ -135,7 +135,7 @@ impl Requests {
         let mut layers = Vec::new();
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, None)?;
-                let completed = self.fills.complete(&served, Duration::ZERO, false).await;
+            let completed = self.fills.complete(&served, Duration::ZERO, false).await;
             self.raise_lies(&served);
             completed.map_err(not_brought_in)?;
             let problem = match self.prove(layer.key).await? {

@@ -381,9 +381,6 @@ impl Requests {
     pub(super) fn sweep(&self) {
         self.views.sweep();
         self.suspects.sweep();
-        for served in self.fills.all() {
-            self.raise_lies(&served);
-        }
         self.forget_unused();
     }
 
