@@ -11,9 +11,11 @@
 //! * [`injected`]: who brought pages that nobody compared yet.
 //! * [`reuse`]: segments of earlier recordings that a new one goes on using.
 //! * [`summary`]: what there is, for people.
+//! * [`corrected`]: how often pages of a layer turned out wrong, so that no later view is one that has them in memory.
 //! * [`load`]: its missing pages come by one request and are put into the layers' data files.
 
 pub mod artifact;
+pub mod corrected;
 pub mod find;
 pub mod injected;
 pub mod kept;

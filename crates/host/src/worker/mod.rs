@@ -132,7 +132,6 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         settings,
         quota: quota::Quota::default(),
         paces: Arc::default(),
-        tainted: starting::Tainted::default(),
         stop: tokio::sync::Notify::new(),
         ended: AtomicBool::new(false),
         hand_over: tokio::sync::Notify::new(),

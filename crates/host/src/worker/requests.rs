@@ -20,7 +20,7 @@ use crate::sharing::SharedContents;
 use crate::view::{self, MountOptions, ViewOptions};
 use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::quota::Quota;
-use crate::worker::starting::Tainted;
+use crate::worker::starting;
 use crate::worker::suspects::Suspects;
 use crate::worker::usage::Reservation;
 use crate::worker::views::{Claim, LayerPair, Views};
@@ -47,7 +47,6 @@ pub struct Requests {
     pub(super) settings: Settings,
     pub(super) quota: Quota,
     pub(super) paces: Arc<Paces>,
-    pub(super) tainted: Tainted,
     pub(super) stop: tokio::sync::Notify,
     /// Nothing needs this daemon any more, and nothing may come to.
     pub(super) ended: AtomicBool,
@@ -235,7 +234,7 @@ impl Requests {
         let is_recording = order.purpose == Purpose::Recording;
         let salt = match is_recording {
             true => Some(order.holder.to_string()),
-            false => self.tainted.salt(prepared.layers.iter().map(|layer| layer.key)),
+            false => starting::salt(self.images.store(), prepared.layers.iter().map(|layer| layer.key)),
         };
         let options = ViewOptions {
             shared: (!is_recording).then_some(&self.shared),

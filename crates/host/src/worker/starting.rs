@@ -2,19 +2,19 @@
 //! may be believed: its runtime image is loaded, and pages that earlier ones brought are compared where what vouched for
 //! them does not suffice now.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{error, info, warn};
 use xebec_cache::fill::Patience;
 use xebec_cache::progress::Ticket;
-use xebec_cache::store::LayerKey;
+use xebec_cache::store::{LayerKey, Store};
 
 use crate::failure::{Failure, FailureKind};
 use crate::free::FreePages;
 use crate::image::PreparedImage;
 use crate::protocol::{ImageRequest, Loaded, Purpose, ServiceCommand};
+use crate::runtime_image::corrected;
 use crate::runtime_image::injected::{self, Injection};
 use crate::runtime_image::load::{Loader, Target};
 use crate::trust::RepositoryName;
@@ -27,22 +27,11 @@ const START: Duration = Duration::from_secs(20);
 /// The kernel's own read-ahead.
 const READ_AHEAD_KIB: u32 = 128;
 
-/// Layers in which a page was found that was not what it should be. Views that were built before may have it in memory,
-/// so later ones are others.
-#[derive(Default)]
-pub(super) struct Tainted(Mutex<HashSet<LayerKey>>);
-
-impl Tainted {
-    fn add(&self, key: LayerKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
-    }
-
-    /// What tells a view over these layers from those that were built before; `None` if nothing was found in them.
-    pub(super) fn salt(&self, layers: impl Iterator<Item = LayerKey>) -> Option<String> {
-        let tainted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = layers.filter(|key| tainted.contains(key)).count();
-        (count > 0).then(|| format!("after {count} layers were corrected"))
-    }
+/// What tells a view over these layers from those that were built before pages of them were corrected, which may have the
+/// wrong ones in memory; `None` if none ever were.
+pub(super) fn salt(store: &Store, layers: impl Iterator<Item = LayerKey>) -> Option<String> {
+    let corrections: u64 = layers.map(|key| corrected::count(store, key)).sum();
+    (corrections > 0).then(|| format!("after {corrections} corrections"))
 }
 
 impl Requests {
@@ -180,7 +169,9 @@ impl Requests {
             return;
         }
         let key = served.layer().key();
-        self.tainted.add(key);
+        if let Err(failure) = corrected::add(self.images.store(), key) {
+            error!("{failure}");
+        }
         error!(
             "ALARM: a runtime image brought other contents than {key} has, in its pages {lies:?}. They are corrected, and \
              its recordings are not used again; who pushed them may have meant harm"
