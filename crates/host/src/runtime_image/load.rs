@@ -256,7 +256,7 @@ impl Loader {
         while let Some(injected) = decoding.join_next().await {
             match injected {
                 Ok(Ok(pages)) => brought.injected += pages,
-                Ok(Err(problem)) => brought.problem = Some(problem),
+                Ok(Err(problem)) => brought.problem = Some(format!("zone {}: {problem}", zone.digest)),
                 Err(error) => brought.problem = Some(error.to_string()),
             }
         }
