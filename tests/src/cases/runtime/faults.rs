@@ -33,7 +33,7 @@ pub(super) fn fallback(world: &World) -> Result<Outcome> {
     // What is known of each: the words that must be in the problem.
     let digest = zone.to_string();
     let faults: [(&str, Option<Fault>, &[&str]); 5] = [
-        ("wrong-bytes", Some(Fault::WrongBytes), &["segment"]),
+        ("wrong-bytes", Some(Fault::WrongBytes), &[&digest, "segment"]),
         ("truncate", Some(Fault::Truncate(0)), &[&digest]),
         ("status-500", Some(status(500)), &[&digest, "500"]),
         ("forbidden", Some(status(403)), &[&digest]),
