@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use xebec_kernel::process::{Ending, Signals, Spawn, boot_id, find_program};
+use xebec_kernel::process::{Ending, Signals, Spawn, boot_id, find_program, unblock_signals};
 
 fn shell(script: &str) -> Spawn<'static> {
     Spawn::new(find_program("sh").unwrap()).arguments(["-c", script])
@@ -61,6 +61,25 @@ fn a_child_starts_with_no_signal_blocked() {
     let usr1 = rustix::process::Signal::USR1.as_raw();
     let _blocked = Signals::block(&[usr1]).unwrap();
     let child = shell("kill -USR1 $$; sleep 5").start().unwrap();
+    assert_eq!(child.wait().unwrap(), Ending::Killed(usr1));
+}
+
+#[test]
+fn a_signal_that_a_child_starts_with_blocked_waits() {
+    let usr1 = rustix::process::Signal::USR1.as_raw();
+    if std::env::var_os("XEBEC_TEST_BLOCKED").is_some() {
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::USR1).unwrap();
+        unblock_signals(&[usr1]).unwrap();
+        unreachable!("the signal did not come");
+    }
+    let child = shell("kill -USR1 $$; exit 3").blocked(&[usr1]).start().unwrap();
+    assert_eq!(child.wait().unwrap(), Ending::Exited(3));
+    let child = Spawn::own_executable()
+        .arguments(["--exact", "a_signal_that_a_child_starts_with_blocked_waits"])
+        .variable("XEBEC_TEST_BLOCKED", "1")
+        .blocked(&[usr1])
+        .start()
+        .unwrap();
     assert_eq!(child.wait().unwrap(), Ending::Killed(usr1));
 }
 

@@ -67,6 +67,9 @@ const SIGINT: i32 = rustix::process::Signal::INT.as_raw();
 /// Asks a keeper to execute the program that [`upgrade_file`] names, and a worker to make room for another.
 pub const REPLACE: i32 = rustix::process::Signal::USR2.as_raw();
 
+/// What a worker is told by signals. They are blocked when it starts: it unblocks them when it listens.
+pub(crate) const WORKER_SIGNALS: [i32; 2] = [SIGTERM, REPLACE];
+
 /// A keeper's name among processes.
 const NAME: &str = "xebec-keeper";
 /// Asks a keeper to leave its worker to another keeper, which takes over.
@@ -323,7 +326,9 @@ impl<'a> Keeper<'a> {
             Some(program) => Spawn::new(program),
             None => Spawn::own_executable(),
         };
-        spawn = spawn.arguments(&self.config.worker_arguments);
+        spawn = spawn
+            .arguments(&self.config.worker_arguments)
+            .blocked(&WORKER_SIGNALS);
         for (descriptor, number) in self.holdings.for_worker() {
             spawn = spawn.descriptor(descriptor, number);
         }

@@ -40,8 +40,8 @@ pub mod views;
 pub mod waits;
 
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -85,7 +85,13 @@ const LAYER_LEVELS: u32 = 2;
 /// When the worker cannot start at all. The keeper then tries again.
 pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<(), Failure> {
     process::set_name("xebec-worker");
+    // Signals wait until somebody listens; a runtime has threads before that.
+    let listens = Arc::new(OnceLock::new());
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .on_thread_start({
+            let listens = listens.clone();
+            move || unblock_orders(listens.wait())
+        })
         .worker_threads(2)
         // Decoding and indexing run here; two cores' worth keeps them from starving each other.
         .max_blocking_threads(16)
@@ -101,8 +107,11 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     }
     let orders = {
         let _inside = runtime.enter();
-        Orders::listen()?
+        Orders::listen()
     };
+    let _ = listens.set(());
+    let orders = orders?;
+    unblock_orders(&());
     let (start_paths, overrides) = (paths.clone(), settings.given.clone());
     keeper_watch::watch(journal.clone(), move || {
         client::start_keeper(&start_paths, &overrides, None)
@@ -191,11 +200,18 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     Ok(())
 }
 
-/// What the keeper tells by signals. Listened to before any event is read: a signal without a handler would end the
-/// worker with readers waiting.
+/// What the keeper tells by signals. The keeper starts a worker with these blocked, and they are listened to before they
+/// are let in: a signal without a handler would end the worker with readers waiting.
 struct Orders {
     stop: Signal,
     replace: Signal,
+}
+
+/// In each thread once somebody listens, so that programs that it starts inherit nothing blocked.
+fn unblock_orders(_listens: &()) {
+    if let Err(error) = process::unblock_signals(&keeper::WORKER_SIGNALS) {
+        warn!("cannot listen to the keeper: {error}");
+    }
 }
 
 impl Orders {

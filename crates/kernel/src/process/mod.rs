@@ -10,7 +10,7 @@ mod spawn;
 pub use binary::{BinaryError, Linkage, linkage, own_linkage};
 pub use child::{Child, Ending};
 pub use handed_down::{HandedDown, hand_down, is_for_this_process_only};
-pub use signals::Signals;
+pub use signals::{Signals, unblock_signals};
 pub use spawn::{Spawn, SpawnError, find_program};
 
 use std::io;

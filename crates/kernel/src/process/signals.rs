@@ -18,21 +18,10 @@ impl Signals {
     /// # Errors
     /// What `signalfd` said.
     pub fn block(numbers: &[i32]) -> io::Result<Signals> {
-        let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset initialises the set; the other calls only read or change it.
-        let raw = unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for number in numbers {
-                if libc::sigaddset(set.as_mut_ptr(), *number) != 0 {
-                    return Err(io::Error::last_os_error());
-                }
-            }
-            let error = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
-            if error != 0 {
-                return Err(io::Error::from_raw_os_error(error));
-            }
-            libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
-        };
+        let set = set_of(numbers)?;
+        change_mask(libc::SIG_BLOCK, &set)?;
+        // SAFETY: the set is initialised and only read.
+        let raw = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -53,6 +42,37 @@ impl Signals {
             Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
+    }
+}
+
+/// Lets signals reach the calling thread that were blocked when it was started ([`Spawn::blocked`](super::Spawn::blocked));
+/// one that came since comes now.
+///
+/// # Errors
+/// `EINVAL` when there is no such signal.
+pub fn unblock_signals(numbers: &[i32]) -> io::Result<()> {
+    change_mask(libc::SIG_UNBLOCK, &set_of(numbers)?)
+}
+
+fn change_mask(how: i32, set: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: the set is initialised and only read; the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+pub(super) fn set_of(numbers: &[i32]) -> io::Result<libc::sigset_t> {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set; sigaddset only changes it.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for number in numbers {
+            if libc::sigaddset(set.as_mut_ptr(), *number) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(set.assume_init())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Starting a process with chosen descriptors at chosen numbers, in its own session if asked.
 //!
 //! `posix_spawn(3)` rather than fork and exec: no code of ours runs between the two, so there is nothing to get
-//! wrong about locks, memory or descriptors in a copy of this process. The child starts with an empty signal
-//! mask and default dispositions, whatever the parent blocks.
+//! wrong about locks, memory or descriptors in a copy of this process. The child starts with default dispositions and
+//! with no signal blocked but those that are asked for, whatever the parent blocks.
 
 use std::ffi::{CString, OsStr, OsString, c_char};
 use std::io;
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
 
+use super::signals::set_of;
 use super::{Child, is_for_this_process_only};
 
 /// A process could not be started.
@@ -33,6 +34,7 @@ pub struct Spawn<'fd> {
     environment: Vec<(OsString, OsString)>,
     descriptors: Vec<(BorrowedFd<'fd>, RawFd)>,
     new_session: bool,
+    blocked: Vec<i32>,
 }
 
 impl<'fd> Spawn<'fd> {
@@ -46,6 +48,7 @@ impl<'fd> Spawn<'fd> {
                 .collect(),
             descriptors: Vec::new(),
             new_session: false,
+            blocked: Vec::new(),
         }
     }
 
@@ -91,6 +94,14 @@ impl<'fd> Spawn<'fd> {
         self
     }
 
+    /// The child starts with these signals blocked: one that comes before it has a handler would end it otherwise, and
+    /// waits so until it [unblocks](super::unblock_signals) them.
+    #[must_use]
+    pub fn blocked(mut self, signals: &[i32]) -> Self {
+        self.blocked.extend(signals);
+        self
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -119,7 +130,7 @@ impl<'fd> Spawn<'fd> {
             environment.push(c_string(&entry)?);
         }
         let actions = Actions::new(&self.descriptors)?;
-        let attributes = SpawnAttributes::new(self.new_session)?;
+        let attributes = SpawnAttributes::new(self.new_session, &self.blocked)?;
         let (argv, envp) = (pointers(&arguments), pointers(&environment));
         let mut pid = 0;
         // SAFETY: every pointer is to an initialised object that lives until the end of this function; the
@@ -183,7 +194,7 @@ impl Drop for Actions {
 struct SpawnAttributes(Box<MaybeUninit<libc::posix_spawnattr_t>>);
 
 impl SpawnAttributes {
-    fn new(new_session: bool) -> io::Result<SpawnAttributes> {
+    fn new(new_session: bool, blocked: &[i32]) -> io::Result<SpawnAttributes> {
         let mut inner = Box::new(MaybeUninit::uninit());
         // SAFETY: the call initialises the object that it is given.
         check(unsafe { libc::posix_spawnattr_init(inner.as_mut_ptr()) })?;
@@ -193,12 +204,12 @@ impl SpawnAttributes {
             flags |= libc::POSIX_SPAWN_SETSID;
         }
         let attr = attributes.0.as_mut_ptr();
+        let mask = set_of(blocked)?;
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: `attr` is initialised, and so is `set` by sigemptyset and sigfillset before it is read.
+        // SAFETY: `attr` and `mask` are initialised, and so is `set` by sigfillset before it is read.
         unsafe {
             check(libc::posix_spawnattr_setflags(attr, flags))?;
-            libc::sigemptyset(set.as_mut_ptr());
-            check(libc::posix_spawnattr_setsigmask(attr, set.as_ptr()))?;
+            check(libc::posix_spawnattr_setsigmask(attr, &mask))?;
             libc::sigfillset(set.as_mut_ptr());
             check(libc::posix_spawnattr_setsigdefault(attr, set.as_ptr()))?;
         }
