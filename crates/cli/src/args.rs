@@ -468,9 +468,9 @@ pub(crate) enum DaemonCommand {
     Status(Json),
     /// Print the metrics that Prometheus can ask for.
     Metrics,
-    /// Stop the daemon.
+    /// Stop the daemon, unless something is mounted or still read.
     Stop {
-        /// Unmount views that are in use, too.
+        /// Unmount views that are in use, too. Who still reads gets EIO for missing pages, and the daemon ends after it.
         #[arg(long)]
         force: bool,
     },
