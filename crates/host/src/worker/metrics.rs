@@ -198,6 +198,21 @@ impl Requests {
                 read(&fills.refetches),
             ),
             (
+                "xebec_runtime_image_pages",
+                "Pages that runtime images brought in",
+                read(&fills.injected_pages),
+            ),
+            (
+                "xebec_runtime_image_pages_compared",
+                "Pages of them that were compared with their layer",
+                read(&fills.checked_pages),
+            ),
+            (
+                "xebec_runtime_image_pages_wrong",
+                "Pages of them that were not what their layer has",
+                read(&fills.lies),
+            ),
+            (
                 "xebec_registry_requests",
                 "HTTP requests to registries and token servers",
                 network.requests,

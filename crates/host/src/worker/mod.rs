@@ -173,6 +173,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     {
         let _inside = runtime.enter();
         requests.resume_completions();
+        requests.widen_restored();
     }
     // The original stays open under its number, where a keeper that takes over finds it.
     let accepting = listener

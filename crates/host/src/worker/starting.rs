@@ -193,6 +193,12 @@ impl Requests {
         }
     }
 
+    /// The same for views whose service was starting when the last worker ended.
+    pub(super) fn widen_restored(self: &Arc<Self>) {
+        let narrow = self.views.list().into_iter().filter(|view| view.narrow.is_some());
+        narrow.for_each(|view| self.widen_later(view.name));
+    }
+
     /// Lets a view read ahead again once its service has started.
     pub(super) fn widen_later(self: &Arc<Self>, view: String) {
         let this = self.clone();

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 use xebec_cache::store::LayerKey;
 
 use crate::worker::fills::FillService;
@@ -46,7 +46,10 @@ pub(super) fn sync_served(fills: &FillService) {
             Ok(false) => {}
             Err(error) => {
                 let key = served.layer().key();
-                warn!("cannot sync {key}: {error}; what was not synced before is fetched again");
+                error!(
+                    "the disk does not take what was written of {key}: {error}. What it lacks is fetched again; restart \
+                     containers that were started on it when it was there, and look after the disk"
+                );
                 fills.listen_again(&served);
             }
         }

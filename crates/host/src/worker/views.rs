@@ -191,7 +191,12 @@ impl Views {
                 layer: key.layer,
                 index: key.index,
             });
-            let narrow = options.read_ahead_kib.and(backing);
+            let own_mount = (options.guarded != self.paths.guarded()).then(|| options.guarded.to_owned());
+            // A recording's stays as it is.
+            let narrow = options
+                .read_ahead_kib
+                .and(backing)
+                .filter(|_| own_mount.is_none());
             let record = ViewRecord {
                 name: built.name.clone(),
                 path: path.clone(),
@@ -200,7 +205,7 @@ impl Views {
                 layers: layers.collect(),
                 holders: Vec::new(),
                 completion: claim.completion,
-                own_mount: (options.guarded != self.paths.guarded()).then(|| options.guarded.to_owned()),
+                own_mount,
                 narrow: narrow.map(|backing| backing.name().to_owned()),
             };
             table.insert(built.name.clone(), record);
