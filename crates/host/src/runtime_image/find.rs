@@ -94,15 +94,7 @@ impl Images {
         command: &ServiceCommand,
     ) -> Result<Result<FoundRecording, Option<String>>, Failure> {
         let wanted = Wanted::new(found, command)?;
-        let policy = self.policy()?;
-        let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
-            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
-        let choice = Choice {
-            kept: &self.recordings,
-            found,
-            policy: &policy,
-            repository: &repository,
-        };
+        let choice = Choice::new(self, found)?;
         let kept = self.recordings.list(found.manifest_digest);
         let (chosen, refused) = choice.best(&wanted, kept);
         if let Some(chosen) = chosen {
@@ -141,15 +133,7 @@ impl Images {
         request: &ImageRequest,
         found: &FoundImage,
     ) -> Result<Vec<(KeptRecording, Result<Root, Refusal>)>, Failure> {
-        let policy = self.policy()?;
-        let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
-            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
-        let choice = Choice {
-            kept: &self.recordings,
-            found,
-            policy: &policy,
-            repository: &repository,
-        };
+        let choice = Choice::new(self, found)?;
         let mut all = self.recordings.list(found.manifest_digest);
         if !found.offline {
             let client = self.clients.get(request.docker_config.as_deref())?;
@@ -161,9 +145,8 @@ impl Images {
                 }
             }
         }
-        let path = found.path();
         let judged = all.into_iter().map(|kept| {
-            let root = kept.evidence.root(&policy, &repository, found.naming(), &path);
+            let root = choice.root(&kept.evidence);
             (kept, root)
         });
         Ok(judged.collect())
@@ -174,28 +157,41 @@ impl Images {
 struct Choice<'a> {
     kept: &'a KeptRecordings,
     found: &'a FoundImage,
-    policy: &'a Policy,
-    repository: &'a RepositoryName,
+    policy: Policy,
+    repository: RepositoryName,
 }
 
-impl Choice<'_> {
+impl<'a> Choice<'a> {
+    fn new(images: &'a Images, found: &'a FoundImage) -> Result<Self, Failure> {
+        let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
+            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        Ok(Self {
+            kept: &images.recordings,
+            found,
+            policy: images.policy()?,
+            repository,
+        })
+    }
+
+    /// What a recording rests on for the image.
+    fn root(&self, evidence: &Evidence) -> Result<Root, Refusal> {
+        let path = self.found.path();
+        evidence.root(&self.policy, &self.repository, self.found.naming(), &path)
+    }
+
     /// The admitted recording with the strongest root, of equals the newest; and why one that fits was refused.
     fn best(
         &self,
         wanted: &Wanted,
         kept: impl IntoIterator<Item = KeptRecording>,
     ) -> (Option<FoundRecording>, Option<String>) {
-        let path = self.found.path();
         let mut refused = None;
         let mut fitting = Vec::new();
         for kept in kept {
             let Some(service) = wanted.service_in(&kept.recording).cloned() else {
                 continue;
             };
-            match kept
-                .evidence
-                .root(self.policy, self.repository, self.found.naming(), &path)
-            {
+            match self.root(&kept.evidence) {
                 Ok(root) => fitting.push(FoundRecording {
                     name: kept.name,
                     service,
@@ -255,8 +251,8 @@ impl Choice<'_> {
             passed_over(&"it speaks of another image");
             return None;
         }
-        let signed = match self.policy.has_keys_for(self.repository) {
-            true => signatures::find(client, repository, self.repository, self.policy, digest).await,
+        let signed = match self.policy.has_keys_for(&self.repository) {
+            true => signatures::find(client, repository, &self.repository, &self.policy, digest).await,
             false => None,
         };
         debug!(%digest, services = recording.services.len(), "found a recording");
@@ -264,7 +260,7 @@ impl Choice<'_> {
             name: digest,
             evidence: Evidence {
                 own: false,
-                listed: Some(Listing::new(self.repository, self.found.manifest_digest)),
+                listed: Some(Listing::new(&self.repository, self.found.manifest_digest)),
                 signed,
             },
             recording,

@@ -1,0 +1,161 @@
+//! What starts a container: `xebec run` and `xebec record`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use xebec_host::container::{Net, Probe, RunOptions, Volume};
+use xebec_host::protocol::ServiceCommand;
+
+use super::ImageArgs;
+
+/// `xebec run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Which image.
+    #[command(flatten)]
+    pub(crate) image: ImageArgs,
+    /// Command and arguments instead of the image's own.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<String>,
+    /// Refuse to start if a layer would have to be read whole first.
+    #[arg(long)]
+    pub(crate) require_lazy: bool,
+    /// Bring the rest of the image in, in the background; with a deadline, paced to end by then (90s, 10m).
+    #[arg(long, value_name = "DEADLINE", num_args = 0..=1, require_equals = true, default_missing_value = "0s",
+        value_parser = crate::text::parse_duration)]
+    pub(crate) complete: Option<std::time::Duration>,
+    /// Stop the container, with success, once it is ready.
+    #[arg(long, requires = "probe")]
+    pub(crate) exit_on_ready: bool,
+    /// Start without the service's runtime image, if there is one.
+    #[arg(long)]
+    pub(crate) no_runtime_image: bool,
+    /// Write stage times, bytes, requests and fills as JSON to a file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
+    /// Name of the container.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Remove the container's writable layer when it has ended.
+    #[arg(long)]
+    pub(crate) rm: bool,
+    /// Give the container this standard input.
+    #[arg(short, long)]
+    pub(crate) interactive: bool,
+    /// Give the container a terminal.
+    #[arg(short, long)]
+    pub(crate) tty: bool,
+    /// How the container is set up.
+    #[command(flatten)]
+    pub(crate) container: ContainerArgs,
+}
+
+/// How a container is set up.
+#[derive(Debug, Args)]
+pub(crate) struct ContainerArgs {
+    /// When the container counts as ready: port:N, http://…, log:REGEX, file:PATH, exec:CMD, exit. Repeatable.
+    #[arg(long, value_name = "PROBE")]
+    pub(crate) probe: Vec<Probe>,
+    /// Fail when it is not ready after this time.
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = crate::text::parse_duration)]
+    pub(crate) probe_timeout: std::time::Duration,
+    /// The network that the container sees: host or none.
+    #[arg(long, default_value = "host", value_name = "NET")]
+    pub(crate) net: Net,
+    /// Show a host directory in the container: SRC:DST[:ro].
+    #[arg(short, long = "volume", value_name = "SRC:DST")]
+    pub(crate) volumes: Vec<Volume>,
+    /// Set an environment variable; K alone takes the caller's value.
+    #[arg(short, long = "env", value_name = "K=V")]
+    pub(crate) env: Vec<String>,
+    /// Working directory.
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) workdir: Option<String>,
+    /// User, and group: names or numbers.
+    #[arg(short, long, value_name = "USER[:GROUP]")]
+    pub(crate) user: Option<String>,
+    /// Replace the image's entrypoint.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) entrypoint: Option<String>,
+    /// Host name inside the container.
+    #[arg(long)]
+    pub(crate) hostname: Option<String>,
+    /// The OCI runtime (runc or crun by default, whichever is found first).
+    #[arg(long, value_name = "PATH")]
+    pub(crate) runtime: Option<PathBuf>,
+}
+
+impl ContainerArgs {
+    /// The service that is started.
+    pub(crate) fn service(&self, command: &[String]) -> ServiceCommand {
+        ServiceCommand {
+            entrypoint: self.entrypoint.clone().map(|program| vec![program]),
+            command: command.to_vec(),
+            env: self.env.iter().filter_map(|text| variable(text)).collect(),
+        }
+    }
+
+    /// The options that they stand for.
+    pub(crate) fn options(&self, image: &ImageArgs, command: &[String]) -> RunOptions {
+        RunOptions {
+            image: image.image.clone(),
+            command: command.to_vec(),
+            entrypoint: self.entrypoint.clone().map(|program| vec![program]),
+            env: self.env.iter().filter_map(|text| variable(text)).collect(),
+            workdir: self.workdir.clone(),
+            user: self.user.clone(),
+            volumes: self.volumes.clone(),
+            net: self.net,
+            probes: self.probe.clone(),
+            probe_timeout: self.probe_timeout,
+            hostname: self.hostname.clone(),
+            runtime: self.runtime.clone(),
+            ..RunOptions::default()
+        }
+    }
+}
+
+/// A variable as it was given; a name alone takes the caller's value, if there is one.
+fn variable(text: &str) -> Option<(String, String)> {
+    match text.split_once('=') {
+        Some((name, value)) => Some((name.to_owned(), value.to_owned())),
+        None => Some((text.to_owned(), std::env::var(text).ok()?)),
+    }
+}
+
+/// `xebec record`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    xebec record --probe port:80 registry.example.com/nginx:1.27\n  \
+    xebec record --repeat 3 --settle 2s --probe 'log:ready to accept' registry.example.com/db:16\n  \
+    xebec record registry.example.com/tools:3 jq --version        without a probe: until it ends\n\n\
+    The recording is pushed beside the image; every host that starts the same command brings it in by one request.")]
+pub(crate) struct RecordArgs {
+    /// Which image.
+    #[command(flatten)]
+    pub(crate) image: ImageArgs,
+    /// Command and arguments instead of the image's own.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<String>,
+    /// Run it that often; pages that any of the runs touched count.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) repeat: u8,
+    /// Go on for this time after it is ready.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = crate::text::parse_duration)]
+    pub(crate) settle: std::time::Duration,
+    /// A variable whose value makes it another service. Repeatable.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) key_env: Vec<String>,
+    /// Keep the recording on this host instead of pushing it.
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// Sign it with this private key.
+    #[arg(long, value_name = "KEY", conflicts_with = "local")]
+    pub(crate) sign: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How the container is set up.
+    #[command(flatten)]
+    pub(crate) container: ContainerArgs,
+}
