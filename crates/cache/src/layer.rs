@@ -28,6 +28,8 @@ use written::WrittenSpans;
 
 /// Name of the data file.
 pub(crate) const DATA: &str = "data";
+/// Name of the file with the lies that nobody was told of.
+const LIES: &str = "lies";
 
 /// A layer of the cache, open.
 ///
@@ -44,6 +46,7 @@ pub struct CachedLayer {
     turns: Turns,
     /// Injected pages that turned out wrong, until somebody asks.
     lies: Mutex<Bits>,
+    disk: Arc<dyn Disk>,
     room: Arc<Room>,
 }
 
@@ -82,7 +85,7 @@ impl CachedLayer {
         check_length(&*data, &table)?;
         let pages = table.data_size / PAGE_SIZE;
         let presence = Presence::open(disk.clone(), directory, pages, boot)?;
-        Self::assemble(directory, key, table, data, presence, room)
+        Self::assemble(disk, directory, key, table, data, presence, room)
     }
 
     /// Opens the layer kept in `directory` to look at it, beside the process that fills it.
@@ -103,10 +106,11 @@ impl CachedLayer {
         check_length(&*data, &table)?;
         let pages = table.data_size / PAGE_SIZE;
         let presence = Presence::look(disk.clone(), directory, pages, boot)?;
-        Self::assemble(directory, key, table, data, presence, Arc::default())
+        Self::assemble(disk, directory, key, table, data, presence, Arc::default())
     }
 
     fn assemble(
+        disk: &Arc<dyn Disk>,
         directory: &Path,
         key: LayerKey,
         table: SpanTable,
@@ -116,7 +120,7 @@ impl CachedLayer {
     ) -> io::Result<Self> {
         let (device, inode) = data.identity()?;
         let written = WrittenSpans::of(&table, &presence);
-        let lies = Mutex::new(Bits::zero(presence.pages()));
+        let lies = Mutex::new(inject::read_lies(&**disk, directory, presence.pages()));
         Ok(Self {
             key,
             directory: directory.to_owned(),
@@ -127,6 +131,7 @@ impl CachedLayer {
             written: Mutex::new(written),
             turns: Turns::default(),
             lies,
+            disk: disk.clone(),
             room,
         })
     }
@@ -211,7 +216,7 @@ impl CachedLayer {
         let verified = self.with_room(bytes.len() as u64, || {
             // From comparing to claiming, no injection may come between: it would be taken for verified.
             let _turn = self.turns.take(pages_of(&span.data), Way::Beside);
-            lies += self.compare(span, bytes);
+            lies += self.compare(span, bytes)?;
             self.data.write_all_at(bytes, span.data.start)?;
             reached(Stage::Written);
             self.mark_written(index, span)

@@ -207,6 +207,9 @@ impl CachedLayer {
 
     /// The pages that were injected and that turned out, since this was last asked, not to be the layer's; as runs,
     /// ascending. They have the right bytes by now.
+    ///
+    /// They are also in a file, written before the right bytes: whoever opens the layer after a process that died is told
+    /// of them, until [`CachedLayer::lies_are_heard`].
     pub fn take_lies(&self) -> Vec<Range<u64>> {
         let pages = self.presence.pages();
         let mut lies = self.lies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -216,9 +219,19 @@ impl CachedLayer {
         std::mem::replace(&mut *lies, Bits::zero(pages)).runs(0..pages, true)
     }
 
+    /// What [`CachedLayer::take_lies`] gave was acted upon: a later process need not be told of it.
+    pub fn lies_are_heard(&self) {
+        let lies = self.lies.lock().unwrap_or_else(PoisonError::into_inner);
+        // Others may have been found meanwhile.
+        if lies.count() == 0 {
+            // Told again at worst.
+            let _ = self.disk.remove_file(&self.directory.join(LIES));
+        }
+    }
+
     /// Compares the unverified pages of a span with its verified bytes; notes those that differ, and says how many
     /// were not known yet.
-    pub(super) fn compare(&self, span: &Span, bytes: &[u8]) -> u64 {
+    pub(super) fn compare(&self, span: &Span, bytes: &[u8]) -> io::Result<u64> {
         let mut wrong = Vec::new();
         for page in self.unverified(pages_of(&span.data)).into_iter().flatten() {
             let start = (page * PAGE_SIZE).max(span.data.start);
@@ -233,13 +246,34 @@ impl CachedLayer {
             }
         }
         if wrong.is_empty() {
-            return 0;
+            return Ok(0);
         }
         let mut lies = self.lies.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write_lies(&wrong)?;
         let known = lies.count();
         wrong.iter().for_each(|page| lies.put(*page, true));
-        lies.count() - known
+        Ok(lies.count() - known)
     }
+
+    /// Adds pages to the file of lies. The lock on the lies is held.
+    fn write_lies(&self, pages: &[u64]) -> io::Result<()> {
+        let file = self.disk.open(&self.directory.join(LIES), Access::Create)?;
+        let bytes: Vec<u8> = pages.iter().flat_map(|page| page.to_le_bytes()).collect();
+        file.write_all_at(&bytes, file.length()?)
+    }
+}
+
+/// The lies that a process found and did not live to tell: numbers of pages, eight bytes each, least significant first.
+/// One that is cut off, or beyond the layer, tells nothing.
+pub(super) fn read_lies(disk: &dyn Disk, directory: &Path, pages: u64) -> Bits {
+    let mut lies = Bits::zero(pages);
+    let bytes = disk.read(&directory.join(LIES)).unwrap_or_default();
+    let (numbers, _) = bytes.as_chunks::<8>();
+    let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
+    for page in numbers.filter(|page| *page < pages) {
+        lies.put(page, true);
+    }
+    lies
 }
 
 fn outside() -> io::Error {

@@ -169,9 +169,7 @@ impl Requests {
             return;
         }
         let key = served.layer().key();
-        if let Err(failure) = corrected::add(self.images.store(), key) {
-            error!("{failure}");
-        }
+        let noted = corrected::add(self.images.store(), key).inspect_err(|failure| error!("{failure}"));
         error!(
             "ALARM: a runtime image brought other contents than {key} has, in its pages {lies:?}. They are corrected, and \
              its recordings are not used again; who pushed them may have meant harm"
@@ -190,6 +188,9 @@ impl Requests {
                     view.reference, view.holders
                 );
             }
+        }
+        if noted.is_ok() {
+            served.layer().lies_are_heard();
         }
     }
 
