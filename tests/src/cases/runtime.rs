@@ -55,6 +55,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("lie", lies::by_tag),
         case("lie-then-digest", lies::by_digest),
         case("lie-outlives-a-worker", lies::outlives_a_worker),
+        case("lie-outlives-a-sudden-death", lies::outlives_a_sudden_death),
         case("others-do-not-enter", recordings::others_do_not_enter),
         case("complete-layers-are-seen", recordings::complete_layers),
         case("two-at-once", recordings::two_at_once),

@@ -216,6 +216,15 @@ pub(super) fn by_digest(world: &World) -> Result<Outcome> {
 
 /// A view that has the lie in memory is not shown to others by the next worker, which did not hear the alarm.
 pub(super) fn outlives_a_worker(world: &World) -> Result<Outcome> {
+    worker_dies(world, false)
+}
+
+/// Also if that worker died before it could say anything.
+pub(super) fn outlives_a_sudden_death(world: &World) -> Result<Outcome> {
+    worker_dies(world, true)
+}
+
+fn worker_dies(world: &World, is_sudden: bool) -> Result<Outcome> {
     let service = Service::new(world)?;
     let names = service.lab.push_indexed(&service.image, "app")?;
     let lie = Lie::attach(service, names)?;
@@ -225,10 +234,15 @@ pub(super) fn outlives_a_worker(world: &World) -> Result<Outcome> {
     lie.expect_lie(&held)?;
     // In memory, without being asked for anew.
     let open = std::fs::File::open(held.join(FILE))?;
-    let ended = lab.xebec("root", &["check", "--prove", tag])?;
-    ensure!(ended.code == 0 || ended.code == 7, "{ended:?}");
-    lie.expect_alarm("root")?;
     let worker = lab.pid("root", "worker_pid")?;
+    if is_sudden {
+        // The span that the lie is in is filled for a reader, and at once the worker dies.
+        expect_contents(&held.join("rest/big"), lie.service.file("rest/big")?)?;
+    } else {
+        let ended = lab.xebec("root", &["check", "--prove", tag])?;
+        ensure!(ended.code == 0 || ended.code == 7, "{ended:?}");
+        lie.expect_alarm("root")?;
+    }
     kill_process(worker, Signal::KILL)?;
     wait_until(Duration::from_secs(30), "another worker", || {
         Ok(lab.pid("root", "worker_pid").is_ok_and(|pid| pid != worker))
@@ -241,6 +255,7 @@ pub(super) fn outlives_a_worker(world: &World) -> Result<Outcome> {
         "a new mount shows what the old one has in memory"
     );
     drop(open);
+    lie.expect_alarm("root")?;
     lie.expect_distrust("root")?;
     Ok(Outcome::Passed("a new mount shows the truth".to_owned()))
 }
