@@ -49,11 +49,18 @@ impl Connection {
         if options.probes.is_empty() {
             return Ok(Streams {
                 stdin,
-                stdout: Stdio::inherit(),
+                stdout: match options.stdout_to_stderr {
+                    true => Stdio::from(std::io::stderr()),
+                    false => Stdio::inherit(),
+                },
                 stderr: Stdio::inherit(),
             });
         }
-        let (stdout, stderr) = (self.pipe(Destination::Stdout)?, self.pipe(Destination::Stderr)?);
+        let stdout = match options.stdout_to_stderr {
+            true => Destination::Stderr,
+            false => Destination::Stdout,
+        };
+        let (stdout, stderr) = (self.pipe(stdout)?, self.pipe(Destination::Stderr)?);
         Ok(Streams {
             stdin,
             stdout,

@@ -77,6 +77,8 @@ pub struct RunOptions {
     pub interactive: bool,
     /// Give the container a terminal of its own, joined to this process's terminal.
     pub tty: bool,
+    /// Give what the container writes to its standard output to this process's standard error.
+    pub stdout_to_stderr: bool,
     /// Remove the container's layer when it has ended.
     pub rm: bool,
     /// The container is ready when every one of these has been seen once.
@@ -108,6 +110,7 @@ impl Default for RunOptions {
             net: Net::Host,
             interactive: false,
             tty: false,
+            stdout_to_stderr: false,
             rm: false,
             probes: Vec::new(),
             exit_on_ready: false,

@@ -82,7 +82,8 @@ impl Wanted {
 
 impl Images {
     /// The recording by which a service of an image is started; `None` when there is none, with the reason if there is
-    /// one that may not be used.
+    /// one that may not be used. One that this host keeps suffices if it rests on what is `needed` for all layers;
+    /// otherwise the registry may know a better one.
     ///
     /// # Errors
     /// When the image's configuration or the policy cannot be read. What goes wrong with the registry is no failure: the
@@ -92,26 +93,28 @@ impl Images {
         request: &ImageRequest,
         found: &FoundImage,
         command: &ServiceCommand,
+        needed: Root,
     ) -> Result<Result<FoundRecording, Option<String>>, Failure> {
         let wanted = Wanted::new(found, command)?;
         let choice = Choice::new(self, found)?;
         let kept = self.recordings.list(found.manifest_digest);
-        let (chosen, refused) = choice.best(&wanted, kept);
-        if let Some(chosen) = chosen {
-            return Ok(Ok(chosen));
-        }
+        let (chosen, refused) = choice.best(&wanted, kept.iter().cloned());
+        let suffices = chosen.as_ref().is_some_and(|chosen| chosen.root >= needed);
         let asked = self.recordings.asked(found.manifest_digest);
-        if found.offline || asked.is_some_and(|ago| ago < ASK_AGAIN) {
-            return Ok(Err(refused));
+        if suffices || found.offline || asked.is_some_and(|ago| ago < ASK_AGAIN) {
+            return Ok(chosen.ok_or(refused));
         }
         let client = self.clients.get(request.docker_config.as_deref())?;
         let listed = choice.fetch(&client).await.unwrap_or_else(|error| {
             warn!("recordings of {}: {error}", found.reference);
             Vec::new()
         });
-        let (chosen, refused) = choice.best(&wanted, listed.iter().map(|(kept, _)| kept.clone()));
-        let Some(chosen) = chosen else {
+        let both = listed.iter().map(|(listed, _)| listed.clone()).chain(kept);
+        let (chosen, refused) = choice.best(&wanted, both);
+        if chosen.as_ref().is_none_or(|chosen| chosen.root < needed) {
             self.recordings.note_asked(found.manifest_digest);
+        }
+        let Some(chosen) = chosen else {
             return Ok(Err(refused));
         };
         if let Some((_, bytes)) = listed.iter().find(|(kept, _)| kept.name == chosen.name) {

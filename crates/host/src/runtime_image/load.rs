@@ -133,6 +133,25 @@ impl Loader {
                 }
             }
         }
+        let stronger =
+            |target: &&Target| target.root > self.found.root && !target.served.layer().is_complete();
+        let strongest = self
+            .layers
+            .iter()
+            .flatten()
+            .filter(stronger)
+            .map(|target| target.root)
+            .max();
+        if let (Some(root), None) = (strongest, &loaded.problem) {
+            let remedy = match root {
+                Root::Bound => "only a recording of this host's own does",
+                _ => "`xebec record --sign` makes one that does",
+            };
+            loaded.problem = Some(format!(
+                "it rests on \"{}\" and brings nothing into layers whose index rests on \"{root}\"; {remedy}",
+                self.found.root
+            ));
+        }
         let others = self.layers.iter().filter(|target| target.is_none()).count();
         if others > 0 && loaded.problem.is_none() {
             loaded.problem = Some(format!("{others} of its layers are used here by another index"));

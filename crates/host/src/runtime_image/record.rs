@@ -173,6 +173,8 @@ fn run_once(
     let run = RunOptions {
         exit_on_ready: !options.run.probes.is_empty(),
         rm: true,
+        // Standard output is for what is said of the recording.
+        stdout_to_stderr: true,
         ..options.run.clone()
     };
     let outcome = container::run(

@@ -17,7 +17,7 @@ use crate::protocol::{ImageRequest, Loaded, Purpose, ServiceCommand};
 use crate::runtime_image::corrected;
 use crate::runtime_image::injected::{self, Injection};
 use crate::runtime_image::load::{Loader, Target};
-use crate::trust::RepositoryName;
+use crate::trust::{RepositoryName, Root};
 use crate::worker::requests::Requests;
 use crate::worker::served::ServedLayer;
 
@@ -43,9 +43,15 @@ impl Requests {
         prepared: &PreparedImage,
         command: &ServiceCommand,
     ) -> Result<Option<(Loaded, FreePages)>, Failure> {
+        let needed = prepared
+            .layers
+            .iter()
+            .map(|layer| layer.root)
+            .max()
+            .unwrap_or(Root::Registry);
         let found = match self
             .images
-            .find_recording(request, &prepared.found, command)
+            .find_recording(request, &prepared.found, command, needed)
             .await?
         {
             Ok(found) => Arc::new(found),
