@@ -54,6 +54,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("trust", trust::trust),
         case("lie", lies::by_tag),
         case("lie-then-digest", lies::by_digest),
+        case("lie-beside-the-truth", lies::beside_the_truth),
         case("lie-outlives-a-worker", lies::outlives_a_worker),
         case("lie-outlives-a-sudden-death", lies::outlives_a_sudden_death),
         case("others-do-not-enter", recordings::others_do_not_enter),

@@ -6,8 +6,9 @@
 //! ([`xebec_cache::layer::CachedLayer::inject`]). Whatever goes wrong here, the start goes on: what is missing then
 //! comes when it is read.
 
+use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -27,6 +28,7 @@ use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::pace::Paces;
 use crate::trust::Root;
 use crate::worker::served::ServedLayer;
+use crate::worker::strict::Injecting;
 
 /// Ranges that are asked for at the same time.
 const REQUESTS: usize = 4;
@@ -50,6 +52,8 @@ pub struct Loader {
     found: Arc<FoundRecording>,
     /// By their place in the recording; `None` where the image's layer is used by another index.
     layers: Vec<Option<Target>>,
+    /// Into which pages may be brought; none until it is loaded.
+    allowed: OnceLock<HashSet<LayerKey>>,
     decoders: Arc<Semaphore>,
 }
 
@@ -86,6 +90,7 @@ impl Loader {
             paces,
             layers: layers.collect(),
             found,
+            allowed: OnceLock::new(),
             decoders: Arc::new(Semaphore::new(cores)),
         }
     }
@@ -115,7 +120,11 @@ impl Loader {
     }
 
     /// Brings in what is missing.
-    pub async fn load(self: &Arc<Self>) -> Loaded {
+    ///
+    /// Into those layers only that `injecting` has: others are read by somebody who would not believe the recording.
+    pub async fn load(self: &Arc<Self>, injecting: &Injecting) -> Loaded {
+        let allowed = injecting.layers().iter().copied().collect();
+        let _ = self.allowed.set(allowed);
         let start = Instant::now();
         let mut loaded = Loaded {
             recording: Some(self.found.name),
@@ -152,6 +161,16 @@ impl Loader {
                 self.found.root
             ));
         }
+        let held_up = |target: &&Target| {
+            let layer = target.served.layer();
+            !layer.is_complete() && target.root <= self.found.root && !injecting.may(layer.key())
+        };
+        let held_up = self.layers.iter().flatten().filter(held_up).count();
+        if held_up > 0 && loaded.problem.is_none() {
+            loaded.problem = Some(format!(
+                "{held_up} of its layers are read by others who would not believe it, so it brings nothing into them"
+            ));
+        }
         let others = self.layers.iter().filter(|target| target.is_none()).count();
         if others > 0 && loaded.problem.is_none() {
             loaded.problem = Some(format!("{others} of its layers are used here by another index"));
@@ -176,16 +195,16 @@ impl Loader {
         singles.filter(|run| counts(*run)).count() as u64
     }
 
+    /// The layer that pages of a run may be brought into.
     fn target(&self, layer: u16) -> Option<&Target> {
-        self.layers.get(usize::from(layer))?.as_ref()
+        let target = self.layers.get(usize::from(layer))?.as_ref()?;
+        let is_allowed = self.allowed.get()?.contains(&target.served.layer().key());
+        (is_allowed && target.root <= self.found.root).then_some(target)
     }
 
     /// The missing pages of a run that may be brought in.
     fn missing(&self, run: PageRun) -> Vec<Range<u64>> {
-        let target = self
-            .target(run.layer)
-            .filter(|target| target.root <= self.found.root);
-        target.map_or_else(Vec::new, |target| {
+        self.target(run.layer).map_or_else(Vec::new, |target| {
             target.served.layer().presence().missing(run.first..run.end())
         })
     }
@@ -313,10 +332,7 @@ impl Loader {
             let length = (u64::from(run.pages) * PAGE_SIZE) as usize;
             let (pages, after) = rest.split_at_checked(length).ok_or("a segment is too short")?;
             rest = after;
-            if let Some(target) = self
-                .target(run.layer)
-                .filter(|target| target.root <= self.found.root)
-            {
+            if let Some(target) = self.target(run.layer) {
                 let injected = target.served.filler().inject(run.first, pages);
                 written += injected.map_err(|error| format!("write pages: {error}"))?;
             }

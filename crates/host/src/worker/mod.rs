@@ -33,6 +33,7 @@ pub mod served;
 pub mod server;
 mod starting;
 mod status;
+pub mod strict;
 pub mod suspects;
 pub mod upkeep;
 pub mod usage;
@@ -141,6 +142,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         settings,
         quota: quota::Quota::default(),
         paces: Arc::default(),
+        strictness: Arc::default(),
         stop: tokio::sync::Notify::new(),
         ended: AtomicBool::new(false),
         hand_over: tokio::sync::Notify::new(),

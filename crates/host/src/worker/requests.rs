@@ -21,6 +21,7 @@ use crate::view::{self, MountOptions, ViewOptions};
 use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::quota::Quota;
 use crate::worker::starting;
+use crate::worker::strict::{Reliance, Strictness, Use};
 use crate::worker::suspects::Suspects;
 use crate::worker::usage::Reservation;
 use crate::worker::views::{Claim, LayerPair, Views};
@@ -47,6 +48,7 @@ pub struct Requests {
     pub(super) settings: Settings,
     pub(super) quota: Quota,
     pub(super) paces: Arc<Paces>,
+    pub(super) strictness: Arc<Strictness>,
     pub(super) stop: tokio::sync::Notify,
     /// Nothing needs this daemon any more, and nothing may come to.
     pub(super) ended: AtomicBool,
@@ -132,6 +134,11 @@ impl Requests {
         if order.purpose != Purpose::Recording {
             self.fetch_contents(request, &mut prepared).await;
         }
+        let policy = self.images.policy()?;
+        let reliance = self
+            .strictness
+            .claim(Use::of(&prepared, &order.purpose), &policy)
+            .await;
         self.check_injected(&prepared, &order.purpose).await?;
         let (loaded, free) = match &order.purpose {
             Purpose::Service(command) => self
@@ -143,6 +150,7 @@ impl Requests {
         let is_free = !free.is_empty();
         let mounted = self.in_background(move |this| {
             let _reservation = reservation;
+
             let _building = this
                 .quota
                 .building
@@ -150,7 +158,7 @@ impl Requests {
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             // The daemon may have been told to stop since the image was asked for.
             match this.goes_on()? {
-                true => this.mount_prepared(prepared, order, &free).map(Some),
+                true => this.mount_prepared(prepared, order, &free, &reliance).map(Some),
                 false => Ok(None),
             }
         });
@@ -230,6 +238,7 @@ impl Requests {
         prepared: PreparedImage,
         order: Order,
         free: &FreePages,
+        reliance: &Reliance,
     ) -> Result<(Mounted, Vec<Arc<ServedLayer>>), Failure> {
         let is_recording = order.purpose == Purpose::Recording;
         let salt = match is_recording {
@@ -266,6 +275,7 @@ impl Requests {
             manifest,
             holder: order.holder.clone(),
             completion: order.completion,
+            by: reliance.by().clone(),
         };
         let path = self.views.hold(&built, claim, &how)?;
         if let Holder::Directory { path: target } = &order.holder {

@@ -20,6 +20,7 @@ use crate::runtime_image::load::{Loader, Target};
 use crate::trust::{RepositoryName, Root};
 use crate::worker::requests::Requests;
 use crate::worker::served::ServedLayer;
+use crate::worker::strict::Use;
 
 /// How long after its mount a view reads no further than the page that is asked for. While a service starts, what it
 /// needs is there already, and reading ahead of it would fetch what it does not need.
@@ -81,17 +82,22 @@ impl Requests {
             recording: found.name,
             evidence: found.evidence.clone(),
         };
-        let keys: Vec<LayerKey> = loader
+        let keys = loader
             .writable()
             .filter(|target| !target.served.layer().is_complete())
-            .map(|target| target.served.layer().key())
-            .collect();
+            .map(|target| target.served.layer().key());
+        let policy = self.images.policy()?;
+        let injecting = self
+            .strictness
+            .inject(keys, &found.evidence, || self.readers(), &policy);
+        let keys = injecting.layers().to_vec();
         let noted = self.in_background(move |this| {
             keys.into_iter()
                 .try_for_each(|key| injected::add(this.images.store(), key, &injection))
         });
         noted.await??;
-        let loaded = loader.load().await;
+        let loaded = loader.load(&injecting).await;
+        drop(injecting);
         for target in &targets {
             self.fills.silence_if_complete(&target.served);
         }
@@ -106,6 +112,22 @@ impl Requests {
             "runtime image loaded"
         );
         Ok(Some((loaded, loader.free_pages())))
+    }
+
+    /// Who reads which layers by mounted views, and what they need; suspects are views of which nothing is known.
+    fn readers(&self) -> Vec<(Vec<LayerKey>, Option<Use>)> {
+        let mut readers = Vec::new();
+        for view in self.views.list() {
+            let layers: Vec<LayerKey> = view.layers.iter().map(|pair| (*pair).into()).collect();
+            if view.uses.is_empty() {
+                readers.push((layers.clone(), None));
+            }
+            let uses = view.uses.into_iter();
+            readers.extend(uses.map(|by| (layers.clone(), Some(by))));
+        }
+        let suspects = self.suspects.layers().into_iter().map(LayerKey::from).collect();
+        readers.push((suspects, None));
+        readers
     }
 
     /// Compares the pages that runtime images brought, in layers where what vouches for them is weaker than what the

@@ -354,6 +354,7 @@ mod tests {
             layers: Vec::new(),
             holders: Vec::new(),
             completion: None,
+            uses: Vec::new(),
             own_mount: None,
             narrow: None,
         }

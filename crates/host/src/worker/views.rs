@@ -18,6 +18,7 @@ use crate::paths::Paths;
 use crate::protocol::{Completion, Holder};
 use crate::view::{self, BuiltView, MountOptions};
 use crate::worker::fills::FillService;
+use crate::worker::strict::Use;
 use crate::worker::suspects::Suspects;
 
 /// The table of views.
@@ -44,6 +45,9 @@ pub struct ViewRecord {
     /// How the rest of it is to be brought in, if that was asked for; a later worker goes on with it.
     #[serde(default)]
     pub completion: Option<Completion>,
+    /// For whom its layers are read, as far as it is known: what runtime images bring must be good enough for all.
+    #[serde(default)]
+    pub uses: Vec<Use>,
     /// A mount of the blob cache that is this view's own, and goes with it.
     #[serde(default)]
     pub own_mount: Option<PathBuf>,
@@ -62,6 +66,8 @@ pub struct Claim<'a> {
     pub holder: Holder,
     /// How the rest of it is to be brought in, if at all.
     pub completion: Option<Completion>,
+    /// What is needed of those who bring pages in.
+    pub by: Use,
 }
 
 /// A layer and its index, as it is written to the file.
@@ -205,6 +211,7 @@ impl Views {
                 layers: layers.collect(),
                 holders: Vec::new(),
                 completion: claim.completion,
+                uses: Vec::new(),
                 own_mount,
                 narrow: narrow.map(|backing| backing.name().to_owned()),
             };
@@ -215,6 +222,9 @@ impl Views {
                 record.holders.push(claim.holder);
             }
             record.completion = claim.completion.or(record.completion);
+            if !record.uses.contains(&claim.by) {
+                record.uses.push(claim.by);
+            }
             self.write(record)?;
         }
         Ok(path)

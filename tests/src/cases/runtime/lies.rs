@@ -214,6 +214,34 @@ pub(super) fn by_digest(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(alarms.join("\n")))
 }
 
+/// A lie is not brought into layers that somebody reads who would not believe it, whoever came first.
+pub(super) fn beside_the_truth(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let key = make_key(&service.lab)?;
+    let names = push_signed(&service, &key)?;
+    let lie = Lie::attach(service, names)?;
+    let lab = &lie.service.lab;
+    for (root, reference) in [("digest", &lie.names.digest), ("tag", &lie.names.tag)] {
+        trust_key(lab, root)?;
+        let mnt = lab.mount(root, reference, &["--require-lazy"])?;
+        // For who starts it now, the registry's word suffices.
+        lab.trust(root, "")?;
+        let stats = lie.service.start(root, &[&lie.names.tag])?;
+        ensure!(number(&stats, "/runtime_image/injected")? == 0, "{stats:#}");
+        lie.service.expect_files(&mnt).with_context(|| root.to_owned())?;
+        lab.umount(root, &mnt)?;
+    }
+    // With nobody beside it, it is told the lie.
+    trust_key(lab, "alone")?;
+    let mnt = lab.mount("alone", &lie.names.digest, &["--require-lazy"])?;
+    lab.umount("alone", &mnt)?;
+    lab.trust("alone", "")?;
+    lie.be_told("alone")?;
+    Ok(Outcome::Passed(
+        "nothing was brought in beside who needs more".to_owned(),
+    ))
+}
+
 /// A view that has the lie in memory is not shown to others by the next worker, which did not hear the alarm.
 pub(super) fn outlives_a_worker(world: &World) -> Result<Outcome> {
     worker_dies(world, false)
