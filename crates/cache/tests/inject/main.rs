@@ -128,6 +128,8 @@ fn run(pages: u64, seed: u64, steps: &[Step]) {
     let mut disk = CrashingDisk::new();
     truth.make_file(&disk, directory);
     let mut boots = 1;
+    // Lies that were told since somebody said that they were heard.
+    let mut told = BTreeSet::new();
     let mut layer = truth.open(&(Arc::new(disk.clone()) as Arc<dyn Disk>), directory, boot(boots));
     let range = |at: f64, length: u64| {
         let start = (at * pages as f64) as u64;
@@ -153,6 +155,7 @@ fn run(pages: u64, seed: u64, steps: &[Step]) {
                 let lies: BTreeSet<u64> = layer.take_lies().into_iter().flatten().collect();
                 assert_eq!(lies, expected);
                 assert_eq!(compared.lies, lies.len() as u64);
+                told.extend(lies);
                 let after = layer.unverified(0..pages).into_iter().flatten().count();
                 assert_eq!(compared.verified as usize, before - after);
                 assert!(layer.missing_spans(span).iter().all(|missing| *missing != number));
@@ -169,7 +172,7 @@ fn run(pages: u64, seed: u64, steps: &[Step]) {
             }
             Step::CrossCheck => {
                 truth.cross_check(&layer);
-                layer.take_lies();
+                told.extend(layer.take_lies().into_iter().flatten());
             }
             Step::Reopen | Step::Reboot(_) => {
                 drop(layer);
@@ -178,6 +181,13 @@ fn run(pages: u64, seed: u64, steps: &[Step]) {
                     boots += 1;
                 }
                 layer = truth.open(&(Arc::new(disk.clone()) as Arc<dyn Disk>), directory, boot(boots));
+                let again: BTreeSet<u64> = layer.take_lies().into_iter().flatten().collect();
+                // A power cut may lose that they were told, or that they were heard.
+                if matches!(step, Step::Reopen) {
+                    assert_eq!(again, told, "lies are told until they are heard");
+                }
+                layer.lies_are_heard();
+                told.clear();
             }
         }
         truth.assert_true(&layer);
