@@ -58,6 +58,10 @@ pub async fn prove(images: &Images, key: LayerKey) -> Result<Verdict, Failure> {
     if !layer.is_complete() {
         return Ok(Verdict::Unprovable("the layer is not complete".to_owned()));
     }
+    if layer.has_unverified() {
+        let reason = "pages that a runtime image brought were not compared yet";
+        return Ok(Verdict::Unprovable(reason.to_owned()));
+    }
     let check = tokio::task::spawn_blocking(move || compare(&index, diff_id, &frame, &layer));
     let (verdict, contents) = check
         .await

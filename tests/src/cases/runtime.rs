@@ -283,10 +283,11 @@ impl Published {
         pages
     }
 
-    /// How many pages it has that a file has, too.
+    /// How many of the touched pages a file has, too. Segments of earlier recordings may bring others along.
     fn pages_of(&self, file: &[u8]) -> usize {
         let wanted: std::collections::HashSet<&[u8]> = file.chunks_exact(PAGE).collect();
-        let held = self.pages.values();
+        let touched = self.touched().into_iter();
+        let held = touched.filter_map(|page| self.pages.get(&page));
         held.filter(|page| wanted.contains(page.as_slice())).count()
     }
 }

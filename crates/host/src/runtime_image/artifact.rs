@@ -22,8 +22,6 @@ pub const ZONE_TYPE: &str = "application/vnd.xebec.runtime-image.zone.v1";
 
 /// Largest recording that travels inside the manifest: in base64 a third more, of the 4 MiB that registries take.
 const MAX_INLINE: usize = 1 << 20;
-/// Largest recording that is accepted.
-pub const MAX_RECORDING: u64 = 64 << 20;
 
 /// The manifest of a recording, which refers to the image `subject`.
 pub fn encode(subject: Descriptor, recording: &[u8], zones: &[Zone]) -> ImageManifest {

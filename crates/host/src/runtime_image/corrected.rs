@@ -5,18 +5,26 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use xebec_cache::store::{LayerKey, Store};
 
 use crate::failure::Failure;
 use crate::file::write_atomically;
 
-/// How often; a number that nobody can read is one that nobody used before.
+/// How often. Where that cannot be read, a number that nobody used before.
 pub fn count(store: &Store, key: LayerKey) -> u64 {
-    let Ok(text) = fs::read_to_string(path(store, key)) else {
-        return 0;
-    };
-    text.trim().parse().unwrap_or(u64::from(u32::MAX))
+    match fs::read_to_string(path(store, key)) {
+        Ok(text) => text.trim().parse().unwrap_or_else(|_| now()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+        Err(_) => now(),
+    }
+}
+
+/// In nanoseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(u64::MAX, |since| since.as_nanos() as u64)
 }
 
 /// Once more.

@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
 use tracing::{debug, warn};
 use xebec_format::digest::Digest;
+use xebec_format::runtime_image::limits::MAX_RECORDING;
 use xebec_format::runtime_image::{Recording, Service, ServiceKey};
 use xebec_oci::media_type::ACCEPT_IMAGE;
 use xebec_oci::{Client, ClientError, Descriptor};
@@ -16,7 +17,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::image::Images;
 use crate::image::resolve::{FoundImage, registry_failure};
 use crate::protocol::{ImageRequest, ServiceCommand};
-use crate::runtime_image::artifact::{self, MAX_RECORDING, RUNTIME_IMAGE_TYPE};
+use crate::runtime_image::artifact::{self, RUNTIME_IMAGE_TYPE};
 use crate::runtime_image::kept::{Evidence, KeptRecording, KeptRecordings};
 use crate::signatures;
 use crate::trust::{Listing, Policy, Refusal, RepositoryName, Root};
@@ -24,6 +25,10 @@ use crate::trust::{Listing, Policy, Refusal, RepositoryName, Root};
 /// Recordings of one image that are looked at. Anyone who may push can attach any number; who hides a good one behind
 /// many makes a start slower, never wrong.
 const MAX_RECORDINGS: usize = 32;
+/// Recordings that are fetched at the same time.
+const AT_A_TIME: usize = 4;
+/// Encoded recordings of one image that are looked at, in bytes: a thousand of ordinary size.
+const MAX_TOTAL: usize = 16 << 20;
 /// How long a registry that had no recording is not asked for one again.
 const ASK_AGAIN: Duration = Duration::from_secs(10 * 60);
 
@@ -119,8 +124,13 @@ impl Images {
         };
         if let Some((_, bytes)) = listed.iter().find(|(kept, _)| kept.name == chosen.name) {
             let manifest = found.manifest_digest;
-            self.recordings
-                .keep(manifest, chosen.name, bytes, &chosen.evidence, None)?;
+            let kept = self
+                .recordings
+                .keep(manifest, chosen.name, bytes, &chosen.evidence, None);
+            if let Err(failure) = kept {
+                // One that is not kept could not be distrusted later.
+                return Ok(Err(Some(failure.to_string())));
+            }
         }
         Ok(Ok(chosen))
     }
@@ -228,7 +238,19 @@ impl<'a> Choice<'a> {
             .filter(|referrer| !self.kept.is_distrusted(manifest, referrer.digest))
             .take(MAX_RECORDINGS)
             .map(|referrer| self.fetch_one(client, referrer.digest));
-        Ok(join_all(fetched).await.into_iter().flatten().collect())
+        // A few at a time, and no more than so much in all: what anyone can push must not fill the memory.
+        let mut fetched = stream::iter(fetched).buffered(AT_A_TIME);
+        let (mut found, mut total) = (Vec::new(), 0);
+        while let Some(next) = fetched.next().await {
+            let Some((kept, bytes)) = next else { continue };
+            total += bytes.len();
+            if total > MAX_TOTAL {
+                warn!("{manifest} has more recordings than are looked at");
+                break;
+            }
+            found.push((kept, bytes));
+        }
+        Ok(found)
     }
 
     async fn fetch_one(&self, client: &Client, digest: Digest) -> Option<(KeptRecording, Vec<u8>)> {
@@ -247,9 +269,9 @@ impl<'a> Choice<'a> {
             .await
             .inspect_err(|error| passed_over(error))
             .ok()?;
-        let recording = Recording::decode(&bytes)
-            .inspect_err(|error| passed_over(error))
-            .ok()?;
+        let decoded = tokio::task::spawn_blocking(move || (Recording::decode(&bytes), bytes)).await;
+        let (recording, bytes) = decoded.inspect_err(|error| passed_over(error)).ok()?;
+        let recording = recording.inspect_err(|error| passed_over(error)).ok()?;
         if recording.image != self.found.manifest_digest {
             passed_over(&"it speaks of another image");
             return None;

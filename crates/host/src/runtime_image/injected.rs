@@ -1,11 +1,13 @@
 //! What vouches for the pages of a layer that runtime images brought and nobody compared yet: `injected.json` in the
 //! layer's folder.
 //!
-//! Written before the first such page. If it is lost, nothing vouches for them, and they are compared before the layer
+//! Written before the first such page, and gone once all were compared. If it is lost or damaged, nothing vouches for them, and they are compared before the layer
 //! is used again.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use xebec_cache::store::{LayerKey, Store};
@@ -25,30 +27,46 @@ pub struct Injection {
     pub evidence: Evidence,
 }
 
-/// Who brought pages of a layer, as far as it is known.
-pub fn load(store: &Store, key: LayerKey) -> Vec<Injection> {
-    let bytes = fs::read(path(store, key)).unwrap_or_default();
-    serde_json::from_slice(&bytes).unwrap_or_default()
+/// One reader or writer of these files at a time; only the worker has any to do with them.
+static FILES: Mutex<()> = Mutex::new(());
+
+/// Who brought pages of a layer; `None` when that cannot be told.
+pub fn load(store: &Store, key: LayerKey) -> Option<Vec<Injection>> {
+    let _one = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    read(&path(store, key)).ok()
 }
 
 /// Adds a recording that is about to bring pages.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// When the file cannot be read or written; the recording must then bring nothing.
 pub fn add(store: &Store, key: LayerKey, injection: &Injection) -> Result<(), Failure> {
-    let mut known = load(store, key);
+    let _one = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = path(store, key);
+    let failed = |error| Failure::host(format!("note in {} who brings pages", path.display()), error);
+    let mut known = read(&path).map_err(failed)?;
     if known.contains(injection) {
         return Ok(());
     }
     known.push(injection.clone());
     let bytes = serde_json::to_vec(&known).map_err(|error| Failure::host("encode injections", error))?;
-    let path = path(store, key);
-    write_atomically(&path, &bytes).map_err(|error| Failure::host(format!("write {}", path.display()), error))
+    write_atomically(&path, &bytes).map_err(failed)
 }
 
-/// Forgets all of them: every page was compared.
-pub fn clear(store: &Store, key: LayerKey) {
-    let _ = fs::remove_file(path(store, key));
+/// Forgets all of them if, while nobody can be added, every page was compared and nobody is bringing any.
+pub fn clear(store: &Store, key: LayerKey, is_over: impl FnOnce() -> bool) {
+    let _one = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    if is_over() {
+        let _ = fs::remove_file(path(store, key));
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<Injection>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 fn path(store: &Store, key: LayerKey) -> PathBuf {

@@ -171,18 +171,28 @@ impl KeptRecordings {
         self.of_image(manifest).join(name.hex()).join(WRONG).exists()
     }
 
-    /// Forgets the recordings of an image.
+    /// Forgets the recordings of an image, but not which of them brought wrong pages.
     ///
     /// # Errors
     /// When they cannot be removed.
     pub fn forget(&self, manifest: Digest) -> Result<(), Failure> {
         let folder = self.of_image(manifest);
-        match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Failure::host(format!("remove {}", folder.display()), error))
+        let failed = |error| Failure::host(format!("remove recordings in {}", folder.display()), error);
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.join(WRONG).exists() {
+                for name in [RECORDING, FACTS, ZONE] {
+                    let _ = fs::remove_file(path.join(name));
+                }
+            } else if path.is_dir() {
+                fs::remove_dir_all(&path).map_err(failed)?;
+            } else {
+                fs::remove_file(&path).map_err(failed)?;
             }
-            _ => Ok(()),
         }
+        // It stays if something does.
+        let _ = fs::remove_dir(&folder);
+        Ok(())
     }
 
     /// Notes that the image's registry was asked and had none for what was to be started; see [`Self::asked`].

@@ -211,14 +211,9 @@ impl Loader {
 
     async fn bring(self: &Arc<Self>, loaded: &mut Loaded) -> Result<(), String> {
         let recording = &self.found.recording;
-        for run in &recording.zeros {
-            for pages in self.missing(*run) {
-                if let Some(target) = self.target(run.layer) {
-                    let written = target.served.filler().inject_zeros(pages);
-                    loaded.injected += written.map_err(|error| format!("write zeros: {error}"))?;
-                }
-            }
-        }
+        let this = self.clone();
+        let zeros = tokio::task::spawn_blocking(move || this.bring_zeros()).await;
+        loaded.injected += zeros.map_err(|error| error.to_string())??;
         let wanted = wanted(recording, &self.found.service, |run| {
             !self.missing(*run).is_empty()
         });
@@ -241,6 +236,29 @@ impl Loader {
             take_in(results.join_next().await, loaded, &mut problem);
         }
         problem.map_or(Ok(()), Err)
+    }
+
+    /// Pages of the service that are all zero; they are in no segment. Blocks.
+    fn bring_zeros(&self) -> Result<u64, String> {
+        let mut zeros = self.found.recording.zeros.clone();
+        zeros.sort_unstable_by_key(|run| (run.layer, run.first));
+        let is_zero = |layer: u16, page: u64| {
+            let after = zeros.partition_point(|run| (run.layer, run.first) <= (layer, page));
+            let run = after.checked_sub(1).and_then(|place| zeros.get(place));
+            run.is_some_and(|run| run.layer == layer && page < run.end())
+        };
+        let mut written = 0;
+        for run in self.found.service.touched.iter().map(|seen| seen.run) {
+            for page in self.missing(run).into_iter().flatten() {
+                if is_zero(run.layer, page)
+                    && let Some(target) = self.target(run.layer)
+                {
+                    let zeroed = target.served.filler().inject_zeros(page..page + 1);
+                    written += zeroed.map_err(|error| format!("write zeros: {error}"))?;
+                }
+            }
+        }
+        Ok(written)
     }
 
     /// One range of a zone: its segments are decoded as they arrive.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde::Serialize;
+use xebec_cache::layer::CachedLayer;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
@@ -183,9 +184,12 @@ fn make(
         files.push(layer);
     }
     let read = |layer: u16, page: u64, bytes: &mut [u8; PAGE_SIZE as usize]| {
-        let cached = files
-            .get(usize::from(layer))
-            .filter(|cached| cached.presence().missing(page..page + 1).is_empty());
+        // What a runtime image brought and nobody compared is not this host's word.
+        let is_known = |cached: &&CachedLayer| {
+            cached.presence().missing(page..page + 1).is_empty()
+                && cached.unverified(page..page + 1).is_empty()
+        };
+        let cached = files.get(usize::from(layer)).filter(is_known);
         match cached {
             Some(cached) => cached.read_at(bytes, page * PAGE_SIZE).map(|()| true),
             None => Ok(false),
@@ -213,7 +217,7 @@ fn make(
         match read(layer, page, bytes)? {
             true => Ok(()),
             false => Err(io::Error::other(format!(
-                "page {page} of layer {layer} was read, but is not in the cache any more"
+                "page {page} of layer {layer} was read, but is not there any more or was not compared; record again"
             ))),
         }
     });

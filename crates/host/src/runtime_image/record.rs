@@ -89,6 +89,7 @@ pub fn record<'a>(
 ) -> Result<Session<'a>, Failure> {
     let mut merged = Merged::default();
     let mut last = None;
+    let mut recorded = None;
     for run in 0..options.repeat.max(1) {
         report(Reply::Progress {
             what: "record".to_owned(),
@@ -98,6 +99,14 @@ pub fn record<'a>(
         // The one before goes first: views of one image share nothing, but a container may hold a port.
         drop(last.take());
         let (mounted, view) = mount(daemon, image, run, report)?;
+        let now = (mounted.manifest, mounted.layers.clone());
+        if recorded.get_or_insert_with(|| now.clone()) != &now {
+            let message = format!(
+                "{} is another image, or read by other indexes, than in the run before; record it again",
+                mounted.reference
+            );
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
         let config = image_config(&mounted)?;
         let pages = run_once(paths, &mounted, &config, options)?;
         merged.add(&pages);
@@ -106,6 +115,10 @@ pub fn record<'a>(
     let Some((mounted, view, config)) = last else {
         return Err(Failure::new(FailureKind::Usage, "nothing was recorded"));
     };
+    if merged.pages.is_empty() {
+        let message = "nothing of the image was read, so there is nothing to record";
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
     let argv = container::args(&config, options.run.entrypoint.as_deref(), &options.run.command)
         .map_err(|error| Failure::new(FailureKind::Usage, error))?;
     Ok(Session {

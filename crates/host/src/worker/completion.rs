@@ -20,6 +20,9 @@ use crate::worker::requests::Requests;
 /// the container that is just starting needs more.
 const PROOF_DELAY: Duration = Duration::from_secs(5);
 
+/// When it is tried again to compare what runtime images brought, after the registry could not be asked.
+const PROOF_AGAIN: Duration = Duration::from_secs(60);
+
 impl Requests {
     /// Goes on with what earlier workers were to bring in.
     pub(super) fn resume_completions(self: &Arc<Self>) {
@@ -81,6 +84,7 @@ impl Requests {
             };
             if let Err(failure) = proven {
                 warn!("{key} is not proven: {failure}");
+                self.try_later(key);
             }
             let _ = self.in_background(move |this| this.learn_contents(key)).await;
         }
@@ -90,6 +94,18 @@ impl Requests {
     fn learn_contents(&self, key: LayerKey) {
         let _reservation = self.fills.usage().reserve([key]);
         self.shared.learn(self.images.store(), key);
+    }
+
+    /// The registry may be back then. A layer whose pages were all compared need not be proven.
+    fn try_later(self: &Arc<Self>, key: LayerKey) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(PROOF_AGAIN).await;
+            let layer = this.images.store().look(key);
+            if layer.is_ok_and(|layer| layer.is_complete() && layer.has_unverified()) {
+                this.fills.tell_complete(key);
+            }
+        });
     }
 
     async fn compare_again(self: &Arc<Self>, key: LayerKey) -> Result<(), Failure> {

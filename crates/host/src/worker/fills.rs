@@ -268,6 +268,12 @@ impl FillService {
         Ok(())
     }
 
+    /// Has a complete layer proven, and compared with what was injected.
+    pub(super) fn tell_complete(&self, key: LayerKey) {
+        // Nobody listens any more only when the worker is ending.
+        let _ = self.completed.send(key);
+    }
+
     /// Once all of a layer is local: its readers need no events any more.
     pub fn silence_if_complete(&self, served: &Arc<ServedLayer>) {
         if !served.layer().is_complete() || served.silenced.swap(true, Ordering::AcqRel) {

@@ -143,6 +143,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         quota: quota::Quota::default(),
         paces: Arc::default(),
         strictness: Arc::default(),
+        corrections: std::sync::Mutex::default(),
         stop: tokio::sync::Notify::new(),
         ended: AtomicBool::new(false),
         hand_over: tokio::sync::Notify::new(),

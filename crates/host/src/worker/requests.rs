@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use xebec_cache::store::LayerKey;
@@ -20,11 +20,10 @@ use crate::sharing::SharedContents;
 use crate::view::{self, MountOptions, ViewOptions};
 use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::quota::Quota;
-use crate::worker::starting;
 use crate::worker::strict::{Reliance, Strictness, Use};
 use crate::worker::suspects::Suspects;
 use crate::worker::usage::Reservation;
-use crate::worker::views::{Claim, LayerPair, Views};
+use crate::worker::views::{Claim, LayerPair, Views, remove_own_mount};
 
 /// How often an image is prepared anew because a layer of it was evicted meanwhile. Once it is prepared its layers
 /// are the last to go, so a second time is unlikely.
@@ -49,6 +48,8 @@ pub struct Requests {
     pub(super) quota: Quota,
     pub(super) paces: Arc<Paces>,
     pub(super) strictness: Arc<Strictness>,
+    /// Held while corrections of pages are counted.
+    pub(super) corrections: Mutex<()>,
     pub(super) stop: tokio::sync::Notify,
     /// Nothing needs this daemon any more, and nothing may come to.
     pub(super) ended: AtomicBool,
@@ -243,7 +244,7 @@ impl Requests {
         let is_recording = order.purpose == Purpose::Recording;
         let salt = match is_recording {
             true => Some(order.holder.to_string()),
-            false => starting::salt(self.images.store(), prepared.layers.iter().map(|layer| layer.key)),
+            false => self.salt(prepared.layers.iter().map(|layer| layer.key)),
         };
         let options = ViewOptions {
             shared: (!is_recording).then_some(&self.shared),
@@ -264,6 +265,12 @@ impl Requests {
             true => Some(self.open_recording(&built.name)?),
             false => None,
         };
+        let closed = |failure| {
+            if let Some(path) = &recording {
+                remove_own_mount(path);
+            }
+            failure
+        };
         let guarded = recording.clone().unwrap_or_else(|| self.images.paths.guarded());
         let how = MountOptions {
             guarded: &guarded,
@@ -277,7 +284,7 @@ impl Requests {
             completion: order.completion,
             by: reliance.by().clone(),
         };
-        let path = self.views.hold(&built, claim, &how)?;
+        let path = self.views.hold(&built, claim, &how).map_err(closed)?;
         if let Holder::Directory { path: target } = &order.holder {
             let bound = mount::bind_private(&path, target);
             if let Err(error) = bound {
@@ -323,6 +330,10 @@ impl Requests {
         let path = self.images.paths.recording_mounts().join(view);
         let failed = |error| Failure::host(format!("make {}", path.display()), error);
         std::fs::create_dir_all(&path).map_err(failed)?;
+        if mount::is_mounted(&path).unwrap_or(false) {
+            // The same request, to a worker that died before it answered.
+            return Ok(path);
+        }
         let open = || -> Result<(), Failure> {
             mount::bind_private(&self.images.paths.layers(), &path)
                 .map_err(|error| Failure::host("mount the cache to record", error))?;

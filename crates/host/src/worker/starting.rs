@@ -2,13 +2,13 @@
 //! may be believed: its runtime image is loaded, and pages that earlier ones brought are compared where what vouched for
 //! them does not suffice now.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tracing::{error, info, warn};
 use xebec_cache::fill::Patience;
 use xebec_cache::progress::Ticket;
-use xebec_cache::store::{LayerKey, Store};
+use xebec_cache::store::LayerKey;
 
 use crate::failure::{Failure, FailureKind};
 use crate::free::FreePages;
@@ -27,13 +27,6 @@ use crate::worker::strict::Use;
 const START: Duration = Duration::from_secs(20);
 /// The kernel's own read-ahead.
 const READ_AHEAD_KIB: u32 = 128;
-
-/// What tells a view over these layers from those that were built before pages of them were corrected, which may have the
-/// wrong ones in memory; `None` if none ever were.
-pub(super) fn salt(store: &Store, layers: impl Iterator<Item = LayerKey>) -> Option<String> {
-    let corrections: u64 = layers.map(|key| corrected::count(store, key)).sum();
-    (corrections > 0).then(|| format!("after {corrections} corrections"))
-}
 
 impl Requests {
     /// Loads the runtime image of a service. Gives what came of it and the pages that need no events; `None` when there
@@ -95,7 +88,10 @@ impl Requests {
             keys.into_iter()
                 .try_for_each(|key| injected::add(this.images.store(), key, &injection))
         });
-        noted.await??;
+        if let Err(failure) = noted.await? {
+            warn!("{failure}; nothing is brought in");
+            return Ok(Some((Loaded::refused(failure.to_string()), loader.free_pages())));
+        }
         let loaded = loader.load(&injecting).await;
         drop(injecting);
         for target in &targets {
@@ -146,6 +142,15 @@ impl Requests {
             let served = self.fills.serve(layer.key, None)?;
             // Before the view is named: it must not be one that has a lie in memory.
             self.raise_lies(&served);
+            if *purpose == Purpose::Recording {
+                self.compare_injected(&served).await?;
+                // The process that records looks at the files, where that stands only then.
+                let key = layer.key;
+                let synced = self.in_background(move |_| served.layer().sync());
+                let failed = |error| Failure::host(format!("sync {key}"), error);
+                synced.await?.map_err(failed)?;
+                continue;
+            }
             if !served.layer().has_unverified() {
                 continue;
             }
@@ -153,15 +158,14 @@ impl Requests {
                 Some(policy) => policy,
                 None => policy.insert(self.images.policy()?),
             };
-            let injections = injected::load(self.images.store(), layer.key);
+            let injections = injected::load(self.images.store(), layer.key).unwrap_or_default();
             let suffices = |injection: &Injection| {
                 let root = injection
                     .evidence
                     .root(policy, &repository, found.naming(), &found.path());
                 root.is_ok_and(|root| root >= layer.root)
             };
-            let is_believed =
-                *purpose != Purpose::Recording && !injections.is_empty() && injections.iter().all(suffices);
+            let is_believed = !injections.is_empty() && injections.iter().all(suffices);
             if !is_believed {
                 self.compare_injected(&served).await?;
             }
@@ -183,8 +187,22 @@ impl Requests {
             .await;
         self.raise_lies(served);
         compared.map_err(|error| Failure::new(FailureKind::Registry, error))?;
-        injected::clear(self.images.store(), layer.key());
+        injected::clear(self.images.store(), layer.key(), || {
+            !layer.has_unverified() && !self.strictness.is_injecting(layer.key())
+        });
         Ok(())
+    }
+
+    /// What tells a view over these layers from those that were built before pages of them were corrected, which may have
+    /// the wrong ones in memory; `None` if none ever were.
+    pub(super) fn salt(&self, layers: impl Iterator<Item = LayerKey> + Clone) -> Option<String> {
+        for served in layers.clone().filter_map(|key| self.fills.find(key)) {
+            self.raise_lies(&served);
+        }
+        let _one = self.corrections.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = layers.map(|key| corrected::count(self.images.store(), key));
+        let corrections = counts.fold(0, u64::wrapping_add);
+        (corrections > 0).then(|| format!("after {corrections} corrections"))
     }
 
     /// Says so when pages that a runtime image brought were not what the layer has, and uses its recordings no more.
@@ -192,17 +210,22 @@ impl Requests {
     /// Any fill may find that out, also one that a reader waits for; so this is asked after what fills many spans, before a
     /// view is named, and at each sweep.
     pub(super) fn raise_lies(&self, served: &Arc<ServedLayer>) {
-        let lies = served.layer().take_lies();
-        if lies.is_empty() {
-            return;
-        }
         let key = served.layer().key();
-        let noted = corrected::add(self.images.store(), key).inspect_err(|failure| error!("{failure}"));
+        let (lies, noted) = {
+            // Nobody names a view between the two.
+            let _one = self.corrections.lock().unwrap_or_else(PoisonError::into_inner);
+            let lies = served.layer().take_lies();
+            if lies.is_empty() {
+                return;
+            }
+            (lies, corrected::add(self.images.store(), key))
+        };
+        let noted = noted.inspect_err(|failure| error!("{failure}"));
         error!(
             "ALARM: a runtime image brought other contents than {key} has, in its pages {lies:?}. They are corrected, and \
              its recordings are not used again; who pushed them may have meant harm"
         );
-        for injection in injected::load(self.images.store(), key) {
+        for injection in injected::load(self.images.store(), key).unwrap_or_default() {
             if !injection.evidence.own
                 && let Err(failure) = self.images.recordings().distrust(injection.recording)
             {

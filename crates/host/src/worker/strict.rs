@@ -165,6 +165,14 @@ impl Strictness {
         }
     }
 
+    /// Whether somebody is bringing pages into the layer.
+    pub(super) fn is_injecting(&self, key: LayerKey) -> bool {
+        self.lock()
+            .injecting
+            .iter()
+            .any(|what| what.layers.contains(&key))
+    }
+
     fn is_doubtful_under_way(&self, by: &Use, policy: &Policy) -> bool {
         let table = self.lock();
         table.injecting.iter().any(|what| {

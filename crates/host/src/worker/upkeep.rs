@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use tracing::{debug, error, warn};
 use xebec_cache::store::LayerKey;
 
+use crate::runtime_image::corrected;
 use crate::worker::fills::FillService;
 use crate::worker::requests::Requests;
 
@@ -30,7 +31,9 @@ pub(super) async fn run(requests: Arc<Requests>) {
         tick.tick().await;
         let this = requests.clone();
         let upkeep = tokio::task::spawn_blocking(move || {
-            sync_served(&this.fills);
+            for key in sync_served(&this.fills) {
+                this.distrust_memory(key);
+            }
             this.note_use();
             this.enforce(0);
         });
@@ -38,8 +41,9 @@ pub(super) async fn run(requests: Arc<Requests>) {
     }
 }
 
-/// Makes durable what the layers that are served hold.
-pub(super) fn sync_served(fills: &FillService) {
+/// Makes durable what the layers that are served hold. Gives those that the disk did not take.
+pub(super) fn sync_served(fills: &FillService) -> Vec<LayerKey> {
+    let mut failed = Vec::new();
     for served in fills.all() {
         match served.layer().sync() {
             Ok(true) => debug!("{} is synced", served.layer().key()),
@@ -51,17 +55,33 @@ pub(super) fn sync_served(fills: &FillService) {
                      containers that were started on it when it was there, and look after the disk"
                 );
                 fills.listen_again(&served);
+                failed.push(key);
             }
         }
     }
+    failed
 }
 
 impl Requests {
+    /// After the disk lost writes: views that are mounted may come to have holes in memory, so later ones are others, and
+    /// nobody reads the layer's files in place of their own.
+    fn distrust_memory(&self, key: LayerKey) {
+        self.shared.forget(key);
+        if let Err(failure) = corrected::add(self.images.store(), key) {
+            warn!("{failure}");
+        }
+    }
+
     /// Makes durable what an earlier worker of this boot filled and did not come to sync.
     fn sync_left(&self) {
         for key in self.images.store().list().unwrap_or_default() {
             if let Err(error) = self.sync_if_left(key) {
                 warn!("cannot sync {key}: {error}");
+            }
+            // That worker may have died before it compared what runtime images had brought.
+            let layer = self.images.store().look(key);
+            if layer.is_ok_and(|layer| layer.is_complete() && layer.has_unverified()) {
+                self.fills.tell_complete(key);
             }
         }
     }

@@ -131,21 +131,6 @@ impl Views {
             }
             table.insert(record.name.clone(), record);
         }
-        for entry in fs::read_dir(paths.recording_mounts())
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let path = entry.path();
-            if !table
-                .values()
-                .any(|record| record.own_mount.as_ref() == Some(&path))
-            {
-                remove_own_mount(&path);
-            } else if was_unguarded && let Err(error) = fills.guard(&path) {
-                error!("{error}");
-            }
-        }
         for pair in suspects.layers() {
             if let Err(error) = fills.serve(pair.into(), None) {
                 warn!("an old view: {error}");
@@ -164,6 +149,21 @@ impl Views {
             for name in suspects.find(paths, &views) {
                 table.remove(&name);
                 let _ = fs::remove_file(paths.mounts().join(format!("{name}.json")));
+            }
+        }
+        for entry in fs::read_dir(paths.recording_mounts())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let path = entry.path();
+            if !table
+                .values()
+                .any(|record| record.own_mount.as_ref() == Some(&path))
+            {
+                remove_own_mount(&path);
+            } else if was_unguarded && let Err(error) = fills.guard(&path) {
+                error!("{error}");
             }
         }
         if !table.is_empty() {
@@ -350,7 +350,7 @@ impl Views {
 }
 
 /// Takes a recording's mount of the blob cache away.
-fn remove_own_mount(path: &Path) {
+pub(super) fn remove_own_mount(path: &Path) {
     if let Err(error) = view::unmount(path) {
         warn!("{error}");
     }
