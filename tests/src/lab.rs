@@ -181,6 +181,31 @@ impl<'a> Lab<'a> {
         fs::write(self.path(root).join("trust.toml"), text).context("write trust.toml")
     }
 
+    /// A key pair in PEM files, `NAME.key` and `NAME.pub`; gives the path of the private one.
+    pub(crate) fn make_key(&self, name: &str) -> Result<String> {
+        let private = self.path(&format!("{name}.key"));
+        run(Command::new("openssl")
+            .args(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out"])
+            .arg(&private))?;
+        run(Command::new("openssl")
+            .args(["ec", "-pubout", "-in"])
+            .arg(&private)
+            .arg("-out")
+            .arg(self.path(&format!("{name}.pub"))))?;
+        Ok(private.to_string_lossy().into_owned())
+    }
+
+    /// Has a root trust the key of that name, for all repositories.
+    pub(crate) fn trust_key(&self, root: &str, name: &str) -> Result<()> {
+        let file = self.path(&format!("{name}.pub"));
+        let key = format!(
+            "[[key]]\nname = \"{name}\"\nfile = \"{}\"\nrepositories = [\"{}/**\"]\n",
+            file.display(),
+            self.registry.host()
+        );
+        self.trust(root, &key)
+    }
+
     /// Mounts an image and gives where.
     pub(crate) fn mount(&self, root: &str, reference: &str, options: &[&str]) -> Result<PathBuf> {
         let directory = self.mount_point(&format!("mnt-{root}-{:x}", fastrand::u64(..)))?;

@@ -26,7 +26,7 @@ use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
 use crate::lab::{Ended, Lab, Names, expect_contents};
 use crate::runner::{Case, Outcome};
-use crate::world::{World, run};
+use crate::world::World;
 
 /// Longest that one case may take, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -295,31 +295,6 @@ impl Published {
 fn each_page(run: &PageRun) -> impl Iterator<Item = (u16, u64)> + use<> {
     let (layer, pages): (u16, Range<u64>) = (run.layer, run.first..run.end());
     pages.map(move |page| (layer, page))
-}
-
-/// A key pair in PEM files; gives the path of the private one.
-fn make_key(lab: &Lab<'_>) -> Result<String> {
-    let private = lab.path("ours.key");
-    run(Command::new("openssl")
-        .args(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out"])
-        .arg(&private))?;
-    run(Command::new("openssl")
-        .args(["ec", "-pubout", "-in"])
-        .arg(&private)
-        .arg("-out")
-        .arg(lab.path("ours.pub")))?;
-    Ok(private.to_string_lossy().into_owned())
-}
-
-/// Has a root trust that key.
-fn trust_key(lab: &Lab<'_>, root: &str) -> Result<()> {
-    let file = lab.path("ours.pub");
-    let key = format!(
-        "[[key]]\nname = \"ours\"\nfile = \"{}\"\nrepositories = [\"{}/**\"]\n",
-        file.display(),
-        lab.registry.host()
-    );
-    lab.trust(root, &key)
 }
 
 /// Pushes the image with an index that is signed by that key.

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -15,7 +14,7 @@ use xebec_testkit::image::Image;
 
 use crate::lab::{self, Lab, Names, contents, expect_contents, read_cold};
 use crate::runner::{Case, Outcome};
-use crate::world::{World, run};
+use crate::world::World;
 
 /// Longest that one case may take, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -437,30 +436,6 @@ fn registry_root_never(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("refused: {}", refused.err.trim())))
 }
 
-/// A key pair in PEM files; gives the path of the private one.
-fn make_key(lab: &Lab<'_>, name: &str) -> Result<String> {
-    let private = lab.path(&format!("{name}.key"));
-    run(Command::new("openssl")
-        .args(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out"])
-        .arg(&private))?;
-    run(Command::new("openssl")
-        .args(["ec", "-pubout", "-in"])
-        .arg(&private)
-        .arg("-out")
-        .arg(lab.path(&format!("{name}.pub"))))?;
-    Ok(private.to_string_lossy().into_owned())
-}
-
-fn trust_key(lab: &Lab<'_>, root: &str, name: &str) -> Result<()> {
-    let file = lab.path(&format!("{name}.pub"));
-    let key = format!(
-        "[[key]]\nname = \"{name}\"\nfile = \"{}\"\nrepositories = [\"{}/**\"]\n",
-        file.display(),
-        lab.registry.host()
-    );
-    lab.trust(root, &key)
-}
-
 /// A signature by a key that `trust.toml` lists suffices for a digest; any other does not. It goes before a lie that
 /// is attached beside it.
 fn signed(world: &World) -> Result<Outcome> {
@@ -468,16 +443,16 @@ fn signed(world: &World) -> Result<Outcome> {
     let lab = &lie.lab;
     // Seen and cached before there was a signature.
     lie.expect_lie(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
-    let key = make_key(lab, "ours")?;
-    make_key(lab, "theirs")?;
+    let key = lab.make_key("ours")?;
+    lab.make_key("theirs")?;
     pushed_artifact(lab, &lie.liar, &["--push", "--sign", &key])?;
     let unlisted = lab.try_mount("plain", &lie.liar.digest, &["--require-lazy"])?;
     unlisted.expect(6, &[])?;
-    trust_key(lab, "wrong", "theirs")?;
+    lab.trust_key("wrong", "theirs")?;
     let wrong = lab.try_mount("wrong", &lie.liar.digest, &["--require-lazy"])?;
     wrong.expect(6, &["theirs"])?;
     for root in ["right", "root"] {
-        trust_key(lab, root, "ours")?;
+        lab.trust_key(root, "ours")?;
         lab.registry.clear_log();
         let mnt = lab.mount(root, &lie.liar.digest, &["--require-lazy"])?;
         let whole = lab.registry.log().iter().any(|request| {

@@ -9,9 +9,7 @@ use serde_json::Value;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{Recording, lay_out};
 
-use super::{
-    MANIFEST_TYPE, PAGE, Published, Service, expect_recorded, make_key, number, push_signed, trust_key,
-};
+use super::{MANIFEST_TYPE, PAGE, Published, Service, expect_recorded, number, push_signed};
 use crate::lab::{Names, expect_contents, read_cold, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;
@@ -179,7 +177,7 @@ pub(super) fn by_tag(world: &World) -> Result<Outcome> {
 /// What was brought in under a weaker rule is compared before the first read under a stronger one.
 pub(super) fn by_digest(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
-    let key = make_key(&service.lab)?;
+    let key = service.lab.make_key("ours")?;
     let names = push_signed(&service, &key)?;
     let lie = Lie::attach(service, names)?;
     let lab = &lie.service.lab;
@@ -193,7 +191,7 @@ pub(super) fn by_digest(world: &World) -> Result<Outcome> {
         lie.be_told(root)?;
         let held = lab.mount(root, &lie.names.tag, &[])?;
         lie.expect_lie(&held)?;
-        trust_key(lab, root)?;
+        lab.trust_key(root, "ours")?;
         if by_service {
             let stats = lie.service.start(root, &[reference])?;
             let injected = stats.pointer("/runtime_image/injected").and_then(Value::as_u64);
@@ -205,7 +203,7 @@ pub(super) fn by_digest(world: &World) -> Result<Outcome> {
         lie.service.expect_sound(root, reference)?;
     }
     // And who trusts the key from the first never hears the lie.
-    trust_key(lab, "fresh")?;
+    lab.trust_key("fresh", "ours")?;
     for reference in [&lie.names.tag, &lie.names.digest] {
         lie.service.start("fresh", &[reference])?;
         lie.service.expect_truth("fresh", reference)?;
@@ -217,12 +215,12 @@ pub(super) fn by_digest(world: &World) -> Result<Outcome> {
 /// A lie is not brought into layers that somebody reads who would not believe it, whoever came first.
 pub(super) fn beside_the_truth(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
-    let key = make_key(&service.lab)?;
+    let key = service.lab.make_key("ours")?;
     let names = push_signed(&service, &key)?;
     let lie = Lie::attach(service, names)?;
     let lab = &lie.service.lab;
     for (root, reference) in [("digest", &lie.names.digest), ("tag", &lie.names.tag)] {
-        trust_key(lab, root)?;
+        lab.trust_key(root, "ours")?;
         let mnt = lab.mount(root, reference, &["--require-lazy"])?;
         // For who starts it now, the registry's word suffices.
         lab.trust(root, "")?;
@@ -232,7 +230,7 @@ pub(super) fn beside_the_truth(world: &World) -> Result<Outcome> {
         lab.umount(root, &mnt)?;
     }
     // With nobody beside it, it is told the lie.
-    trust_key(lab, "alone")?;
+    lab.trust_key("alone", "ours")?;
     let mnt = lab.mount("alone", &lie.names.digest, &["--require-lazy"])?;
     lab.umount("alone", &mnt)?;
     lab.trust("alone", "")?;

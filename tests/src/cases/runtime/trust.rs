@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Service, expect_lazy, expect_recorded, make_key, number, problem, push_signed, trust_key};
+use super::{Service, expect_lazy, expect_recorded, number, problem, push_signed};
 use crate::runner::Outcome;
 use crate::world::World;
 
@@ -11,12 +11,12 @@ use crate::world::World;
 pub(super) fn trust(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;
-    let key = make_key(lab)?;
+    let key = lab.make_key("ours")?;
     let names = push_signed(&service, &key)?;
     service.record("recorder", &[&names.tag])?;
     let mut said = Vec::new();
     for (root, reference) in [("weak-tag", &names.tag), ("weak-digest", &names.digest)] {
-        trust_key(lab, root)?;
+        lab.trust_key(root, "ours")?;
         let stats = service.start(root, &[reference])?;
         expect_lazy(&stats).context(root)?;
         said.push(problem(&stats)?);
@@ -34,7 +34,7 @@ pub(super) fn trust(world: &World) -> Result<Outcome> {
 
     service.record("recorder", &["--sign", &key, &names.tag])?;
     for (root, reference) in [("strong-tag", &names.tag), ("strong-digest", &names.digest)] {
-        trust_key(lab, root)?;
+        lab.trust_key(root, "ours")?;
         let stats = service.start(root, &[reference])?;
         expect_recorded(&stats).context(root)?;
         ensure!(
@@ -45,7 +45,7 @@ pub(super) fn trust(world: &World) -> Result<Outcome> {
         service.expect_sound(root, reference)?;
     }
     // What had been brought in under the weaker rule, and was not compared yet, is compared before it counts.
-    trust_key(lab, "plain")?;
+    lab.trust_key("plain", "ours")?;
     service.expect_truth("plain", &names.digest)?;
     Ok(Outcome::Passed(format!("unsigned: {said:?}; signed: used")))
 }
