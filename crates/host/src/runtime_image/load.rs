@@ -6,7 +6,6 @@
 //! ([`xebec_cache::layer::CachedLayer::inject`]). Whatever goes wrong here, the start goes on: what is missing then
 //! comes when it is read.
 
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -52,8 +51,9 @@ pub struct Loader {
     found: Arc<FoundRecording>,
     /// By their place in the recording; `None` where the image's layer is used by another index.
     layers: Vec<Option<Target>>,
-    /// Into which pages may be brought; none until it is loaded.
-    allowed: OnceLock<HashSet<LayerKey>>,
+    /// Into which layers pages may be brought; none until it is loaded. Kept here, since what is being decoded when the
+    /// patience ends goes on to its end.
+    injecting: OnceLock<Injecting>,
     decoders: Arc<Semaphore>,
 }
 
@@ -90,7 +90,7 @@ impl Loader {
             paces,
             layers: layers.collect(),
             found,
-            allowed: OnceLock::new(),
+            injecting: OnceLock::new(),
             decoders: Arc::new(Semaphore::new(cores)),
         }
     }
@@ -122,9 +122,8 @@ impl Loader {
     /// Brings in what is missing.
     ///
     /// Into those layers only that `injecting` has: others are read by somebody who would not believe the recording.
-    pub async fn load(self: &Arc<Self>, injecting: &Injecting) -> Loaded {
-        let allowed = injecting.layers().iter().copied().collect();
-        let _ = self.allowed.set(allowed);
+    pub async fn load(self: &Arc<Self>, injecting: Injecting) -> Loaded {
+        let injecting = self.injecting.get_or_init(|| injecting);
         let start = Instant::now();
         let mut loaded = Loaded {
             recording: Some(self.found.name),
@@ -198,7 +197,7 @@ impl Loader {
     /// The layer that pages of a run may be brought into.
     fn target(&self, layer: u16) -> Option<&Target> {
         let target = self.layers.get(usize::from(layer))?.as_ref()?;
-        let is_allowed = self.allowed.get()?.contains(&target.served.layer().key());
+        let is_allowed = self.injecting.get()?.may(target.served.layer().key());
         (is_allowed && target.root <= self.found.root).then_some(target)
     }
 

@@ -151,7 +151,6 @@ impl Requests {
         let is_free = !free.is_empty();
         let mounted = self.in_background(move |this| {
             let _reservation = reservation;
-
             let _building = this
                 .quota
                 .building

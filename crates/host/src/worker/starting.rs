@@ -92,8 +92,7 @@ impl Requests {
             warn!("{failure}; nothing is brought in");
             return Ok(Some((Loaded::refused(failure.to_string()), loader.free_pages())));
         }
-        let loaded = loader.load(&injecting).await;
-        drop(injecting);
+        let loaded = loader.load(injecting).await;
         for target in &targets {
             self.fills.silence_if_complete(&target.served);
         }
