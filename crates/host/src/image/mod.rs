@@ -30,6 +30,7 @@ use crate::image::resolve::FoundImage;
 use crate::paths::Paths;
 use crate::protocol::{ImageRequest, Reply};
 use crate::runtime_image::kept::KeptRecordings;
+use crate::runtime_image::profile::Profiles;
 use crate::trust::{Policy, Root};
 
 /// Largest section of content digests that is fetched: two million files.
@@ -49,6 +50,7 @@ pub struct Images {
     pub(crate) clients: Arc<Clients>,
     pub(crate) records: Records,
     pub(crate) recordings: KeptRecordings,
+    pub(crate) profiles: Profiles,
 }
 
 /// A layer with the index by which it is used.
@@ -100,6 +102,7 @@ impl Images {
             clients: Arc::new(Clients::new(paths.registries())),
             records: Records::new(paths.images()),
             recordings: KeptRecordings::new(paths.recordings()),
+            profiles: Profiles::new(paths.recordings()),
         })
     }
 
@@ -121,6 +124,11 @@ impl Images {
     /// The recordings that this host keeps.
     pub fn recordings(&self) -> &KeptRecordings {
         &self.recordings
+    }
+
+    /// What starts on this host asked for beyond their recordings.
+    pub fn profiles(&self) -> &Profiles {
+        &self.profiles
     }
 
     /// The policy, read anew: a key taken out of `trust.toml` stops counting at once.

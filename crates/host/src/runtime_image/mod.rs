@@ -9,6 +9,7 @@
 //! * [`kept`]: the recordings that this host has, and what vouches for each.
 //! * [`find`]: the recording by which a service is started.
 //! * [`injected`]: who brought pages that nobody compared yet.
+//! * [`profile`]: what starts in production asked for beyond their recordings.
 //! * [`reuse`]: segments of earlier recordings that a new one goes on using.
 //! * [`summary`]: what there is, for people.
 //! * [`corrected`]: how often pages of a layer turned out wrong, so that no later view is one that has them in memory.
@@ -21,6 +22,7 @@ pub mod injected;
 pub mod kept;
 pub mod load;
 pub mod pace;
+pub mod profile;
 pub mod publish;
 pub mod record;
 pub mod recorder;
