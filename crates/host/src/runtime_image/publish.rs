@@ -26,6 +26,8 @@ use crate::runtime_image::kept::Evidence;
 use crate::runtime_image::record::{RecordOptions, Session};
 use crate::runtime_image::reuse::Reused;
 use crate::signatures;
+use crate::trust::PrivateKey;
+use crate::worker::views::LayerPair;
 
 /// What is done with a recording.
 #[derive(Clone, Debug, Default)]
@@ -99,28 +101,52 @@ impl Images {
             .filter(|kept| kept.zone.is_none())
             .map(|kept| kept.recording)
             .collect();
-        let (recording, zone) = make(self.store(), found.manifest_digest, session, service, &earlier)?;
-        let encoded = recording.encode();
-        let mut published = summary(&found, &recording, &zone, encoded.len() as u64);
+        let order = service.touched.iter().map(|seen| seen.run).collect();
+        let plan = Plan {
+            image: found.manifest_digest,
+            layers: &session.mounted.layers,
+            services: vec![service],
+            order,
+            earlier: &earlier,
+            spread: true,
+        };
+        let made = make(self.store(), plan)?;
+        let mut published = summary(&found, &made);
+        published.artifact = self
+            .share(request, &found, made, publish.local, key.as_ref(), report)
+            .await?;
+        Ok(published)
+    }
+
+    /// Keeps a recording that this host made and, unless it is for this host only, pushes it; gives the artifact.
+    pub(super) async fn share(
+        &self,
+        request: &ImageRequest,
+        found: &FoundImage,
+        made: Made,
+        local: bool,
+        key: Option<&PrivateKey>,
+        report: &Report,
+    ) -> Result<Option<Digest>, Failure> {
         let own = Evidence {
             own: true,
             ..Evidence::default()
         };
-        if publish.local {
-            let name = Digest::of(&encoded);
+        let manifest = found.manifest_digest;
+        let encoded = &made.encoded;
+        if local {
+            let name = Digest::of(encoded);
             self.recordings
-                .keep(found.manifest_digest, name, &encoded, &own, Some(&zone))?;
-            return Ok(published);
+                .keep(manifest, name, encoded, &own, Some(&made.zone))?;
+            return Ok(None);
         }
         let client = self.clients.get(request.docker_config.as_deref())?;
-        let digest = push(&client, &found, &recording, &encoded, zone, report).await?;
-        if let Some(key) = &key {
+        let digest = push(&client, found, &made, report).await?;
+        if let Some(key) = key {
             signatures::push(&client, found.reference.repository(), key, digest).await?;
         }
-        self.recordings
-            .keep(found.manifest_digest, digest, &encoded, &own, None)?;
-        published.artifact = Some(digest);
-        Ok(published)
+        self.recordings.keep(manifest, digest, encoded, &own, None)?;
+        Ok(Some(digest))
     }
 }
 
@@ -159,22 +185,67 @@ fn service(session: &Session<'_>, options: &RecordOptions, key_env: &[String]) -
     })
 }
 
-/// The recording and its own zone.
-fn make(
-    store: &Store,
-    image: Digest,
-    session: &Session<'_>,
-    service: Service,
-    earlier: &[Recording],
-) -> Result<(Recording, Vec<u8>), Failure> {
-    let mut layers: Vec<RecordedLayer> = Vec::new();
-    let mut files = Vec::new();
-    for pair in &session.mounted.layers {
+/// What is to be in a recording.
+pub(super) struct Plan<'a> {
+    /// Digest of the image's manifest.
+    pub(super) image: Digest,
+    /// The image's layers, in its order; where one stands twice, pages name the first.
+    pub(super) layers: &'a [LayerPair],
+    /// The services, with their pages.
+    pub(super) services: Vec<Service>,
+    /// All their pages, in the order in which they are to stand in its own zone.
+    pub(super) order: Vec<PageRun>,
+    /// Recordings whose segments it may use.
+    pub(super) earlier: &'a [Recording],
+    /// Whether the pages of one service may be in several zones.
+    pub(super) spread: bool,
+}
+
+/// A recording that was made.
+pub(super) struct Made {
+    /// The recording.
+    pub(super) recording: Recording,
+    /// The same as bytes.
+    pub(super) encoded: Vec<u8>,
+    /// Its own zone, if it has one: the first in the recording.
+    pub(super) zone: Vec<u8>,
+}
+
+impl Made {
+    /// Pages that are in segments of earlier recordings.
+    pub(super) fn reused_pages(&self) -> u64 {
+        let zones = &self.recording.zones;
+        let own = zones.first().filter(|_| !self.zone.is_empty()).map(|_| 0);
+        let segments = self.recording.segments.iter();
+        let reused = segments.filter(|segment| Some(segment.zone) != own);
+        reused.map(Segment::pages).sum()
+    }
+
+    /// Size of all its segments, compressed, in bytes.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        let segments = self.recording.segments.iter();
+        segments.map(|segment| u64::from(segment.length)).sum()
+    }
+}
+
+/// Different layers in the order in which a recording numbers them.
+pub(super) fn numbered(pairs: &[LayerPair]) -> Vec<LayerKey> {
+    let mut keys: Vec<LayerKey> = Vec::new();
+    for pair in pairs {
         let key: LayerKey = (*pair).into();
         // As the pages are numbered: a layer that stands in the image twice counts where it stands first.
-        if layers.iter().any(|layer| layer.layer == key.layer) {
-            continue;
+        if keys.iter().all(|known| known.layer != key.layer) {
+            keys.push(key);
         }
+    }
+    keys
+}
+
+/// Makes a recording from pages that are in the cache.
+pub(super) fn make(store: &Store, plan: Plan<'_>) -> Result<Made, Failure> {
+    let mut layers: Vec<RecordedLayer> = Vec::new();
+    let mut files = Vec::new();
+    for key in numbered(plan.layers) {
         let layer = store.look(key)?;
         layers.push(RecordedLayer {
             layer: key.layer,
@@ -196,22 +267,26 @@ fn make(
         }
     };
     let failed = |error| Failure::host("read the touched pages back", error);
-    let runs = || service.touched.iter().map(|seen| seen.run);
-    let touched = runs().flat_map(|run| (run.first..run.end()).map(move |page| (run.layer, page)));
-    let touched: HashSet<(u16, u64)> = touched.collect();
-    let reused = Reused::choose(earlier, &layers, &touched, |(layer, page), bytes| {
-        read(layer, page, bytes)
-    });
-    let reused = reused.map_err(failed)?;
+    let pages = |runs: &[PageRun]| -> Vec<(u16, u64)> {
+        let runs = runs.iter();
+        runs.flat_map(|run| (run.first..run.end()).map(move |page| (run.layer, page)))
+            .collect()
+    };
+    let touched: HashSet<(u16, u64)> = pages(&plan.order).into_iter().collect();
+    let mut read_page = |(layer, page): (u16, u64), bytes: &mut _| read(layer, page, bytes);
+    let mut reused = Reused::choose(plan.earlier, &layers, &touched, &mut read_page).map_err(failed)?;
+    if !plan.spread {
+        reused = reused
+            .unless_spread(&plan.services, &mut read_page)
+            .map_err(failed)?;
+    }
     let has = reused.pages();
-    let new = runs().flat_map(|run| {
-        (run.first..run.end()).map(move |first| PageRun {
-            first,
-            pages: 1,
-            ..run
-        })
+    let new = pages(&plan.order).into_iter().filter(|page| !has.contains(page));
+    let new = new.map(|(layer, first)| PageRun {
+        layer,
+        first,
+        pages: 1,
     });
-    let new = new.filter(|page| !has.contains(&(page.layer, page.first)));
     let mut zone = Vec::new();
     let laid_out = lay_out(&layers, 0, new, &mut zone, |layer, page, bytes| {
         match read(layer, page, bytes)? {
@@ -222,18 +297,22 @@ fn make(
         }
     });
     let laid_out = laid_out.map_err(failed)?;
-    let recording = recording(image, layers, service, laid_out, reused);
+    let recording = recording(plan.image, layers, plan.services, laid_out, reused);
     recording
         .check()
         .map_err(|error| Failure::host("make a recording", error))?;
-    Ok((recording, zone))
+    Ok(Made {
+        encoded: recording.encode(),
+        recording,
+        zone,
+    })
 }
 
 /// Its own zone comes first, if it has one.
 fn recording(
     image: Digest,
     layers: Vec<RecordedLayer>,
-    service: Service,
+    services: Vec<Service>,
     laid_out: LaidOut,
     reused: Reused,
 ) -> Recording {
@@ -251,15 +330,16 @@ fn recording(
     Recording {
         image,
         layers,
-        services: vec![service],
+        services,
         zeros: laid_out.zeros,
         zones,
         segments,
     }
 }
 
-fn summary(found: &FoundImage, recording: &Recording, zone: &[u8], recording_bytes: u64) -> Published {
+fn summary(found: &FoundImage, made: &Made) -> Published {
     let count = |runs: &[PageRun]| runs.iter().map(|run| u64::from(run.pages)).sum();
+    let recording = &made.recording;
     let service = recording.services.first();
     let touched: Vec<PageRun> = service
         .iter()
@@ -276,50 +356,33 @@ fn summary(found: &FoundImage, recording: &Recording, zone: &[u8], recording_byt
         runs: service.map_or(0, |service| service.runs),
         pages: count(&touched),
         zero_pages: count(&recording.zeros),
-        reused_pages: {
-            let own = recording.zones.first().filter(|_| !zone.is_empty()).map(|_| 0);
-            let reused = recording
-                .segments
-                .iter()
-                .filter(|segment| Some(segment.zone) != own);
-            reused.map(Segment::pages).sum()
-        },
-        zone_bytes: zone.len() as u64,
-        stored_bytes: recording
-            .segments
-            .iter()
-            .map(|segment| u64::from(segment.length))
-            .sum(),
-        recording_bytes,
+        reused_pages: made.reused_pages(),
+        zone_bytes: made.zone.len() as u64,
+        stored_bytes: made.stored_bytes(),
+        recording_bytes: made.encoded.len() as u64,
         image_bytes: found.layers.iter().map(|layer| layer.size).sum(),
     }
 }
 
-async fn push(
-    client: &Client,
-    found: &FoundImage,
-    recording: &Recording,
-    encoded: &[u8],
-    zone: Vec<u8>,
-    report: &Report,
-) -> Result<Digest, Failure> {
+async fn push(client: &Client, found: &FoundImage, made: &Made, report: &Report) -> Result<Digest, Failure> {
     let repository = found.reference.repository();
-    let total = zone.len() as u64;
+    let total = made.zone.len() as u64;
     report(Reply::Progress {
         what: "push the recording".to_owned(),
         done: 0,
         total: Some(total),
     });
     push_blob(client, repository, Bytes::from_static(EMPTY_CONFIG)).await?;
-    push_blob(client, repository, Bytes::copy_from_slice(encoded)).await?;
-    if !zone.is_empty() {
-        push_blob(client, repository, Bytes::from(zone)).await?;
+    push_blob(client, repository, Bytes::copy_from_slice(&made.encoded)).await?;
+    if !made.zone.is_empty() {
+        push_blob(client, repository, Bytes::copy_from_slice(&made.zone)).await?;
     }
     let subject = BlobRef {
         digest: found.manifest_digest,
         size: found.manifest_bytes.len() as u64,
     };
-    let manifest = artifact::encode(subject.descriptor(&found.media_type), encoded, &recording.zones);
+    let subject = subject.descriptor(&found.media_type);
+    let manifest = artifact::encode(subject, &made.encoded, &made.recording.zones);
     let pushed = client
         .attach(repository, &manifest)
         .await

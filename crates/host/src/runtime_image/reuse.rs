@@ -11,7 +11,7 @@ use std::io;
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digester;
-use xebec_format::runtime_image::{PageRun, RecordedLayer, Recording, Segment, Zone};
+use xebec_format::runtime_image::{PageRun, RecordedLayer, Recording, Segment, Service, Zone};
 
 const PAGE: usize = PAGE_SIZE as usize;
 
@@ -82,6 +82,65 @@ impl Reused {
             .iter()
             .flat_map(|segment| pages_of(&segment.runs))
             .collect()
+    }
+
+    /// Only those zones whose use leaves the pages of each service together: in one of them, or, as far as they are not
+    /// zero, in none. Pages of one service in two zones would be two requests at each of its starts.
+    ///
+    /// # Errors
+    /// Those of `read_page`.
+    pub fn unless_spread(
+        mut self,
+        services: &[Service],
+        mut read_page: impl FnMut(Page, &mut [u8; PAGE]) -> io::Result<bool>,
+    ) -> io::Result<Self> {
+        let mut bytes = [0; PAGE];
+        loop {
+            let segments = self.segments.iter();
+            let zones: HashMap<Page, u16> = segments
+                .flat_map(|segment| pages_of(&segment.runs).map(|page| (page, segment.zone)))
+                .collect();
+            let mut spread: HashSet<u16> = HashSet::new();
+            for service in services {
+                let runs: Vec<PageRun> = service.touched.iter().map(|seen| seen.run).collect();
+                let mut used: HashSet<Option<u16>> = HashSet::new();
+                for page in pages_of(&runs) {
+                    let zone = zones.get(&page).copied();
+                    // Zeros are in no zone at all.
+                    let is_new = !used.contains(&zone);
+                    if is_new && (zone.is_some() || !read_page(page, &mut bytes)? || bytes != [0; PAGE]) {
+                        used.insert(zone);
+                    }
+                }
+                if used.len() > 1 {
+                    spread.extend(used.into_iter().flatten());
+                }
+            }
+            if spread.is_empty() {
+                return Ok(self);
+            }
+            self.remove_zones(&spread);
+        }
+    }
+
+    fn remove_zones(&mut self, removed: &HashSet<u16>) {
+        let mut left = Vec::new();
+        let mut numbers: HashMap<u16, u16> = HashMap::new();
+        for (number, zone) in (0u16..).zip(std::mem::take(&mut self.zones)) {
+            if !removed.contains(&number) {
+                numbers.insert(number, left.len() as u16);
+                left.push(zone);
+            }
+        }
+        self.zones = left;
+        self.segments
+            .retain_mut(|segment| match numbers.get(&segment.zone) {
+                Some(number) => {
+                    segment.zone = *number;
+                    true
+                }
+                None => false,
+            });
     }
 
     fn number_of(&mut self, zone: &Zone) -> u16 {
@@ -217,5 +276,78 @@ mod tests {
         assert_eq!(reused.pages().len(), 128);
         let absent = Reused::choose(&[earlier], &layers, &touched, |_, _| Ok(false)).unwrap();
         assert_eq!(absent, Reused::default());
+    }
+
+    #[test]
+    fn a_service_is_never_spread_over_zones() {
+        let layers = LAYERS.map(layer);
+        let names = [b"one", b"two", b"six"];
+        let segment = |zone: u16, first: u64| Segment {
+            zone,
+            offset: 0,
+            length: 9,
+            digest: Digest::of(&first.to_le_bytes()),
+            runs: vec![run(0, first, 64)],
+        };
+        let all = || Reused {
+            zones: names
+                .map(|name| Zone {
+                    digest: Digest::of(name),
+                    size: 9,
+                })
+                .to_vec(),
+            segments: vec![segment(0, 0), segment(1, 100), segment(2, 200)],
+        };
+        let service = |runs: &[PageRun]| Service {
+            key: xebec_format::runtime_image::ServiceKey {
+                argv: vec!["x".to_owned()],
+                env: Default::default(),
+            },
+            probe: String::new(),
+            recorded: 0,
+            runs: 1,
+            recorder: String::new(),
+            touched: runs
+                .iter()
+                .map(|run| xebec_format::runtime_image::SeenRun { run: *run, seen: 1 })
+                .collect(),
+        };
+        let left = |services: &[&[PageRun]]| {
+            let services: Vec<Service> = services.iter().map(|runs| service(runs)).collect();
+            let kept = all().unless_spread(&services, |(number, page), bytes| {
+                read(&layers[usize::from(number)], page, bytes);
+                if page >= 1000 {
+                    bytes.fill(0);
+                }
+                Ok(true)
+            });
+            let kept = kept.unwrap();
+            let zones = kept
+                .segments
+                .iter()
+                .map(|segment| &kept.zones[usize::from(segment.zone)]);
+            let names = zones.map(|zone| names.iter().position(|name| Digest::of(*name) == zone.digest));
+            let found: Vec<usize> = names.map(Option::unwrap).collect();
+            assert_eq!(found.len(), kept.zones.len());
+            found
+        };
+        assert_eq!(
+            left(&[&[run(0, 0, 64)], &[run(0, 100, 9)], &[run(0, 210, 9)]]),
+            [0, 1, 2]
+        );
+        assert_eq!(
+            left(&[&[run(0, 0, 64), run(0, 1000, 9)]]),
+            [0, 1, 2],
+            "zeros are nowhere"
+        );
+        assert_eq!(left(&[&[run(0, 0, 64), run(0, 100, 1)]]), [2], "in two zones");
+        assert_eq!(
+            left(&[&[run(0, 100, 9), run(0, 99, 1)]]),
+            [0, 2],
+            "in one and in none"
+        );
+        // The first is spread over two zones; without these the second is.
+        let chain: [&[PageRun]; 2] = [&[run(0, 150, 1), run(0, 200, 1)], &[run(0, 0, 1), run(0, 150, 2)]];
+        assert!(left(&chain).is_empty());
     }
 }
