@@ -1,4 +1,4 @@
-//! `xebec record`: runs a service under a recorder and shares what it touched.
+//! `xebec record`: runs a service under a recorder and shares what it touched; or merges what was recorded.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use xebec_host::client::Daemon;
 use xebec_host::failure::Failure;
 use xebec_host::image::Images;
 use xebec_host::paths::Paths;
+use xebec_host::runtime_image::merge::{MergeOptions, Merged, merge};
 use xebec_host::runtime_image::publish::{PublishOptions, Published};
 use xebec_host::runtime_image::record::{RecordOptions, record as run_recorded};
 
@@ -15,6 +16,9 @@ use crate::{image_request, print_json, text};
 
 /// `xebec record IMAGE [CMD…]`.
 pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
+    if args.merge {
+        return merge_recordings(paths, args);
+    }
     let daemon = Daemon::new(paths.clone());
     let options = RecordOptions {
         run: args.container.options(&args.image, &args.command),
@@ -63,6 +67,68 @@ fn print_published(published: &Published) {
     }
     match published.artifact {
         Some(artifact) => println!("pushed {artifact}, which refers to {}", published.manifest),
+        None => println!("kept on this host only"),
+    }
+}
+
+/// `xebec record --merge IMAGE`.
+fn merge_recordings(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
+    let daemon = Daemon::new(paths.clone());
+    let options = MergeOptions {
+        local: args.local,
+        sign: args.sign.clone(),
+        limit: args.limit,
+    };
+    let images = Images::open(paths)?;
+    let runtime = crate::runtime()?;
+    let report = Arc::new(Progress::new()).report();
+    let image = image_request(&args.image);
+    let merged = merge(&daemon, &images, runtime.handle(), &image, &options, &report)?;
+    if args.json {
+        return print_json(&merged);
+    }
+    print_merged(&merged);
+    Ok(())
+}
+
+fn print_merged(merged: &Merged) {
+    let bytes = merged.stored_bytes + merged.recording_bytes;
+    println!(
+        "{} recordings and {} profiles merged: {} pages ({}), {} in the runtime image, {} of the image",
+        merged.recordings.len(),
+        merged.profiles,
+        merged.pages,
+        text::size(merged.pages * xebec_host::PAGE_SIZE),
+        text::size(bytes),
+        text::share(bytes, merged.image_bytes),
+    );
+    let heads = [
+        "SERVICE",
+        "PAGES",
+        "ADDED",
+        "OVER THE LIMIT",
+        "DROPPED",
+        "RECORDINGS",
+        "PROFILES",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for service in &merged.services {
+        let env = service.env.iter().map(|(name, value)| format!("{name}={value}"));
+        let words: Vec<String> = env.chain(service.argv.iter().cloned()).collect();
+        let numbers = [
+            service.pages,
+            service.added,
+            service.left_out,
+            service.dropped,
+            service.recordings,
+            service.profiles,
+        ];
+        let numbers = numbers.iter().map(ToString::to_string);
+        rows.push(std::iter::once(words.join(" ")).chain(numbers).collect());
+    }
+    print!("{}", text::table(&rows));
+    match merged.artifact {
+        Some(artifact) => println!("pushed {artifact}, which refers to {}", merged.manifest),
         None => println!("kept on this host only"),
     }
 }

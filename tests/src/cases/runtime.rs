@@ -4,6 +4,7 @@
 mod deaths;
 mod faults;
 mod lies;
+mod merge;
 mod recordings;
 mod starts;
 mod trust;
@@ -60,6 +61,9 @@ pub(crate) fn cases() -> Vec<Case> {
         case("others-do-not-enter", recordings::others_do_not_enter),
         case("complete-layers-are-seen", recordings::complete_layers),
         case("two-at-once", recordings::two_at_once),
+        case("merge", merge::merge),
+        case("merge-profiles", merge::profiles),
+        case("merge-refusals", merge::refusals),
         case("killed-worker", deaths::of_the_worker),
         case("killed-recorder", deaths::of_the_recorder),
     ]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use xebec_host::container::{Net, Probe, RunOptions, Volume};
 use xebec_host::protocol::ServiceCommand;
+use xebec_host::runtime_image::fold::Limit;
 
 use super::ImageArgs;
 
@@ -128,7 +129,9 @@ fn variable(text: &str) -> Option<(String, String)> {
 #[command(after_help = "Examples:\n  \
     xebec record --probe port:80 registry.example.com/nginx:1.27\n  \
     xebec record --repeat 3 --settle 2s --probe 'log:ready to accept' registry.example.com/db:16\n  \
-    xebec record registry.example.com/tools:3 jq --version        without a probe: until it ends\n\n\
+    xebec record registry.example.com/tools:3 jq --version        without a probe: until it ends\n  \
+    xebec record --merge registry.example.com/db:16               one recording of all there are, and of what starts\n  \
+                                                                  on this host asked for besides; runs nothing\n\n\
     The recording is pushed beside the image; every host that starts the same command brings it in by one request.")]
 pub(crate) struct RecordArgs {
     /// Which image.
@@ -146,6 +149,14 @@ pub(crate) struct RecordArgs {
     /// A variable whose value makes it another service. Repeatable.
     #[arg(long, value_name = "NAME")]
     pub(crate) key_env: Vec<String>,
+    /// Run nothing: make one recording of all that there are of the image's services, and of what starts on this host
+    /// asked for besides.
+    #[arg(long, conflicts_with_all = ["command", "repeat", "settle", "key_env", "probe", "probe_timeout", "net", "volumes",
+        "env", "workdir", "user", "entrypoint", "hostname", "runtime"])]
+    pub(crate) merge: bool,
+    /// With --merge: how many pages starts may add to each service, a share of those that are recorded or a number.
+    #[arg(long, value_name = "N%|N", default_value_t = Limit::default(), requires = "merge")]
+    pub(crate) limit: Limit,
     /// Keep the recording on this host instead of pushing it.
     #[arg(long)]
     pub(crate) local: bool,

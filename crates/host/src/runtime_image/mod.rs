@@ -8,6 +8,7 @@
 //! * [`artifact`]: the OCI artifact that they are.
 //! * [`kept`]: the recordings that this host has, and what vouches for each.
 //! * [`find`]: the recording by which a service is started.
+//! * [`merge`]: one recording of all that is known of an image's services, by [`fold`] and [`bring`].
 //! * [`injected`]: who brought pages that nobody compared yet.
 //! * [`profile`]: what starts in production asked for beyond their recordings.
 //! * [`reuse`]: segments of earlier recordings that a new one goes on using.
@@ -16,11 +17,14 @@
 //! * [`load`]: its missing pages come by one request and are put into the layers' data files.
 
 pub mod artifact;
+mod bring;
 pub mod corrected;
 pub mod find;
+pub mod fold;
 pub mod injected;
 pub mod kept;
 pub mod load;
+pub mod merge;
 pub mod pace;
 pub mod profile;
 pub mod publish;

@@ -64,7 +64,7 @@ impl Session<'_> {
 }
 
 /// A view that is given back at the end.
-struct HeldView<'a> {
+pub(super) struct HeldView<'a> {
     daemon: &'a Daemon,
     request: Request,
 }
@@ -98,7 +98,7 @@ pub fn record<'a>(
         });
         // The one before goes first: views of one image share nothing, but a container may hold a port.
         drop(last.take());
-        let (mounted, view) = mount(daemon, image, run, report)?;
+        let (mounted, view) = hold(daemon, image, &format!("record-{run}"), report)?;
         let now = (mounted.manifest, mounted.layers.clone());
         if recorded.get_or_insert_with(|| now.clone()) != &now {
             let message = format!(
@@ -130,13 +130,15 @@ pub fn record<'a>(
     })
 }
 
-fn mount<'a>(
+/// Mounts an image to be recorded. What is in its layers stays in the cache for as long as the view is held, and nothing
+/// comes in that was not compared.
+pub(super) fn hold<'a>(
     daemon: &'a Daemon,
     image: &ImageRequest,
-    run: u8,
+    what: &str,
     report: &Report,
 ) -> Result<(Mounted, HeldView<'a>), Failure> {
-    let holder = Holder::this_process(&format!("record-{run}"))?;
+    let holder = Holder::this_process(what)?;
     let request = Request::Mount {
         image: image.clone(),
         holder: holder.clone(),

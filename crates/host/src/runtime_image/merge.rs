@@ -1,0 +1,366 @@
+//! Makes one recording of all that is known of an image's services: `xebec record --merge`.
+//!
+//! What is in the new recording is this host's own word: recordings and profiles only say which pages are wanted
+//! ([`crate::runtime_image::fold`]). The pages themselves are read like those of any reader, through a view that is held
+//! meanwhile and lets nothing in that was not compared, and a segment of an earlier recording is used again only if all
+//! of it is the same. Nothing is run.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use serde::Serialize;
+use xebec_format::digest::Digest;
+use xebec_format::runtime_image::{PageRun, RecordedLayer, Recording, Service, ServiceKey};
+
+use crate::client::Daemon;
+use crate::failure::{Failure, FailureKind};
+use crate::image::publish::read_key;
+use crate::image::resolve::FoundImage;
+use crate::image::{Images, Report, seconds_since_1970};
+use crate::protocol::{ImageRequest, Mounted, Reply};
+use crate::runtime_image::bring;
+use crate::runtime_image::fold::{Folded, Limit, Numbers, arranged, fold, standing};
+use crate::runtime_image::kept::KeptRecording;
+use crate::runtime_image::profile::{KeptProfile, Profile};
+use crate::runtime_image::publish::{Made, Plan, make, numbered};
+use crate::runtime_image::record::hold;
+
+/// What is done with the recording, and how much profiles may add to it.
+#[derive(Clone, Debug, Default)]
+pub struct MergeOptions {
+    /// Keep it on this host only.
+    pub local: bool,
+    /// Sign its artifact with the private key in this file.
+    pub sign: Option<PathBuf>,
+    /// Pages that profiles may add to each service.
+    pub limit: Limit,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Merged {
+    /// The image.
+    pub reference: String,
+    /// Its manifest.
+    pub manifest: Digest,
+    /// The artifact; none if it is kept on this host only.
+    pub artifact: Option<Digest>,
+    /// The services that are in it.
+    pub services: Vec<MergedService>,
+    /// The recordings that went into it.
+    pub recordings: Vec<Digest>,
+    /// The profiles that went into it, and are forgotten now.
+    pub profiles: u64,
+    /// Pages of all services, each once.
+    pub pages: u64,
+    /// Pages among them that are all zero, and cost nothing.
+    pub zero_pages: u64,
+    /// Pages that are in segments of earlier recordings.
+    pub reused_pages: u64,
+    /// Bytes of pages that were not in the cache and had to be fetched, plain.
+    pub brought_bytes: u64,
+    /// Size of its own zone, in which the other pages are, in bytes.
+    pub zone_bytes: u64,
+    /// Size of all its segments, compressed, in bytes.
+    pub stored_bytes: u64,
+    /// Size of the recording, which says which pages they are, in bytes.
+    pub recording_bytes: u64,
+    /// Size of the image's layers, compressed, in bytes.
+    pub image_bytes: u64,
+}
+
+/// A service of a merged recording.
+#[derive(Clone, Debug, Serialize)]
+pub struct MergedService {
+    /// Its command line.
+    pub argv: Vec<String>,
+    /// Variables that tell it from others.
+    pub env: BTreeMap<String, String>,
+    /// Its pages.
+    pub pages: u64,
+    /// Pages that came from profiles.
+    pub added: u64,
+    /// Pages that profiles have and the limit kept out.
+    pub left_out: u64,
+    /// Recorded pages that no recent start touched, and that are not in it.
+    pub dropped: u64,
+    /// How many recordings went into it.
+    pub recordings: u64,
+    /// How many profiles.
+    pub profiles: u64,
+}
+
+/// Folds all admitted recordings of an image, and the profiles that this host has of their services, into one recording,
+/// keeps it, and pushes it.
+///
+/// # Errors
+/// When there is nothing to merge, when the image cannot be mounted or pages of it cannot be brought in, and as pushing.
+pub fn merge(
+    daemon: &Daemon,
+    images: &Images,
+    runtime: &tokio::runtime::Handle,
+    request: &ImageRequest,
+    options: &MergeOptions,
+    report: &Report,
+) -> Result<Merged, Failure> {
+    let key = options.sign.as_deref().map(read_key).transpose()?;
+    let found = runtime.block_on(images.resolve(request, report))?;
+    let admitted = admitted(images, runtime, request, &found, report)?;
+    let (mounted, _view) = hold(daemon, request, "merge", report)?;
+    if mounted.manifest != found.manifest_digest {
+        let message = format!(
+            "{} was moved to another image meanwhile; merge it again",
+            mounted.reference
+        );
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    let layers = layers(images, &mounted)?;
+    let profiles = images.profiles().list(found.manifest_digest);
+    let sources = Sources::new(&admitted, &profiles, &layers, report);
+    sources.check(&found)?;
+    let folded = sources.fold(options.limit);
+    let services: Vec<Service> = folded.iter().map(|(folded, _)| folded.service.clone()).collect();
+    let order = arranged(&services);
+    let brought_bytes = bring::pages(images, &mounted, &order, report)?;
+    let earlier: Vec<Recording> = admitted
+        .iter()
+        .filter(|kept| kept.zone.is_none())
+        .map(|kept| kept.recording.clone())
+        .collect();
+    let plan = Plan {
+        image: found.manifest_digest,
+        layers: &mounted.layers,
+        services,
+        order: order.clone(),
+        earlier: &earlier,
+        spread: false,
+    };
+    report(Reply::Notice {
+        text: format!("compressing {} pages", count(&order)),
+    });
+    let made = make(images.store(), plan)?;
+    let mut merged = summary(&found, &made, &folded, &sources, count(&order));
+    merged.brought_bytes = brought_bytes;
+    let shared = images.share(request, &found, made, options.local, key.as_ref(), report);
+    merged.artifact = runtime.block_on(shared)?;
+    // Not before the recording has what they say.
+    let names = folded.iter().flat_map(|(_, source)| &source.profiles);
+    images
+        .profiles()
+        .forget(found.manifest_digest, names.map(|(name, _)| name.as_str()))?;
+    Ok(merged)
+}
+
+/// The recordings that a start of the image would believe.
+fn admitted(
+    images: &Images,
+    runtime: &tokio::runtime::Handle,
+    request: &ImageRequest,
+    found: &FoundImage,
+    report: &Report,
+) -> Result<Vec<KeptRecording>, Failure> {
+    let judged = runtime.block_on(images.recordings_of(request, found))?;
+    let (mut admitted, mut refused, mut why) = (Vec::new(), 0u64, None);
+    for (kept, root) in judged {
+        match root {
+            Ok(_) => admitted.push(kept),
+            Err(refusal) => {
+                refused += 1;
+                why = Some(refusal.to_string());
+            }
+        }
+    }
+    let why = why.map(|why| format!("{refused} of its recordings may not be used: {why}"));
+    match (admitted.is_empty(), why) {
+        (true, None) => {
+            let message = format!(
+                "no service of {} was recorded; `xebec record` does that",
+                found.reference
+            );
+            Err(Failure::new(FailureKind::NotFound, message))
+        }
+        (true, Some(why)) => Err(Failure::new(
+            FailureKind::Trust,
+            format!("nothing of {} can be merged: {why}", found.reference),
+        )),
+        (false, why) => {
+            if let Some(why) = why {
+                report(Reply::Notice { text: why });
+            }
+            Ok(admitted)
+        }
+    }
+}
+
+/// The image's layers as its pages are numbered here.
+fn layers(images: &Images, mounted: &Mounted) -> Result<Vec<RecordedLayer>, Failure> {
+    let keys = numbered(&mounted.layers).into_iter();
+    let layers = keys.map(|key| {
+        Ok(RecordedLayer {
+            layer: key.layer,
+            index: key.index,
+            data_size: images.store().look(key)?.table().data_size,
+        })
+    });
+    layers.collect()
+}
+
+/// What there is of one service: recordings, newest first, and profiles, both by their names and with pages as they are
+/// numbered here.
+#[derive(Default)]
+struct Source {
+    recordings: Vec<(Digest, Service)>,
+    profiles: Vec<(String, Profile)>,
+}
+
+/// What there is of all services.
+struct Sources(Vec<Source>);
+
+impl Sources {
+    fn new(
+        admitted: &[KeptRecording],
+        profiles: &[KeptProfile],
+        layers: &[RecordedLayer],
+        report: &Report,
+    ) -> Self {
+        let notice = |count: usize, text: &str| {
+            if count > 0 {
+                let text = format!("{count} {text}");
+                report(Reply::Notice { text });
+            }
+        };
+        let mut sources: Vec<Source> = Vec::new();
+        let mut places: HashMap<ServiceKey, usize> = HashMap::new();
+        let mut foreign = 0;
+        for kept in admitted {
+            let Some(numbers) = Numbers::new(&kept.recording.layers, layers) else {
+                foreign += 1;
+                continue;
+            };
+            for service in &kept.recording.services {
+                let place = *places.entry(service.key.clone()).or_insert_with(|| {
+                    sources.push(Source::default());
+                    sources.len() - 1
+                });
+                if let Some(source) = sources.get_mut(place) {
+                    source.recordings.push((kept.name, numbers.service(service)));
+                }
+            }
+        }
+        notice(
+            foreign,
+            "recordings are not merged: they name pages by other layer indexes than this host uses",
+        );
+        for source in &mut sources {
+            source.recordings = standing(std::mem::take(&mut source.recordings), |(_, service)| service);
+        }
+        let (mut unrecorded, mut foreign) = (0, 0);
+        for kept in profiles {
+            let source = places.get(&kept.profile.service);
+            let Some(source) = source.and_then(|place| sources.get_mut(*place)) else {
+                unrecorded += 1;
+                continue;
+            };
+            match Numbers::new(&kept.profile.layers, layers) {
+                Some(numbers) => {
+                    let profile = numbers.profile(&kept.profile);
+                    source.profiles.push((kept.name.clone(), profile));
+                }
+                None => foreign += 1,
+            }
+        }
+        notice(
+            unrecorded,
+            "starts were of services that were not recorded; what they asked for is not merged",
+        );
+        notice(
+            foreign,
+            "starts were by other layer indexes than this host uses now; what they asked for is not merged",
+        );
+        Self(sources)
+    }
+
+    /// The recordings that count.
+    fn recordings(&self) -> BTreeSet<Digest> {
+        let all = self.0.iter().flat_map(|source| &source.recordings);
+        all.map(|(name, _)| *name).collect()
+    }
+
+    /// Whether there is more than one recording with all of it.
+    fn check(&self, found: &FoundImage) -> Result<(), Failure> {
+        let recordings = self.recordings();
+        let is_learned = self.0.iter().any(|source| !source.profiles.is_empty());
+        let message = match (recordings.first(), recordings.len(), is_learned) {
+            (None, _, _) => format!(
+                "no recording of {} can be merged; `xebec record` makes one for the indexes that this host uses",
+                found.reference
+            ),
+            (Some(only), 1, false) => format!(
+                "nothing to merge: {} has the one recording {}, and no start on this host asked for anything else",
+                found.reference,
+                only.short()
+            ),
+            _ => return Ok(()),
+        };
+        Err(Failure::new(FailureKind::NotFound, message))
+    }
+
+    fn fold(&self, limit: Limit) -> Vec<(Folded, &Source)> {
+        let now = seconds_since_1970();
+        let folded = self.0.iter().filter_map(|source| {
+            let recordings = source.recordings.iter().map(|(_, service)| service.clone());
+            let profiles = source.profiles.iter().map(|(_, profile)| profile.clone());
+            let recordings: Vec<Service> = recordings.collect();
+            let profiles: Vec<Profile> = profiles.collect();
+            Some((fold(&recordings, &profiles, limit, now)?, source))
+        });
+        folded.collect()
+    }
+}
+
+fn count(runs: &[PageRun]) -> u64 {
+    runs.iter().map(|run| u64::from(run.pages)).sum()
+}
+
+fn summary(
+    found: &FoundImage,
+    made: &Made,
+    folded: &[(Folded, &Source)],
+    sources: &Sources,
+    pages: u64,
+) -> Merged {
+    let services = folded.iter().map(|(folded, source)| MergedService {
+        argv: folded.service.key.argv.clone(),
+        env: folded.service.key.env.clone(),
+        pages: folded
+            .service
+            .touched
+            .iter()
+            .map(|seen| u64::from(seen.run.pages))
+            .sum(),
+        added: folded.added,
+        left_out: folded.left_out,
+        dropped: folded.dropped,
+        recordings: source.recordings.len() as u64,
+        profiles: source.profiles.len() as u64,
+    });
+    Merged {
+        reference: found.reference.to_string(),
+        manifest: found.manifest_digest,
+        artifact: None,
+        services: services.collect(),
+        recordings: sources.recordings().into_iter().collect(),
+        profiles: folded
+            .iter()
+            .map(|(_, source)| source.profiles.len() as u64)
+            .sum(),
+        pages,
+        zero_pages: count(&made.recording.zeros),
+        reused_pages: made.reused_pages(),
+        brought_bytes: 0,
+        zone_bytes: made.zone.len() as u64,
+        stored_bytes: made.stored_bytes(),
+        recording_bytes: made.encoded.len() as u64,
+        image_bytes: found.layers.iter().map(|layer| layer.size).sum(),
+    }
+}
