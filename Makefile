@@ -7,7 +7,7 @@ RUN := source scripts/env.sh;
 
 .PHONY: help
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install what is needed (Debian packages, Go and Cargo tools); quick when it is all there
@@ -60,6 +60,14 @@ bench: setup ## run the benchmarks and print their table
 .PHONY: bench-runtime
 bench-runtime: setup ## measure starts by runtime images, a line for each image and network; SMALL=1 for two images
 	@scripts/bench.sh runtime
+
+.PHONY: bench-large
+bench-large: setup ## the same for an image of several gigabytes; needs 20 GB of room
+	@scripts/bench.sh large
+
+.PHONY: bench-readahead
+bench-readahead: setup ## measure what read-ahead, prefetching and the unit of fills do to starts
+	@scripts/bench.sh readahead
 
 .PHONY: clean
 clean: ## remove what building leaves in the checkout (not the caches of tools and images)

@@ -113,6 +113,17 @@ def status():
     return json.loads(xebec("daemon", "status", "--json"))["counters"]
 
 
+def mount(source, target, kind, flags, options=None):
+    """Not mount(8), which would put a loop device in between for EROFS; xebec's views have none either."""
+    options = options.encode() if options else None
+    if LIBC.mount(source.encode(), target.encode(), kind.encode(), flags, options) != 0:
+        raise OSError(ctypes.get_errno(), f"mount {target}: {os.strerror(ctypes.get_errno())}")
+
+
+def unmount(target):
+    LIBC.umount2(target.encode(), 0)
+
+
 def mount_directory():
     directory = os.path.join(SCRATCH, "mounted")
     os.makedirs(directory, exist_ok=True)
@@ -249,12 +260,12 @@ def backing_devices():
     return {name for name in os.listdir("/sys/class/bdi") if name.startswith("erofs-")}
 
 
-def set_read_ahead(device, kib):
-    """Gives what it was."""
+def set_read_ahead(device, kib, zero=False):
+    """Gives what it was. Nothing is changed by 0, unless that is meant (`zero`)."""
     path = f"/sys/class/bdi/{device}/read_ahead_kb"
     with open(path) as file:
         before = int(file.read())
-    if kib:
+    if kib or zero:
         with open(path, "w") as file:
             file.write(str(kib))
     return before
@@ -270,9 +281,7 @@ def read():
     devices = [backing_devices()]
     xebec("mount", image, target)
     devices.append(backing_devices())
-    # Not mount(8), which would put a loop device in between; xebec's views have none either.
-    if LIBC.mount(plain_image.encode(), plain_target.encode(), b"erofs", MS_RDONLY, None) != 0:
-        raise OSError(ctypes.get_errno(), "mount the plain image")
+    mount(plain_image, plain_target, "erofs", MS_RDONLY)
     devices.append(backing_devices())
     devices = [name for before, after in zip(devices, devices[1:]) for name in after - before]
     heading("3. Reading a complete file of 10^9 bytes, cold in EROFS and warm below (sequential, 1 MiB reads)")
@@ -281,7 +290,7 @@ def read():
         ours, plain = (os.path.join(directory, "big.bin") for directory in (target, plain_target))
         compare_reads(ours, data[0], plain, plain_image, devices)
     finally:
-        LIBC.umount2(plain_target.encode(), 0)
+        unmount(plain_target)
         xebec("umount", target)
         forget()
         os.unlink(plain_image)
@@ -369,8 +378,8 @@ def wait_for(url, process):
     raise RuntimeError(f"no answer from {url}")
 
 
-def full_pull(image, url):
-    """skopeo, umoci, runc; returns milliseconds by stage."""
+def full_pull(image, wait):
+    """skopeo, umoci, runc; returns milliseconds by stage. `wait(process)` returns when the service answers."""
     pulled, bundle = os.path.join(SCRATCH, "pulled"), os.path.join(SCRATCH, "bundle")
     stages = {}
     source = f"docker://{image}"
@@ -385,6 +394,9 @@ def full_pull(image, url):
     config["process"]["terminal"] = False
     spaces = config["linux"]["namespaces"]
     config["linux"]["namespaces"] = [space for space in spaces if space["type"] != "network"]
+    # Volumes are made as a tmpfs of root's; the files that the image has there will do.
+    usual = ("/dev", "/etc", "/proc", "/run", "/sys")
+    config["mounts"] = [mount for mount in config["mounts"] if mount["destination"].startswith(usual)]
     for granted in config["process"]["capabilities"].values():
         granted += ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_SETGID", "CAP_SETUID"]
     with open(path, "w") as file:
@@ -395,7 +407,10 @@ def full_pull(image, url):
             ["runc", "run", "--bundle", bundle, name], stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
         try:
-            stages["ready"] = milliseconds(lambda: wait_for(url, process))
+            stages["ready"] = milliseconds(lambda: wait(process))
+        except RuntimeError as error:
+            with open(log.name) as output:
+                raise RuntimeError(f"{error}; its output: {output.read()[-2000:]}") from error
         finally:
             subprocess.run(["runc", "kill", name, "KILL"], stdout=log, stderr=log)
             process.wait()
@@ -425,7 +440,8 @@ def start(name, url, rates, runs):
                 drop_caches()
                 with network.shaped(rate):
                     requests = Requests()
-                    result = full_pull(image, url) if way == "full" else lazy_start(image, url)
+                    wait = lambda process: wait_for(url, process)
+                    result = full_pull(image, wait) if way == "full" else lazy_start(image, url)
                 result["requests"], result["bytes"] = requests.count()
                 ways[way].append(result)
         print_start(name, rate, ways)
@@ -455,7 +471,7 @@ def print_start(name, rate, ways):
     note(f"bytes moved / bytes touched = {moved / touched:.2f}; plain decoded / touched = {written / touched:.2f}")
 
 
-RATES = [int(rate) or None for rate in os.environ.get("BENCH_RATES", "0 1000 100").split()]
+RATES = [int(rate) or None for rate in os.environ.get("BENCH_RATES", "0 1000 100").split() if rate.isdigit()]
 SECTIONS = {
     "index": index,
     "view": view,

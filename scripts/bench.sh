@@ -4,10 +4,13 @@
 #
 #   bench.sh            everything but runtime images
 #   bench.sh runtime    starts by runtime images, a line for each image and network; SMALL=1 for nginx and python only
+#   bench.sh large      the same for an image of several gigabytes, which is built first (20 GB of room)
+#   bench.sh readahead  what read-ahead, prefetching and the unit of fills do to starts
 #
 #   BENCH_RUNS=N             runs of each measurement (7)
-#   BENCH_ONLY="NAME ..."    only these: index view read first_byte nginx python
-#   BENCH_RATES="N ..."      networks of the cold starts, in Mbit/s (0 1000 100; 0: as fast as memory)
+#   BENCH_ONLY="NAME ..."    only these: index view read first_byte nginx python; of runtime and readahead: images
+#   BENCH_RATES="N ..."      networks of the cold starts, in Mbit/s (0 1000 100; 0: as fast as memory); runtime: also
+#                            round trips (0 1000 100 10ms)
 #   BENCH_JSON=FILE          every single value, as JSON
 #
 # Everything happens in network, mount and process namespaces of its own, with state of its own; nothing is left
@@ -48,8 +51,12 @@ prepare() {
         say "must run as root (it mounts and starts containers): sudo make bench"
         exit 1
     }
-    if [[ $what == runtime ]]; then
-        scripts/images/build.sh nginx python redis node
+    if [[ $what != all ]]; then
+        local images=(nginx redis postgres scipy node jvm)
+        [[ ${SMALL:-} == 1 ]] && images=(nginx python)
+        [[ -n ${BENCH_ONLY:-} ]] && read -r -a images <<<"$BENCH_ONLY"
+        [[ $what == large ]] && images=(torch)
+        scripts/images/build.sh "${images[@]}"
         XEBEC_BIN=$(scripts/release.sh)
         BENCH_PROGRAMS=$(dirname "$XEBEC_BIN")
         export XEBEC_BIN BENCH_PROGRAMS
@@ -73,7 +80,13 @@ inside() {
     registry_start "$BENCH_SCRATCH/registry"
     export REGISTRY REGISTRY_LOG
     local program=bench
-    [[ $what == all ]] || program=$what
+    case $what in
+    runtime | readahead) program=$what ;;
+    large)
+        program=runtime
+        export BENCH_ONLY=torch
+        ;;
+    esac
     PYTHONDONTWRITEBYTECODE=1 python3 "bench/$program.py"
 }
 
@@ -82,7 +95,7 @@ clean_up() {
     runc delete --force xebec-bench-full >/dev/null 2>&1 || true
     "$XEBEC_BIN" daemon stop --force >/dev/null 2>&1 || true
     registry_stop || true
-    umount --recursive --lazy "$BENCH_SCRATCH"/{plain,mounted,root,run} >/dev/null 2>&1 || true
+    umount --recursive --lazy "$BENCH_SCRATCH"/{plain,mounted,overlay/merged,root,run} >/dev/null 2>&1 || true
     rm -rf --one-file-system "$BENCH_SCRATCH"
     exit "$status"
 }
@@ -92,7 +105,7 @@ case "${1:-all}" in
     what=$2
     inside
     ;;
-all | runtime)
+all | runtime | large | readahead)
     what=${1:-all}
     prepare
     exec unshare --net --mount --pid --fork --kill-child --mount-proc "${BASH_SOURCE[0]}" --inside "$what"

@@ -3,7 +3,7 @@
 #
 #   scripts/images/build.sh NAME...     build these (and what they are based on)
 #   scripts/images/build.sh --list      the names, in the order in which they can be built
-#   scripts/images/build.sh all         build every image
+#   scripts/images/build.sh all         build every image but those that only the benchmarks need (a file benchmark)
 #
 # A recipe is a folder scripts/images/NAME with a Containerfile (built by buildah in a chroot), or with a script
 # build (run with the target directory as its argument); a script prepare, if there is one, first fills the build
@@ -108,7 +108,9 @@ main() {
     exec 9>"$XEBEC_BUILD/lock"
     flock 9
     local wanted=("$@") name
-    [[ $1 == all ]] && mapfile -t wanted < <(names)
+    [[ $1 == all ]] && mapfile -t wanted < <(names | while read -r name; do
+        [[ -e $here/$name/benchmark ]] || echo "$name"
+    done)
     for name in "${wanted[@]}"; do build_with_needs "$name"; done
 }
 

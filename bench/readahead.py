@@ -1,0 +1,295 @@
+"""What read-ahead, prefetching and the unit of fills do to starts. Called by scripts/bench.sh.
+
+The read-ahead of a view is set from outside, at its backing device, as soon as it is mounted: that is long before the
+container's first read. Each experiment runs its settings in turn, in one go, in an order that changes.
+
+* cold: a host that never saw the image, with the runtime image: what it brings is in the page cache of the data files.
+* warm: all is there and in memory. The view is mounted anew, so its own page cache is empty.
+* disk: all is there, on the disk alone.
+* lazy: a host that never saw the image, without the runtime image.
+* complete: all of the image is there, on the disk alone.
+* ahead: with the runtime image, and the view's own page cache filled by somebody else while the container is created;
+  from memory and from the disk.
+* shared: the view stays mounted by another container of the image, so its page cache is full: what filling it could
+  bring at most.
+
+Environment: as for bench.py; BENCH_ONLY is a list of images, BENCH_PARTS one of experiments.
+"""
+
+import ctypes
+import json
+import mmap
+import os
+import statistics
+import threading
+import time
+
+import bench
+import network
+import overlay
+import services
+
+SMALL = os.environ.get("SMALL") == "1"
+RUNS = 3 if SMALL else min(7, bench.RUNS)
+IMAGES = ["nginx"] if SMALL else ["nginx", "scipy", "jvm"]
+BDI = "/sys/class/bdi"
+# In KiB. `None` leaves what Xebec chose.
+SETTINGS = [None, 0, 16, 32, 64, 128, 512]
+PAGE = mmap.PAGESIZE
+
+
+class Watcher(threading.Thread):
+    """Does something to the next view that is mounted, at once."""
+
+    def __init__(self, act):
+        super().__init__(daemon=True)
+        self.before = set(os.listdir(BDI))
+        self.act, self.over, self.error, self.took = act, False, None, None
+        self.start()
+
+    def run(self):
+        while not self.over:
+            now = set(os.listdir(BDI))
+            new = [name for name in now - self.before if name.startswith("erofs-")]
+            self.before &= now  # the number of a view that goes may be the next one's
+            if new:
+                began = time.perf_counter()
+                try:
+                    self.act(new[0])
+                except (OSError, RuntimeError) as error:
+                    self.error = error
+                self.took = (time.perf_counter() - began) * 1e3
+                return
+            time.sleep(0.0003)
+
+    def finish(self):
+        self.over = True
+        self.join(timeout=30)
+        if self.error or self.took is None:
+            raise RuntimeError(f"nothing was done to the view: {self.error}")
+
+
+def keep(name, kib):
+    """Xebec sets it, too, just after it has mounted the view; a container needs longer for its first read."""
+    for _ in range(20):
+        bench.set_read_ahead(name, kib, zero=True)
+        time.sleep(0.001)
+
+
+def start(service, image, kib, *options):
+    """A start with a read-ahead of the view."""
+    if kib is None:
+        return services.measure(service, image, *options)
+    watcher = Watcher(lambda name: keep(name, kib))
+    try:
+        return services.measure(service, image, *options)
+    finally:
+        watcher.finish()
+
+
+def spread(values, digits=0):
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+
+
+def table(name, part, found):
+    """A row for each setting."""
+    print(f"\n{name}, {part}; {len(next(iter(found.values())))} runs")
+    print(f"  {'read-ahead':28} {'ms':>18} {'events':>12} {'MB moved':>9} {'MB in view':>11} {'MB in data files':>17}")
+    for setting, runs in found.items():
+        of = lambda what, unit=1: statistics.median(run.get(what, 0) for run in runs) / unit
+        print(
+            f"  {setting:28} {spread([run['ms'] for run in runs]):>18} {of('events'):>12.0f}"
+            f" {of('bytes', 1e6):>9.2f} {of('view', 1e6 / PAGE):>11.1f} {of('data', 1e6 / PAGE):>17.1f}",
+            flush=True,
+        )
+    bench.VALUES[f"{name}, {part}"] = found
+
+
+def label(kib):
+    return "as Xebec does it" if kib is None else f"{kib} KiB"
+
+
+def with_memory(service, image, kib, *options):
+    """A start, and afterwards another of the same kind would count its page cache; so that is counted in the same one."""
+    counted = {}
+    inner = services.Started.__exit__
+
+    def leave(started, *rest):
+        counted["view"] = sum(overlay.cached_below(path) for path in overlay.views())
+        counted["data"] = overlay.cached(overlay.data_files())
+        inner(started, *rest)
+
+    services.Started.__exit__ = leave
+    try:
+        return {**start(service, image, kib, *options), **counted}
+    finally:
+        services.Started.__exit__ = inner
+
+
+def sweep(name, part, service, image, prepare, settings=SETTINGS, options=()):
+    found = {label(kib): [] for kib in settings}
+    for number in range(RUNS):
+        order = settings if number % 2 else settings[::-1]
+        for kib in order:
+            prepare()
+            found[label(kib)].append(with_memory(service, image, kib, *options))
+    table(name, part, found)
+
+
+def cold(service, image):
+    sweep(service.image, "cold", service, image, services.fresh_host)
+
+
+def warm(service, image):
+    services.fresh_host()
+    services.measure(service, image)
+    sweep(service.image, "warm", service, image, lambda: None)
+
+
+def disk(service, image):
+    services.fresh_host()
+    services.measure(service, image)
+    sweep(service.image, "disk", service, image, bench.drop_caches)
+
+
+def lazy(service, image):
+    for mbit in (None, 100):
+        with network.shaped(mbit):
+            part = f"lazy, {f'{mbit} Mbit/s' if mbit else 'unlimited'}"
+            sweep(service.image, part, service, image, services.fresh_host, options=("--no-runtime-image",))
+
+
+def complete(service, image):
+    services.fresh_host()
+    bench.xebec("pull", "--complete", image)
+    sweep(service.image, "complete", service, image, bench.drop_caches)
+
+
+# --- the view's own page cache, filled ahead ---------------------------------------------------------------------------
+
+
+def resident(path):
+    """Which pages of a file the page cache holds, as runs of (first, count)."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size == 0 or bench.cached_pages(descriptor) == 0:
+            return []
+        pages = (size + PAGE - 1) // PAGE
+        held = (ctypes.c_ubyte * pages)()
+        # Not `mmap` of the module, whose address cannot be had for a read-only mapping.
+        bench.LIBC.mmap.restype = ctypes.c_void_p
+        address = bench.LIBC.mmap(None, ctypes.c_size_t(size), mmap.PROT_READ, mmap.MAP_SHARED, descriptor, ctypes.c_long(0))
+        if bench.LIBC.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), held) != 0:
+            raise OSError(ctypes.get_errno(), "mincore")
+        bench.LIBC.munmap(ctypes.c_void_p(address), ctypes.c_size_t(size))
+    finally:
+        os.close(descriptor)
+    runs, first = [], None
+    for page in range(pages + 1):
+        is_held = page < pages and held[page] & 1
+        if is_held and first is None:
+            first = page
+        elif not is_held and first is not None:
+            runs.append((first, page - first))
+            first = None
+    return runs
+
+
+def working_set(service, image):
+    """What a start reads of the view: {path in the view: runs}, from a start without read-ahead."""
+    found = {}
+    watcher = Watcher(lambda name: keep(name, 0))
+    with services.begin(service, image):
+        for view in overlay.views():
+            for folder, _, names in os.walk(view):
+                for name in names:
+                    path = os.path.join(folder, name)
+                    try:
+                        if runs := resident(path):
+                            found[os.path.relpath(path, view)] = runs
+                    except OSError:
+                        continue
+    watcher.finish()
+    return found
+
+
+def fill(pages):
+    """Asks for all of it in the view that was mounted last, without waiting for any."""
+    deadline = time.monotonic() + 5
+    while not (mounted := [path for path in overlay.views() if os.path.ismount(path)]):
+        if time.monotonic() > deadline:
+            raise RuntimeError("no view is mounted")
+        time.sleep(0.0003)
+    for path, runs in pages.items():
+        descriptor = os.open(os.path.join(mounted[0], path), os.O_RDONLY | os.O_NOFOLLOW)
+        for first, count in runs:
+            os.posix_fadvise(descriptor, first * PAGE, count * PAGE, os.POSIX_FADV_WILLNEED)
+        os.close(descriptor)
+
+
+def ahead(service, image):
+    services.fresh_host()
+    services.measure(service, image)
+    pages = working_set(service, image)
+    count = sum(run[1] for runs in pages.values() for run in runs)
+    print(f"\n{service.image}: a start reads {count} pages of {len(pages)} files of the view")
+    kinds = {"cold": services.fresh_host, "warm": lambda: None, "disk": bench.drop_caches}
+    for kind, prepare in kinds.items():
+        found = {"as Xebec does it": [], "filled ahead": []}
+        took = []
+        for number in range(RUNS):
+            for way in list(found) if number % 2 else list(found)[::-1]:
+                prepare()
+                if way == "as Xebec does it":
+                    found[way].append(services.measure(service, image))
+                    continue
+                watcher = Watcher(lambda name: fill(pages))
+                found[way].append(services.measure(service, image))
+                watcher.finish()
+                took.append(watcher.took)
+        table(service.image, f"ahead, {kind}", found)
+        print(f"  asking for all of them took {spread(took)} ms")
+
+
+def shared(service, image):
+    """Another container of the image holds the view, in a network of its own."""
+    services.fresh_host()
+    services.measure(service, image)
+    found = {"mounted anew": [], "mounted already": []}
+    for _ in range(RUNS):
+        found["mounted anew"].append(services.measure(service, image))
+    command = [bench.XEBEC, "run", "--rm", "--net", "none", "--name", "bench-holder", "--probe", service.probe, image]
+    log = open(os.path.join(bench.SCRATCH, "holder.log"), "w")
+    holder = services.subprocess.Popen(command, stdin=services.subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        time.sleep(4)
+        for _ in range(RUNS):
+            found["mounted already"].append(services.measure(service, image))
+        if holder.poll() is not None:
+            raise RuntimeError("the other container has ended")
+    finally:
+        services.end(holder)
+    table(service.image, "shared", found)
+
+
+PARTS = {part.__name__: part for part in (cold, warm, disk, lazy, complete, ahead, shared)}
+
+
+def main():
+    print(f"{os.cpu_count()} processors, Linux {os.uname().release}, load {os.getloadavg()[0]:.1f} before; {RUNS} runs, medians")
+    for name in os.environ.get("BENCH_ONLY", "").split() or IMAGES:
+        service = services.SERVICES[name]
+        image, _ = bench.publish(service.layout, name)
+        services.record(service, image)
+        for part in os.environ.get("BENCH_PARTS", "").split() or PARTS:
+            PARTS[part](service, image)
+        bench.forget()
+    print(f"load {os.getloadavg()[0]:.1f} afterwards")
+    if path := os.environ.get("BENCH_JSON"):
+        with open(path, "w") as file:
+            json.dump(bench.VALUES, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
