@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
-    PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, Zone,
+    CarriedIndex, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, Zone,
 };
 use xebec_fuzz::{plain_numbers_of_recording, plain_sections_of_index};
 use xebec_host::artifact::{Artifact, BlobRef, LayerBlobs};
@@ -135,6 +135,11 @@ fn recordings() -> Result<(), Failure> {
         layer,
         index: INDEX,
         data_size: 1000 << 12,
+        carried: Some(CarriedIndex {
+            zone: 0,
+            offset: 0,
+            length: 100,
+        }),
     };
     let segment = |zone, offset, runs: &[PageRun]| Segment {
         zone,

@@ -6,14 +6,14 @@ mod support;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use support::recordings::{recording, small};
+use support::recordings::{recording, small, small_with_indexes};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::limits::{
     MAX_PLAIN, MAX_RECORDING, MAX_RUNS, MAX_SEGMENT_PAGES, MAX_SERVICES, MAX_WORD,
 };
 use xebec_format::runtime_image::{
-    ColumnError, DecodeError, InvalidRecording, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service,
-    ServiceKey, Zone,
+    CarriedIndex, ColumnError, DecodeError, InvalidRecording, PageRun, RecordedLayer, Recording, SeenRun,
+    Segment, Service, ServiceKey, Zone,
 };
 
 /// Where the header ends, and its fields (`docs/formats/runtime-image.md`).
@@ -99,12 +99,34 @@ fn with_numbers(bytes: &[u8], numbers: &[u8]) -> Vec<u8> {
 fn version_1_is_read_for_ever() {
     let committed = include_bytes!("data/recording-1.bin");
     assert_eq!(Recording::decode(committed).unwrap(), small());
+    let committed = include_bytes!("data/recording-1-indexes.bin");
+    assert_eq!(Recording::decode(committed).unwrap(), small_with_indexes());
 }
 
 #[test]
 fn the_bytes_of_a_recording_do_not_change() {
     let committed = include_bytes!("data/recording-1.bin");
     assert_eq!(Digest::of(&small().encode()), Digest::of(committed));
+    let committed = include_bytes!("data/recording-1-indexes.bin");
+    assert_eq!(Digest::of(&small_with_indexes().encode()), Digest::of(committed));
+}
+
+#[test]
+fn indexes_are_where_zones_are() {
+    let carried = |change: fn(&mut CarriedIndex)| {
+        let mut recording = small_with_indexes();
+        change(recording.layers[1].carried.as_mut().unwrap());
+        recording.check()
+    };
+    assert_eq!(carried(|carried| carried.length = 683), Ok(()));
+    let wrong = Err(InvalidRecording::Layer {
+        number: 1,
+        problem: "has an index that is in no listed zone, or reaches over the end of it",
+    });
+    assert_eq!(carried(|carried| carried.length = 684), wrong);
+    assert_eq!(carried(|carried| carried.length = 0), wrong);
+    assert_eq!(carried(|carried| carried.zone = 2), wrong);
+    assert_eq!(carried(|carried| carried.offset = u64::MAX), wrong);
 }
 
 #[test]
@@ -129,6 +151,7 @@ fn a_recording_of_a_large_start_fits_into_a_manifest() {
     };
     let sizes = [30_000u64, 10_000, 45_000];
     let layers = sizes.map(|pages| RecordedLayer {
+        carried: None,
         layer: Digest::of(&pages.to_le_bytes()),
         index: Digest::of(&(pages + 1).to_le_bytes()),
         data_size: pages * 4096,

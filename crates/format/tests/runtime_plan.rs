@@ -42,6 +42,7 @@ fn layers() -> Vec<RecordedLayer> {
         layer: Digest::of(name),
         index: Digest::of(name),
         data_size: 400 * PAGE as u64,
+        carried: None,
     };
     vec![layer(b"a"), layer(b"b"), layer(b"c")]
 }
@@ -51,6 +52,7 @@ fn laid_out(touched: &[PageRun]) -> (Vec<u8>, LaidOut) {
     let laid_out = lay_out(
         &layers(),
         0,
+        b"",
         touched.iter().copied(),
         &mut zone,
         |layer, page, bytes| {
@@ -239,7 +241,9 @@ fn pages_outside_of_their_layer_are_not_read() {
     let outside = [(3, 0, 1), (0, 400, 1), (0, 399, 2), (0, u64::MAX, 1)];
     for (layer, first, pages) in outside {
         let run = PageRun { layer, first, pages };
-        let result = lay_out(&layers(), 0, [run], &mut Vec::new(), |_, _, _| panic!("read"));
+        let result = lay_out(&layers(), 0, b"", [run], &mut Vec::new(), |_, _, _| {
+            panic!("read")
+        });
         let text = result.unwrap_err().to_string();
         assert!(text.contains("are not in layer"), "{text}");
     }
@@ -247,6 +251,7 @@ fn pages_outside_of_their_layer_are_not_read() {
     let fails = lay_out(
         &layers(),
         0,
+        b"",
         [PageRun {
             layer: 1,
             first: 2,

@@ -90,6 +90,12 @@ impl Recording {
             if !layer.data_size.is_multiple_of(PAGE_SIZE) || layer.data_size > MAX_DATA {
                 return bad("has a data space that is too large or ends inside a page");
             }
+            if let Some(carried) = layer.carried {
+                let zone = self.zones.get(usize::from(carried.zone));
+                if carried.length == 0 || zone.is_none_or(|zone| carried.end() > zone.size) {
+                    return bad("has an index that is in no listed zone, or reaches over the end of it");
+                }
+            }
         }
         Ok(())
     }

@@ -14,6 +14,8 @@ use crate::digest::Digest;
 
 pub(super) const MAGIC: [u8; 8] = *b"XEBECRTI";
 pub(super) const VERSION: u16 = 1;
+/// The feature that layers say where their indexes are carried.
+pub(super) const CARRIES_INDEXES: u16 = 1;
 /// The fixed header: everything before the numbers.
 pub(super) const HEADER_SIZE: usize = 64;
 pub(super) const COMPRESSION_ZSTD: u32 = 1;
@@ -35,7 +37,11 @@ impl Recording {
         let mut out = Vec::with_capacity(HEADER_SIZE + stored.len());
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&0u16.to_le_bytes());
+        let features = match self.carries_indexes() {
+            true => CARRIES_INDEXES,
+            false => 0,
+        };
+        out.extend_from_slice(&features.to_le_bytes());
         out.extend_from_slice(&COMPRESSION_ZSTD.to_le_bytes());
         out.extend_from_slice(&(numbers.len() as u64).to_le_bytes());
         out.extend_from_slice(&(stored.len() as u64).to_le_bytes());
@@ -61,6 +67,9 @@ impl Recording {
         columns.push(column(&self.layers, |c, layer| {
             c.number(layer.data_size / PAGE_SIZE);
         }));
+        if self.carries_indexes() {
+            columns.push(self.carried_column());
+        }
         columns.push(column(&self.zones, |c, zone| c.number(zone.size)));
         columns.extend(self.segment_columns());
         columns.extend(self.run_columns());
@@ -73,6 +82,24 @@ impl Recording {
             self.services.len(),
         ];
         join(&counts.map(|count| count as u64), &columns)
+    }
+
+    pub(super) fn carries_indexes(&self) -> bool {
+        self.layers.iter().any(|layer| layer.carried.is_some())
+    }
+
+    /// Where each layer's index is; a zone's are usually one after the other.
+    fn carried_column(&self) -> ColumnWriter {
+        let mut end = 0;
+        column(&self.layers, |c, layer| match layer.carried {
+            None => c.number(0),
+            Some(carried) => {
+                c.number(carried.length);
+                c.number(carried.zone.into());
+                c.difference(carried.offset, end);
+                end = carried.end();
+            }
+        })
     }
 
     fn segment_columns(&self) -> [ColumnWriter; 4] {
@@ -223,7 +250,7 @@ fn write_texts(service: &Service, lengths: &mut ColumnWriter, texts: &mut Column
     text(lengths, &service.recorder);
 }
 
-fn column<T>(rows: &[T], write: impl Fn(&mut ColumnWriter, &T)) -> ColumnWriter {
+fn column<T>(rows: &[T], mut write: impl FnMut(&mut ColumnWriter, &T)) -> ColumnWriter {
     let mut column = ColumnWriter::default();
     for row in rows {
         write(&mut column, row);

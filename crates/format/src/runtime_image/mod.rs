@@ -3,7 +3,8 @@
 //! A [`Recording`] is the part that says so. It names pages of the **data spaces** of layers (see [`crate::layer`]), so
 //! it belongs to layer indexes, not to blobs: with another index of the same layer the same page may be another one. The
 //! pages themselves are in **zones**: blobs of **segments**, each of which is some pages, compressed by themselves and
-//! with a digest of their own. Pages that are all zero are in no segment; they are only listed.
+//! with a digest of their own. Pages that are all zero are in no segment; they are only listed. Before its segments a zone
+//! may carry the layer indexes, so that a host that has nothing of the image gets all that a start needs by one request.
 //!
 //! A recording never changes once it is published. The next one of the same image may use segments of the zones before
 //! it, so that a page is stored once however many services read it.
@@ -56,6 +57,26 @@ pub struct RecordedLayer {
     pub index: Digest,
     /// Length of that data space in bytes; a multiple of the page size.
     pub data_size: u64,
+    /// Where the encoded index itself is, so that a start gets it with the pages; `None` if it is to be had elsewhere only.
+    pub carried: Option<CarriedIndex>,
+}
+
+/// The place of an encoded layer index (as [`crate::layer::LayerIndex::encode`] gives it) in a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CarriedIndex {
+    /// The zone's place in [`Recording::zones`].
+    pub zone: u16,
+    /// Where its bytes begin in the zone.
+    pub offset: u64,
+    /// How many there are, over 0.
+    pub length: u64,
+}
+
+impl CarriedIndex {
+    /// Where its bytes end in the zone.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.length)
+    }
 }
 
 /// Neighbouring pages of one layer's data space, one or more.

@@ -30,7 +30,8 @@ pub struct LaidOut {
     pub zeros: Vec<PageRun>,
 }
 
-/// Writes a zone with the pages `touched`, in their order and each once, to `out`.
+/// Writes a zone to `out`: the bytes `front`, which are the caller's, and then the pages `touched`, in their order and
+/// each once.
 ///
 /// Pages are named in `layers`, and `number` is the place that the zone will have in [`super::Recording::zones`].
 /// `read_page` gets layer and number of a page and fills in its bytes. Pages that are all zero are only listed.
@@ -44,11 +45,12 @@ pub struct LaidOut {
 pub fn lay_out(
     layers: &[RecordedLayer],
     number: u16,
+    front: &[u8],
     touched: impl IntoIterator<Item = PageRun>,
     out: &mut impl Write,
     mut read_page: impl FnMut(u16, u64, &mut [u8; PAGE]) -> io::Result<()>,
 ) -> io::Result<LaidOut> {
-    let mut writer = SegmentWriter::new(number, out)?;
+    let mut writer = SegmentWriter::new(number, front, out)?;
     let mut zeros = Vec::new();
     let mut known = HashSet::new();
     let mut bytes = [0; PAGE];
@@ -102,13 +104,16 @@ struct SegmentWriter<'w, W> {
 }
 
 impl<'w, W: Write> SegmentWriter<'w, W> {
-    fn new(number: u16, out: &'w mut W) -> io::Result<Self> {
+    fn new(number: u16, front: &[u8], out: &'w mut W) -> io::Result<Self> {
+        let mut digester = Digester::new();
+        digester.update(front);
+        out.write_all(front)?;
         Ok(Self {
             out,
             number,
             compressor: zstd::bulk::Compressor::new(ZSTD_LEVEL)?,
-            digester: Digester::new(),
-            offset: 0,
+            digester,
+            offset: front.len() as u64,
             segments: Vec::new(),
             runs: Vec::new(),
             plain: Vec::with_capacity(SEGMENT_PAGES * PAGE),

@@ -6,7 +6,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
-    PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, Zone,
+    CarriedIndex, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, Zone,
 };
 
 const PAGE: u64 = 4096;
@@ -182,6 +182,7 @@ pub(crate) fn recording() -> impl Strategy<Value = Recording> {
                 layer: digest("layer", number),
                 index: digest("index", number),
                 data_size: pages * PAGE,
+                carried: carried(&zones, number),
             };
             Recording {
                 image: Digest::of(b"image"),
@@ -194,6 +195,28 @@ pub(crate) fn recording() -> impl Strategy<Value = Recording> {
         })
 }
 
+/// Every other layer's index is somewhere in a zone, if there is a zone with room for it.
+fn carried(zones: &[Zone], number: usize) -> Option<CarriedIndex> {
+    let zone = number % zones.len().max(1);
+    let length = 1 + number as u64 * 5;
+    let offset = zones.get(zone)?.size.checked_sub(length)? / 2;
+    (number % 2 == 1).then_some(CarriedIndex {
+        zone: zone as u16,
+        offset,
+        length,
+    })
+}
+
+/// A small one that carries its indexes; the committed file `recording-1-indexes.bin` holds it.
+pub(crate) fn small_with_indexes() -> Recording {
+    let mut recording = small();
+    let places = [(1, 317, 4000), (1, 4317, 83)];
+    for (layer, (zone, offset, length)) in recording.layers.iter_mut().zip(places) {
+        layer.carried = Some(CarriedIndex { zone, offset, length });
+    }
+    recording
+}
+
 /// A small one, with something of everything; the committed file holds it.
 pub(crate) fn small() -> Recording {
     let run = |layer, first, pages| PageRun { layer, first, pages };
@@ -201,6 +224,7 @@ pub(crate) fn small() -> Recording {
         layer: Digest::of(name.as_bytes()),
         index: Digest::of(format!("index of {name}").as_bytes()),
         data_size: pages * PAGE,
+        carried: None,
     };
     let zone = |name: &str, size| Zone {
         digest: Digest::of(name.as_bytes()),

@@ -213,6 +213,7 @@ mod tests {
             layer: Digest::of(name),
             index: Digest::of(b"index"),
             data_size: 1 << 30,
+            carried: None,
         }
     }
 
@@ -227,7 +228,7 @@ mod tests {
             read(&layers[usize::from(number)], page, bytes);
             Ok(())
         };
-        let out = lay_out(&layers, 0, pages.iter().copied(), &mut Vec::new(), read_page).unwrap();
+        let out = lay_out(&layers, 0, b"", pages.iter().copied(), &mut Vec::new(), read_page).unwrap();
         Recording {
             image: Digest::of(b"image"),
             layers,

@@ -5,11 +5,11 @@ mod pages;
 mod services;
 
 use super::check::InvalidRecording;
-use super::encode::{COMPRESSION_ZSTD, HEADER_SIZE, MAGIC, VERSION};
+use super::encode::{CARRIES_INDEXES, COMPRESSION_ZSTD, HEADER_SIZE, MAGIC, VERSION};
 use super::limits::{
     MAX_LAYERS, MAX_PAGES, MAX_PLAIN, MAX_RECORDING, MAX_RUNS, MAX_SEGMENTS, MAX_SERVICES, MAX_ZONES,
 };
-use super::{RecordedLayer, Recording, Zone};
+use super::{CarriedIndex, RecordedLayer, Recording, Zone};
 use crate::PAGE_SIZE;
 use crate::columns::{Column, ColumnError};
 use crate::digest::Digest;
@@ -58,7 +58,7 @@ impl Recording {
     /// # Errors
     /// See [`DecodeError`].
     pub fn decode(bytes: &[u8]) -> Result<Recording, DecodeError> {
-        let (image, numbers, digests) = split(bytes)?;
+        let (image, features, numbers, digests) = split(bytes)?;
         let mut body = Column::new(&numbers, "the numbers");
         let mut digests = Column::new(digests, "the digests");
         let layers = body.count(MAX_LAYERS)?;
@@ -66,7 +66,12 @@ impl Recording {
         let segments = body.count(MAX_SEGMENTS)?;
         let zeros = body.count(MAX_RUNS)?;
         let services = body.count(MAX_SERVICES)?;
-        let layers = read_layers(layers, body.column("data spaces of layers")?, &mut digests)?;
+        let sizes = body.column("data spaces of layers")?;
+        let carried = match features & CARRIES_INDEXES {
+            0 => None,
+            _ => Some(body.column("places of indexes")?),
+        };
+        let layers = read_layers(layers, sizes, carried, &mut digests)?;
         let zones = read_zones(zones, body.column("sizes of zones")?, &mut digests)?;
         let (segments, zeros) = pages::read(segments, zeros, &mut body, &mut digests)?;
         digests.finish()?;
@@ -81,12 +86,16 @@ impl Recording {
             segments,
         };
         recording.check()?;
-        Ok(recording)
+        // One meaning, one encoding.
+        match features & CARRIES_INDEXES != 0 && !recording.carries_indexes() {
+            true => Err(InvalidRecording::Recording("says that it carries indexes, and has none").into()),
+            false => Ok(recording),
+        }
     }
 }
 
-/// The image, the plain bytes of the numbers, and the digests.
-fn split(bytes: &[u8]) -> Result<(Digest, Vec<u8>, &[u8]), DecodeError> {
+/// The image, the features, the plain bytes of the numbers, and the digests.
+fn split(bytes: &[u8]) -> Result<(Digest, u16, Vec<u8>, &[u8]), DecodeError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(DecodeError::Magic);
     }
@@ -97,9 +106,9 @@ fn split(bytes: &[u8]) -> Result<(Digest, Vec<u8>, &[u8]), DecodeError> {
         VERSION => {}
         other => return Err(DecodeError::Version(other)),
     }
-    match u16::from_le_bytes(fixed(&mut header)?) {
-        0 => {}
-        features => return Err(DecodeError::Features(features)),
+    let features = u16::from_le_bytes(fixed(&mut header)?);
+    if features & !CARRIES_INDEXES != 0 {
+        return Err(DecodeError::Features(features));
     }
     match u32::from_le_bytes(fixed(&mut header)?) {
         COMPRESSION_ZSTD => {}
@@ -126,7 +135,7 @@ fn split(bytes: &[u8]) -> Result<(Digest, Vec<u8>, &[u8]), DecodeError> {
         let reason = format!("{} bytes instead of {plain_size}", numbers.len());
         return Err(DecodeError::Decompress(reason));
     }
-    Ok((image, numbers, digests))
+    Ok((image, features, numbers, digests))
 }
 
 fn limit(what: &'static str, value: u64, limit: u64) -> Result<(), ColumnError> {
@@ -162,18 +171,39 @@ fn digest(column: &mut Column<'_>) -> Result<Digest, ColumnError> {
 fn read_layers(
     count: usize,
     mut sizes: Column<'_>,
+    mut carried: Option<Column<'_>>,
     digests: &mut Column<'_>,
 ) -> Result<Vec<RecordedLayer>, ColumnError> {
     let mut layers = Vec::new();
+    let mut end = 0;
     for _ in 0..count {
         layers.push(RecordedLayer {
             layer: digest(digests)?,
             index: digest(digests)?,
             data_size: sizes.count(MAX_DATA / PAGE_SIZE)? as u64 * PAGE_SIZE,
+            carried: match &mut carried {
+                Some(column) => read_carried(column, &mut end)?,
+                None => None,
+            },
         });
     }
     sizes.finish()?;
+    carried.map_or(Ok(()), Column::finish)?;
     Ok(layers)
+}
+
+fn read_carried(column: &mut Column<'_>, end: &mut u64) -> Result<Option<CarriedIndex>, ColumnError> {
+    let length = column.number()?;
+    if length == 0 {
+        return Ok(None);
+    }
+    let carried = CarriedIndex {
+        zone: column.count(MAX_ZONES)? as u16,
+        offset: column.difference(*end)?,
+        length,
+    };
+    *end = carried.end();
+    Ok(Some(carried))
 }
 
 fn read_zones(
