@@ -17,6 +17,7 @@ use std::time::SystemTime;
 use tracing::warn;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{DecodeError, SpanTable};
+use xebec_format::runtime_image::RecordedLayer;
 
 use crate::boot::BootId;
 use crate::disk::{Access, Disk, RealDisk};
@@ -40,6 +41,15 @@ pub struct LayerKey {
     pub layer: Digest,
     /// Digest of the encoded index.
     pub index: Digest,
+}
+
+impl From<&RecordedLayer> for LayerKey {
+    fn from(layer: &RecordedLayer) -> Self {
+        Self {
+            layer: layer.layer,
+            index: layer.index,
+        }
+    }
 }
 
 impl LayerKey {

@@ -50,7 +50,9 @@ pub(crate) fn cases() -> Vec<Case> {
     };
     vec![
         case("one-request", starts::one_request),
+        case("five-requests", starts::five_requests),
         case("fallback", faults::fallback),
+        case("wrong-index", faults::wrong_index),
         case("services", starts::services),
         case("trust", trust::trust),
         case("lie", lies::by_tag),
@@ -88,15 +90,12 @@ impl<'a> Service<'a> {
             ("start/zeros", vec![0; 1 << 20]),
             ("rest/more", noise(44, 4 << 20)),
         ];
-        let mut lower = TarBuilder::new();
-        lower.directory("bin");
-        lower.file_with(&Header::new("bin/linger", Kind::File).mode(0o755), &program);
         let mut upper = TarBuilder::new();
         for (path, contents) in &files {
             upper.file(path, contents);
         }
         let image = ImageBuilder::new()
-            .layer(&lower.into_bytes(), Compression::Gzip(1))?
+            .layer(&lower_layer(&program), Compression::Gzip(1))?
             .layer(&upper.into_bytes(), Compression::Gzip(1))?
             .config("Entrypoint", json!(["/bin/linger"]))
             // So that it touches nearly the same pages each time.
@@ -167,6 +166,14 @@ impl<'a> Service<'a> {
         Ok(self.lab.registry.count(&layer.digest.to_string()))
     }
 
+    /// What the registry was asked for since its log was cleared, but for whether it speaks the protocol.
+    fn asked(&self) -> Vec<String> {
+        let log = self.lab.registry.log().into_iter();
+        log.map(|request| request.head.path)
+            .filter(|path| path != "/v2/")
+            .collect()
+    }
+
     /// A started `record` whose words can be asked for at its end.
     fn spawn_record(&self, world: &World, root: &str, words: &[&str]) -> Result<Child> {
         // The root gets its settings before.
@@ -175,6 +182,14 @@ impl<'a> Service<'a> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().context("cannot start record")
     }
+}
+
+/// The layer that only has the program.
+fn lower_layer(program: &[u8]) -> Vec<u8> {
+    let mut lower = TarBuilder::new();
+    lower.directory("bin");
+    lower.file_with(&Header::new("bin/linger", Kind::File).mode(0o755), program);
+    lower.into_bytes()
 }
 
 /// What `record --json` said; the service itself may say something, too.
@@ -270,6 +285,34 @@ impl Published {
             recording,
             pages,
         })
+    }
+
+    /// Attaches the same artifact to the image in another repository, with other bytes at some places of its list.
+    fn attach(&self, lab: &Lab<'_>, from: &str, names: &Names, changed: Vec<(usize, Vec<u8>)>) -> Result<()> {
+        let mut manifest = self.manifest.clone();
+        let listed = manifest.get_mut("layers").and_then(Value::as_array_mut);
+        let listed = listed.context("no blobs")?;
+        for descriptor in listed.iter() {
+            let digest = descriptor.get("digest").and_then(Value::as_str);
+            let digest: Digest = digest.context("no digest")?.parse()?;
+            let bytes = lab.registry.blob(from, &digest).context("no such blob")?;
+            lab.registry.put_blob(&names.repository, bytes);
+        }
+        for (place, bytes) in changed {
+            let descriptor = listed.get_mut(place).and_then(Value::as_object_mut);
+            let descriptor = descriptor.context("no descriptor")?;
+            descriptor.remove("data");
+            descriptor.insert("digest".to_owned(), Digest::of(&bytes).to_string().into());
+            descriptor.insert("size".to_owned(), bytes.len().into());
+            lab.registry.put_blob(&names.repository, bytes);
+        }
+        lab.registry.put_blob(&names.repository, &b"{}"[..]);
+        let bytes = serde_json::to_vec(&manifest)?;
+        let digest = Digest::of(&bytes).to_string();
+        lab.registry
+            .put_manifest(&names.repository, &digest, MANIFEST_TYPE, bytes);
+        lab.registry.clear_log();
+        Ok(())
     }
 
     /// The only zone's digest.

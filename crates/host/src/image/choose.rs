@@ -1,7 +1,9 @@
 //! For each layer, the first index that the policy admits: one that this host knows (`known`), the layer's own table of
-//! contents (`contents_table`), one that an artifact brings (`artifacts`).
+//! contents (`contents_table`), one that came with the service's recording (`carried`), one that an artifact brings
+//! (`artifacts`).
 
 mod artifacts;
+mod carried;
 mod contents_table;
 mod known;
 
@@ -14,6 +16,7 @@ use xebec_oci::{Client, Descriptor};
 
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
+use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
 use crate::image::{Images, PreparedLayer, Report};
 use crate::lazy;
@@ -21,15 +24,18 @@ use crate::origin::{self, Origin};
 use crate::protocol::{ImageRequest, Reply};
 use crate::trust::{self, Policy, Record, Refusal, RepositoryName, Root};
 use artifacts::FoundArtifact;
+use carried::CarriedIndexes;
 
 /// What choosing needs to know of one image.
-struct Choice<'a> {
+pub(super) struct Choice<'a> {
     images: &'a Images,
     client: Client,
+    referrers: &'a Referrers<'a>,
     found: &'a FoundImage,
     request: &'a ImageRequest,
     policy: Policy,
     repository: RepositoryName,
+    carried: CarriedIndexes,
     artifacts: OnceCell<Vec<FoundArtifact>>,
 }
 
@@ -51,9 +57,12 @@ impl Images {
         request: &ImageRequest,
         found: &FoundImage,
     ) -> Result<Vec<Result<PreparedLayer, String>>, Failure> {
-        let choice = Choice::new(self, request, found)?;
-        let outcomes = try_join_all((0..found.layers.len()).map(|number| choice.choose(number))).await?;
-        Ok(outcomes
+        let client = self.clients.get(request.docker_config.as_deref())?;
+        let referrers = Referrers::by_type(client, found);
+        let choice = Choice::new(self, request, found, &referrers)?;
+        Ok(choice
+            .outcomes()
+            .await?
             .into_iter()
             .map(|outcome| match outcome {
                 Outcome::Chosen(layer) => Ok(*layer),
@@ -62,17 +71,16 @@ impl Images {
             })
             .collect())
     }
+}
 
+impl<'a> Choice<'a> {
     /// Finds an admitted index for each layer; layers without one are read whole, unless laziness is required.
-    pub(crate) async fn choose(
+    pub(super) async fn layers(
         &self,
-        request: &ImageRequest,
-        found: &FoundImage,
         require_lazy: bool,
         report: &Report,
     ) -> Result<Vec<PreparedLayer>, Failure> {
-        let choice = Choice::new(self, request, found)?;
-        let outcomes = try_join_all((0..found.layers.len()).map(|number| choice.choose(number))).await?;
+        let outcomes = self.outcomes().await?;
         let mut layers = Vec::with_capacity(outcomes.len());
         for (number, outcome) in outcomes.into_iter().enumerate() {
             let layer = match outcome {
@@ -82,35 +90,44 @@ impl Images {
                 }
                 Outcome::Refused(refusal) => {
                     // It names the ways itself.
-                    choice.read_whole(number, &refusal.to_string(), report).await?
+                    self.read_whole(number, &refusal.to_string(), report).await?
                 }
                 Outcome::Missing(reason) => {
-                    let reason = choice.with_remedy(&reason);
+                    let reason = self.with_remedy(&reason);
                     if require_lazy {
-                        return Err(choice.not_lazy(number, &reason));
+                        return Err(self.not_lazy(number, &reason));
                     }
-                    choice.read_whole(number, &reason, report).await?
+                    self.read_whole(number, &reason, report).await?
                 }
-                Outcome::Whole(reason) if require_lazy => return Err(choice.not_lazy(number, &reason)),
-                Outcome::Whole(reason) => choice.read_whole(number, &reason, report).await?,
+                Outcome::Whole(reason) if require_lazy => return Err(self.not_lazy(number, &reason)),
+                Outcome::Whole(reason) => self.read_whole(number, &reason, report).await?,
             };
             layers.push(layer);
         }
         Ok(layers)
     }
-}
 
-impl<'a> Choice<'a> {
-    fn new(images: &'a Images, request: &'a ImageRequest, found: &'a FoundImage) -> Result<Self, Failure> {
+    async fn outcomes(&self) -> Result<Vec<Outcome>, Failure> {
+        try_join_all((0..self.found.layers.len()).map(|number| self.choose(number))).await
+    }
+
+    pub(super) fn new(
+        images: &'a Images,
+        request: &'a ImageRequest,
+        found: &'a FoundImage,
+        referrers: &'a Referrers<'a>,
+    ) -> Result<Self, Failure> {
         let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
             .map_err(|error| Failure::new(FailureKind::Usage, error))?;
         Ok(Self {
             images,
             client: images.clients.get(request.docker_config.as_deref())?,
+            referrers,
             found,
             request,
             policy: images.policy()?,
             repository,
+            carried: CarriedIndexes::default(),
             artifacts: OnceCell::new(),
         })
     }
@@ -151,6 +168,19 @@ impl<'a> Choice<'a> {
             Err(reason) => {
                 warn!(layer = %descriptor.digest, "its table of contents cannot be used: {reason}")
             }
+        }
+        match self.take_carried(number, descriptor).await? {
+            Some(Outcome::Chosen(layer))
+                if layer.root.holds_for_digest() || !self.could_be_stronger(descriptor) =>
+            {
+                return Ok(Outcome::Chosen(layer));
+            }
+            Some(Outcome::Chosen(layer)) => listed = Some((layer.key, layer.root)),
+            Some(Outcome::Refused(error)) => refusal = Some(error),
+            Some(Outcome::Missing(reason) | Outcome::Whole(reason)) => {
+                warn!(layer = %descriptor.digest, "{reason}");
+            }
+            None => {}
         }
         let artifacts = match self.found.offline {
             true => &[][..],

@@ -4,13 +4,15 @@
 //! * [`record`]: what was found is written down, so that the next start asks the registry for the tag only.
 //! * [`resolve`]: reference → manifest and configuration, from the registry or, when it is down, the record.
 //! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the
-//!   blob's own table of contents, the image's index artifact.
+//!   blob's own table of contents, one that the service's recording carries, the image's index artifact.
+//! * [`referrers`]: what the registry lists beside the image, asked for once.
 //! * [`streaming`]: a layer that has none of these is read whole and indexed while it streams in.
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
 
 pub mod choose;
 pub mod publish;
 pub mod record;
+pub(crate) mod referrers;
 pub mod resolve;
 pub mod streaming;
 
@@ -20,17 +22,23 @@ use std::time::Instant;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 use xebec_format::layer::LayerIndex;
+use xebec_oci::Client;
 
 use crate::artifact::{BlobRef, CONTENTS_TYPE};
 use crate::clients::Clients;
 use crate::failure::{Failure, FailureKind};
 use crate::file::write_atomically;
+use crate::image::choose::Choice;
 use crate::image::record::{ImageRecord, LayerRecord, Records};
+use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
 use crate::paths::Paths;
-use crate::protocol::{ImageRequest, Reply};
+use crate::protocol::{ImageRequest, Reply, ServiceCommand};
+use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::kept::KeptRecordings;
+use crate::runtime_image::pace::Paces;
 use crate::runtime_image::profile::Profiles;
+use crate::runtime_image::zone::{ZoneSource, ZoneStream};
 use crate::trust::{Policy, Root};
 
 /// Largest section of content digests that is fetched: two million files.
@@ -86,8 +94,30 @@ pub struct PreparedImage {
     pub found: FoundImage,
     /// Its layers, bottom to top.
     pub layers: Vec<PreparedLayer>,
-    /// How long resolving took, and how long finding (or making) the indexes.
+    /// The recording of the service that is started, or why one that fits may not be used; `None` if there is none.
+    pub recording: Option<Result<Begun, String>>,
+    /// How long resolving took, how long finding the recording and beginning to fetch it, and how long finding (or
+    /// making) the indexes.
     pub stages_ms: Vec<(&'static str, f64)>,
+}
+
+/// A recording by which a service is started.
+pub struct Begun {
+    /// The recording.
+    pub found: Arc<FoundRecording>,
+    /// Where its zones are had from.
+    pub source: ZoneSource,
+    /// What is on its way already.
+    pub open: Option<ZoneStream>,
+}
+
+/// A service for which an image is prepared.
+#[derive(Clone, Copy)]
+pub struct ForService<'a> {
+    /// What is started.
+    pub command: &'a ServiceCommand,
+    /// What is known of registries.
+    pub paces: &'a Arc<Paces>,
 }
 
 impl Images {
@@ -139,7 +169,8 @@ impl Images {
         Policy::load(&self.paths.trust()).map_err(|error| Failure::new(FailureKind::Trust, error))
     }
 
-    /// Resolves an image and finds an admitted index for each of its layers.
+    /// Resolves an image and finds an admitted index for each of its layers; for a service, its recording first, since
+    /// the indexes may come with that.
     ///
     /// # Errors
     /// When it cannot be resolved, when an index is refused, and with `require_lazy` when a layer has none.
@@ -147,12 +178,27 @@ impl Images {
         &self,
         request: &ImageRequest,
         require_lazy: bool,
+        service: Option<ForService<'_>>,
         report: &Report,
     ) -> Result<PreparedImage, Failure> {
         let start = Instant::now();
         let found = self.resolve(request, report).await?;
         let resolved = Instant::now();
-        let layers = self.choose(request, &found, require_lazy, report).await?;
+        let client = self.clients.get(request.docker_config.as_deref())?;
+        let referrers = match service {
+            Some(_) => Referrers::at_once(client.clone(), &found),
+            None => Referrers::by_type(client.clone(), &found),
+        };
+        let mut choice = Choice::new(self, request, &found, &referrers)?;
+        let recording = match service {
+            Some(service) => {
+                self.begin_recording(service, client, &found, &referrers, &mut choice)
+                    .await?
+            }
+            None => None,
+        };
+        let begun = Instant::now();
+        let layers = choice.layers(require_lazy, report).await?;
         let records = layers.iter().map(|layer| LayerRecord {
             layer: layer.key.layer,
             index: layer.key.index,
@@ -161,13 +207,40 @@ impl Images {
         self.records.put(&self.record_of(&found, records.collect()))?;
         let stages_ms = vec![
             ("resolve", (resolved - start).as_secs_f64() * 1e3),
-            ("index", resolved.elapsed().as_secs_f64() * 1e3),
+            ("find", (begun - resolved).as_secs_f64() * 1e3),
+            ("index", begun.elapsed().as_secs_f64() * 1e3),
         ];
         Ok(PreparedImage {
             found,
             layers,
+            recording,
             stages_ms,
         })
+    }
+
+    async fn begin_recording(
+        &self,
+        service: ForService<'_>,
+        client: Client,
+        found: &FoundImage,
+        referrers: &Referrers<'_>,
+        choice: &mut Choice<'_>,
+    ) -> Result<Option<Result<Begun, String>>, Failure> {
+        let recording = self
+            .find_recording(&client, found, referrers, service.command)
+            .await?;
+        let recording = match recording {
+            Ok(recording) => Arc::new(recording),
+            Err(refused) => return Ok(refused.map(Err)),
+        };
+        let repository = found.reference.repository().clone();
+        let source = ZoneSource::new(client, repository, service.paces.clone(), &recording);
+        let open = choice.begin(&recording, &source).await;
+        Ok(Some(Ok(Begun {
+            found: recording,
+            source,
+            open,
+        })))
     }
 
     /// Gets a layer's content digests, from the cache or the image's repository. They are only of use for sharing

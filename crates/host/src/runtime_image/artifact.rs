@@ -2,7 +2,7 @@
 //!
 //! Its `subject` is the image manifest. It lists the recording, which is small and travels inside the manifest too (the
 //! `data` of its descriptor), and the zones that hold the pages: its own first, then those of earlier recordings that
-//! it goes on using, so that a registry keeps them.
+//! it goes on using, so that a registry keeps them; so are the windows of the indexes that zones carry ([`super::carry`]).
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,14 @@ pub const ZONE_TYPE: &str = "application/vnd.xebec.runtime-image.zone.v1";
 /// Largest recording that travels inside the manifest: in base64 a third more, of the 4 MiB that registries take.
 const MAX_INLINE: usize = 1 << 20;
 
-/// The manifest of a recording, which refers to the image `subject`.
-pub fn encode(subject: Descriptor, recording: &[u8], zones: &[Zone]) -> ImageManifest {
+/// The manifest of a recording, which refers to the image `subject`. `windows` are those of the indexes that its zones
+/// carry.
+pub fn encode(
+    subject: Descriptor,
+    recording: &[u8],
+    zones: &[Zone],
+    windows: impl Iterator<Item = Descriptor>,
+) -> ImageManifest {
     let descriptor = match recording.len() <= MAX_INLINE {
         true => Descriptor::embedding(RECORDING_TYPE, recording),
         false => Descriptor::of(RECORDING_TYPE, recording),
@@ -41,7 +47,7 @@ pub fn encode(subject: Descriptor, recording: &[u8], zones: &[Zone]) -> ImageMan
         media_type: Some(OCI_MANIFEST.to_owned()),
         artifact_type: Some(RUNTIME_IMAGE_TYPE.to_owned()),
         config: Descriptor::of(OCI_EMPTY, EMPTY_CONFIG),
-        layers: std::iter::once(descriptor).chain(zones).collect(),
+        layers: std::iter::once(descriptor).chain(zones).chain(windows).collect(),
         subject: Some(subject),
         annotations: BTreeMap::new(),
     }

@@ -15,6 +15,7 @@ use xebec_oci::{Client, ClientError, Descriptor};
 use crate::container::{self, ImageConfig};
 use crate::failure::{Failure, FailureKind};
 use crate::image::Images;
+use crate::image::referrers::Referrers;
 use crate::image::resolve::{FoundImage, registry_failure};
 use crate::protocol::{ImageRequest, ServiceCommand};
 use crate::runtime_image::artifact::{self, RUNTIME_IMAGE_TYPE};
@@ -87,21 +88,22 @@ impl Wanted {
 
 impl Images {
     /// The recording by which a service of an image is started; `None` when there is none, with the reason if there is
-    /// one that may not be used. One that this host keeps suffices if it rests on what is `needed` for all layers;
-    /// otherwise the registry may know a better one.
+    /// one that may not be used. One that this host keeps suffices if it rests on as much as what is known here of all
+    /// layers; otherwise the registry may know a better one.
     ///
     /// # Errors
     /// When the image's configuration or the policy cannot be read. What goes wrong with the registry is no failure: the
     /// start is lazy then, as it is without a recording.
-    pub async fn find_recording(
+    pub(crate) async fn find_recording(
         &self,
-        request: &ImageRequest,
+        client: &Client,
         found: &FoundImage,
+        referrers: &Referrers<'_>,
         command: &ServiceCommand,
-        needed: Root,
     ) -> Result<Result<FoundRecording, Option<String>>, Failure> {
         let wanted = Wanted::new(found, command)?;
         let choice = Choice::new(self, found)?;
+        let needed = choice.needed(self);
         let kept = self.recordings.list(found.manifest_digest);
         let (chosen, refused) = choice.best(&wanted, kept.iter().cloned());
         let suffices = chosen.as_ref().is_some_and(|chosen| chosen.root >= needed);
@@ -109,8 +111,7 @@ impl Images {
         if suffices || found.offline || asked.is_some_and(|ago| ago < ASK_AGAIN) {
             return Ok(chosen.ok_or(refused));
         }
-        let client = self.clients.get(request.docker_config.as_deref())?;
-        let listed = choice.fetch(&client).await.unwrap_or_else(|error| {
+        let listed = choice.fetch(client, referrers).await.unwrap_or_else(|error| {
             warn!("recordings of {}: {error}", found.reference);
             Vec::new()
         });
@@ -150,7 +151,8 @@ impl Images {
         let mut all = self.recordings.list(found.manifest_digest);
         if !found.offline {
             let client = self.clients.get(request.docker_config.as_deref())?;
-            let listed = choice.fetch(&client).await;
+            let referrers = Referrers::by_type(client.clone(), found);
+            let listed = choice.fetch(&client, &referrers).await;
             let listed = listed.map_err(|error| registry_failure(&error))?;
             for (listed, _) in listed {
                 if all.iter().all(|kept| kept.name != listed.name) {
@@ -222,17 +224,26 @@ impl<'a> Choice<'a> {
         (best, refused)
     }
 
+    /// What a recording must rest on to be as good as any: the strongest that this host knows of a layer's index, or that
+    /// keys may make of it.
+    fn needed(&self, images: &Images) -> Root {
+        let record = images.records.get(self.found.manifest_digest);
+        let known = record
+            .iter()
+            .flat_map(|record| &record.layers)
+            .map(|layer| layer.root);
+        let signed = self.policy.has_keys_for(&self.repository).then_some(Root::Signed);
+        known.chain(signed).max().unwrap_or(Root::Registry)
+    }
+
     /// The recordings that the registry lists, with their bytes.
-    async fn fetch(&self, client: &Client) -> Result<Vec<(KeptRecording, Vec<u8>)>, ClientError> {
-        let repository = self.found.reference.repository();
+    async fn fetch(
+        &self,
+        client: &Client,
+        referrers: &Referrers<'_>,
+    ) -> Result<Vec<(KeptRecording, Vec<u8>)>, ClientError> {
         let manifest = self.found.manifest_digest;
-        let listed = match client
-            .referrers(repository, &manifest, Some(RUNTIME_IMAGE_TYPE))
-            .await
-        {
-            Err(ClientError::NotFound { .. }) => return Ok(Vec::new()),
-            other => other?,
-        };
+        let listed = referrers.of_type(RUNTIME_IMAGE_TYPE).await?;
         let fetched = listed
             .into_iter()
             .filter(|referrer| !self.kept.is_distrusted(manifest, referrer.digest))

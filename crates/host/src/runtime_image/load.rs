@@ -10,21 +10,17 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
-use xebec_format::runtime_image::{
-    PageRun, Recording, Segment, Zone, ZoneRange, open_segment, ranges, wanted,
-};
-use xebec_oci::{Client, Repository};
+use xebec_format::runtime_image::{PageRun, Recording, Segment, open_segment, ranges, wanted};
 
 use crate::free::FreePages;
 use crate::protocol::Loaded;
 use crate::runtime_image::find::FoundRecording;
-use crate::runtime_image::pace::Paces;
+use crate::runtime_image::zone::{ZoneSource, ZoneStream};
 use crate::trust::Root;
 use crate::worker::served::ServedLayer;
 use crate::worker::strict::Injecting;
@@ -45,9 +41,7 @@ pub struct Target {
 
 /// Loads recordings.
 pub struct Loader {
-    client: Client,
-    repository: Repository,
-    paces: Arc<Paces>,
+    source: ZoneSource,
     found: Arc<FoundRecording>,
     /// By their place in the recording; `None` where the image's layer is used by another index.
     layers: Vec<Option<Target>>,
@@ -59,13 +53,7 @@ pub struct Loader {
 
 impl Loader {
     /// What loads `found` into the layers of an image.
-    pub fn new(
-        client: Client,
-        repository: Repository,
-        paces: Arc<Paces>,
-        found: Arc<FoundRecording>,
-        targets: &[Target],
-    ) -> Self {
+    pub fn new(source: ZoneSource, found: Arc<FoundRecording>, targets: &[Target]) -> Self {
         let target_of = |key: LayerKey, data_size: u64| {
             targets
                 .iter()
@@ -76,18 +64,10 @@ impl Loader {
                 .cloned()
         };
         let layers = found.recording.layers.iter();
-        let layers = layers.map(|layer| {
-            let key = LayerKey {
-                layer: layer.layer,
-                index: layer.index,
-            };
-            target_of(key, layer.data_size)
-        });
+        let layers = layers.map(|layer| target_of(layer.into(), layer.data_size));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            client,
-            repository,
-            paces,
+            source,
             layers: layers.collect(),
             found,
             injecting: OnceLock::new(),
@@ -122,7 +102,8 @@ impl Loader {
     /// Brings in what is missing.
     ///
     /// Into those layers only that `injecting` has: others are read by somebody who would not believe the recording.
-    pub async fn load(self: &Arc<Self>, injecting: Injecting) -> Loaded {
+    /// `open` is a range of a zone that is on its way already.
+    pub async fn load(self: &Arc<Self>, injecting: Injecting, open: Option<ZoneStream>) -> Loaded {
         let injecting = self.injecting.get_or_init(|| injecting);
         let start = Instant::now();
         let mut loaded = Loaded {
@@ -133,7 +114,7 @@ impl Loader {
             ..Loaded::default()
         };
         if loaded.missing > 0 {
-            match tokio::time::timeout(PATIENCE, self.bring(&mut loaded)).await {
+            match tokio::time::timeout(PATIENCE, self.bring(&mut loaded, open)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(problem)) => loaded.problem = Some(problem),
                 Err(_) => {
@@ -208,7 +189,7 @@ impl Loader {
         })
     }
 
-    async fn bring(self: &Arc<Self>, loaded: &mut Loaded) -> Result<(), String> {
+    async fn bring(self: &Arc<Self>, loaded: &mut Loaded, open: Option<ZoneStream>) -> Result<(), String> {
         let recording = &self.found.recording;
         let this = self.clone();
         let zeros = tokio::task::spawn_blocking(move || this.bring_zeros()).await;
@@ -216,20 +197,34 @@ impl Loader {
         let wanted = wanted(recording, &self.found.service, |run| {
             !self.missing(*run).is_empty()
         });
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let bridge = self.paces.bridge(self.repository.registry());
-        let ranges = ranges(&recording.segments, &wanted, bridge);
-        let wanted = Arc::new(wanted);
+        let is_coming = |number: &usize| {
+            let segment = recording.segments.get(*number);
+            segment
+                .zip(open.as_ref())
+                .is_some_and(|(segment, open)| open.covers(segment.zone, &(segment.offset..segment.end())))
+        };
+        let (coming, wanted): (Vec<usize>, Vec<usize>) = wanted.iter().partition(|number| is_coming(number));
         let mut results = JoinSet::new();
         let mut problem = None;
-        for range in ranges {
+        if let Some(open) = open {
+            let (this, coming) = (self.clone(), self.segments(&coming));
+            results.spawn(async move { this.bring_from(open, coming).await });
+        }
+        for range in ranges(&recording.segments, &wanted, self.source.bridge()) {
             while results.len() >= REQUESTS {
                 take_in(results.join_next().await, loaded, &mut problem);
             }
-            let (this, wanted) = (self.clone(), wanted.clone());
-            results.spawn(async move { this.bring_range(range, &wanted).await });
+            let segments = self.segments(wanted.get(range.wanted.clone()).unwrap_or_default());
+            let this = self.clone();
+            results.spawn(async move {
+                match this.source.open(range.zone, range.bytes).await {
+                    Ok(open) => this.bring_from(open, segments).await,
+                    Err(problem) => Brought {
+                        problem: Some(problem),
+                        ..Brought::default()
+                    },
+                }
+            });
         }
         while !results.is_empty() {
             take_in(results.join_next().await, loaded, &mut problem);
@@ -260,84 +255,47 @@ impl Loader {
         Ok(written)
     }
 
-    /// One range of a zone: its segments are decoded as they arrive.
-    async fn bring_range(self: Arc<Self>, range: ZoneRange, wanted: &[usize]) -> Brought {
-        let mut brought = Brought::default();
-        let recording = &self.found.recording;
-        let Some(zone) = recording.zones.get(usize::from(range.zone)).copied() else {
-            return brought;
+    /// Segments of one range of a zone, in their order: they are decoded as they arrive.
+    async fn bring_from(self: Arc<Self>, mut open: ZoneStream, segments: Vec<Segment>) -> Brought {
+        let mut brought = Brought {
+            requests: u64::from(open.is_request()),
+            ..Brought::default()
         };
-        let segments = self.segments(wanted.get(range.wanted.clone()));
-        let mut segments = segments.into_iter().peekable();
+        let zone = self.found.recording.zones.get(usize::from(open.zone()));
+        let zone = zone.map_or_else(String::new, |zone| zone.digest.to_string());
         let mut decoding = JoinSet::new();
-        let mut arrival = Arrival::new(range.bytes.start);
-        let mut parts = match self.open(&zone, &range).await {
-            Ok(parts) => parts,
-            Err(problem) => {
-                brought.problem = Some(problem);
-                return brought;
-            }
-        };
-        brought.requests += u64::from(parts.is_request());
-        let asked = Instant::now();
-        let mut first = None;
-        loop {
-            let part = match parts.next().await {
-                Ok(Some(part)) => part,
+        for segment in segments {
+            let stored = match open.piece(&(segment.offset..segment.end())).await {
+                Ok(Some(stored)) => stored,
                 Ok(None) => break,
                 Err(problem) => {
                     brought.problem = Some(problem);
                     break;
                 }
             };
-            first.get_or_insert_with(Instant::now);
-            brought.bytes += part.len() as u64;
-            arrival.add(&part);
-            while let Some(stored) = segments.peek().and_then(|segment| arrival.take(segment)) {
-                let Some(segment) = segments.next() else { break };
-                let permit = self.decoders.clone().acquire_owned().await;
-                let this = self.clone();
-                decoding.spawn_blocking(move || {
-                    let _permit = permit;
-                    this.inject(&segment, &stored)
-                });
-            }
+            let permit = self.decoders.clone().acquire_owned().await;
+            let this = self.clone();
+            decoding.spawn_blocking(move || {
+                let _permit = permit;
+                this.inject(&segment, &stored)
+            });
         }
-        if let Some(first) = first.filter(|_| parts.is_request()) {
-            let registry = self.repository.registry();
-            self.paces
-                .note(registry, first - asked, first.elapsed(), brought.bytes);
-        }
+        brought.bytes = open.bytes();
+        self.source.note(&open);
         while let Some(injected) = decoding.join_next().await {
             match injected {
                 Ok(Ok(pages)) => brought.injected += pages,
-                Ok(Err(problem)) => brought.problem = Some(format!("zone {}: {problem}", zone.digest)),
+                Ok(Err(problem)) => brought.problem = Some(format!("zone {zone}: {problem}")),
                 Err(error) => brought.problem = Some(error.to_string()),
             }
         }
         brought
     }
 
-    fn segments(&self, numbers: Option<&[usize]>) -> Vec<Segment> {
+    fn segments(&self, numbers: &[usize]) -> Vec<Segment> {
         let all = &self.found.recording.segments;
-        let numbers = numbers.unwrap_or_default().iter();
+        let numbers = numbers.iter();
         numbers.filter_map(|number| all.get(*number).cloned()).collect()
-    }
-
-    async fn open(&self, zone: &Zone, range: &ZoneRange) -> Result<Parts, String> {
-        if let Some(path) = self.found.zone.as_ref().filter(|_| range.zone == 0) {
-            let (path, bytes) = (path.clone(), range.bytes.clone());
-            let read = tokio::task::spawn_blocking(move || read_file(&path, bytes)).await;
-            return read
-                .map_err(|error| error.to_string())?
-                .map(|bytes| Parts::Local(Some(bytes)))
-                .map_err(|error| format!("read the zone that is kept here: {error}"));
-        }
-        let stream = self
-            .client
-            .blob_range_stream(&self.repository, &zone.digest, zone.size, range.bytes.clone())
-            .await;
-        stream.map(Parts::Remote).map_err(|error| error.to_string())
     }
 
     /// Decodes a segment and puts those of its pages into the layers that are missing. Blocks.
@@ -386,95 +344,5 @@ fn take_in(
         }
         Some(Err(error)) => *problem = Some(error.to_string()),
         None => {}
-    }
-}
-
-/// Where a zone's bytes come from.
-enum Parts {
-    Local(Option<Bytes>),
-    Remote(xebec_oci::BlobStream),
-}
-
-impl Parts {
-    fn is_request(&self) -> bool {
-        matches!(self, Self::Remote(_))
-    }
-
-    async fn next(&mut self) -> Result<Option<Bytes>, String> {
-        match self {
-            Self::Local(bytes) => Ok(bytes.take()),
-            Self::Remote(stream) => stream.next_part().await.map_err(|error| error.to_string()),
-        }
-    }
-}
-
-fn read_file(path: &std::path::Path, range: Range<u64>) -> std::io::Result<Bytes> {
-    use std::os::unix::fs::FileExt;
-    let mut bytes = vec![0; (range.end - range.start) as usize];
-    std::fs::File::open(path)?.read_exact_at(&mut bytes, range.start)?;
-    Ok(bytes.into())
-}
-
-/// Bytes of a zone that have come and were not used yet.
-struct Arrival {
-    /// Offset in the zone of the first of them.
-    at: u64,
-    bytes: BytesMut,
-}
-
-impl Arrival {
-    fn new(at: u64) -> Self {
-        Self {
-            at,
-            bytes: BytesMut::new(),
-        }
-    }
-
-    fn add(&mut self, part: &[u8]) {
-        self.bytes.extend_from_slice(part);
-    }
-
-    /// The stored bytes of a segment, once all of them are here; what stands before it is thrown away.
-    fn take(&mut self, segment: &Segment) -> Option<Bytes> {
-        let gap = segment.offset.checked_sub(self.at)?;
-        let gap = (gap as usize).min(self.bytes.len());
-        let _ = self.bytes.split_to(gap);
-        self.at += gap as u64;
-        if segment.offset != self.at || (self.bytes.len() as u64) < u64::from(segment.length) {
-            return None;
-        }
-        self.at = segment.end();
-        Some(self.bytes.split_to(segment.length as usize).freeze())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use xebec_format::digest::Digest;
-
-    use super::*;
-
-    fn segment(offset: u64, length: u32) -> Segment {
-        Segment {
-            zone: 0,
-            offset,
-            length,
-            digest: Digest::of(b""),
-            runs: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn segments_are_taken_as_they_arrive() {
-        let mut arrival = Arrival::new(100);
-        arrival.add(b"abc");
-        assert_eq!(arrival.take(&segment(100, 4)), None);
-        arrival.add(b"def");
-        assert_eq!(arrival.take(&segment(100, 4)).as_deref(), Some(&b"abcd"[..]));
-        assert_eq!(arrival.take(&segment(108, 2)), None, "a gap of four");
-        arrival.add(b"ghijkl");
-        assert_eq!(arrival.take(&segment(108, 2)).as_deref(), Some(&b"ij"[..]));
-        assert_eq!(arrival.take(&segment(110, 2)).as_deref(), Some(&b"kl"[..]));
-        assert_eq!(arrival.take(&segment(112, 1)), None);
     }
 }

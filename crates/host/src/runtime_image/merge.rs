@@ -134,6 +134,7 @@ pub fn merge(
         order: order.clone(),
         earlier: &earlier,
         spread: false,
+        may_carry: &images.may_carry(&found, options.local, key.is_some()),
     };
     report(Reply::Notice {
         text: format!("compressing {} pages", count(&order)),

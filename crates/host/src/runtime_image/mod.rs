@@ -6,6 +6,7 @@
 //! * [`record`]: runs the service on a view of its own, once or several times, under a recorder.
 //! * [`publish`]: what was touched becomes a recording and its zone, which are kept here and pushed.
 //! * [`artifact`]: the OCI artifact that they are.
+//! * [`carry`]: the layer indexes that travel with the pages.
 //! * [`kept`]: the recordings that this host has, and what vouches for each.
 //! * [`find`]: the recording by which a service is started.
 //! * [`merge`]: one recording of all that is known of an image's services, by [`fold`] and [`bring`].
@@ -14,10 +15,12 @@
 //! * [`reuse`]: segments of earlier recordings that a new one goes on using.
 //! * [`summary`]: what there is, for people.
 //! * [`corrected`]: how often pages of a layer turned out wrong, so that no later view is one that has them in memory.
+//! * [`zone`]: a range of its zone on its way.
 //! * [`load`]: its missing pages come by one request and are put into the layers' data files.
 
 pub mod artifact;
 mod bring;
+pub mod carry;
 pub mod corrected;
 pub mod find;
 pub mod fold;
@@ -32,3 +35,4 @@ pub mod record;
 pub mod recorder;
 pub mod reuse;
 pub mod summary;
+pub mod zone;

@@ -138,6 +138,7 @@ impl Profile {
                     layer,
                     index,
                     data_size,
+                    carried: None,
                 })
                 .collect(),
             service: ServiceKey {

@@ -11,7 +11,7 @@ use xebec_cache::store::{LayerKey, Store};
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
-    LaidOut, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, lay_out,
+    CarriedIndex, LaidOut, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, lay_out,
 };
 use xebec_oci::{BlobSource, Client, Repository};
 
@@ -20,8 +20,10 @@ use crate::failure::{Failure, FailureKind};
 use crate::image::publish::read_key;
 use crate::image::resolve::{FoundImage, registry_failure};
 use crate::image::{Images, Report, seconds_since_1970};
+use crate::lazy;
 use crate::protocol::{ImageRequest, Reply};
 use crate::runtime_image::artifact;
+use crate::runtime_image::carry::{self, Carried};
 use crate::runtime_image::kept::Evidence;
 use crate::runtime_image::record::{RecordOptions, Session};
 use crate::runtime_image::reuse::Reused;
@@ -109,6 +111,7 @@ impl Images {
             order,
             earlier: &earlier,
             spread: true,
+            may_carry: &self.may_carry(&found, publish.local, publish.sign.is_some()),
         };
         let made = make(self.store(), plan)?;
         let mut published = summary(&found, &made);
@@ -116,6 +119,30 @@ impl Images {
             .share(request, &found, made, publish.local, key.as_ref(), report)
             .await?;
         Ok(published)
+    }
+
+    /// Which layers' indexes a recording of an image carries: none of one that is not pushed, since this host has them;
+    /// none of layers that have their own; and of one that is signed those only that are as well vouched for.
+    pub(super) fn may_carry(
+        &self,
+        found: &FoundImage,
+        local: bool,
+        signed: bool,
+    ) -> impl Fn(LayerKey) -> bool + use<> {
+        let record = self.records.get(found.manifest_digest);
+        let roots = record.map(|record| record.layers).unwrap_or_default();
+        let own = found
+            .layers
+            .iter()
+            .filter(|layer| lazy::has_table_of_contents(layer));
+        let own: Vec<Digest> = own.map(|layer| layer.digest).collect();
+        move |key| {
+            let is_vouched = || {
+                let known = roots.iter().find(|layer| layer.key() == key);
+                known.is_some_and(|layer| layer.root.holds_for_digest())
+            };
+            !local && !own.contains(&key.layer) && (!signed || is_vouched())
+        }
     }
 
     /// Keeps a recording that this host made and, unless it is for this host only, pushes it; gives the artifact.
@@ -141,7 +168,7 @@ impl Images {
             return Ok(None);
         }
         let client = self.clients.get(request.docker_config.as_deref())?;
-        let digest = push(&client, found, &made, report).await?;
+        let digest = push(self.store(), &client, found, &made, report).await?;
         if let Some(key) = key {
             signatures::push(&client, found.reference.repository(), key, digest).await?;
         }
@@ -199,6 +226,8 @@ pub(super) struct Plan<'a> {
     pub(super) earlier: &'a [Recording],
     /// Whether the pages of one service may be in several zones.
     pub(super) spread: bool,
+    /// Whether its own zone may carry a layer's index.
+    pub(super) may_carry: &'a dyn Fn(LayerKey) -> bool,
 }
 
 /// A recording that was made.
@@ -251,6 +280,7 @@ pub(super) fn make(store: &Store, plan: Plan<'_>) -> Result<Made, Failure> {
             layer: key.layer,
             index: key.index,
             data_size: layer.table().data_size,
+            carried: None,
         });
         files.push(layer);
     }
@@ -287,17 +317,23 @@ pub(super) fn make(store: &Store, plan: Plan<'_>) -> Result<Made, Failure> {
         first,
         pages: 1,
     });
+    let carried = Carried::choose(store, &layers, plan.earlier, &reused.zones, plan.may_carry)?;
     let mut zone = Vec::new();
-    let laid_out = lay_out(&layers, 0, new, &mut zone, |layer, page, bytes| {
-        match read(layer, page, bytes)? {
+    let laid_out = lay_out(
+        &layers,
+        0,
+        &carried.front,
+        new,
+        &mut zone,
+        |layer, page, bytes| match read(layer, page, bytes)? {
             true => Ok(()),
             false => Err(io::Error::other(format!(
                 "page {page} of layer {layer} was read, but is not there any more or was not compared; record again"
             ))),
-        }
-    });
+        },
+    );
     let laid_out = laid_out.map_err(failed)?;
-    let recording = recording(plan.image, layers, plan.services, laid_out, reused);
+    let recording = recording(plan.image, layers, plan.services, laid_out, reused, &carried);
     recording
         .check()
         .map_err(|error| Failure::host("make a recording", error))?;
@@ -311,16 +347,24 @@ pub(super) fn make(store: &Store, plan: Plan<'_>) -> Result<Made, Failure> {
 /// Its own zone comes first, if it has one.
 fn recording(
     image: Digest,
-    layers: Vec<RecordedLayer>,
+    mut layers: Vec<RecordedLayer>,
     services: Vec<Service>,
     laid_out: LaidOut,
     reused: Reused,
+    carried: &Carried,
 ) -> Recording {
     let mut zones = Vec::new();
-    if !laid_out.segments.is_empty() {
+    if laid_out.zone.size > 0 {
         zones.push(laid_out.zone);
     }
     let own = zones.len() as u16;
+    for (layer, place) in layers.iter_mut().zip(&carried.places) {
+        layer.carried = place.map(|place| CarriedIndex {
+            // The places count as if there were a zone of its own.
+            zone: (place.zone + own).saturating_sub(1),
+            ..place
+        });
+    }
     let later = reused.segments.into_iter().map(|segment| Segment {
         zone: segment.zone + own,
         ..segment
@@ -364,7 +408,13 @@ fn summary(found: &FoundImage, made: &Made) -> Published {
     }
 }
 
-async fn push(client: &Client, found: &FoundImage, made: &Made, report: &Report) -> Result<Digest, Failure> {
+async fn push(
+    store: &Store,
+    client: &Client,
+    found: &FoundImage,
+    made: &Made,
+    report: &Report,
+) -> Result<Digest, Failure> {
     let repository = found.reference.repository();
     let total = made.zone.len() as u64;
     report(Reply::Progress {
@@ -377,12 +427,24 @@ async fn push(client: &Client, found: &FoundImage, made: &Made, report: &Report)
     if !made.zone.is_empty() {
         push_blob(client, repository, Bytes::copy_from_slice(&made.zone)).await?;
     }
+    let windows = carry::windows(store, &made.recording)?;
+    for (key, section) in &windows {
+        // Whoever has them whole made the index, which may not have been pushed; else they came from the registry.
+        if let Ok(bytes) = std::fs::read(store.folder(*key).join("windows"))
+            && Digest::of(&bytes) == section.digest
+        {
+            push_blob(client, repository, Bytes::from(bytes)).await?;
+        }
+    }
+    let windows = windows
+        .iter()
+        .map(|(key, section)| carry::windows_descriptor(key.layer, section));
     let subject = BlobRef {
         digest: found.manifest_digest,
         size: found.manifest_bytes.len() as u64,
     };
     let subject = subject.descriptor(&found.media_type);
-    let manifest = artifact::encode(subject, &made.encoded, &made.recording.zones);
+    let manifest = artifact::encode(subject, &made.encoded, &made.recording.zones, windows);
     let pushed = client
         .attach(repository, &manifest)
         .await

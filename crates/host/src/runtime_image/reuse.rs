@@ -41,7 +41,7 @@ impl Reused {
     ) -> io::Result<Self> {
         let places: HashMap<LayerKey, u16> = (0u16..)
             .zip(layers)
-            .map(|(number, layer)| (key_of(layer), number))
+            .map(|(number, layer)| (layer.into(), number))
             .collect();
         let mut reused = Self::default();
         let mut taken: HashSet<Page> = HashSet::new();
@@ -156,13 +156,6 @@ impl Reused {
     }
 }
 
-fn key_of(layer: &RecordedLayer) -> LayerKey {
-    LayerKey {
-        layer: layer.layer,
-        index: layer.index,
-    }
-}
-
 fn pages_of(runs: &[PageRun]) -> impl Iterator<Item = Page> + '_ {
     runs.iter()
         .flat_map(|run| (run.first..run.end()).map(move |page| (run.layer, page)))
@@ -176,7 +169,7 @@ fn renumbered(
 ) -> Option<Vec<PageRun>> {
     let renumber = |run: &PageRun| {
         let layer = recording.layers.get(usize::from(run.layer))?;
-        let layer = *places.get(&key_of(layer))?;
+        let layer = *places.get(&layer.into())?;
         Some(PageRun { layer, ..*run })
     };
     segment.runs.iter().map(renumber).collect()

@@ -147,7 +147,7 @@ impl Requests {
         request: &ImageRequest,
         report: &Report,
     ) -> Result<Reply, Failure> {
-        let (prepared, _reservation) = self.prepare(request, false, report).await?;
+        let (prepared, _reservation) = self.prepare(request, false, None, report).await?;
         let mut layers = Vec::new();
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, None)?;

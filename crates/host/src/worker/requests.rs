@@ -12,8 +12,8 @@ use xebec_kernel::mount;
 
 use crate::failure::{Failure, FailureKind};
 use crate::free::FreePages;
-use crate::image::{Images, PreparedImage, Report};
-use crate::protocol::{Completion, Holder, ImageRequest, Mounted, Purpose, Reply, Request};
+use crate::image::{ForService, Images, PreparedImage, Report};
+use crate::protocol::{Completion, Holder, ImageRequest, Mounted, Purpose, Reply, Request, ServiceCommand};
 use crate::runtime_image::pace::Paces;
 use crate::settings::Settings;
 use crate::sharing::SharedContents;
@@ -131,7 +131,12 @@ impl Requests {
         report: &Report,
     ) -> Result<Reply, Failure> {
         let completion = order.completion;
-        let (mut prepared, reservation) = self.prepare(request, require_lazy, report).await?;
+        let service = match &order.purpose {
+            Purpose::Service(command) => Some(command),
+            Purpose::Files | Purpose::Recording => None,
+        };
+        let (mut prepared, reservation) = self.prepare(request, require_lazy, service, report).await?;
+        let recording = prepared.recording.take();
         if order.purpose != Purpose::Recording {
             self.fetch_contents(request, &mut prepared).await;
         }
@@ -141,12 +146,9 @@ impl Requests {
             .claim(Use::of(&prepared, &order.purpose), &policy)
             .await;
         self.check_injected(&prepared, &order.purpose).await?;
-        let (loaded, free) = match &order.purpose {
-            Purpose::Service(command) => self
-                .load_runtime_image(request, &prepared, command)
-                .await?
-                .map_or_else(Default::default, |(loaded, free)| (Some(loaded), free)),
-            Purpose::Files | Purpose::Recording => Default::default(),
+        let (loaded, free) = match self.load_runtime_image(&prepared, recording).await? {
+            Some((loaded, free)) => (Some(loaded), free),
+            None => Default::default(),
         };
         let is_free = !free.is_empty();
         let mounted = self.in_background(move |this| {
@@ -191,10 +193,16 @@ impl Requests {
         self: &Arc<Self>,
         request: &ImageRequest,
         require_lazy: bool,
+        service: Option<&ServiceCommand>,
         report: &Report,
     ) -> Result<(PreparedImage, Reservation), Failure> {
+        let paces = &self.paces;
+        let service = service.map(|command| ForService { command, paces });
         for _ in 0..PREPARATIONS {
-            let prepared = self.images.prepare(request, require_lazy, report).await?;
+            let prepared = self
+                .images
+                .prepare(request, require_lazy, service, report)
+                .await?;
             let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
             let reserved = self.in_background(move |this| {
                 let reservation = this.fills.usage().reserve(keys.iter().copied());
@@ -364,7 +372,7 @@ impl Requests {
         report: &Report,
     ) -> Result<Reply, Failure> {
         let before = self.images.clients().stats().bytes_received;
-        let (prepared, _reservation) = self.prepare(request, false, report).await?;
+        let (prepared, _reservation) = self.prepare(request, false, None, report).await?;
         if complete {
             let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
             self.in_background(move |this| this.enforce(this.missing_bytes(&keys)))

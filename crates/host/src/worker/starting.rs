@@ -12,12 +12,12 @@ use xebec_cache::store::LayerKey;
 
 use crate::failure::{Failure, FailureKind};
 use crate::free::FreePages;
-use crate::image::PreparedImage;
-use crate::protocol::{ImageRequest, Loaded, Purpose, ServiceCommand};
+use crate::image::{Begun, PreparedImage};
+use crate::protocol::{Loaded, Purpose};
 use crate::runtime_image::corrected;
 use crate::runtime_image::injected::{self, Injection};
 use crate::runtime_image::load::{Loader, Target};
-use crate::trust::{RepositoryName, Root};
+use crate::trust::RepositoryName;
 use crate::worker::requests::Requests;
 use crate::worker::served::ServedLayer;
 use crate::worker::strict::Use;
@@ -33,27 +33,16 @@ impl Requests {
     /// is no recording of it.
     pub(super) async fn load_runtime_image(
         self: &Arc<Self>,
-        request: &ImageRequest,
         prepared: &PreparedImage,
-        command: &ServiceCommand,
+        recording: Option<Result<Begun, String>>,
     ) -> Result<Option<(Loaded, FreePages)>, Failure> {
-        let needed = prepared
-            .layers
-            .iter()
-            .map(|layer| layer.root)
-            .max()
-            .unwrap_or(Root::Registry);
-        let found = match self
-            .images
-            .find_recording(request, &prepared.found, command, needed)
-            .await?
-        {
-            Ok(found) => Arc::new(found),
-            Err(Some(refused)) => {
+        let Begun { found, source, open } = match recording {
+            Some(Ok(begun)) => begun,
+            Some(Err(refused)) => {
                 warn!("{}: {refused}", prepared.found.reference);
                 return Ok(Some((Loaded::refused(refused), FreePages::none())));
             }
-            Err(None) => return Ok(None),
+            None => return Ok(None),
         };
         let targets = prepared.layers.iter().map(|layer| {
             Ok(Target {
@@ -62,15 +51,7 @@ impl Requests {
             })
         });
         let targets: Vec<Target> = targets.collect::<Result<_, Failure>>()?;
-        let client = self.images.clients().get(request.docker_config.as_deref())?;
-        let repository = prepared.found.reference.repository().clone();
-        let loader = Arc::new(Loader::new(
-            client,
-            repository,
-            self.paces.clone(),
-            found.clone(),
-            &targets,
-        ));
+        let loader = Arc::new(Loader::new(source, found.clone(), &targets));
         let injection = Injection {
             recording: found.name,
             evidence: found.evidence.clone(),
@@ -92,7 +73,7 @@ impl Requests {
             warn!("{failure}; nothing is brought in");
             return Ok(Some((Loaded::refused(failure.to_string()), loader.free_pages())));
         }
-        let loaded = loader.load(injecting).await;
+        let loaded = loader.load(injecting, open).await;
         for target in &targets {
             self.fills.silence_if_complete(&target.served);
         }

@@ -7,6 +7,36 @@ use super::{Published, Service, expect_recorded, number, problem};
 use crate::runner::Outcome;
 use crate::world::World;
 
+/// A zone that carries other bytes than the index that its recording names: the index is had from its artifact, and the
+/// pages are brought in.
+pub(super) fn wrong_index(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let names = lab.push_indexed(&service.image, "app")?;
+    let told = service.record("recorder", &[&names.tag])?;
+    let mut published = Published::new(lab, &names.repository, &told)?;
+    for layer in &mut published.recording.layers {
+        let carried = layer.carried.as_mut().context("an index is not carried")?;
+        carried.offset += 1;
+    }
+    let changed = vec![(0, published.recording.encode())];
+    let wrong = lab.push_indexed(&service.image, "wrong")?;
+    published.attach(lab, "app", &wrong, changed)?;
+    let stats = service.start("root", &[&wrong.tag])?;
+    expect_recorded(&stats)?;
+    let asked = service.asked();
+    let indexes = published
+        .recording
+        .layers
+        .iter()
+        .map(|layer| layer.index.to_string());
+    for index in indexes {
+        ensure!(asked.iter().any(|path| path.ends_with(&index)), "{asked:#?}");
+    }
+    service.expect_truth("root", &wrong.tag)?;
+    Ok(Outcome::Passed(format!("{} requests", asked.len())))
+}
+
 /// A zone that is wrong, cut off, refused or gone costs the start time and never bytes; it is said what went wrong.
 pub(super) fn fallback(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;

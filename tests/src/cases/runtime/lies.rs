@@ -6,10 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
-use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{Recording, lay_out};
 
-use super::{MANIFEST_TYPE, PAGE, Published, Service, expect_recorded, number, push_signed};
+use super::{PAGE, Published, Service, expect_recorded, number, push_signed};
 use crate::lab::{Names, expect_contents, read_cold, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;
@@ -32,7 +31,7 @@ impl<'a> Lie<'a> {
         let told = service.record("workshop", &[&workshop.tag])?;
         let published = Published::new(lab, "workshop", &told)?;
         let truth = service.file(FILE)?;
-        let mut pages = published.pages;
+        let mut pages = published.pages.clone();
         let mut changed = 0;
         for page in pages.values_mut() {
             if truth.chunks_exact(PAGE).any(|part| part == page.as_slice()) {
@@ -42,42 +41,36 @@ impl<'a> Lie<'a> {
         }
         ensure!(changed == truth.len() / PAGE, "{changed} pages to lie about");
 
-        let honest = published.recording;
+        let mut honest = published.recording.clone();
+        // The zone of the lies has nothing but pages.
+        honest.layers.iter_mut().for_each(|layer| layer.carried = None);
         let mut zone = Vec::new();
         let touched = honest.services.iter().flat_map(|service| &service.touched);
         let touched: Vec<_> = touched.map(|seen| seen.run).collect();
-        let laid_out = lay_out(&honest.layers, 0, touched, &mut zone, |layer, page, bytes| {
-            // What is in no segment is zero.
-            if let Some(known) = pages.get(&(layer, page)) {
-                bytes.copy_from_slice(known);
-            } else {
-                bytes.fill(0);
-            }
-            Ok(())
-        })?;
+        let laid_out = lay_out(
+            &honest.layers,
+            0,
+            b"",
+            touched,
+            &mut zone,
+            |layer, page, bytes| {
+                // What is in no segment is zero.
+                if let Some(known) = pages.get(&(layer, page)) {
+                    bytes.copy_from_slice(known);
+                } else {
+                    bytes.fill(0);
+                }
+                Ok(())
+            },
+        )?;
         let lying = Recording {
             zeros: laid_out.zeros,
             zones: vec![laid_out.zone],
             segments: laid_out.segments,
             ..honest
         };
-        let mut manifest = published.manifest;
-        for (place, bytes) in [(0, lying.encode()), (1, zone)] {
-            let descriptor = manifest
-                .pointer_mut(&format!("/layers/{place}"))
-                .and_then(Value::as_object_mut)
-                .context("no descriptor")?;
-            descriptor.remove("data");
-            descriptor.insert("digest".to_owned(), Digest::of(&bytes).to_string().into());
-            descriptor.insert("size".to_owned(), bytes.len().into());
-            lab.registry.put_blob(&names.repository, bytes);
-        }
-        lab.registry.put_blob(&names.repository, &b"{}"[..]);
-        let bytes = serde_json::to_vec(&manifest)?;
-        let digest = Digest::of(&bytes).to_string();
-        lab.registry
-            .put_manifest(&names.repository, &digest, MANIFEST_TYPE, bytes);
-        lab.registry.clear_log();
+        let changed = vec![(0, lying.encode()), (1, zone)];
+        published.attach(lab, "workshop", &names, changed)?;
         Ok(Self { service, names })
     }
 

@@ -1,9 +1,13 @@
 //! What a recording is for: starts that fetch what they need and nothing else.
 
+use std::fs;
+
 use anyhow::{Result, ensure};
 use serde_json::Value;
+use xebec_testkit::compression::Compression;
+use xebec_testkit::image::ImageBuilder;
 
-use super::{START, STRAY, Service, expect_lazy, expect_recorded, number};
+use super::{Published, START, STRAY, Service, expect_lazy, expect_recorded, lower_layer, number};
 use crate::runner::Outcome;
 use crate::world::World;
 
@@ -44,6 +48,47 @@ pub(super) fn one_request(world: &World) -> Result<Outcome> {
         number(&lazy, "/network/bytes")?,
         number(&lazy, "/fills/events")?,
     )))
+}
+
+/// A host that knows nothing of the image asks five times: the indexes come with the pages. So does one that has one of
+/// its layers by another image. What was not recorded is read all the same.
+pub(super) fn five_requests(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let names = lab.push_indexed(&service.image, "app")?;
+    let told = service.record("recorder", &[&names.tag])?;
+
+    let stats = service.start("root", &[&names.tag])?;
+    expect_recorded(&stats)?;
+    let asked = service.asked();
+    ensure!(asked.len() as u64 <= 5 + strays(&stats)?, "{asked:#?}");
+    ensure!(number(&stats, "/runtime_image/requests")? == 1, "{stats:#}");
+    service.expect_truth("root", &names.tag)?;
+    service.expect_sound("root", &names.tag)?;
+
+    let lower = lower_layer(&fs::read(World::go_tool("linger")?)?);
+    let neighbour = ImageBuilder::new().layer(&lower, Compression::Gzip(1))?;
+    let neighbour = lab.push_indexed(&neighbour.build(), "neighbour")?;
+    lab.xebec("half", &["pull", &neighbour.tag])?.expect(0, &[])?;
+    let half = service.start("half", &[&names.tag])?;
+    expect_recorded(&half)?;
+    let half_asked = service.asked();
+    ensure!(half_asked.len() as u64 <= 5 + strays(&half)?, "{half_asked:#?}");
+    let bytes = |stats: &Value| number(stats, "/network/bytes");
+    ensure!(bytes(&half)? < bytes(&stats)?, "{half:#}");
+
+    // A repository that has nothing beside the image but the recording.
+    let alone = lab.push(&service.image, "alone");
+    Published::new(lab, "app", &told)?.attach(lab, "app", &alone, Vec::new())?;
+    let stats = service.start("alone", &["--require-lazy", &alone.tag])?;
+    expect_recorded(&stats)?;
+    service.expect_truth("alone", &alone.tag)?;
+    Ok(Outcome::Passed(format!("{asked:?}")))
+}
+
+/// Requests that reads may have made which no recording foresaw: a window and a span each.
+fn strays(stats: &Value) -> Result<u64> {
+    Ok(2 * number(stats, "/fills/events")?)
 }
 
 /// A recording is of one command line, and of the variables that it was told to heed.

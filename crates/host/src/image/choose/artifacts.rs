@@ -5,8 +5,8 @@ use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::Section;
+use xebec_oci::Descriptor;
 use xebec_oci::media_type::ACCEPT_IMAGE;
-use xebec_oci::{ClientError, Descriptor};
 
 use super::{Choice, Outcome};
 use crate::artifact::{ARTIFACT_TYPE, Artifact, BlobRef, INDEX_TYPE, LayerBlobs, MAX_INDEX};
@@ -93,7 +93,6 @@ impl Choice<'_> {
     /// The image's index artifacts: what an image index on the way binds, then what the registry lists.
     pub(super) async fn find_artifacts(&self) -> Result<Vec<FoundArtifact>, Failure> {
         let mut artifacts = Vec::new();
-        let repository = self.found.reference.repository();
         if let Some((_, bytes)) = &self.found.image_index
             && let Ok(Some((bound, binding))) = trust::bound_artifact(bytes, self.found.manifest_digest)
         {
@@ -103,16 +102,9 @@ impl Choice<'_> {
             // What the name itself covers is the strongest there is: nothing the registry lists could add to it.
             return Ok(artifacts);
         }
-        let referrers = self
-            .client
-            .referrers(repository, &self.found.manifest_digest, Some(ARTIFACT_TYPE))
-            .await;
-        let referrers = match referrers {
-            Ok(referrers) => referrers,
-            Err(ClientError::NotFound { .. }) => Vec::new(),
-            // To take a registry's bad moment for "there is none" would make this start silently slow.
-            Err(error) => return Err(registry_failure(&error)),
-        };
+        // To take a registry's bad moment for "there is none" would make this start silently slow.
+        let referrers = self.referrers.of_type(ARTIFACT_TYPE).await;
+        let referrers = referrers.map_err(|error| registry_failure(&error))?;
         let listed = referrers.into_iter().take(MAX_ARTIFACTS);
         let listed =
             listed.map(|referrer| async move { self.fetch_artifact(referrer.digest, None, true).await });
