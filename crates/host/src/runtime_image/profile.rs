@@ -361,6 +361,7 @@ mod tests {
                 layer: Digest::of(b"layer"),
                 index: Digest::of(b"index"),
                 data_size: 100 << 12,
+                carried: None,
             }],
             service: ServiceKey {
                 argv: vec!["/bin/service".to_owned(), word.to_owned()],

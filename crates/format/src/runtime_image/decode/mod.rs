@@ -58,18 +58,18 @@ impl Recording {
     /// # Errors
     /// See [`DecodeError`].
     pub fn decode(bytes: &[u8]) -> Result<Recording, DecodeError> {
-        let (image, features, numbers, digests) = split(bytes)?;
-        let mut body = Column::new(&numbers, "the numbers");
-        let mut digests = Column::new(digests, "the digests");
+        let parts = split(bytes)?;
+        let mut body = Column::new(&parts.numbers, "the numbers");
+        let mut digests = Column::new(parts.digests, "the digests");
         let layers = body.count(MAX_LAYERS)?;
         let zones = body.count(MAX_ZONES)?;
         let segments = body.count(MAX_SEGMENTS)?;
         let zeros = body.count(MAX_RUNS)?;
         let services = body.count(MAX_SERVICES)?;
         let sizes = body.column("data spaces of layers")?;
-        let carried = match features & CARRIES_INDEXES {
-            0 => None,
-            _ => Some(body.column("places of indexes")?),
+        let carried = match parts.carries_indexes {
+            true => Some(body.column("places of indexes")?),
+            false => None,
         };
         let layers = read_layers(layers, sizes, carried, &mut digests)?;
         let zones = read_zones(zones, body.column("sizes of zones")?, &mut digests)?;
@@ -78,7 +78,7 @@ impl Recording {
         let services = services::read(services, &mut body, &segments, &zeros)?;
         body.finish()?;
         let recording = Recording {
-            image,
+            image: parts.image,
             layers,
             services,
             zeros,
@@ -87,15 +87,23 @@ impl Recording {
         };
         recording.check()?;
         // One meaning, one encoding.
-        match features & CARRIES_INDEXES != 0 && !recording.carries_indexes() {
+        match parts.carries_indexes && !recording.carries_indexes() {
             true => Err(InvalidRecording::Recording("says that it carries indexes, and has none").into()),
             false => Ok(recording),
         }
     }
 }
 
-/// The image, the features, the plain bytes of the numbers, and the digests.
-fn split(bytes: &[u8]) -> Result<(Digest, u16, Vec<u8>, &[u8]), DecodeError> {
+/// What the bytes of a recording are made of.
+struct Parts<'a> {
+    image: Digest,
+    carries_indexes: bool,
+    /// The plain bytes of the numbers.
+    numbers: Vec<u8>,
+    digests: &'a [u8],
+}
+
+fn split(bytes: &[u8]) -> Result<Parts<'_>, DecodeError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(DecodeError::Magic);
     }
@@ -135,7 +143,12 @@ fn split(bytes: &[u8]) -> Result<(Digest, u16, Vec<u8>, &[u8]), DecodeError> {
         let reason = format!("{} bytes instead of {plain_size}", numbers.len());
         return Err(DecodeError::Decompress(reason));
     }
-    Ok((image, features, numbers, digests))
+    Ok(Parts {
+        image,
+        carries_indexes: features & CARRIES_INDEXES != 0,
+        numbers,
+        digests,
+    })
 }
 
 fn limit(what: &'static str, value: u64, limit: u64) -> Result<(), ColumnError> {
