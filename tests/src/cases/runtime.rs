@@ -98,8 +98,12 @@ impl<'a> Service<'a> {
             .layer(&lower_layer(&program), Compression::Gzip(1))?
             .layer(&upper.into_bytes(), Compression::Gzip(1))?
             .config("Entrypoint", json!(["/bin/linger"]))
-            // So that it touches nearly the same pages each time.
-            .config("Env", json!(["GOMAXPROCS=1", "GOGC=off"]))
+            // So that it touches nearly the same pages each time: a program that is preempted, on a busy machine, looks at
+            // a hundred pages of its tables for where it is.
+            .config(
+                "Env",
+                json!(["GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"]),
+            )
             .config("Cmd", json!([&["0s"][..], &START[..]].concat()));
         Ok(Self {
             lab: Lab::new(world)?,
