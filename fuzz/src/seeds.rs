@@ -135,11 +135,6 @@ fn recordings() -> Result<(), Failure> {
         layer,
         index: INDEX,
         data_size: 1000 << 12,
-        carried: Some(CarriedIndex {
-            zone: 0,
-            offset: 0,
-            length: 100,
-        }),
     };
     let segment = |zone, offset, runs: &[PageRun]| Segment {
         zone,
@@ -169,6 +164,12 @@ fn recordings() -> Result<(), Failure> {
         ],
         zeros: vec![run(1, 3, 1), run(0, 990, 10)],
         zones: vec![zone(LAYER), zone(INDEX)],
+        indexes: vec![CarriedIndex {
+            layer: 1,
+            zone: 1,
+            offset: 2000,
+            length: 500,
+        }],
         segments: vec![
             segment(0, 0, &[run(0, 100, 8), run(0, 500, 2)]),
             segment(0, 3000, &[run(0, 300, 200)]),

@@ -115,18 +115,19 @@ fn the_bytes_of_a_recording_do_not_change() {
 fn indexes_are_where_zones_are() {
     let carried = |change: fn(&mut CarriedIndex)| {
         let mut recording = small_with_indexes();
-        change(recording.layers[1].carried.as_mut().unwrap());
+        change(&mut recording.indexes[1]);
         recording.check()
     };
-    assert_eq!(carried(|carried| carried.length = 683), Ok(()));
-    let wrong = Err(InvalidRecording::Layer {
-        number: 1,
-        problem: "has an index that is in no listed zone, or reaches over the end of it",
-    });
-    assert_eq!(carried(|carried| carried.length = 684), wrong);
-    assert_eq!(carried(|carried| carried.length = 0), wrong);
-    assert_eq!(carried(|carried| carried.zone = 2), wrong);
-    assert_eq!(carried(|carried| carried.offset = u64::MAX), wrong);
+    let wrong = |problem| Err(InvalidRecording::Index { number: 1, problem });
+    let outside = wrong("is in no listed zone, or reaches over the end of it");
+    assert_eq!(carried(|index| index.length = 683), Ok(()));
+    assert_eq!(carried(|index| index.length = 684), outside);
+    assert_eq!(carried(|index| index.length = 0), outside);
+    assert_eq!(carried(|index| index.zone = 2), outside);
+    assert_eq!(carried(|index| index.offset = u64::MAX), outside);
+    let unlisted = wrong("is of a layer that is not listed");
+    assert_eq!(carried(|index| index.layer = 2), unlisted);
+    assert_eq!(carried(|index| index.layer = 0), wrong("is twice in a zone"));
 }
 
 #[test]
@@ -151,7 +152,6 @@ fn a_recording_of_a_large_start_fits_into_a_manifest() {
     };
     let sizes = [30_000u64, 10_000, 45_000];
     let layers = sizes.map(|pages| RecordedLayer {
-        carried: None,
         layer: Digest::of(&pages.to_le_bytes()),
         index: Digest::of(&(pages + 1).to_le_bytes()),
         data_size: pages * 4096,
@@ -205,6 +205,7 @@ fn a_recording_of_a_large_start_fits_into_a_manifest() {
             size: offset,
         }],
         segments,
+        indexes: Vec::new(),
     };
     assert_eq!(recording.check(), Ok(()));
     let bytes = recording.encode();

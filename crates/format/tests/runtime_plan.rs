@@ -42,7 +42,6 @@ fn layers() -> Vec<RecordedLayer> {
         layer: Digest::of(name),
         index: Digest::of(name),
         data_size: 400 * PAGE as u64,
-        carried: None,
     };
     vec![layer(b"a"), layer(b"b"), layer(b"c")]
 }
@@ -76,6 +75,7 @@ fn recorded(laid_out: LaidOut) -> Recording {
         zeros: laid_out.zeros,
         zones: vec![laid_out.zone],
         segments: laid_out.segments,
+        indexes: Vec::new(),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::limits::{
-    MAX_LAYERS, MAX_NOTE, MAX_PAGES, MAX_RUNS, MAX_SEGMENT_PAGES, MAX_SEGMENT_STORED, MAX_SEGMENTS,
-    MAX_SERVICES, MAX_TEXTS, MAX_WORD, MAX_WORDS, MAX_ZONES, TEXT_COST,
+    MAX_INDEXES, MAX_LAYERS, MAX_NOTE, MAX_PAGES, MAX_RUNS, MAX_SEGMENT_PAGES, MAX_SEGMENT_STORED,
+    MAX_SEGMENTS, MAX_SERVICES, MAX_TEXTS, MAX_WORD, MAX_WORDS, MAX_ZONES, TEXT_COST,
 };
 use super::places::{Places, listed, overlap};
 use super::{PageRun, Recording, SeenRun, Segment, Service, ServiceKey};
@@ -38,6 +38,14 @@ pub enum InvalidRecording {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// Something of an index that a zone carries.
+    #[error("index {number} of the recording {problem}")]
+    Index {
+        /// Which, counted from 0.
+        number: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// Something of a segment.
     #[error("segment {number} of the recording {problem}")]
     Segment {
@@ -62,6 +70,7 @@ impl Recording {
     pub fn check(&self) -> Result<(), InvalidRecording> {
         self.check_layers()?;
         self.check_zones()?;
+        self.check_indexes()?;
         self.check_segments()?;
         self.check_runs(&self.zeros).map_err(|problem| match problem {
             Problem::Outside => InvalidRecording::Recording("has zeros outside their layer's data space"),
@@ -90,12 +99,6 @@ impl Recording {
             if !layer.data_size.is_multiple_of(PAGE_SIZE) || layer.data_size > MAX_DATA {
                 return bad("has a data space that is too large or ends inside a page");
             }
-            if let Some(carried) = layer.carried {
-                let zone = self.zones.get(usize::from(carried.zone));
-                if carried.length == 0 || zone.is_none_or(|zone| carried.end() > zone.size) {
-                    return bad("has an index that is in no listed zone, or reaches over the end of it");
-                }
-            }
         }
         Ok(())
     }
@@ -110,6 +113,25 @@ impl Recording {
             }
             if zone.size > MAX_FILE {
                 return bad("is larger than a file can be");
+            }
+        }
+        Ok(())
+    }
+
+    fn check_indexes(&self) -> Result<(), InvalidRecording> {
+        ensure(self.indexes.len() as u64 <= MAX_INDEXES, "has too many indexes")?;
+        let mut known = HashSet::new();
+        for (number, index) in self.indexes.iter().enumerate() {
+            let bad = |problem| Err(InvalidRecording::Index { number, problem });
+            let zone = self.zones.get(usize::from(index.zone));
+            if index.length == 0 || zone.is_none_or(|zone| index.end() > zone.size) {
+                return bad("is in no listed zone, or reaches over the end of it");
+            }
+            if usize::from(index.layer) >= self.layers.len() {
+                return bad("is of a layer that is not listed");
+            }
+            if !known.insert((index.layer, index.zone)) {
+                return bad("is twice in a zone");
             }
         }
         Ok(())

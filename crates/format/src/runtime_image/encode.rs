@@ -14,7 +14,7 @@ use crate::digest::Digest;
 
 pub(super) const MAGIC: [u8; 8] = *b"XEBECRTI";
 pub(super) const VERSION: u16 = 1;
-/// The feature that layers say where their indexes are carried.
+/// The feature that zones carry indexes.
 pub(super) const CARRIES_INDEXES: u16 = 1;
 /// The fixed header: everything before the numbers.
 pub(super) const HEADER_SIZE: usize = 64;
@@ -37,9 +37,9 @@ impl Recording {
         let mut out = Vec::with_capacity(HEADER_SIZE + stored.len());
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        let features = match self.carries_indexes() {
-            true => CARRIES_INDEXES,
-            false => 0,
+        let features = match self.indexes.is_empty() {
+            true => 0,
+            false => CARRIES_INDEXES,
         };
         out.extend_from_slice(&features.to_le_bytes());
         out.extend_from_slice(&COMPRESSION_ZSTD.to_le_bytes());
@@ -67,8 +67,8 @@ impl Recording {
         columns.push(column(&self.layers, |c, layer| {
             c.number(layer.data_size / PAGE_SIZE);
         }));
-        if self.carries_indexes() {
-            columns.push(self.carried_column());
+        if !self.indexes.is_empty() {
+            columns.push(self.index_column());
         }
         columns.push(column(&self.zones, |c, zone| c.number(zone.size)));
         columns.extend(self.segment_columns());
@@ -84,22 +84,19 @@ impl Recording {
         join(&counts.map(|count| count as u64), &columns)
     }
 
-    pub(super) fn carries_indexes(&self) -> bool {
-        self.layers.iter().any(|layer| layer.carried.is_some())
-    }
-
-    /// Where each layer's index is; a zone's are usually one after the other.
-    fn carried_column(&self) -> ColumnWriter {
+    /// Where zones carry indexes; those of one zone are usually one after the other, in the order of the layers.
+    fn index_column(&self) -> ColumnWriter {
+        let mut column = ColumnWriter::default();
+        column.number(self.indexes.len() as u64);
         let mut end = 0;
-        column(&self.layers, |c, layer| match layer.carried {
-            None => c.number(0),
-            Some(carried) => {
-                c.number(carried.length);
-                c.number(carried.zone.into());
-                c.difference(carried.offset, end);
-                end = carried.end();
-            }
-        })
+        for index in &self.indexes {
+            column.number(index.layer.into());
+            column.number(index.zone.into());
+            column.difference(index.offset, end);
+            column.number(index.length);
+            end = index.end();
+        }
+        column
     }
 
     fn segment_columns(&self) -> [ColumnWriter; 4] {
@@ -250,7 +247,7 @@ fn write_texts(service: &Service, lengths: &mut ColumnWriter, texts: &mut Column
     text(lengths, &service.recorder);
 }
 
-fn column<T>(rows: &[T], mut write: impl FnMut(&mut ColumnWriter, &T)) -> ColumnWriter {
+fn column<T>(rows: &[T], write: impl Fn(&mut ColumnWriter, &T)) -> ColumnWriter {
     let mut column = ColumnWriter::default();
     for row in rows {
         write(&mut column, row);

@@ -26,6 +26,8 @@ pub const TEXT_COST: usize = 32;
 pub const MAX_NOTE: usize = 4096;
 /// Most zones: each recording adds one to those whose segments it uses.
 pub const MAX_ZONES: u64 = 1024;
+/// Most indexes that zones carry: each layer's in a few zones.
+pub const MAX_INDEXES: u64 = 4 * MAX_LAYERS;
 /// Most segments: [`MAX_PAGES`] in segments of 256 KiB.
 pub const MAX_SEGMENTS: u64 = 64 << 10;
 /// Most pages of one segment: 1 MiB, which is held in memory whole before any of it is used.

@@ -46,6 +46,8 @@ pub struct Recording {
     pub zones: Vec<Zone>,
     /// The segments, ascending by zone and offset, not overlapping. No page is in two of them.
     pub segments: Vec<Segment>,
+    /// Where zones carry the indexes of layers, in any order; an index may be in several zones, or in none.
+    pub indexes: Vec<CarriedIndex>,
 }
 
 /// A layer that pages of a [`Recording`] are in.
@@ -57,13 +59,13 @@ pub struct RecordedLayer {
     pub index: Digest,
     /// Length of that data space in bytes; a multiple of the page size.
     pub data_size: u64,
-    /// Where the encoded index itself is, so that a start gets it with the pages; `None` if it is to be had elsewhere only.
-    pub carried: Option<CarriedIndex>,
 }
 
 /// The place of an encoded layer index (as [`crate::layer::LayerIndex::encode`] gives it) in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CarriedIndex {
+    /// The layer's place in [`Recording::layers`].
+    pub layer: u16,
     /// The zone's place in [`Recording::zones`].
     pub zone: u16,
     /// Where its bytes begin in the zone.

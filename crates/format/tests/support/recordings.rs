@@ -182,10 +182,10 @@ pub(crate) fn recording() -> impl Strategy<Value = Recording> {
                 layer: digest("layer", number),
                 index: digest("index", number),
                 data_size: pages * PAGE,
-                carried: carried(&zones, number),
             };
             Recording {
                 image: Digest::of(b"image"),
+                indexes: indexes(&zones, sizes.len()),
                 layers: sizes.into_iter().enumerate().map(layer).collect(),
                 services: services(plans, &held),
                 zeros: runs(&zeros),
@@ -196,25 +196,33 @@ pub(crate) fn recording() -> impl Strategy<Value = Recording> {
 }
 
 /// Every other layer's index is somewhere in a zone, if there is a zone with room for it.
-fn carried(zones: &[Zone], number: usize) -> Option<CarriedIndex> {
-    let zone = number % zones.len().max(1);
-    let length = 1 + number as u64 * 5;
-    let offset = zones.get(zone)?.size.checked_sub(length)? / 2;
-    (number % 2 == 1).then_some(CarriedIndex {
-        zone: zone as u16,
-        offset,
-        length,
-    })
+fn indexes(zones: &[Zone], layers: usize) -> Vec<CarriedIndex> {
+    let index = |number: usize| {
+        let zone = number % zones.len().max(1);
+        let length = 1 + number as u64 * 5;
+        Some(CarriedIndex {
+            layer: number as u16,
+            zone: zone as u16,
+            offset: zones.get(zone)?.size.checked_sub(length)? / 2,
+            length,
+        })
+    };
+    (0..layers).step_by(2).filter_map(index).collect()
 }
 
 /// A small one that carries its indexes; the committed file `recording-1-indexes.bin` holds it.
 pub(crate) fn small_with_indexes() -> Recording {
-    let mut recording = small();
-    let places = [(1, 317, 4000), (1, 4317, 83)];
-    for (layer, (zone, offset, length)) in recording.layers.iter_mut().zip(places) {
-        layer.carried = Some(CarriedIndex { zone, offset, length });
+    let places = [(0, 1, 317, 4000), (1, 1, 4317, 83), (1, 0, 8999, 1)];
+    let index = |(layer, zone, offset, length)| CarriedIndex {
+        layer,
+        zone,
+        offset,
+        length,
+    };
+    Recording {
+        indexes: places.map(index).to_vec(),
+        ..small()
     }
-    recording
 }
 
 /// A small one, with something of everything; the committed file holds it.
@@ -224,7 +232,6 @@ pub(crate) fn small() -> Recording {
         layer: Digest::of(name.as_bytes()),
         index: Digest::of(format!("index of {name}").as_bytes()),
         data_size: pages * PAGE,
-        carried: None,
     };
     let zone = |name: &str, size| Zone {
         digest: Digest::of(name.as_bytes()),
@@ -277,5 +284,6 @@ pub(crate) fn small() -> Recording {
             segment(0, 4000, 4999, &[run(0, 108, 4)]),
             segment(1, 17, 300, &[run(1, 2, 1)]),
         ],
+        indexes: Vec::new(),
     }
 }

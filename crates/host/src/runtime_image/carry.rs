@@ -5,6 +5,8 @@
 //! the recording is worth, and a recording that is signed carries only those that this host would take for a signature's
 //! worth itself.
 
+use std::collections::{BTreeSet, HashSet};
+
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 use xebec_format::layer::{LayerIndex, Section};
@@ -17,69 +19,91 @@ use crate::failure::{Failure, FailureKind};
 /// Most bytes of indexes that one zone carries; what is more is had from the index artifact.
 pub const MAX_CARRIED: u64 = 64 << 20;
 
-/// The indexes that a new recording names.
+/// The indexes that the zones of a new recording carry.
 #[derive(Debug, Default)]
 pub struct Carried {
     /// What its own zone begins with.
     pub front: Vec<u8>,
-    /// For each layer where its index is. Zone 0 is the recording's own; those of earlier recordings count from 1.
-    pub places: Vec<Option<CarriedIndex>>,
+    /// Where they are. Zone 0 is the recording's own; those of earlier recordings count from 1.
+    pub places: Vec<CarriedIndex>,
 }
 
 impl Carried {
-    /// Chooses what to carry of `layers`: nothing of its own if zones that are used anyway (`zones`) have all of it,
-    /// else everything that `may` be carried.
+    /// What the zones of earlier recordings that are used again have of `layers`.
+    pub fn earlier(layers: &[RecordedLayer], earlier: &[Recording], reused: &[Zone]) -> Self {
+        let mut places: Vec<CarriedIndex> = Vec::new();
+        for recording in earlier {
+            for index in &recording.indexes {
+                let named = recording.layers.get(usize::from(index.layer));
+                let same = |layer: &RecordedLayer| {
+                    named.is_some_and(|named| named.layer == layer.layer && named.index == layer.index)
+                };
+                let zone = recording.zones.get(usize::from(index.zone));
+                let zone = reused.iter().position(|known| Some(known) == zone);
+                let (Some(layer), Some(zone)) = (layers.iter().position(same), zone) else {
+                    continue;
+                };
+                let place = CarriedIndex {
+                    layer: layer as u16,
+                    zone: zone as u16 + 1,
+                    ..*index
+                };
+                if !places.contains(&place) {
+                    places.push(place);
+                }
+            }
+        }
+        Self {
+            front: Vec::new(),
+            places,
+        }
+    }
+
+    /// The zones, counted from 1, that have the indexes of all layers that `may` be carried.
+    pub fn whole(&self, layers: &[RecordedLayer], may: &dyn Fn(LayerKey) -> bool) -> HashSet<u16> {
+        let wanted = |number: &u16| {
+            layers
+                .get(usize::from(*number))
+                .is_some_and(|layer| may(layer.into()))
+        };
+        let wanted: Vec<u16> = (0..layers.len() as u16).filter(wanted).collect();
+        let has = |zone: u16, layer: u16| {
+            let there = |place: &CarriedIndex| place.zone == zone && place.layer == layer;
+            self.places.iter().any(there)
+        };
+        let zones: HashSet<u16> = self.places.iter().map(|place| place.zone).collect();
+        let is_whole = |zone: &u16| wanted.iter().all(|layer| has(*zone, *layer));
+        zones.into_iter().filter(is_whole).collect()
+    }
+
+    /// Lets the recording's own zone carry them, too.
     ///
     /// # Errors
     /// When an index cannot be read.
-    pub fn choose(
+    pub fn add_own(
+        &mut self,
         store: &Store,
         layers: &[RecordedLayer],
-        earlier: &[Recording],
-        zones: &[Zone],
         may: &dyn Fn(LayerKey) -> bool,
-    ) -> Result<Self, Failure> {
-        let wanted = |layer: &&RecordedLayer| may((*layer).into());
-        let known = |layer: &RecordedLayer| carried_before(layer, earlier, zones);
-        if layers.iter().filter(wanted).all(|layer| known(layer).is_some()) {
-            let places = layers.iter().map(|layer| known(layer).filter(|_| wanted(&layer)));
-            return Ok(Self {
-                front: Vec::new(),
-                places: places.collect(),
-            });
-        }
-        let mut carried = Self::default();
-        for layer in layers {
-            let bytes = match wanted(&layer) {
-                true => store.index_bytes(layer.into())?,
-                false => Vec::new(),
-            };
-            let fits = !bytes.is_empty() && (carried.front.len() + bytes.len()) as u64 <= MAX_CARRIED;
-            carried.places.push(fits.then_some(CarriedIndex {
-                zone: 0,
-                offset: carried.front.len() as u64,
-                length: bytes.len() as u64,
-            }));
-            if fits {
-                carried.front.extend_from_slice(&bytes);
+    ) -> Result<(), Failure> {
+        for (number, layer) in (0u16..).zip(layers) {
+            if !may(layer.into()) {
+                continue;
+            }
+            let bytes = store.index_bytes(layer.into())?;
+            let (offset, length) = (self.front.len() as u64, bytes.len() as u64);
+            if length > 0 && offset + length <= MAX_CARRIED {
+                self.front.extend_from_slice(&bytes);
+                self.places.push(CarriedIndex {
+                    layer: number,
+                    zone: 0,
+                    offset,
+                    length,
+                });
             }
         }
-        Ok(carried)
+        Ok(())
     }
-}
-
-/// Where one of `zones` has a layer's index, as an earlier recording says; zones count from 1.
-fn carried_before(layer: &RecordedLayer, earlier: &[Recording], zones: &[Zone]) -> Option<CarriedIndex> {
-    earlier.iter().find_map(|recording| {
-        let same = |other: &&RecordedLayer| other.layer == layer.layer && other.index == layer.index;
-        let carried = recording.layers.iter().find(same)?.carried?;
-        let zone = recording.zones.get(usize::from(carried.zone))?;
-        let place = zones.iter().position(|known| known == zone)?;
-        Some(CarriedIndex {
-            zone: u16::try_from(place + 1).ok()?,
-            ..carried
-        })
-    })
 }
 
 /// The blobs that the carried indexes need besides themselves: their windows, which a miss asks for in part. The
@@ -89,7 +113,11 @@ fn carried_before(layer: &RecordedLayer, earlier: &[Recording], zones: &[Zone]) 
 /// When an index cannot be read.
 pub fn windows(store: &Store, recording: &Recording) -> Result<Vec<(LayerKey, Section)>, Failure> {
     let mut windows = Vec::new();
-    for layer in recording.layers.iter().filter(|layer| layer.carried.is_some()) {
+    let carried: BTreeSet<u16> = recording.indexes.iter().map(|index| index.layer).collect();
+    for layer in carried {
+        let Some(layer) = recording.layers.get(usize::from(layer)) else {
+            continue;
+        };
         let key = layer.into();
         let index = LayerIndex::decode(&store.index_bytes(key)?)
             .map_err(|error| Failure::new(FailureKind::Integrity, error))?;

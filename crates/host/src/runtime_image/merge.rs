@@ -198,7 +198,6 @@ fn layers(images: &Images, mounted: &Mounted) -> Result<Vec<RecordedLayer>, Fail
     let keys = numbered(&mounted.layers).into_iter();
     let layers = keys.map(|key| {
         Ok(RecordedLayer {
-            carried: None,
             layer: key.layer,
             index: key.index,
             data_size: images.store().look(key)?.table().data_size,

@@ -93,6 +93,7 @@ impl Profile {
                 zeros: runs.to_vec(),
                 zones: Vec::new(),
                 segments: Vec::new(),
+                indexes: Vec::new(),
             };
             recording
                 .check()
@@ -138,7 +139,6 @@ impl Profile {
                     layer,
                     index,
                     data_size,
-                    carried: None,
                 })
                 .collect(),
             service: ServiceKey {
@@ -361,7 +361,6 @@ mod tests {
                 layer: Digest::of(b"layer"),
                 index: Digest::of(b"index"),
                 data_size: 100 << 12,
-                carried: None,
             }],
             service: ServiceKey {
                 argv: vec!["/bin/service".to_owned(), word.to_owned()],

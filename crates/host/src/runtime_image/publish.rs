@@ -280,7 +280,6 @@ pub(super) fn make(store: &Store, plan: Plan<'_>) -> Result<Made, Failure> {
             layer: key.layer,
             index: key.index,
             data_size: layer.table().data_size,
-            carried: None,
         });
         files.push(layer);
     }
@@ -317,7 +316,15 @@ pub(super) fn make(store: &Store, plan: Plan<'_>) -> Result<Made, Failure> {
         first,
         pages: 1,
     });
-    let carried = Carried::choose(store, &layers, plan.earlier, &reused.zones, plan.may_carry)?;
+    let mut carried = Carried::earlier(&layers, plan.earlier, &reused.zones);
+    let whole = carried.whole(&layers, plan.may_carry);
+    let is_served = |service: &Service| {
+        let zones = reused.zones_of(service);
+        zones.iter().any(|zone| whole.contains(&(zone + 1)))
+    };
+    if !plan.services.iter().all(is_served) {
+        carried.add_own(store, &layers, plan.may_carry)?;
+    }
     let mut zone = Vec::new();
     let laid_out = lay_out(
         &layers,
@@ -347,7 +354,7 @@ pub(super) fn make(store: &Store, plan: Plan<'_>) -> Result<Made, Failure> {
 /// Its own zone comes first, if it has one.
 fn recording(
     image: Digest,
-    mut layers: Vec<RecordedLayer>,
+    layers: Vec<RecordedLayer>,
     services: Vec<Service>,
     laid_out: LaidOut,
     reused: Reused,
@@ -358,13 +365,11 @@ fn recording(
         zones.push(laid_out.zone);
     }
     let own = zones.len() as u16;
-    for (layer, place) in layers.iter_mut().zip(&carried.places) {
-        layer.carried = place.map(|place| CarriedIndex {
-            // The places count as if there were a zone of its own.
-            zone: (place.zone + own).saturating_sub(1),
-            ..place
-        });
-    }
+    // The places count as if there were a zone of its own.
+    let indexes = carried.places.iter().map(|place| CarriedIndex {
+        zone: (place.zone + own).saturating_sub(1),
+        ..*place
+    });
     let later = reused.segments.into_iter().map(|segment| Segment {
         zone: segment.zone + own,
         ..segment
@@ -378,6 +383,7 @@ fn recording(
         zeros: laid_out.zeros,
         zones,
         segments,
+        indexes: indexes.collect(),
     }
 }
 

@@ -76,6 +76,15 @@ impl Reused {
         Ok(reused)
     }
 
+    /// The zones that pages of a service are in.
+    pub fn zones_of(&self, service: &Service) -> HashSet<u16> {
+        let runs: Vec<PageRun> = service.touched.iter().map(|seen| seen.run).collect();
+        let touched: HashSet<Page> = pages_of(&runs).collect();
+        let segments = self.segments.iter();
+        let used = segments.filter(|segment| pages_of(&segment.runs).any(|page| touched.contains(&page)));
+        used.map(|segment| segment.zone).collect()
+    }
+
     /// The pages that are in its segments.
     pub fn pages(&self) -> HashSet<Page> {
         self.segments
@@ -206,7 +215,6 @@ mod tests {
             layer: Digest::of(name),
             index: Digest::of(b"index"),
             data_size: 1 << 30,
-            carried: None,
         }
     }
 
@@ -229,6 +237,7 @@ mod tests {
             zeros: out.zeros,
             zones: vec![out.zone],
             segments: out.segments,
+            indexes: Vec::new(),
         }
     }
 

@@ -15,10 +15,9 @@ pub(super) fn wrong_index(world: &World) -> Result<Outcome> {
     let names = lab.push_indexed(&service.image, "app")?;
     let told = service.record("recorder", &[&names.tag])?;
     let mut published = Published::new(lab, &names.repository, &told)?;
-    for layer in &mut published.recording.layers {
-        let carried = layer.carried.as_mut().context("an index is not carried")?;
-        carried.offset += 1;
-    }
+    let carried = &mut published.recording.indexes;
+    ensure!(carried.len() == 2, "{carried:?}");
+    carried.iter_mut().for_each(|index| index.offset += 1);
     let changed = vec![(0, published.recording.encode())];
     let wrong = lab.push_indexed(&service.image, "wrong")?;
     published.attach(lab, "app", &wrong, changed)?;

@@ -41,9 +41,7 @@ impl<'a> Lie<'a> {
         }
         ensure!(changed == truth.len() / PAGE, "{changed} pages to lie about");
 
-        let mut honest = published.recording.clone();
-        // The zone of the lies has nothing but pages.
-        honest.layers.iter_mut().for_each(|layer| layer.carried = None);
+        let honest = published.recording.clone();
         let mut zone = Vec::new();
         let touched = honest.services.iter().flat_map(|service| &service.touched);
         let touched: Vec<_> = touched.map(|seen| seen.run).collect();
@@ -67,6 +65,8 @@ impl<'a> Lie<'a> {
             zeros: laid_out.zeros,
             zones: vec![laid_out.zone],
             segments: laid_out.segments,
+            // The zone of the lies has nothing but pages.
+            indexes: Vec::new(),
             ..honest
         };
         let changed = vec![(0, lying.encode()), (1, zone)];

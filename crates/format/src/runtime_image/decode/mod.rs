@@ -7,7 +7,8 @@ mod services;
 use super::check::InvalidRecording;
 use super::encode::{CARRIES_INDEXES, COMPRESSION_ZSTD, HEADER_SIZE, MAGIC, VERSION};
 use super::limits::{
-    MAX_LAYERS, MAX_PAGES, MAX_PLAIN, MAX_RECORDING, MAX_RUNS, MAX_SEGMENTS, MAX_SERVICES, MAX_ZONES,
+    MAX_INDEXES, MAX_LAYERS, MAX_PAGES, MAX_PLAIN, MAX_RECORDING, MAX_RUNS, MAX_SEGMENTS, MAX_SERVICES,
+    MAX_ZONES,
 };
 use super::{CarriedIndex, RecordedLayer, Recording, Zone};
 use crate::PAGE_SIZE;
@@ -67,11 +68,11 @@ impl Recording {
         let zeros = body.count(MAX_RUNS)?;
         let services = body.count(MAX_SERVICES)?;
         let sizes = body.column("data spaces of layers")?;
-        let carried = match parts.carries_indexes {
-            true => Some(body.column("places of indexes")?),
-            false => None,
+        let indexes = match parts.carries_indexes {
+            true => read_indexes(body.column("places of indexes")?)?,
+            false => Vec::new(),
         };
-        let layers = read_layers(layers, sizes, carried, &mut digests)?;
+        let layers = read_layers(layers, sizes, &mut digests)?;
         let zones = read_zones(zones, body.column("sizes of zones")?, &mut digests)?;
         let (segments, zeros) = pages::read(segments, zeros, &mut body, &mut digests)?;
         digests.finish()?;
@@ -84,10 +85,11 @@ impl Recording {
             zeros,
             zones,
             segments,
+            indexes,
         };
         recording.check()?;
         // One meaning, one encoding.
-        match parts.carries_indexes && !recording.carries_indexes() {
+        match parts.carries_indexes && recording.indexes.is_empty() {
             true => Err(InvalidRecording::Recording("says that it carries indexes, and has none").into()),
             false => Ok(recording),
         }
@@ -184,39 +186,35 @@ fn digest(column: &mut Column<'_>) -> Result<Digest, ColumnError> {
 fn read_layers(
     count: usize,
     mut sizes: Column<'_>,
-    mut carried: Option<Column<'_>>,
     digests: &mut Column<'_>,
 ) -> Result<Vec<RecordedLayer>, ColumnError> {
     let mut layers = Vec::new();
-    let mut end = 0;
     for _ in 0..count {
         layers.push(RecordedLayer {
             layer: digest(digests)?,
             index: digest(digests)?,
             data_size: sizes.count(MAX_DATA / PAGE_SIZE)? as u64 * PAGE_SIZE,
-            carried: match &mut carried {
-                Some(column) => read_carried(column, &mut end)?,
-                None => None,
-            },
         });
     }
     sizes.finish()?;
-    carried.map_or(Ok(()), Column::finish)?;
     Ok(layers)
 }
 
-fn read_carried(column: &mut Column<'_>, end: &mut u64) -> Result<Option<CarriedIndex>, ColumnError> {
-    let length = column.number()?;
-    if length == 0 {
-        return Ok(None);
+fn read_indexes(mut column: Column<'_>) -> Result<Vec<CarriedIndex>, ColumnError> {
+    let mut indexes = Vec::new();
+    let mut end = 0;
+    for _ in 0..column.count(MAX_INDEXES)? {
+        let index = CarriedIndex {
+            layer: column.count(MAX_LAYERS)? as u16,
+            zone: column.count(MAX_ZONES)? as u16,
+            offset: column.difference(end)?,
+            length: column.number()?,
+        };
+        end = index.end();
+        indexes.push(index);
     }
-    let carried = CarriedIndex {
-        zone: column.count(MAX_ZONES)? as u16,
-        offset: column.difference(*end)?,
-        length,
-    };
-    *end = carried.end();
-    Ok(Some(carried))
+    column.finish()?;
+    Ok(indexes)
 }
 
 fn read_zones(

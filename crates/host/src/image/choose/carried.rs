@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tracing::{debug, warn};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
-use xebec_format::runtime_image::{CarriedIndex, PageRun, ranges, wanted};
+use xebec_format::runtime_image::{CarriedIndex, PageRun, Recording, ranges, wanted};
 use xebec_oci::Descriptor;
 
 use super::{Choice, Outcome};
@@ -42,30 +42,34 @@ impl Choice<'_> {
         }
         let store = &self.images.store;
         let recording = &found.recording;
-        let mut missing: Vec<(LayerKey, CarriedIndex)> = Vec::new();
-        for layer in &recording.layers {
-            let key = LayerKey::from(layer);
-            let Some(carried) = layer.carried else { continue };
+        let mut unknown: Vec<LayerKey> = Vec::new();
+        for key in recording.layers.iter().map(LayerKey::from) {
             if matches!(self.choose_from_store(key.layer), Ok(Some(_))) {
                 continue;
             }
             if store.index_bytes(key).is_ok() {
                 self.carried.indexes.insert(key.layer, (key, None));
             } else {
-                missing.push((key, carried));
+                unknown.push(key);
             }
         }
-        // Of one zone, by one request; the rest by the index artifact.
+        let pages = self.missing_pages(found, &unknown);
+        let missing = of_one_zone(recording, &unknown, &pages);
         let zone = missing.first()?.1.zone;
-        missing.retain(|(_, carried)| carried.zone == zone);
-        missing.sort_by_key(|(_, carried)| carried.offset);
         let begin = missing.first()?.1.offset;
         let end = missing.iter().map(|(_, carried)| carried.end()).max()?;
         if end - begin > MAX_CARRIED {
             return None;
         }
-        let unknown: Vec<LayerKey> = missing.iter().map(|(key, _)| *key).collect();
-        let end = self.end_of_first_pages(found, zone, &unknown, end, source.bridge());
+        // The pages that follow are in the same answer, if they are near.
+        let bridge = source.bridge();
+        let first = ranges(&recording.segments, &pages, bridge)
+            .into_iter()
+            .find(|range| range.zone == zone && range.bytes.start >= end);
+        let end = match first {
+            Some(range) if range.bytes.start - end <= bridge => range.bytes.end,
+            _ => end,
+        };
         let opened = source.open(zone, begin..end).await;
         let mut stream = opened.inspect_err(|problem| warn!("{problem}")).ok()?;
         for (key, carried) in missing {
@@ -87,32 +91,18 @@ impl Choice<'_> {
         Some(stream)
     }
 
-    /// How far to ask at once in a zone whose indexes end at `end`: to the end of the first missing pages after them, if
-    /// these are near. Of layers whose index is `unknown` all pages are missing.
-    fn end_of_first_pages(
-        &self,
-        found: &FoundRecording,
-        zone: u16,
-        unknown: &[LayerKey],
-        end: u64,
-        bridge: u64,
-    ) -> u64 {
-        let recording = &found.recording;
-        let layers = recording.layers.iter().map(LayerKey::from);
-        let known = layers.map(|key| (!unknown.contains(&key)).then(|| self.images.store.look(key).ok()));
-        let known: Vec<_> = known.map(Option::flatten).collect();
-        let is_missing = |run: &PageRun| {
+    /// The segments with pages of the service that are missing: all of those of layers whose index is `unknown`.
+    fn missing_pages(&self, found: &FoundRecording, unknown: &[LayerKey]) -> Vec<usize> {
+        let layers = found.recording.layers.iter().map(LayerKey::from);
+        let known = layers.map(|key| match unknown.contains(&key) {
+            true => None,
+            false => self.images.store.look(key).ok(),
+        });
+        let known: Vec<_> = known.collect();
+        wanted(&found.recording, &found.service, |run: &PageRun| {
             let layer = known.get(usize::from(run.layer)).and_then(Option::as_ref);
             layer.is_none_or(|layer| !layer.presence().missing(run.first..run.end()).is_empty())
-        };
-        let pages = wanted(recording, &found.service, is_missing);
-        let first = ranges(&recording.segments, &pages, bridge)
-            .into_iter()
-            .find(|range| range.zone == zone && range.bytes.start >= end);
-        match first {
-            Some(range) if range.bytes.start - end <= bridge => range.bytes.end,
-            _ => end,
-        }
+        })
     }
 
     /// The index of a layer that came with the recording, if there is one.
@@ -146,4 +136,28 @@ impl Choice<'_> {
             }
         }))
     }
+}
+
+/// The places of indexes of `unknown` layers in one zone, ascending: in the one that has most of them, of equals the one
+/// that the first missing pages are in. The rest is had from the index artifact.
+fn of_one_zone(
+    recording: &Recording,
+    unknown: &[LayerKey],
+    pages: &[usize],
+) -> Vec<(LayerKey, CarriedIndex)> {
+    let first = pages.first().and_then(|number| recording.segments.get(*number));
+    let key = |index: &CarriedIndex| {
+        let layer = recording.layers.get(usize::from(index.layer))?;
+        Some(LayerKey::from(layer)).filter(|key| unknown.contains(key))
+    };
+    let of = |zone: u16| -> Vec<(LayerKey, CarriedIndex)> {
+        let there = recording.indexes.iter().filter(|index| index.zone == zone);
+        there.filter_map(|index| Some((key(index)?, *index))).collect()
+    };
+    let is_first = |zone: u16| first.is_some_and(|segment| segment.zone == zone);
+    let zones = (0..recording.zones.len() as u16).map(|zone| (of(zone), is_first(zone)));
+    let best = zones.max_by_key(|(indexes, is_first)| (indexes.len(), *is_first));
+    let mut best = best.map(|(indexes, _)| indexes).unwrap_or_default();
+    best.sort_by_key(|(_, index)| index.offset);
+    best
 }

@@ -371,7 +371,6 @@ mod tests {
     #[test]
     fn layers_have_one_number() {
         let layer = |name: &[u8], data_size| RecordedLayer {
-            carried: None,
             layer: Digest::of(name),
             index: Digest::of(b"index"),
             data_size,
