@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tracing::{debug, warn};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
-use xebec_format::runtime_image::{CarriedIndex, PageRun, Recording, ranges, wanted};
+use xebec_format::runtime_image::{CarriedIndex, PageRun, Recording, ZoneRange, ranges, wanted};
 use xebec_oci::Descriptor;
 
 use super::{Choice, Outcome};
@@ -61,17 +61,29 @@ impl Choice<'_> {
         if end - begin > MAX_CARRIED {
             return None;
         }
-        // The pages that follow are in the same answer, if they are near.
+        // The first pages come in the same answer if they are near, else in one of their own at the same time.
         let bridge = source.bridge();
-        let first = ranges(&recording.segments, &pages, bridge)
-            .into_iter()
-            .find(|range| range.zone == zone && range.bytes.start >= end);
-        let end = match first {
-            Some(range) if range.bytes.start - end <= bridge => range.bytes.end,
-            _ => end,
+        let first = ranges(&recording.segments, &pages, bridge).into_iter().next();
+        let is_near = |range: &ZoneRange| {
+            let gap = range.bytes.start.checked_sub(end);
+            range.zone == zone && gap.is_some_and(|gap| gap <= bridge)
         };
-        let opened = source.open(zone, begin..end).await;
-        let mut stream = opened.inspect_err(|problem| warn!("{problem}")).ok()?;
+        let (asked, apart) = match first {
+            Some(range) if is_near(&range) => (begin..range.bytes.end, None),
+            other => (begin..end, other),
+        };
+        let apart = async {
+            let range = apart?;
+            source.open(range.zone, range.bytes).await.ok()
+        };
+        let (opened, apart) = tokio::join!(source.open(zone, asked), apart);
+        let mut stream = match opened {
+            Ok(stream) => stream,
+            Err(problem) => {
+                warn!("{problem}");
+                return apart;
+            }
+        };
         for (key, carried) in missing {
             match stream.piece(&(carried.offset..carried.end())).await {
                 Ok(Some(bytes)) if Digest::of(&bytes) == key.index => {
@@ -84,11 +96,11 @@ impl Choice<'_> {
                 Ok(None) => break,
                 Err(problem) => {
                     warn!("{problem}");
-                    return None;
+                    return apart;
                 }
             }
         }
-        Some(stream)
+        apart.or(Some(stream))
     }
 
     /// The segments with pages of the service that are missing: all of those of layers whose index is `unknown`.
