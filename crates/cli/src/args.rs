@@ -294,14 +294,21 @@ pub(crate) struct DoctorArgs {
 
 /// `xebec explain`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Waits are for the registry (to answer, to send, to come back after a fault), a token, a turn (queue), \
+#[command(after_help = "Examples:\n  \
+    xebec explain --slow web                 the reads of a container that took long\n  \
+    xebec explain --start                    what the last start asked for, and what its recording was good for\n  \
+    xebec explain --start --json web         the same of a container's start, for scripts\n\n\
+    Waits are for the registry (to answer, to send, to come back after a fault), a token, a turn (queue), \
     decoding and digests (verify), and the cache's disk. The daemon remembers the last 8,192; reads of pages that are there \
-    already never wait."
-)]
+    already never wait.")]
 pub(crate) struct ExplainArgs {
     /// A container (see `xebec ps`), a view or where it is mounted, or an image by reference or digest.
-    pub(crate) name: String,
+    #[arg(required_unless_present = "start")]
+    pub(crate) name: Option<String>,
+    /// What a start asked for until it was ready, and what of its recording it read: of a container, of the last one of an
+    /// image, or the last of all. The last 64 are remembered.
+    #[arg(long, conflicts_with = "slow")]
+    pub(crate) start: bool,
     /// Only those that took longer than slow_reader in daemon.toml (10s by default), longest first.
     #[arg(long)]
     pub(crate) slow: bool,
@@ -354,6 +361,9 @@ pub(crate) struct StartArgs {
     /// Serve metrics for Prometheus at this address, such as 127.0.0.1:9469.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<String>,
+    /// Keep profiles of starts that have a probe, at most one of a service in ten minutes, for `xebec record --merge`.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) learn: Option<String>,
     /// How log lines look: text or json.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log: Option<String>,
@@ -374,6 +384,7 @@ impl StartArgs {
             ("slow_reader", &self.slow_reader),
             ("metrics", &self.metrics),
             ("log", &self.log),
+            ("learn", &self.learn),
         ];
         let given = given.into_iter().filter_map(|(name, value)| {
             let value = value.clone()?;

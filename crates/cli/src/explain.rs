@@ -1,4 +1,6 @@
-//! `xebec explain`: why readers waited.
+//! `xebec explain`: why readers waited, and what starts asked for.
+
+mod start;
 
 use std::collections::BTreeMap;
 
@@ -16,8 +18,11 @@ use crate::text;
 pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> {
     let daemon = Daemon::new(paths.clone());
     crate::daemon::require_running(&daemon)?;
+    if args.start {
+        return start::explain(&daemon, args);
+    }
     let request = Request::Explain {
-        name: args.name.clone(),
+        name: args.name.clone().unwrap_or_default(),
     };
     let Reply::Explained(mut explanation) = daemon.ask(&request, &mut |_| ())? else {
         return Err(Failure::new(

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use xebec_host::client::Daemon;
 use xebec_host::container::{self, Directories, Event, ImageConfig, RunOptions};
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::paths::Paths;
-use xebec_host::protocol::{Completion, Counters, Holder, Loaded, Mounted, Purpose, Reply, Request, Touched};
+use xebec_host::protocol::{
+    Completion, Counters, Holder, Loaded, Mounted, Purpose, Reply, Request, ServiceCommand, Touched,
+};
 
 use crate::args::RunArgs;
 use crate::image_request;
@@ -66,7 +69,8 @@ pub(crate) fn run(paths: &Paths, args: RunArgs) -> Result<ExitCode, Failure> {
         state: paths.containers(),
         run: paths.run().to_owned(),
     };
-    let result = run_on(&mounted, &options, &directories, |stages| {
+    let mut over = StartOver::new(&daemon, &holder);
+    let result = run_on(&mounted, &options, &directories, &mut over, |stages| {
         let (Some(file), Some(before)) = (&args.stats, before) else {
             return Ok(());
         };
@@ -77,6 +81,7 @@ pub(crate) fn run(paths: &Paths, args: RunArgs) -> Result<ExitCode, Failure> {
             serde_json::to_vec_pretty(&stats).map_err(|error| Failure::host("encode statistics", error))?;
         std::fs::write(file, text).map_err(|error| Failure::host(format!("write {}", file.display()), error))
     });
+    over.end();
     // Also after a failure: nobody else would give the view back before the daemon notices that we are gone.
     let released = daemon.ask(
         &Request::Release {
@@ -90,10 +95,59 @@ pub(crate) fn run(paths: &Paths, args: RunArgs) -> Result<ExitCode, Failure> {
     Ok(code.into())
 }
 
+/// Tells the daemon once when the start is over, beside the container's supervision, which must not wait for it.
+struct StartOver {
+    daemon: Daemon,
+    holder: Holder,
+    container: Option<String>,
+    telling: Option<JoinHandle<()>>,
+}
+
+impl StartOver {
+    fn new(daemon: &Daemon, holder: &Holder) -> Self {
+        Self {
+            daemon: daemon.clone(),
+            holder: holder.clone(),
+            container: None,
+            telling: None,
+        }
+    }
+
+    /// It was ready at that time, in milliseconds since 1970; or it ended.
+    fn tell(&mut self, ready_ms: Option<u64>) {
+        let request = Request::StartOver {
+            holder: self.holder.clone(),
+            container: self.container.clone(),
+            ready_ms,
+        };
+        let daemon = self.daemon.clone();
+        // Nothing depends on it: an older daemon does not know what it is told.
+        self.telling = Some(std::thread::spawn(move || {
+            let _ = daemon.ask(&request, &mut |_| ());
+        }));
+    }
+
+    /// The container is gone. Waits until all is known of its start.
+    fn end(mut self) {
+        if self.telling.is_none() {
+            self.tell(None);
+        }
+        if let Some(telling) = self.telling {
+            let _ = telling.join();
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_millis() as u64)
+}
+
 fn run_on(
     mounted: &Mounted,
     options: &RunOptions,
     directories: &Directories,
+    over: &mut StartOver,
     mut ready: impl FnMut(BTreeMap<String, f64>) -> Result<(), Failure>,
 ) -> Result<container::ExitCode, Failure> {
     let config = serde_json::to_vec(&mounted.config)
@@ -120,9 +174,11 @@ fn run_on(
             Event::Started => started = Instant::now(),
             Event::Ready { .. } => {
                 stages.insert("ready".to_owned(), started.elapsed().as_secs_f64() * 1e3);
+                over.tell(Some(now_ms()));
                 written = Some(ready(stages.clone()));
             }
-            Event::Mounted { .. } | Event::Exited { .. } => {}
+            Event::Mounted { id } => over.container = Some(id),
+            Event::Exited { .. } => {}
         },
     );
     let code = outcome.map_err(|error| Failure::new(FailureKind::Host, error))?;
@@ -144,7 +200,10 @@ fn mount(daemon: &Daemon, args: &RunArgs, holder: &Holder) -> Result<Mounted, Fa
         }),
         purpose: match args.no_runtime_image {
             true => Purpose::Files,
-            false => Purpose::Service(args.container.service(&args.command)),
+            false => Purpose::Service(ServiceCommand {
+                learn: args.learn,
+                ..args.container.service(&args.command)
+            }),
         },
     };
     match daemon.ask(&request, &mut |reply| progress.show(reply))? {

@@ -38,6 +38,11 @@ impl FreePages {
         }
     }
 
+    /// All layers that have some, with their runs.
+    pub fn layers(&self) -> impl Iterator<Item = (LayerKey, &[Range<u64>])> {
+        self.0.iter().map(|(key, runs)| (*key, runs.as_slice()))
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -7,6 +7,7 @@
 //!   helps with registries that ignore ranges.
 //! * [`client`], [`protocol`]: how the command line speaks to it.
 //! * [`container`]: a container on a view.
+//! * [`explain`], [`start_report`]: why readers waited, and what starts asked for; [`page_set`]: sets of pages.
 //! * [`proof`], [`check`], [`inventory`]: what is cached, and whether it is right.
 
 pub mod artifact;
@@ -25,6 +26,7 @@ pub mod inventory;
 pub mod keeper;
 pub mod lazy;
 pub mod origin;
+pub mod page_set;
 pub mod paths;
 pub mod proof;
 pub mod protocol;
@@ -33,6 +35,7 @@ pub mod settings;
 pub mod sharing;
 pub mod signatures;
 pub mod spool;
+pub mod start_report;
 pub mod trust;
 pub mod view;
 pub mod worker;

@@ -13,6 +13,7 @@ use xebec_format::digest::Digest;
 use crate::explain::{Explanation, WaitReport};
 use crate::failure::{Failure, FailureKind};
 use crate::inventory::CacheReport;
+use crate::start_report::StartReport;
 use crate::trust::Root;
 use crate::worker::views::{LayerPair, process_start_time};
 
@@ -108,6 +109,12 @@ pub struct ServiceCommand {
     pub command: Vec<String>,
     /// Variables that were given.
     pub env: Vec<(String, String)>,
+    /// Whether there is a probe that tells when it is ready.
+    #[serde(default)]
+    pub has_probe: bool,
+    /// Keep a profile of what it reads until then.
+    #[serde(default)]
+    pub learn: bool,
 }
 
 /// What the command line asks.
@@ -127,6 +134,15 @@ pub enum Request {
         /// What for.
         #[serde(default)]
         purpose: Purpose,
+    },
+    /// A start is over. Answered once all that is to be known of it is.
+    StartOver {
+        /// Who holds the view.
+        holder: Holder,
+        /// The container, if it came to one.
+        container: Option<String>,
+        /// When its probe was seen, in milliseconds since 1970; absent when it ended without.
+        ready_ms: Option<u64>,
     },
     /// Give a view back.
     Release {
@@ -174,6 +190,11 @@ pub enum Request {
     Explain {
         /// A container, a view, an image.
         name: String,
+    },
+    /// What a start asked for.
+    ExplainStart {
+        /// A container or an image; the last start of all when absent.
+        name: Option<String>,
     },
     /// The metrics, as Prometheus gets them.
     Metrics,
@@ -238,6 +259,8 @@ pub enum Reply {
     Status(Box<Status>),
     /// Final: why readers waited.
     Explained(Box<Explanation>),
+    /// Final: what a start asked for.
+    Start(Box<StartReport>),
     /// Final: the metrics.
     Metrics {
         /// In the OpenMetrics text format.

@@ -6,6 +6,7 @@
 //! slow_reader = "10s"       # a reader who waits longer is named in the log
 //! metrics = "127.0.0.1:9469"   # where Prometheus may ask; nowhere by default
 //! log = "json"              # or "text", the default
+//! learn = true              # keep profiles of starts with a probe, for `xebec record --merge`
 //! ```
 
 use std::net::SocketAddr;
@@ -34,6 +35,9 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// How log lines look.
     pub log: LogFormat,
+    /// Whether profiles are kept of starts with a probe, some of each service.
+    #[serde(deserialize_with = "switch")]
+    pub learn: bool,
     /// What of all this was given on the command line, for a daemon that starts itself again.
     #[serde(skip)]
     pub given: Overrides,
@@ -47,9 +51,26 @@ impl Default for Settings {
             slow_reader: Duration::from_secs(10),
             metrics: None,
             log: LogFormat::Text,
+            learn: false,
             given: Overrides::new(),
         }
     }
+}
+
+/// Yes or no; also as a word, as options give it.
+fn switch<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Switch {
+        Is(bool),
+        Word(String),
+    }
+    let word = match Switch::deserialize(deserializer)? {
+        Switch::Is(value) => return Ok(value),
+        Switch::Word(word) => word,
+    };
+    let wrong = |_| serde::de::Error::custom(format!("{word:?} is neither true nor false"));
+    word.parse().map_err(wrong)
 }
 
 /// How log lines look.
@@ -170,13 +191,16 @@ mod tests {
         std::fs::write(&file, "cache_size = \"20GiB\"\nslow_reader = \"3s\"\n").unwrap();
         let mut overrides = Overrides::new();
         overrides.insert("slow_reader".to_owned(), "500ms".into());
+        overrides.insert("learn".to_owned(), "true".into());
         let settings = Settings::load(&file, &overrides).unwrap();
         assert_eq!(settings.cache_size, Some(Size(20 << 30)));
         assert_eq!(settings.slow_reader, Duration::from_millis(500));
+        assert!(settings.learn);
         for wrong in [
             "cache_sise = \"1GB\"",
             "cache_size = \"much\"",
             "fill_wait = \"7\"",
+            "learn = \"yes\"",
             "x",
         ] {
             std::fs::write(&file, wrong).unwrap();

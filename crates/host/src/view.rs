@@ -34,6 +34,8 @@ pub struct BuiltView {
     pub first_free: usize,
     /// How long merging and writing took, in milliseconds.
     pub milliseconds: f64,
+    /// What it shows, its contents as ranges of the devices.
+    pub tree: ImageTree,
 }
 
 impl BuiltView {
@@ -97,6 +99,7 @@ pub fn build(
         devices: devices.into_iter().map(|(key, _)| key).collect(),
         first_free,
         milliseconds,
+        tree,
     })
 }
 

@@ -6,6 +6,7 @@
 //! * [`lease`]: proof that nobody else has a file open.
 //! * [`mount`]: bind mounts, EROFS over files, overlayfs, and what is mounted where.
 //! * [`process`]: starting a process with chosen descriptors, waiting for it, signals.
+//! * [`page_cache`]: what of a file is in the page cache.
 //! * [`memory`]: staying in memory when memory is short.
 //! * [`features`]: what this kernel can do, asked by trying it.
 //!
@@ -17,4 +18,5 @@ pub mod journal;
 pub mod lease;
 pub mod memory;
 pub mod mount;
+pub mod page_cache;
 pub mod process;

@@ -2,7 +2,9 @@
 //! never wrong bytes, whatever becomes of the recording or of who made it.
 
 mod deaths;
+mod explain;
 mod faults;
+mod learn;
 mod lies;
 mod merge;
 mod recordings;
@@ -51,6 +53,10 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case("one-request", starts::one_request),
         case("five-requests", starts::five_requests),
+        case("explain-start", explain::another_path),
+        case("explain-shared", explain::others_on_the_view),
+        case("learn", learn::learn_and_merge),
+        case("learn-by-setting", learn::by_setting),
         case("fallback", faults::fallback),
         case("wrong-index", faults::wrong_index),
         case("services", starts::services),

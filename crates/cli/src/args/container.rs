@@ -31,6 +31,10 @@ pub(crate) struct RunArgs {
     /// Start without the service's runtime image, if there is one.
     #[arg(long)]
     pub(crate) no_runtime_image: bool,
+    /// Keep a profile of the pages that it reads until it is ready, for `xebec record --merge`. A start that nobody
+    /// recorded then reads nothing ahead, so it is slower.
+    #[arg(long, requires = "probe", conflicts_with = "no_runtime_image")]
+    pub(crate) learn: bool,
     /// Write stage times, bytes, requests and fills as JSON to a file.
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
@@ -93,6 +97,8 @@ impl ContainerArgs {
             entrypoint: self.entrypoint.clone().map(|program| vec![program]),
             command: command.to_vec(),
             env: self.env.iter().filter_map(|text| variable(text)).collect(),
+            has_probe: !self.probe.is_empty(),
+            learn: false,
         }
     }
 

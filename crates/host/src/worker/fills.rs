@@ -428,6 +428,7 @@ impl EventHandler for FillService {
         };
         let range = range.start..range.end.min(served.layer().table().data_size);
         served.touch(&range);
+        served.watchers().note(event.pid, &range);
         if served.layer().missing_spans(range.clone()).is_empty() {
             self.stats.hits.fetch_add(1, Ordering::Relaxed);
             self.silence_if_complete(&served);

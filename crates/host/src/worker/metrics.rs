@@ -112,6 +112,7 @@ impl Requests {
         let mut registry = Registry::default();
         self.register_readers(&mut registry);
         self.register_fills(&mut registry);
+        self.starts.register(&mut registry);
         self.register_processes(&mut registry);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
@@ -335,7 +336,7 @@ impl Requests {
     }
 }
 
-fn counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
+pub(super) fn counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
     registry.register(name, help, ConstCounter::new(value));
 }
 

@@ -14,9 +14,12 @@
 //!   `status`: what the daemon tells of itself; `ending`: when it may end.
 //! * [`quota`]: how large the cache may be; [`usage`] and `eviction`: how a layer goes without a reader noticing;
 //!   `removal`: forgetting and pinning images.
+//! * [`starts`]: what services ask for while they start: [`asked`] by events, [`touched`] in the page cache, told in
+//!   `start_facts`, kept by `learning`.
 //! * [`server`]: the socket.
 //! * [`upkeep`]: what is done for the cache in the background.
 
+pub mod asked;
 mod completion;
 pub mod deaths;
 mod ending;
@@ -25,16 +28,20 @@ pub mod explain;
 pub mod fills;
 mod identify;
 pub mod keeper_watch;
+mod learning;
 pub mod metrics;
 pub mod quota;
 mod removal;
 pub mod requests;
 pub mod served;
 pub mod server;
+mod start_facts;
 mod starting;
+pub mod starts;
 mod status;
 pub mod strict;
 pub mod suspects;
+pub mod touched;
 pub mod upkeep;
 pub mod usage;
 pub mod views;
@@ -143,6 +150,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         quota: quota::Quota::default(),
         paces: Arc::default(),
         strictness: Arc::default(),
+        starts: starts::Starts::default(),
         corrections: std::sync::Mutex::default(),
         stop: tokio::sync::Notify::new(),
         ended: AtomicBool::new(false),

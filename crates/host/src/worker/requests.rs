@@ -20,8 +20,11 @@ use crate::sharing::SharedContents;
 use crate::view::{self, MountOptions, ViewOptions};
 use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::quota::Quota;
+use crate::worker::start_facts::Over;
+use crate::worker::starts::Starts;
 use crate::worker::strict::{Reliance, Strictness, Use};
 use crate::worker::suspects::Suspects;
+use crate::worker::touched::ViewTree;
 use crate::worker::usage::Reservation;
 use crate::worker::views::{Claim, LayerPair, Views, remove_own_mount};
 
@@ -34,6 +37,8 @@ struct Order {
     holder: Holder,
     completion: Option<Completion>,
     purpose: Purpose,
+    /// Nothing is read ahead at first, whether there are free pages or not.
+    narrow: bool,
 }
 
 /// Everything that requests need.
@@ -48,6 +53,7 @@ pub struct Requests {
     pub(super) quota: Quota,
     pub(super) paces: Arc<Paces>,
     pub(super) strictness: Arc<Strictness>,
+    pub(super) starts: Starts,
     /// Held while corrections of pages are counted.
     pub(super) corrections: Mutex<()>,
     pub(super) stop: tokio::sync::Notify,
@@ -75,10 +81,21 @@ impl Requests {
                     holder,
                     completion,
                     purpose,
+                    narrow: false,
                 };
                 self.mount(&image, require_lazy, order, report).await
             }
+            Request::StartOver {
+                holder,
+                container,
+                ready_ms,
+            } => {
+                self.end_starts(&holder, &Over::told(container, ready_ms)).await;
+                Ok(Reply::Done)
+            }
             Request::Release { view, holder } => {
+                // While the view is there.
+                self.end_starts(&holder, &Over::told(None, None)).await;
                 if let Holder::Directory { path } = &holder
                     && mount::is_mounted(path).unwrap_or(false)
                 {
@@ -112,6 +129,10 @@ impl Requests {
                 let explained = self.in_background(move |this| this.explain(&name));
                 Ok(Reply::Explained(Box::new(explained.await??)))
             }
+            Request::ExplainStart { name } => {
+                let report = self.explain_start(name.as_deref()).await?;
+                Ok(Reply::Start(Box::new(report)))
+            }
             Request::Metrics => {
                 let text = self
                     .metrics()
@@ -127,7 +148,7 @@ impl Requests {
         self: &Arc<Self>,
         request: &ImageRequest,
         require_lazy: bool,
-        order: Order,
+        mut order: Order,
         report: &Report,
     ) -> Result<Reply, Failure> {
         let completion = order.completion;
@@ -146,11 +167,15 @@ impl Requests {
             .claim(Use::of(&prepared, &order.purpose), &policy)
             .await;
         self.check_injected(&prepared, &order.purpose).await?;
-        let (loaded, free) = match self.load_runtime_image(&prepared, recording).await? {
-            Some((loaded, free)) => (Some(loaded), free),
+        let (loaded, free, recorded) = match self.load_runtime_image(&prepared, recording).await? {
+            Some(image) => (Some(image.loaded), image.free, image.recorded),
             None => Default::default(),
         };
         let is_free = !free.is_empty();
+        let plan = self.plan_start(&prepared, &order.purpose);
+        let learns = plan.as_ref().is_some_and(|plan| plan.learns);
+        order.narrow = learns;
+        let holder = order.holder.clone();
         let mounted = self.in_background(move |this| {
             let _reservation = reservation;
             let _building = this
@@ -164,15 +189,20 @@ impl Requests {
                 false => Ok(None),
             }
         });
-        let Some((mut mounted, layers)) = mounted.await?? else {
+        let Some((mut mounted, layers, tree)) = mounted.await?? else {
             return Ok(Reply::Again);
         };
         if let Some(loaded) = &loaded {
             mounted.stages_ms.insert("load".to_owned(), loaded.milliseconds);
         }
         mounted.loaded = loaded;
-        if is_free {
+        // What learns is let read ahead when it has learned.
+        if is_free && !learns {
             self.widen_later(mounted.view.clone());
+        }
+        match plan {
+            Some(plan) => self.begin_start(plan, holder, &mounted, &layers, tree, recorded),
+            None => self.starts.note_shared(&mounted.view),
         }
         self.complete_in_background(layers, completion);
         Ok(Reply::Mounted(Box::new(mounted)))
@@ -247,7 +277,7 @@ impl Requests {
         order: Order,
         free: &FreePages,
         reliance: &Reliance,
-    ) -> Result<(Mounted, Vec<Arc<ServedLayer>>), Failure> {
+    ) -> Result<(Mounted, Vec<Arc<ServedLayer>>, ViewTree), Failure> {
         let is_recording = order.purpose == Purpose::Recording;
         let salt = match is_recording {
             true => Some(order.holder.to_string()),
@@ -282,7 +312,7 @@ impl Requests {
         let how = MountOptions {
             guarded: &guarded,
             is_complete: &|key| !is_recording && self.fills.is_complete(key),
-            read_ahead_kib: (is_recording || !free.is_empty()).then_some(0),
+            read_ahead_kib: (is_recording || order.narrow || !free.is_empty()).then_some(0),
         };
         let claim = Claim {
             reference: &reference,
@@ -316,8 +346,13 @@ impl Requests {
             layer: key.layer,
             index: key.index,
         });
+        let layer_pairs = pairs.collect();
+        let tree = ViewTree {
+            tree: built.tree,
+            devices: built.devices,
+        };
         let mounted = Mounted {
-            layers: pairs.collect(),
+            layers: layer_pairs,
             view: built.name,
             path,
             reference,
@@ -328,7 +363,7 @@ impl Requests {
             recording,
             loaded: None,
         };
-        Ok((mounted, layers))
+        Ok((mounted, layers, tree))
     }
 
     /// A mount of the blob cache for one view that is recorded: it is guarded as the usual one is, and whoever records

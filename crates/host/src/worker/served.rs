@@ -8,10 +8,13 @@ use xebec_cache::fill::Filler;
 use xebec_cache::layer::CachedLayer;
 use xebec_format::PAGE_SIZE;
 
+use crate::worker::asked::Watchers;
+
 /// A layer that is served.
 pub struct ServedLayer {
     filler: Arc<Filler>,
     touched: Mutex<Vec<u64>>,
+    watchers: Watchers,
     pub(super) silenced: AtomicBool,
 }
 
@@ -22,6 +25,7 @@ impl ServedLayer {
         Self {
             filler,
             touched: Mutex::new(vec![0; words]),
+            watchers: Watchers::default(),
             silenced: AtomicBool::new(false),
         }
     }
@@ -41,6 +45,11 @@ impl ServedLayer {
     /// What brings its spans in.
     pub fn filler(&self) -> &Arc<Filler> {
         &self.filler
+    }
+
+    /// The starts that want to know what is asked for.
+    pub(super) fn watchers(&self) -> &Watchers {
+        &self.watchers
     }
 
     /// Whether readers asked for the page since the layer is served.

@@ -20,27 +20,47 @@ use crate::runtime_image::load::{Loader, Target};
 use crate::trust::RepositoryName;
 use crate::worker::requests::Requests;
 use crate::worker::served::ServedLayer;
+use crate::worker::start_facts::Recorded;
 use crate::worker::strict::Use;
 
 /// How long after its mount a view reads no further than the page that is asked for. While a service starts, what it
 /// needs is there already, and reading ahead of it would fetch what it does not need.
-const START: Duration = Duration::from_secs(20);
+pub(super) const START: Duration = Duration::from_secs(20);
 /// The kernel's own read-ahead.
 const READ_AHEAD_KIB: u32 = 128;
 
+/// A runtime image that was loaded, or could not be.
+pub(super) struct LoadedImage {
+    /// What it came to.
+    pub(super) loaded: Loaded,
+    /// The pages that need no events.
+    pub(super) free: FreePages,
+    /// What became of which pages, if it was used.
+    pub(super) recorded: Option<Recorded>,
+}
+
+impl LoadedImage {
+    fn refused(reason: String, free: FreePages) -> Self {
+        Self {
+            loaded: Loaded::refused(reason),
+            free,
+            recorded: None,
+        }
+    }
+}
+
 impl Requests {
-    /// Loads the runtime image of a service. Gives what came of it and the pages that need no events; `None` when there
-    /// is no recording of it.
+    /// Loads the runtime image of a service; `None` when there is no recording of it.
     pub(super) async fn load_runtime_image(
         self: &Arc<Self>,
         prepared: &PreparedImage,
         recording: Option<Result<Begun, String>>,
-    ) -> Result<Option<(Loaded, FreePages)>, Failure> {
+    ) -> Result<Option<LoadedImage>, Failure> {
         let Begun { found, source, open } = match recording {
             Some(Ok(begun)) => begun,
             Some(Err(refused)) => {
                 warn!("{}: {refused}", prepared.found.reference);
-                return Ok(Some((Loaded::refused(refused), FreePages::none())));
+                return Ok(Some(LoadedImage::refused(refused, FreePages::none())));
             }
             None => return Ok(None),
         };
@@ -71,8 +91,12 @@ impl Requests {
         });
         if let Err(failure) = noted.await? {
             warn!("{failure}; nothing is brought in");
-            return Ok(Some((Loaded::refused(failure.to_string()), loader.free_pages())));
+            return Ok(Some(LoadedImage::refused(
+                failure.to_string(),
+                loader.free_pages(),
+            )));
         }
+        let before = loader.free_pages();
         let loaded = loader.load(injecting, open).await;
         for target in &targets {
             self.fills.silence_if_complete(&target.served);
@@ -87,7 +111,13 @@ impl Requests {
             ms = loaded.milliseconds,
             "runtime image loaded"
         );
-        Ok(Some((loaded, loader.free_pages())))
+        let free = loader.free_pages();
+        let recorded = Some(Recorded::new(&found, &before, &free));
+        Ok(Some(LoadedImage {
+            loaded,
+            free,
+            recorded,
+        }))
     }
 
     /// Who reads which layers by mounted views, and what they need; suspects are views of which nothing is known.
@@ -233,9 +263,14 @@ impl Requests {
 
     /// Lets a view read ahead again once its service has started.
     pub(super) fn widen_later(self: &Arc<Self>, view: String) {
+        self.widen_after(view, START);
+    }
+
+    /// Lets a view read ahead again after a time.
+    pub(super) fn widen_after(self: &Arc<Self>, view: String, time: Duration) {
         let this = self.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(START).await;
+            tokio::time::sleep(time).await;
             this.views.widen(&view, READ_AHEAD_KIB);
         });
     }

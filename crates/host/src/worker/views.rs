@@ -230,6 +230,13 @@ impl Views {
         Ok(path)
     }
 
+    /// How many use a view, and whether it reads nothing ahead while a service starts; `None` if it is not mounted.
+    pub fn look(&self, name: &str) -> Option<(usize, bool)> {
+        let table = self.lock();
+        let record = table.get(name)?;
+        Some((record.holders.len(), record.narrow.is_some()))
+    }
+
     /// Lets a view read ahead of what is asked for, if it was mounted so that it does not.
     pub fn widen(&self, name: &str, kib: u32) {
         let mut table = self.lock();

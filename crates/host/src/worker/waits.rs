@@ -67,7 +67,7 @@ impl Process {
 }
 
 /// The container's name in the text of `/proc/PID/cgroup`: containers run in `/xebec/NAME`.
-fn container_of(cgroups: &str) -> Option<String> {
+pub(super) fn container_of(cgroups: &str) -> Option<String> {
     let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let names = paths.filter_map(|path| path.split_once("/xebec/")?.1.split('/').next());
     names.filter(|name| !name.is_empty()).map(str::to_owned).next()
@@ -264,6 +264,17 @@ impl Waits {
         records
     }
 
+    /// Those of them that began at that time, in milliseconds since 1970, or later.
+    pub fn since(&self, began: u64) -> Vec<WaitRecord> {
+        let now = self.now();
+        let past = lock(&self.past);
+        let mut records: Vec<WaitRecord> = past.iter().filter(|wait| wait.began >= began).cloned().collect();
+        drop(past);
+        let later = now.iter().filter(|waiter| waiter.began >= began);
+        records.extend(later.map(|waiter| waiter.record(false, None)));
+        records
+    }
+
     /// Who waits now.
     pub fn now(&self) -> Vec<Arc<Waiter>> {
         self.waiting().values().cloned().collect()
@@ -320,7 +331,8 @@ impl Waits {
     }
 }
 
-fn milliseconds_since_1970() -> u64 {
+/// The time.
+pub(super) fn milliseconds_since_1970() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_millis() as u64)
 }

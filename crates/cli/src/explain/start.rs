@@ -1,0 +1,172 @@
+//! `xebec explain --start`: what one start asked for, and what its recording was good for.
+
+use xebec_host::PAGE_SIZE;
+use xebec_host::client::Daemon;
+use xebec_host::failure::{Failure, FailureKind};
+use xebec_host::protocol::{Reply, Request};
+use xebec_host::start_report::{Learned, RecordedPages, StartEnd, StartReport};
+
+use super::time;
+use crate::args::ExplainArgs;
+use crate::text;
+
+/// Digits of a recording's name that are shown.
+const SHORT: usize = 19;
+
+/// `xebec explain --start`.
+pub(super) fn explain(daemon: &Daemon, args: &ExplainArgs) -> Result<(), Failure> {
+    let name = args.name.clone();
+    let Reply::Start(report) = daemon.ask(&Request::ExplainStart { name }, &mut |_| ())? else {
+        let message = "the daemon answered something else";
+        return Err(Failure::new(FailureKind::Host, message));
+    };
+    if args.json {
+        return crate::print_json(&*report);
+    }
+    print(&report);
+    Ok(())
+}
+
+fn print(report: &StartReport) {
+    let container = report
+        .container
+        .as_ref()
+        .map_or_else(String::new, |name| format!(" as {name}"));
+    println!(
+        "{}: {}{container}, {}",
+        report.reference,
+        report.command.join(" "),
+        end(report),
+    );
+    let mut rows = vec![vec!["recording".to_owned(), recording(report)]];
+    if let Some(recorded) = &report.recorded {
+        rows.push(vec!["recorded".to_owned(), recorded_pages(recorded)]);
+        rows.push(vec!["read of it".to_owned(), read(recorded)]);
+    }
+    rows.push(vec!["outside of it".to_owned(), missed(report)]);
+    for file in &report.missed_files {
+        let waited = match file.waited_ms > 0.0 {
+            true => format!(", waited {}", time(file.waited_ms)),
+            false => String::new(),
+        };
+        let text = format!("  {}: {}{waited}", file.path, pages(file.pages));
+        rows.push(vec![String::new(), text]);
+    }
+    if report.more_files > 0 {
+        let text = format!("  and {} more files", report.more_files);
+        rows.push(vec![String::new(), text]);
+    }
+    let waited = format!("{} reads, {} in all", report.waits, time(report.waited_ms));
+    rows.push(vec!["waited".to_owned(), waited]);
+    if let Some(learned) = &report.learned {
+        rows.push(vec!["learned".to_owned(), learned_text(learned)]);
+    }
+    for note in notes(report) {
+        rows.push(vec!["note".to_owned(), note.to_owned()]);
+    }
+    if let Some(advice) = &report.advice {
+        rows.push(vec!["to do".to_owned(), advice.clone()]);
+    }
+    print!("{}", text::table(&rows));
+}
+
+fn end(report: &StartReport) -> String {
+    let after = time(report.watched_ms as f64);
+    match report.end {
+        StartEnd::Ready => format!("ready {after} after its view was mounted"),
+        StartEnd::Ended => format!("ended after {after}, without a probe that was seen"),
+        StartEnd::Limit => format!("watched for {after}, without a probe that was seen"),
+    }
+}
+
+fn recording(report: &StartReport) -> String {
+    let Some(loaded) = &report.loaded else {
+        return "none of this command line".to_owned();
+    };
+    let problem = loaded.problem.as_deref();
+    let Some(name) = loaded.recording else {
+        return format!("not used: {}", problem.unwrap_or("no reason is known"));
+    };
+    let name = name.to_string();
+    let root = loaded
+        .root
+        .map_or_else(String::new, |root| format!(", rests on \"{root}\""));
+    let problem = problem.map_or_else(String::new, |problem| format!("; {problem}"));
+    let name = name.get(..SHORT).unwrap_or(&name);
+    format!(
+        "{name}{root}; brought {} as {} in {} requests, {}{problem}",
+        pages(loaded.injected),
+        text::size(loaded.bytes),
+        loaded.requests,
+        time(loaded.milliseconds),
+    )
+}
+
+fn recorded_pages(recorded: &RecordedPages) -> String {
+    let late = match recorded.late {
+        0 => String::new(),
+        late => format!(", {late} came when they were read"),
+    };
+    format!(
+        "{}: {} were there, {} were brought{late}",
+        pages(recorded.pages),
+        recorded.present,
+        recorded.fetched
+    )
+}
+
+fn read(recorded: &RecordedPages) -> String {
+    let known = recorded.touched + recorded.unused;
+    let unknown = match recorded.unknown {
+        0 => String::new(),
+        unknown => format!("; {unknown} could not be looked for"),
+    };
+    format!(
+        "{} of {known}; unused {}, of which {} were brought for nothing{unknown}",
+        recorded.touched,
+        pages(recorded.unused),
+        pages(recorded.fetched_unused),
+    )
+}
+
+fn missed(report: &StartReport) -> String {
+    format!(
+        "{} were not there, {} were",
+        pages(report.missed_pages),
+        report.local_pages
+    )
+}
+
+fn learned_text(learned: &Learned) -> String {
+    match learned {
+        Learned::Kept { missed, touched } => {
+            let touched = touched.map_or(
+                "what it read of the recording is not known".to_owned(),
+                |touched| format!("{touched} of the recording"),
+            );
+            format!("{missed} pages outside of the recording, {touched}")
+        }
+        Learned::Not(reason) => format!("nothing: {reason}"),
+    }
+}
+
+fn notes(report: &StartReport) -> Vec<&'static str> {
+    let notes = [
+        (
+            report.shared,
+            "others use the view: what they read counts as read, and what they had read before was not asked for again",
+        ),
+        (
+            report.with_read_ahead,
+            "pages that were only read ahead are among those outside of the recording",
+        ),
+        (report.truncated, "more was asked for than is remembered"),
+    ];
+    let holds = notes.into_iter().filter(|(holds, _)| *holds);
+    holds.map(|(_, note)| note).collect()
+}
+
+/// A number of pages, and how many bytes they are.
+fn pages(pages: u64) -> String {
+    format!("{pages} pages ({})", text::size(pages * PAGE_SIZE))
+}

@@ -1,0 +1,111 @@
+//! What one start of a service asked for, as the daemon tells it: what `xebec explain --start` shows.
+
+use serde::{Deserialize, Serialize};
+use xebec_format::digest::Digest;
+
+use crate::protocol::Loaded;
+
+/// One start, from its mount until it was ready.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StartReport {
+    /// The image as it was named, in full.
+    pub reference: String,
+    /// Its manifest.
+    pub manifest: Digest,
+    /// The service: its command line.
+    pub command: Vec<String>,
+    /// The container, if it came to one.
+    pub container: Option<String>,
+    /// When the view was mounted, in milliseconds since 1970.
+    pub began_ms: u64,
+    /// How long it was watched from then on, in milliseconds.
+    pub watched_ms: u64,
+    /// What ended it.
+    pub end: StartEnd,
+    /// What loading its runtime image came to; `None` when there was no recording of this service.
+    pub loaded: Option<Loaded>,
+    /// What became of the pages of its recording, if one was used.
+    pub recorded: Option<RecordedPages>,
+    /// Pages outside of the recording that were not there when it began.
+    pub missed_pages: u64,
+    /// Pages outside of the recording that were asked for and were there. Complete layers are not asked about.
+    pub local_pages: u64,
+    /// Reads that had to wait.
+    pub waits: u64,
+    /// How long they waited in all, in milliseconds. Several that wait at a time count each.
+    pub waited_ms: f64,
+    /// The files whose pages outside of the recording were not there, those with the most pages first.
+    pub missed_files: Vec<MissedFile>,
+    /// How many more files there are.
+    pub more_files: u64,
+    /// Whether pages that were only read ahead are among those that were asked for.
+    pub with_read_ahead: bool,
+    /// Whether others used the view, so that pages that they read count as touched, and those that they had read
+    /// before were not asked for again.
+    pub shared: bool,
+    /// Whether more was asked for than is remembered.
+    pub truncated: bool,
+    /// What became of the profile, if one was to be kept.
+    pub learned: Option<Learned>,
+    /// What to do, if there is something to be gained.
+    pub advice: Option<String>,
+}
+
+/// How a start came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartEnd {
+    /// Its probe was seen.
+    Ready,
+    /// The container ended, or was given up.
+    Ended,
+    /// It went on for longer than is watched.
+    Limit,
+}
+
+/// What became of the pages of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedPages {
+    /// How many it names.
+    pub pages: u64,
+    /// Were there before.
+    pub present: u64,
+    /// Came by the recording.
+    pub fetched: u64,
+    /// Were neither, and came when they were read.
+    pub late: u64,
+    /// Were read.
+    pub touched: u64,
+    /// Were not read.
+    pub unused: u64,
+    /// Came by the recording and were not read.
+    pub fetched_unused: u64,
+    /// Could not be looked for: the view has them elsewhere, or its files could not be opened.
+    pub unknown: u64,
+}
+
+/// A file of which pages outside of the recording were not there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MissedFile {
+    /// Its path in the image.
+    pub path: String,
+    /// How many pages.
+    pub pages: u64,
+    /// How long readers waited for it, in milliseconds.
+    pub waited_ms: f64,
+}
+
+/// What became of a start's profile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Learned {
+    /// It is kept, for `xebec record --merge`.
+    Kept {
+        /// Pages that the recording lacks.
+        missed: u64,
+        /// Pages of the recording that were read, if that could be seen.
+        touched: Option<u64>,
+    },
+    /// It is not, and why.
+    Not(String),
+}
