@@ -5,7 +5,7 @@
 //! * [`resolve`]: reference → manifest and configuration, from the registry or, when it is down, the record.
 //! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the
 //!   blob's own table of contents, one that the service's recording carries, the image's index artifact.
-//! * [`referrers`]: what the registry lists beside the image, asked for once.
+//! * `referrers`: what the registry lists beside the image, asked for once.
 //! * [`streaming`]: a layer that has none of these is read whole and indexed while it streams in.
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
 

@@ -9,7 +9,7 @@
 //! * [`carry`]: the layer indexes that travel with the pages.
 //! * [`kept`]: the recordings that this host has, and what vouches for each.
 //! * [`find`]: the recording by which a service is started.
-//! * [`merge`]: one recording of all that is known of an image's services, by [`fold`] and [`bring`].
+//! * [`merge`]: one recording of all that is known of an image's services, by [`fold`] and `bring`.
 //! * [`injected`]: who brought pages that nobody compared yet.
 //! * [`profile`]: what starts in production asked for beyond their recordings.
 //! * [`reuse`]: segments of earlier recordings that a new one goes on using.

@@ -4,7 +4,7 @@
 //! While a start is **active** its layers note what is asked for ([`crate::worker::asked`]). Its command says when it is over;
 //! one without a probe is over when its container ends, and one that goes on for long is given up. Then, in a thread for
 //! that and never on the start's way, the page cache of its view is looked at ([`crate::worker::touched`]), the report is
-//! made ([`crate::worker::start_facts`]) and, if asked for, a profile kept. A view is given back only after that.
+//! made (`start_facts`) and, if asked for, a profile kept. A view is given back only after that.
 //!
 //! All of it is in this worker's memory, and bounded: a worker that is replaced forgets.
 

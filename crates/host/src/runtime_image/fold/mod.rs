@@ -2,7 +2,7 @@
 //! first access; what production asked for besides comes in, the most often seen first, up to a limit; what no recent
 //! start touched goes.
 //!
-//! Numbers only: nothing here says what is in a page. Layers must be numbered alike everywhere; see [`Numbers`].
+//! Numbers only: nothing here says what is in a page. Layers must be numbered alike everywhere; see `Numbers`.
 
 mod limit;
 mod numbers;
