@@ -149,6 +149,10 @@ pub(crate) struct ImageJson {
 
 /// `xebec inspect`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    xebec inspect registry.example.com/app:1.4                                  its layers\n  \
+    xebec inspect --runtime-image registry.example.com/app:1.4                  its recorded services\n  \
+    xebec inspect --runtime-image --svg start.svg registry.example.com/app:1.4  a picture of what one reads")]
 pub(crate) struct InspectArgs {
     /// Which image, and how it is shown.
     #[command(flatten)]
@@ -156,6 +160,17 @@ pub(crate) struct InspectArgs {
     /// Show the services that were recorded instead: what a start of each fetches, and what it rests on.
     #[arg(long)]
     pub(crate) runtime_image: bool,
+    /// Draw what one of them reads, file by file in the order of first access, as SVG into a file; - is standard output.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "runtime_image",
+        conflicts_with = "json"
+    )]
+    pub(crate) svg: Option<PathBuf>,
+    /// Which service is drawn: its command line or a part of it, or its recording; the newest when absent.
+    #[arg(long, value_name = "WORDS", requires = "svg")]
+    pub(crate) service: Option<String>,
 }
 
 /// `xebec mount`.

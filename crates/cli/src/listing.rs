@@ -1,5 +1,7 @@
 //! `xebec inspect`, `images` and `ps`.
 
+use std::path::Path;
+
 use xebec_host::container;
 use xebec_host::failure::Failure;
 use xebec_host::image::{Images, seconds_since_1970};
@@ -13,6 +15,9 @@ use crate::{image_request, print_json, text};
 /// `xebec inspect IMAGE`.
 pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> {
     let images = Images::open(paths)?;
+    if let Some(file) = &args.svg {
+        return draw_runtime_image(&images, args, file);
+    }
     if args.runtime_image {
         return inspect_runtime_images(&images, &args.image);
     }
@@ -50,6 +55,22 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
         ]);
     }
     print!("{}", text::table(&rows));
+    Ok(())
+}
+
+fn draw_runtime_image(images: &Images, args: &InspectArgs, file: &Path) -> Result<(), Failure> {
+    let report = std::sync::Arc::new(Progress::new()).report();
+    let request = image_request(&args.image.image);
+    let chart = images.chart(&request, args.service.as_deref(), &report);
+    let chart = crate::runtime()?.block_on(chart)?;
+    let picture = crate::svg::draw(&chart);
+    if file.as_os_str() == "-" {
+        print!("{picture}");
+        return Ok(());
+    }
+    std::fs::write(file, picture)
+        .map_err(|error| Failure::host(format!("write {}", file.display()), error))?;
+    println!("{}: {}", file.display(), chart.service.argv.join(" "));
     Ok(())
 }
 

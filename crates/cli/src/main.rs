@@ -11,6 +11,7 @@ mod logging;
 mod progress;
 mod record;
 mod run;
+mod svg;
 mod text;
 
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ mod faults;
 mod learn;
 mod lies;
 mod merge;
+mod picture;
 mod recordings;
 mod starts;
 mod trust;
@@ -72,6 +73,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("merge", merge::merge),
         case("merge-profiles", merge::profiles),
         case("merge-refusals", merge::refusals),
+        case("picture", picture::picture),
         case("killed-worker", deaths::of_the_worker),
         case("killed-recorder", deaths::of_the_recorder),
     ]

@@ -14,6 +14,7 @@
 //! * [`profile`]: what starts in production asked for beyond their recordings.
 //! * [`reuse`]: segments of earlier recordings that a new one goes on using.
 //! * [`summary`]: what there is, for people.
+//! * [`chart`]: one of them with the names of files, for a picture.
 //! * [`corrected`]: how often pages of a layer turned out wrong, so that no later view is one that has them in memory.
 //! * [`zone`]: a range of its zone on its way.
 //! * [`load`]: its missing pages come by one request and are put into the layers' data files.
@@ -21,6 +22,7 @@
 pub mod artifact;
 mod bring;
 pub mod carry;
+pub mod chart;
 pub mod corrected;
 pub mod find;
 pub mod fold;

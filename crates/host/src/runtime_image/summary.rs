@@ -86,7 +86,7 @@ impl Images {
     }
 }
 
-fn recorded(recording: &Recording, service: &Service, name: Digest, own: bool) -> RecordedService {
+pub(super) fn recorded(recording: &Recording, service: &Service, name: Digest, own: bool) -> RecordedService {
     let pages = |steady: bool| {
         let counted = service
             .touched
