@@ -43,7 +43,7 @@ pub struct StartReport {
     /// Whether others used the view, so that pages that they read count as touched, and those that they had read
     /// before were not asked for again.
     pub shared: bool,
-    /// Whether more was asked for than is remembered.
+    /// Whether more was asked for than is remembered, or could be looked at.
     pub truncated: bool,
     /// What became of the profile, if one was to be kept.
     pub learned: Option<Learned>,

@@ -56,6 +56,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("five-requests", starts::five_requests),
         case("explain-start", explain::another_path),
         case("explain-shared", explain::others_on_the_view),
+        case("explain-two-starts", explain::two_starts),
         case("learn", learn::learn_and_merge),
         case("learn-by-setting", learn::by_setting),
         case("fallback", faults::fallback),

@@ -158,9 +158,9 @@ fn notes(report: &StartReport) -> Vec<&'static str> {
         ),
         (
             report.with_read_ahead,
-            "pages that were only read ahead are among those outside of the recording",
+            "the view read ahead: pages that nobody asked for count as read",
         ),
-        (report.truncated, "more was asked for than is remembered"),
+        (report.truncated, "more was asked for than is known"),
     ];
     let holds = notes.into_iter().filter(|(holds, _)| *holds);
     holds.map(|(_, note)| note).collect()

@@ -42,8 +42,12 @@ impl<'a> Choosing<'a> {
 
     /// The words of a command that starts it: until it is ready, with more options.
     fn words<'b>(&'b self, options: &[&'b str]) -> Vec<&'b str> {
-        let probe = ["--volume", &self.volume, "--probe", "log:^ready$"];
-        [&probe, options, &[&self.names.tag, "20s", "/choice/file"]].concat()
+        self.words_until("log:^ready$", options)
+    }
+
+    fn words_until<'b>(&'b self, probe: &'b str, options: &[&'b str]) -> Vec<&'b str> {
+        let probe = ["--volume", &self.volume, "--probe", probe];
+        [&probe, options, &[&self.names.tag, "60s", "/choice/file"]].concat()
     }
 
     pub(super) fn record(&self, root: &str) -> Result<Value> {
@@ -58,8 +62,8 @@ impl<'a> Choosing<'a> {
     }
 
     /// A start that goes on.
-    fn spawn(&self, root: &str, name: &str) -> Result<Child> {
-        let words = [&["run", "--rm"][..], &self.words(&["--name", name])].concat();
+    fn spawn(&self, root: &str, name: &str, probe: &str) -> Result<Child> {
+        let words = [&["run", "--rm"][..], &self.words_until(probe, &["--name", name])].concat();
         self.service.lab.spawn(root, &words)
     }
 }
@@ -171,7 +175,7 @@ pub(super) fn others_on_the_view(world: &World) -> Result<Outcome> {
     let a = pages(service, "start/a")?;
     choosing.choose("/start/a")?;
     let recorded = number(&choosing.record("recorder")?, "/pages")?;
-    let mut first = choosing.spawn("root", "first")?;
+    let mut first = choosing.spawn("root", "first", "log:^ready$")?;
     wait_until(Duration::from_secs(60), "the first container is ready", || {
         Ok(explained(service, "root", &["first"]).is_ok())
     })?;
@@ -194,4 +198,39 @@ pub(super) fn others_on_the_view(world: &World) -> Result<Outcome> {
     let asked = number(&second, "/missed_pages")? + number(&second, "/local_pages")?;
     ensure!(asked.abs_diff(pages(service, "start/b")?) <= STRAY, "{second:#}");
     Ok(Outcome::Passed(format!("{asked} pages besides the recording")))
+}
+
+/// While one container starts, another one on the same view does, too: each is told of what it read itself.
+pub(super) fn two_starts(world: &World) -> Result<Outcome> {
+    let choosing = Choosing::new(world)?;
+    let service = &choosing.service;
+    choosing.choose("/start/a")?;
+    // It is not ready before the file is there.
+    let mut first = choosing.spawn("root", "first", "file:/choice/go")?;
+    wait_until(
+        Duration::from_secs(60),
+        "the first container has read its file",
+        || {
+            let waits = service.lab.xebec("root", &["explain", "--json", "first"])?;
+            Ok(waits.out.contains("/start/a"))
+        },
+    )?;
+    choosing.choose("/start/b")?;
+    let second = choosing.start("root", &["--name", "second"])?;
+    std::fs::write(service.lab.path("choice").join("go"), "")?;
+    wait_until(Duration::from_secs(60), "the first container is ready", || {
+        Ok(explained(service, "root", &["first"]).is_ok())
+    })?;
+    let one = explained(service, "root", &["first"])?;
+    first
+        .kill()
+        .and_then(|()| first.wait())
+        .context("end the first container")?;
+    for (report, own, other) in [(&one, "/start/a", "/start/b"), (&second, "/start/b", "/start/a")] {
+        let files = report["missed_files"].as_array().context("no files")?;
+        let has = |path: &str| files.iter().any(|file| file["path"] == path);
+        ensure!(has(own) && !has(other), "{report:#}");
+        ensure!(report["shared"] == true && report["end"] == "ready", "{report:#}");
+    }
+    Ok(Outcome::Passed("each has its own file".to_owned()))
 }
