@@ -58,7 +58,7 @@ pub(super) struct Folded {
 /// since 1970. `None` without a recording.
 pub(super) fn fold(recordings: &[Service], profiles: &[Profile], limit: Limit, now: u64) -> Option<Folded> {
     let newest = recordings.first()?;
-    let profiles: Vec<Start> = profiles.iter().map(Start::new).collect();
+    let mut profiles: Vec<Start> = profiles.iter().map(Start::new).collect();
     let mut recorded = Vec::new();
     let mut seen: HashMap<Page, u64> = HashMap::new();
     let mut last_seen: HashMap<Page, u64> = HashMap::new();
@@ -75,6 +75,10 @@ pub(super) fn fold(recordings: &[Service], profiles: &[Profile], limit: Limit, n
             }
         }
         recorded = interleaved(recorded, &order);
+    }
+    for start in &mut profiles {
+        // One that touched nothing that is recorded was not looked at properly.
+        start.knows &= start.pages.iter().any(|page| last_seen.contains_key(page));
     }
     let is_needed = |page: &Page| {
         let when = last_seen.get(page).copied().unwrap_or_default();
@@ -151,7 +155,7 @@ struct Start {
     missed: Vec<Page>,
     /// All pages that it was seen to touch.
     pages: HashSet<Page>,
-    /// Whether these are all that it touched. One that touched nothing of its recording was not looked at properly.
+    /// Whether these are all that it touched.
     knows: bool,
 }
 
@@ -167,7 +171,7 @@ impl Start {
                 .chain(touched.iter().flat_map(pages))
                 .collect(),
             missed,
-            knows: !touched.is_empty(),
+            knows: profile.touched.is_some(),
         }
     }
 }
@@ -338,6 +342,13 @@ mod tests {
         // Read lazily, since it was not there: needed.
         let lazily = [start(500, &[1]), start(400, &[1]), profile(300, &[4], Some(&[1]))];
         assert_eq!(dropped(alone, &lazily), [1, 4]);
+        // One that had no recording says all in what it missed.
+        let all = [
+            starts[0].clone(),
+            starts[1].clone(),
+            profile(300, &[2, 1], Some(&[])),
+        ];
+        assert_eq!(dropped(alone, &all), [1, 2, 3]);
         // Recorded again since.
         let again = recorded(450, 1, &[(2, 1), (4, 1)]);
         assert_eq!(dropped(&[again, base.clone()], &starts), [1, 2, 3, 4]);
