@@ -73,6 +73,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("two-at-once", recordings::two_at_once),
         case("merge", merge::merge),
         case("merge-profiles", merge::profiles),
+        case("merge-learned", merge::learned),
         case("merge-refusals", merge::refusals),
         case("picture", picture::picture),
         case("killed-worker", deaths::of_the_worker),

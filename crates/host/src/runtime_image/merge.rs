@@ -19,7 +19,7 @@ use crate::image::resolve::FoundImage;
 use crate::image::{Images, Report, seconds_since_1970};
 use crate::protocol::{ImageRequest, Mounted, Reply};
 use crate::runtime_image::bring;
-use crate::runtime_image::fold::{Folded, Limit, Numbers, arranged, fold, standing};
+use crate::runtime_image::fold::{Folded, Limit, Numbers, arranged, fold, says_all, standing};
 use crate::runtime_image::kept::KeptRecording;
 use crate::runtime_image::profile::{KeptProfile, Profile};
 use crate::runtime_image::publish::{Made, Plan, make, numbered};
@@ -105,7 +105,11 @@ pub fn merge(
 ) -> Result<Merged, Failure> {
     let key = options.sign.as_deref().map(read_key).transpose()?;
     let found = runtime.block_on(images.resolve(request, report))?;
+    let profiles = images.profiles().list(found.manifest_digest);
     let admitted = admitted(images, runtime, request, &found, report)?;
+    if admitted.recordings.is_empty() && profiles.is_empty() {
+        return Err(admitted.nothing(&found));
+    }
     let (mounted, _view) = hold(daemon, request, "merge", report)?;
     if mounted.manifest != found.manifest_digest {
         let message = format!(
@@ -115,14 +119,14 @@ pub fn merge(
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let layers = layers(images, &mounted)?;
-    let profiles = images.profiles().list(found.manifest_digest);
-    let sources = Sources::new(&admitted, &profiles, &layers, report);
+    let sources = Sources::new(&admitted.recordings, &profiles, &layers, report);
     sources.check(&found)?;
     let folded = sources.fold(options.limit);
     let services: Vec<Service> = folded.iter().map(|(folded, _)| folded.service.clone()).collect();
     let order = arranged(&services);
     let brought_bytes = bring::pages(images, &mounted, &order, report)?;
     let earlier: Vec<Recording> = admitted
+        .recordings
         .iter()
         .filter(|kept| kept.zone.is_none())
         .map(|kept| kept.recording.clone())
@@ -152,45 +156,54 @@ pub fn merge(
     Ok(merged)
 }
 
-/// The recordings that a start of the image would believe.
+/// The recordings that a start of the image would believe, and what is said of the others.
+struct Admitted {
+    recordings: Vec<KeptRecording>,
+    refused: Option<String>,
+}
+
+impl Admitted {
+    /// That there is nothing to merge.
+    fn nothing(self, found: &FoundImage) -> Failure {
+        match self.refused {
+            None => Failure::new(
+                FailureKind::NotFound,
+                format!(
+                    "no service of {} was recorded; `xebec record` does that",
+                    found.reference
+                ),
+            ),
+            Some(refused) => Failure::new(
+                FailureKind::Trust,
+                format!("nothing of {} can be merged: {refused}", found.reference),
+            ),
+        }
+    }
+}
+
 fn admitted(
     images: &Images,
     runtime: &tokio::runtime::Handle,
     request: &ImageRequest,
     found: &FoundImage,
     report: &Report,
-) -> Result<Vec<KeptRecording>, Failure> {
+) -> Result<Admitted, Failure> {
     let judged = runtime.block_on(images.recordings_of(request, found))?;
-    let (mut admitted, mut refused, mut why) = (Vec::new(), 0u64, None);
+    let (mut recordings, mut refused, mut why) = (Vec::new(), 0u64, None);
     for (kept, root) in judged {
         match root {
-            Ok(_) => admitted.push(kept),
+            Ok(_) => recordings.push(kept),
             Err(refusal) => {
                 refused += 1;
                 why = Some(refusal.to_string());
             }
         }
     }
-    let why = why.map(|why| format!("{refused} of its recordings may not be used: {why}"));
-    match (admitted.is_empty(), why) {
-        (true, None) => {
-            let message = format!(
-                "no service of {} was recorded; `xebec record` does that",
-                found.reference
-            );
-            Err(Failure::new(FailureKind::NotFound, message))
-        }
-        (true, Some(why)) => Err(Failure::new(
-            FailureKind::Trust,
-            format!("nothing of {} can be merged: {why}", found.reference),
-        )),
-        (false, why) => {
-            if let Some(why) = why {
-                report(Reply::Notice { text: why });
-            }
-            Ok(admitted)
-        }
+    let refused = why.map(|why| format!("{refused} of its recordings may not be used: {why}"));
+    if let (false, Some(text)) = (recordings.is_empty(), refused.clone()) {
+        report(Reply::Notice { text });
     }
+    Ok(Admitted { recordings, refused })
 }
 
 /// The image's layers as its pages are numbered here.
@@ -255,24 +268,29 @@ impl Sources {
         for source in &mut sources {
             source.recordings = standing(std::mem::take(&mut source.recordings), |(_, service)| service);
         }
+        // Services that were not recorded, but are known from starts.
+        for kept in profiles.iter().filter(|kept| says_all(&kept.profile)) {
+            places.entry(kept.profile.service.clone()).or_insert_with(|| {
+                sources.push(Source::default());
+                sources.len() - 1
+            });
+        }
         let (mut unrecorded, mut foreign) = (0, 0);
         for kept in profiles {
-            let source = places.get(&kept.profile.service);
-            let Some(source) = source.and_then(|place| sources.get_mut(*place)) else {
-                unrecorded += 1;
-                continue;
-            };
-            match Numbers::new(&kept.profile.layers, layers) {
-                Some(numbers) => {
+            let place = places.get(&kept.profile.service).copied();
+            let source = place.and_then(|place| sources.get_mut(place));
+            match (source, Numbers::new(&kept.profile.layers, layers)) {
+                (_, None) => foreign += 1,
+                (None, _) => unrecorded += 1,
+                (Some(source), Some(numbers)) => {
                     let profile = numbers.profile(&kept.profile);
                     source.profiles.push((kept.name.clone(), profile));
                 }
-                None => foreign += 1,
             }
         }
         notice(
             unrecorded,
-            "starts were of services that were not recorded; what they asked for is not merged",
+            "starts were of services that were not recorded, and do not say all that they read; they are not merged",
         );
         notice(
             foreign,
@@ -292,7 +310,7 @@ impl Sources {
         let recordings = self.recordings();
         let is_learned = self.0.iter().any(|source| !source.profiles.is_empty());
         let message = match (recordings.first(), recordings.len(), is_learned) {
-            (None, _, _) => format!(
+            (None, _, false) => format!(
                 "no recording of {} can be merged; `xebec record` makes one for the indexes that this host uses",
                 found.reference
             ),

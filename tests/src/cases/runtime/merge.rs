@@ -175,6 +175,40 @@ pub(super) fn profiles(world: &World) -> Result<Outcome> {
     )))
 }
 
+/// A service that nobody recorded is made of what a start of it learned.
+pub(super) fn learned(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let names = lab.push_indexed(&service.image, "app")?;
+    let words = ["--learn", "--probe", "log:ready", &names.tag, "1s", START[1]];
+    service.start("root", &words)?;
+    let told = service.record("root", &["--merge", &names.tag])?;
+    ensure!(told["recordings"] == json!([]), "{told:#}");
+    let pages = number(&told, "/services/0/pages")?;
+    ensure!(number(&told, "/services/0/added")? == pages, "{told:#}");
+    let merged = Published::new(lab, "app", &told)?;
+    let b = service.file("start/b")?;
+    ensure!(
+        merged.pages_of(b) == b.len() / PAGE,
+        "{} of b",
+        merged.pages_of(b)
+    );
+    for path in ["rest/big", "rest/more", "start/a"] {
+        let foreign = merged.pages_of(service.file(path)?);
+        ensure!(foreign == 0, "{foreign} pages of {path}, which nobody read");
+    }
+    let stats = service.start("other", &[&names.tag, "1s", START[1]])?;
+    expect_recorded(&stats)?;
+    ensure!(
+        stats["runtime_image"]["recording"] == told["artifact"],
+        "{stats:#}"
+    );
+    ensure!(number(&stats, "/runtime_image/requests")? == 1, "{stats:#}");
+    lab.xebec("root", &["record", "--merge", &names.tag])?
+        .expect(3, &["nothing to merge"])?;
+    Ok(Outcome::Passed(format!("{pages} pages learned by one start")))
+}
+
 /// What cannot be merged is refused with a reason.
 pub(super) fn refusals(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;

@@ -55,8 +55,49 @@ pub(super) struct Folded {
 }
 
 /// Folds the recordings of one service, newest first ([`standing`]), and its profiles, newest first. `now` is in seconds
-/// since 1970. `None` without a recording.
+/// since 1970. Of a service that was never recorded, starts that say all that they touched are the recordings; `None` if
+/// there is none of either.
 pub(super) fn fold(recordings: &[Service], profiles: &[Profile], limit: Limit, now: u64) -> Option<Folded> {
+    if !recordings.is_empty() {
+        return fold_recorded(recordings, profiles, limit, now);
+    }
+    let (knowing, others): (Vec<&Profile>, Vec<&Profile>) =
+        profiles.iter().partition(|profile| says_all(profile));
+    let starts: Vec<Service> = knowing.into_iter().map(as_recording).collect();
+    let others: Vec<Profile> = others.into_iter().cloned().collect();
+    let folded = fold_recorded(&starts, &others, limit, now)?;
+    let pages = folded
+        .service
+        .touched
+        .iter()
+        .map(|seen| u64::from(seen.run.pages));
+    Some(Folded {
+        added: pages.sum(),
+        ..folded
+    })
+}
+
+/// Whether a profile says all that its start touched, and that is something.
+pub(super) fn says_all(profile: &Profile) -> bool {
+    let touched = profile.touched.as_ref();
+    touched.is_some_and(|touched| !touched.is_empty() || !profile.missed.is_empty())
+}
+
+/// A start that says all that it touched, as if it had been recorded.
+fn as_recording(profile: &Profile) -> Service {
+    let touched = profile.touched.iter().flatten().chain(&profile.missed);
+    let runs = Profile::runs(touched.flat_map(pages));
+    Service {
+        key: profile.service.clone(),
+        probe: "learned".to_owned(),
+        recorded: profile.started,
+        runs: 1,
+        recorder: String::new(),
+        touched: runs.into_iter().map(|run| SeenRun { run, seen: 1 }).collect(),
+    }
+}
+
+fn fold_recorded(recordings: &[Service], profiles: &[Profile], limit: Limit, now: u64) -> Option<Folded> {
     let newest = recordings.first()?;
     let mut profiles: Vec<Start> = profiles.iter().map(Start::new).collect();
     let mut recorded = Vec::new();
@@ -355,6 +396,23 @@ mod tests {
         // A service that reads nothing is none.
         let elsewhere = [start(500, &[70]), start(400, &[71]), start(300, &[72])];
         assert_eq!(dropped(alone, &elsewhere), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_was_never_recorded_is_learned() {
+        let profiles = [
+            profile(400, &[5, 1, 2], Some(&[])),
+            profile(300, &[9, 1, 8], None),
+            profile(200, &[1, 7], Some(&[3])),
+            profile(100, &[], Some(&[])),
+        ];
+        let folded = fold(&[], &profiles, Limit::Pages(1), NOW).unwrap();
+        // The first page that only the start has of which it is not known what it touched.
+        assert_eq!(seen(&folded), [(3, 1), (5, 1), (1, 2), (7, 1), (2, 1), (9, 1)]);
+        assert_eq!((folded.service.runs, folded.service.key), (2, key()));
+        assert_eq!((folded.added, folded.left_out), (6, 1));
+        assert_eq!(fold(&[], &profiles[1..2], Limit::default(), NOW), None);
+        assert_eq!(fold(&[], &profiles[3..], Limit::default(), NOW), None);
     }
 
     #[test]
