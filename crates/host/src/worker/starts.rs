@@ -279,18 +279,18 @@ impl Requests {
         if *is_over {
             return;
         }
+        let ended = start.clone();
+        let concluded = self.in_background(move |this| this.conclude(&ended, over)).await;
+        if let Err(failure) = concluded {
+            warn!("what a start asked for is not known: {failure}");
+        }
         if start.learns {
-            // While it learns nothing is read ahead, however long it takes; otherwise nobody asks for that so long.
+            // While it learns nothing is read ahead, however long it takes; whether that held was asked just now.
             let rest = match &start.facts.recorded {
                 Some(_) => START.saturating_sub(start.began.elapsed()),
                 None => Duration::ZERO,
             };
             self.widen_after(start.view.clone(), rest);
-        }
-        let ended = start.clone();
-        let concluded = self.in_background(move |this| this.conclude(&ended, over)).await;
-        if let Err(failure) = concluded {
-            warn!("what a start asked for is not known: {failure}");
         }
         *is_over = true;
         lock(&self.starts.active).retain(|active| !Arc::ptr_eq(active, &start));
