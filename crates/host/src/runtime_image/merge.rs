@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use serde::Serialize;
+use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{PageRun, RecordedLayer, Recording, Service, ServiceKey};
 
@@ -140,10 +141,17 @@ pub fn merge(
         spread: false,
         may_carry: &images.may_carry(&found, options.local, key.is_some()),
     };
-    report(Reply::Notice {
-        text: format!("compressing {} pages", count(&order)),
-    });
+    let total = count(&order) * PAGE_SIZE;
+    let tell = |done| {
+        report(Reply::Progress {
+            what: "compress pages".to_owned(),
+            done,
+            total: Some(total),
+        });
+    };
+    tell(0);
     let made = make(images.store(), plan)?;
+    tell(total);
     let mut merged = summary(&found, &made, &folded, &sources, count(&order));
     merged.brought_bytes = brought_bytes;
     let shared = images.share(request, &found, made, options.local, key.as_ref(), report);

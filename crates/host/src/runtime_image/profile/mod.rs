@@ -5,7 +5,9 @@
 //!. They never leave the host, so they are JSON; and nothing is lost with one, so there is a limit to how
 //! many are kept, and one that is damaged is passed over. It names pages only: what is in them is read elsewhere.
 
-use std::collections::{BTreeMap, HashMap};
+mod files;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,14 +19,8 @@ use xebec_format::runtime_image::{PageRun, RecordedLayer, Recording, SeenRun, Se
 
 use crate::failure::{Failure, FailureKind};
 use crate::file::{remove_abandoned, write_atomically};
+use files::{Name, files, remove_oldest};
 
-/// Profiles of one service that are kept. A dozen show what starts have in common; more would only make them older.
-const MAX_OF_SERVICE: usize = 16;
-/// Profiles of one image that are kept, of all its services. An image that is started with other arguments each time has
-/// as many services as starts.
-const MAX_OF_IMAGE: usize = 128;
-/// What the profiles of one image may take, in bytes.
-const MAX_TOTAL: u64 = 16 << 20;
 /// Largest profile, in bytes: some 70,000 runs. A start of 10,000 pages that had no recording has 3,000.
 const MAX_BYTES: u64 = 1 << 20;
 /// Most runs of pages in one profile, in either list; more do not fit into [`MAX_BYTES`].
@@ -263,75 +259,6 @@ impl Profiles {
     }
 }
 
-/// The name of a profile's file: `TIME-SERVICE-CONTENTS.json`. In the order of names the oldest comes first.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Name {
-    started: u64,
-    service: String,
-    contents: String,
-}
-
-impl Name {
-    fn new(profile: &Profile, bytes: &[u8]) -> Result<Self, Failure> {
-        let key = serde_json::to_vec(&(&profile.service.argv, &profile.service.env));
-        let key = key.map_err(|error| Failure::host("encode a profile", error))?;
-        Ok(Self {
-            started: profile.started,
-            service: Digest::of(&key).short(),
-            contents: Digest::of(bytes).short(),
-        })
-    }
-
-    fn parse(name: &str) -> Option<Self> {
-        let mut parts = name.strip_suffix(".json")?.splitn(3, '-');
-        let (started, service, contents) = (parts.next()?, parts.next()?, parts.next()?);
-        let is_hex = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let parsed = Self {
-            started: started.parse().ok()?,
-            service: Some(service).filter(is_hex)?.to_owned(),
-            contents: Some(contents).filter(is_hex)?.to_owned(),
-        };
-        // As it is written, so that two names are never one.
-        (parsed.to_string() == name).then_some(parsed)
-    }
-}
-
-impl std::fmt::Display for Name {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}-{}.json", self.started, self.service, self.contents)
-    }
-}
-
-/// The profiles in a folder with their sizes in bytes, newest first.
-fn files(folder: &Path) -> Vec<(Name, u64)> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let named = entries.filter_map(|entry| {
-        let name = Name::parse(entry.file_name().to_str()?)?;
-        let metadata = entry.metadata().ok()?;
-        metadata.is_file().then_some((name, metadata.len()))
-    });
-    let mut files: Vec<_> = named.collect();
-    files.sort_by(|one, other| other.cmp(one));
-    files
-}
-
-/// Removes what is too much of an image's profiles. What cannot be removed is tried again next time.
-fn remove_oldest(folder: &Path) {
-    let mut of_service: HashMap<String, usize> = HashMap::new();
-    let (mut count, mut total) = (0, 0);
-    for (name, size) in files(folder) {
-        let same = of_service.entry(name.service.clone()).or_default();
-        let goes = *same >= MAX_OF_SERVICE || count >= MAX_OF_IMAGE || total + size > MAX_TOTAL;
-        if goes {
-            let _ = fs::remove_file(folder.join(name.to_string()));
-            continue;
-        }
-        *same += 1;
-        count += 1;
-        total += size;
-    }
-}
-
 fn read(path: &Path, image: Digest) -> Result<Profile, String> {
     let file = fs::File::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
@@ -352,6 +279,7 @@ fn read(path: &Path, image: Digest) -> Result<Profile, String> {
 mod tests {
     use serde_json::{Value, json};
 
+    use super::files::{MAX_OF_IMAGE, MAX_OF_SERVICE};
     use super::*;
 
     fn profile(word: &str, started: u64) -> Profile {
@@ -427,22 +355,6 @@ mod tests {
         let kept = profiles.list(rare.image);
         assert_eq!(kept.len(), MAX_OF_IMAGE);
         assert!(kept.iter().all(|kept| kept.profile.started >= 1_000));
-    }
-
-    #[test]
-    fn all_of_them_have_a_limit() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path();
-        let size = MAX_TOTAL / 4 + 1;
-        for started in 1..=5 {
-            let file = fs::File::create(folder.join(format!("{started}-{started}-0.json"))).unwrap();
-            file.set_len(size).unwrap();
-        }
-        fs::write(folder.join("another"), b"").unwrap();
-        remove_oldest(folder);
-        let left: Vec<u64> = files(folder).into_iter().map(|(name, _)| name.started).collect();
-        assert_eq!(left, [5, 4, 3]);
-        assert!(folder.join("another").exists());
     }
 
     #[test]
