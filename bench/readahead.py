@@ -8,10 +8,12 @@ container's first read. Each experiment runs its settings in turn, in one go, in
 * disk: all is there, on the disk alone.
 * lazy: a host that never saw the image, without the runtime image.
 * complete: all of the image is there, on the disk alone.
-* ahead: with the runtime image, and the view's own page cache filled by somebody else while the container is created;
-  from memory and from the disk.
+* ahead: with the runtime image, and the view's own page cache, or that of the data files below it, filled by somebody else
+  while the container is created.
 * shared: the view stays mounted by another container of the image, so its page cache is full: what filling it could
   bring at most.
+* unit: what a miss brings in, which is decided when a layer is indexed (the distance of access points). Each unit needs a
+  program of its own that was built with it: BENCH_UNITS of scripts/bench.sh. Lazily and with the runtime image.
 
 Environment: as for bench.py; BENCH_ONLY is a list of images, BENCH_PARTS one of experiments.
 """
@@ -21,6 +23,7 @@ import json
 import mmap
 import os
 import statistics
+import subprocess
 import threading
 import time
 
@@ -197,8 +200,10 @@ def resident(path):
 
 
 def working_set(service, image):
-    """What a start reads of the view: {path in the view: runs}, from a start without read-ahead."""
-    found = {}
+    """What a start with the runtime image on a fresh host has in memory: {path: runs}, of the view (without read-ahead),
+    where paths are relative, and of the data files."""
+    services.fresh_host()
+    in_view = {}
     watcher = Watcher(lambda name: keep(name, 0))
     with services.begin(service, image):
         for view in overlay.views():
@@ -207,49 +212,55 @@ def working_set(service, image):
                     path = os.path.join(folder, name)
                     try:
                         if runs := resident(path):
-                            found[os.path.relpath(path, view)] = runs
+                            in_view[os.path.relpath(path, view)] = runs
                     except OSError:
                         continue
+        in_data = {path: resident(path) for path in overlay.data_files()}
     watcher.finish()
-    return found
+    return in_view, in_data
 
 
-def fill(pages):
+def fill_view(pages):
     """Asks for all of it in the view that was mounted last, without waiting for any."""
     deadline = time.monotonic() + 5
     while not (mounted := [path for path in overlay.views() if os.path.ismount(path)]):
         if time.monotonic() > deadline:
             raise RuntimeError("no view is mounted")
         time.sleep(0.0003)
+    fill_files({os.path.join(mounted[0], path): runs for path, runs in pages.items()})
+
+
+def fill_files(pages):
     for path, runs in pages.items():
-        descriptor = os.open(os.path.join(mounted[0], path), os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         for first, count in runs:
             os.posix_fadvise(descriptor, first * PAGE, count * PAGE, os.POSIX_FADV_WILLNEED)
         os.close(descriptor)
 
 
 def ahead(service, image):
-    services.fresh_host()
-    services.measure(service, image)
-    pages = working_set(service, image)
-    count = sum(run[1] for runs in pages.values() for run in runs)
-    print(f"\n{service.image}: a start reads {count} pages of {len(pages)} files of the view")
+    in_view, in_data = working_set(service, image)
+    count = lambda pages: sum(run[1] for runs in pages.values() for run in runs)
+    print(f"\n{service.image}: a start reads {count(in_view)} pages of {len(in_view)} files; {count(in_data)} of data files")
+    acts = {"view filled ahead": lambda _: fill_view(in_view), "data files filled ahead": lambda _: fill_files(in_data)}
     kinds = {"cold": services.fresh_host, "warm": lambda: None, "disk": bench.drop_caches}
     for kind, prepare in kinds.items():
-        found = {"as Xebec does it": [], "filled ahead": []}
-        took = []
+        found = {"as Xebec does it": [], "view filled ahead": []}
+        if kind == "disk":
+            found["data files filled ahead"] = []
+        took = {way: [] for way in found}
         for number in range(RUNS):
             for way in list(found) if number % 2 else list(found)[::-1]:
                 prepare()
-                if way == "as Xebec does it":
-                    found[way].append(services.measure(service, image))
-                    continue
-                watcher = Watcher(lambda name: fill(pages))
-                found[way].append(services.measure(service, image))
-                watcher.finish()
-                took.append(watcher.took)
+                watcher = Watcher(acts[way]) if way in acts else None
+                found[way].append(with_memory(service, image, None))
+                if watcher:
+                    watcher.finish()
+                    took[way].append(watcher.took)
         table(service.image, f"ahead, {kind}", found)
-        print(f"  asking for all of them took {spread(took)} ms")
+        for way, values in took.items():
+            if values:
+                print(f"  {way}: asking took {spread(values)} ms")
 
 
 def shared(service, image):
@@ -258,14 +269,14 @@ def shared(service, image):
     services.measure(service, image)
     found = {"mounted anew": [], "mounted already": []}
     for _ in range(RUNS):
-        found["mounted anew"].append(services.measure(service, image))
+        found["mounted anew"].append(with_memory(service, image, None))
     command = [bench.XEBEC, "run", "--rm", "--net", "none", "--name", "bench-holder", "--probe", service.probe, image]
     log = open(os.path.join(bench.SCRATCH, "holder.log"), "w")
-    holder = services.subprocess.Popen(command, stdin=services.subprocess.DEVNULL, stdout=log, stderr=log)
+    holder = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         time.sleep(4)
         for _ in range(RUNS):
-            found["mounted already"].append(services.measure(service, image))
+            found["mounted already"].append(with_memory(service, image, None))
         if holder.poll() is not None:
             raise RuntimeError("the other container has ended")
     finally:
@@ -273,7 +284,47 @@ def shared(service, image):
     table(service.image, "shared", found)
 
 
-PARTS = {part.__name__: part for part in (cold, warm, disk, lazy, complete, ahead, shared)}
+def unit(service, _):
+    """The programs are told apart by BENCH_UNIT_PROGRAMS, a list of KiB=PATH; ours is one of them."""
+    given = os.environ.get("BENCH_UNIT_PROGRAMS", "").split()
+    programs = {1024: bench.XEBEC, **{int(kib): path for kib, path in (item.split("=", 1) for item in given)}}
+    ours, images = bench.XEBEC, {}
+    nets = [network.Network(text) for text in ("0", "100", "10ms")]
+    found = {(kib, str(net), way): [] for kib in programs for net in nets for way in ("lazy", "runtime image")}
+    print(f"\n{service.image}, unit of fills; {RUNS} runs")
+    try:
+        for kib, path in sorted(programs.items()):
+            bench.XEBEC = path
+            images[kib], _ = bench.publish(service.layout, f"{service.image}-{kib}")
+            services.record(service, images[kib])
+            bench.forget()
+        for net in nets:
+            with network.delayed(bench.REGISTRY, net.round_trip) as registry:
+                for _ in range(RUNS):
+                    for kib, path in sorted(programs.items()):
+                        bench.XEBEC = path
+                        image = images[kib].replace(bench.REGISTRY, registry)
+                        for way, options in (("lazy", ["--no-runtime-image"]), ("runtime image", [])):
+                            services.fresh_host()
+                            with network.shaped(net.mbit):
+                                run = services.measure(service, image, *options)
+                            found[kib, str(net), way].append(run)
+                        bench.forget()
+    finally:
+        bench.XEBEC = ours
+    print(f"  {'':44} {'ms':>18} {'MB moved':>9} {'requests':>9} {'MB written':>11}")
+    for (kib, net, way), runs in sorted(found.items(), key=lambda item: (item[0][2], item[0][1], item[0][0])):
+        of = lambda what, size=1: statistics.median(run[what] for run in runs) / size
+        name = f"{way}, {net}, {kib} KiB"
+        print(
+            f"  {name:44} {spread([run['ms'] for run in runs]):>18} {of('bytes', 1e6):>9.2f} {of('requests'):>9.0f}"
+            f" {of('written_pages', 1e6 / PAGE):>11.2f}",
+            flush=True,
+        )
+        bench.VALUES[f"{service.image}, unit, {name}"] = runs
+
+
+PARTS = {part.__name__: part for part in (cold, warm, disk, lazy, complete, ahead, shared, unit)}
 
 
 def main():
@@ -282,7 +333,10 @@ def main():
         service = services.SERVICES[name]
         image, _ = bench.publish(service.layout, name)
         services.record(service, image)
-        for part in os.environ.get("BENCH_PARTS", "").split() or PARTS:
+        parts = os.environ.get("BENCH_PARTS", "").split() or [
+            part for part in PARTS if part != "unit" or "BENCH_UNIT_PROGRAMS" in os.environ
+        ]
+        for part in parts:
             PARTS[part](service, image)
         bench.forget()
     print(f"load {os.getloadavg()[0]:.1f} afterwards")

@@ -11,6 +11,8 @@
 #   BENCH_ONLY="NAME ..."    only these: index view read first_byte nginx python; of runtime and readahead: images
 #   BENCH_RATES="N ..."      networks of the cold starts, in Mbit/s (0 1000 100; 0: as fast as memory); runtime: also
 #                            round trips (0 1000 100 10ms)
+#   BENCH_PARTS="NAME ..."   experiments of readahead: cold warm disk lazy complete ahead shared unit
+#   BENCH_UNITS="N ..."      of the experiment unit: units of fills in KiB, for each of which a program is built
 #   BENCH_JSON=FILE          every single value, as JSON
 #
 # Everything happens in network, mount and process namespaces of its own, with state of its own; nothing is left
@@ -33,6 +35,20 @@ build_programs() {
     RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" \
         cargo build --release --locked --quiet --target "$(uname -m)-unknown-linux-gnu" \
         --package xebec-index --example bench_index
+}
+
+# build_unit KIB: a program with another unit of fills, from a copy of the sources. Such an index is right for no other
+# program, so this is no setting.
+build_unit() {
+    local kib=$1 copy=$XEBEC_CACHE/bench/unit-sources
+    say "building a program with a unit of $kib KiB"
+    mkdir -p "$copy"
+    git ls-files -z crates tests Cargo.toml Cargo.lock | xargs -0 cp --parents --preserve=timestamps --target-directory "$copy"
+    sed -i "s/^pub const SPACING: u64 = .*/pub const SPACING: u64 = $kib << 10;/" "$copy/crates/index/src/indexer/mod.rs"
+    (cd "$copy" && RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" CARGO_TARGET_DIR="$CARGO_TARGET_DIR/units" \
+        cargo build --release --locked --quiet --target "$(uname -m)-unknown-linux-gnu" --package xebec-cli --bin xebec)
+    install -D "$CARGO_TARGET_DIR/units/$(uname -m)-unknown-linux-gnu/release/xebec" "$XEBEC_CACHE/bench/units/$kib"
+    BENCH_UNIT_PROGRAMS+=" $kib=$XEBEC_CACHE/bench/units/$kib"
 }
 
 # make_image NAME ARGUMENT...: unless it is there already.
@@ -60,6 +76,9 @@ prepare() {
         XEBEC_BIN=$(scripts/release.sh)
         BENCH_PROGRAMS=$(dirname "$XEBEC_BIN")
         export XEBEC_BIN BENCH_PROGRAMS
+        local kib
+        for kib in ${BENCH_UNITS:-}; do build_unit "$kib"; done
+        [[ -z ${BENCH_UNITS:-} ]] || export BENCH_UNIT_PROGRAMS
         return
     fi
     scripts/images/build.sh nginx python
