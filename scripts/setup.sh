@@ -18,7 +18,7 @@ PACKAGES=(
     runc:runc crun:crun
     # file systems and measuring
     mkfs.erofs:erofs-utils mkfs.ext4:e2fsprogs setfattr:attr setcap:libcap2-bin
-    ip:iproute2 mount:mount flock:util-linux ps:procps fio:fio strace:strace
+    ip:iproute2 mount:mount flock:util-linux fincore:util-linux-extra ps:procps fio:fio strace:strace
 )
 # command=module@version
 GO_TOOLS=(

@@ -2,6 +2,7 @@
 //! never wrong bytes, whatever becomes of the recording or of who made it.
 
 mod deaths;
+mod disk;
 mod explain;
 mod faults;
 mod learn;
@@ -59,6 +60,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("explain-two-starts", explain::two_starts),
         case("learn", learn::learn_and_merge),
         case("learn-by-setting", learn::by_setting),
+        case("from-disk", disk::read_ahead),
         case("fallback", faults::fallback),
         case("wrong-index", faults::wrong_index),
         case("services", starts::services),

@@ -17,8 +17,10 @@
 //! * [`chart`]: one of them with the names of files, for a picture.
 //! * [`corrected`]: how often pages of a layer turned out wrong, so that no later view is one that has them in memory.
 //! * [`zone`]: a range of its zone on its way.
+//! * [`ahead`]: pages that are here, but not in memory, are asked for from the disk.
 //! * [`load`]: its missing pages come by one request and are put into the layers' data files.
 
+pub mod ahead;
 pub mod artifact;
 mod bring;
 pub mod carry;

@@ -14,9 +14,9 @@ use crate::failure::{Failure, FailureKind};
 use crate::free::FreePages;
 use crate::image::{Begun, PreparedImage};
 use crate::protocol::{Loaded, Purpose};
-use crate::runtime_image::corrected;
 use crate::runtime_image::injected::{self, Injection};
 use crate::runtime_image::load::{Loader, Target};
+use crate::runtime_image::{ahead, corrected};
 use crate::trust::RepositoryName;
 use crate::worker::requests::Requests;
 use crate::worker::served::ServedLayer;
@@ -72,6 +72,7 @@ impl Requests {
         });
         let targets: Vec<Target> = targets.collect::<Result<_, Failure>>()?;
         let loader = Arc::new(Loader::new(source, found.clone(), &targets));
+        self.read_ahead(&targets, loader.free_pages());
         let injection = Injection {
             recording: found.name,
             evidence: found.evidence.clone(),
@@ -118,6 +119,19 @@ impl Requests {
             free,
             recorded,
         }))
+    }
+
+    /// Has the pages that are here already brought into memory, while the start goes on.
+    fn read_ahead(&self, targets: &[Target], present: FreePages) {
+        let layers: Vec<_> = targets.iter().map(|target| target.served.clone()).collect();
+        tokio::task::spawn_blocking(move || {
+            for (key, runs) in present.layers() {
+                let served = layers.iter().find(|served| served.layer().key() == key);
+                if let Some(served) = served {
+                    ahead::ask(served.layer(), runs);
+                }
+            }
+        });
     }
 
     /// Who reads which layers by mounted views, and what they need; suspects are views of which nothing is known.
