@@ -1,9 +1,11 @@
-//! Free pages: pages of a layer that are there when a view is built, and that it reaches by a *free* device, which is
+//! Free pages: pages of a layer that are there when a view is built, or about to come, and that it reaches by a *free* device, which is
 //! the layer's data file by its ordinary path. Reading them raises no event; an event costs about 45 µs even where
 //! there is nothing to do, which doubles the start of a program that touches ten thousand pages.
 //!
 //! A free device is never asked about, so a page may be reached by one only if it is present, and stays so while the
-//! view is mounted: layers of mounted views lose no pages.
+//! view is mounted: layers of mounted views lose no pages. While some of them are on their way, all free devices are
+//! opened through a mount of the cache that is the view's own and guarded; once all are there, the guard is taken off
+//! ([`crate::worker::views::Views::arrived`]). If some never come, it stays.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -41,6 +43,11 @@ impl FreePages {
     /// All layers that have some, with their runs.
     pub fn layers(&self) -> impl Iterator<Item = (LayerKey, &[Range<u64>])> {
         self.0.iter().map(|(key, runs)| (*key, runs.as_slice()))
+    }
+
+    /// Those of a layer.
+    pub fn runs(&self, key: LayerKey) -> &[Range<u64>] {
+        self.0.get(&key).map_or(&[], Vec::as_slice)
     }
 
     /// Whether there are none.

@@ -78,6 +78,11 @@ impl Paths {
         self.run.join("recordings")
     }
 
+    /// Mounts of the blob cache by which views reach start-up pages that are still on their way, one each.
+    pub fn arriving_mounts(&self) -> PathBuf {
+        self.run.join("arriving")
+    }
+
     /// Writable layers and bundles of containers.
     pub fn containers(&self) -> PathBuf {
         self.root.join("containers")

@@ -198,6 +198,11 @@ pub enum Request {
     },
     /// The metrics, as Prometheus gets them.
     Metrics,
+    /// What loading a runtime image for the last start on a view came to. Answered once that is over.
+    Loaded {
+        /// Which view.
+        view: String,
+    },
     /// What was touched of a view since it was mounted.
     Touched {
         /// Which view.
@@ -261,6 +266,11 @@ pub enum Reply {
     Explained(Box<Explanation>),
     /// Final: what a start asked for.
     Start(Box<StartReport>),
+    /// Final: what loading a runtime image came to.
+    Loaded {
+        /// Absent when there was none.
+        loaded: Option<Loaded>,
+    },
     /// Final: the metrics.
     Metrics {
         /// In the OpenMetrics text format.
@@ -302,8 +312,6 @@ pub struct Mounted {
     pub layers: Vec<LayerPair>,
     /// For a recording: the mount through which its devices are read.
     pub recording: Option<PathBuf>,
-    /// What loading the service's runtime image came to, if there is one.
-    pub loaded: Option<Loaded>,
 }
 
 /// A layer that was, or was not, proven.

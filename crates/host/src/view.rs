@@ -2,7 +2,7 @@
 //!
 //! The metadata is written here, never taken from the network, and whole before the mount. Data files that are
 //! incomplete are opened by the guarded path, so that reading them raises events; complete ones by the ordinary
-//! path, and so are the devices of free pages ([`crate::free`]). A file whose contents this host has hashed in another
+//! path, and so are the devices of free pages ([`crate::free`]) once these are there. A file whose contents this host has hashed in another
 //! complete layer points there instead of to its own layer, so those bytes are never fetched.
 
 use std::path::{Path, PathBuf};
@@ -128,6 +128,9 @@ fn uuid(devices: &[(LayerKey, u64)], salt: Option<&str>) -> [u8; 16] {
 pub struct MountOptions<'a> {
     /// The mount of the blob cache by which data files are opened that may lack pages.
     pub guarded: &'a Path,
+    /// The mount by which the devices of free pages are opened: the cache itself, or one that is guarded until all of
+    /// them are there.
+    pub free: &'a Path,
     /// Whether all of a layer's pages are there, so that nobody need be asked about them.
     pub is_complete: &'a dyn Fn(LayerKey) -> bool,
     /// How much more than the touched page is read, in KiB; the kernel's default (128) when absent.
@@ -146,8 +149,9 @@ pub fn mount(
 ) -> Result<Option<BackingDevice>, Failure> {
     let mut erofs = Erofs::new(&view.metadata);
     for (number, key) in view.devices.iter().enumerate() {
-        let directory = match number >= view.first_free || (options.is_complete)(*key) {
-            true => paths.layers(),
+        let directory = match number >= view.first_free {
+            true => options.free.to_owned(),
+            false if (options.is_complete)(*key) => paths.layers(),
             false => options.guarded.to_owned(),
         };
         erofs = erofs.device(directory.join(key.folder()).join("data"));

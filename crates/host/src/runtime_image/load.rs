@@ -7,10 +7,10 @@
 //! comes when it is read.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tracing::warn;
 use xebec_cache::store::LayerKey;
@@ -22,6 +22,7 @@ use crate::protocol::Loaded;
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::zone::{ZoneSource, ZoneStream};
 use crate::trust::Root;
+use crate::worker::arrival::Coming;
 use crate::worker::served::ServedLayer;
 use crate::worker::strict::Injecting;
 
@@ -48,6 +49,8 @@ pub struct Loader {
     /// Into which layers pages may be brought; none until it is loaded. Kept here, since what is being decoded when the
     /// patience ends goes on to its end.
     injecting: OnceLock<Injecting>,
+    /// Tells readers who wait for a page that more has come.
+    coming: Mutex<Option<Coming>>,
     decoders: Arc<Semaphore>,
 }
 
@@ -71,6 +74,7 @@ impl Loader {
             layers: layers.collect(),
             found,
             injecting: OnceLock::new(),
+            coming: Mutex::default(),
             decoders: Arc::new(Semaphore::new(cores)),
         }
     }
@@ -99,12 +103,47 @@ impl Loader {
         free
     }
 
-    /// Brings in what is missing.
-    ///
-    /// Into those layers only that `injecting` has: others are read by somebody who would not believe the recording.
-    /// `open` is a range of a zone that is on its way already.
-    pub async fn load(self: &Arc<Self>, injecting: Injecting, open: Option<ZoneStream>) -> Loaded {
-        let injecting = self.injecting.get_or_init(|| injecting);
+    /// Lets pages be brought into those layers that `injecting` has: others are read by somebody who would not believe the
+    /// recording. Gives the pages that a view may reach by a free device once they are there: all of the service's in
+    /// these layers, and in others those that are present now. Until [`Self::load`] ends, who reads one of them early
+    /// waits for it.
+    pub fn allow(&self, injecting: Injecting) -> FreePages {
+        self.injecting.get_or_init(|| injecting);
+        let mut free = self.free_pages();
+        let (coming, more) = watch::channel(());
+        for (number, target) in (0u16..).zip(&self.layers) {
+            let Some(target) = target.as_ref().filter(|_| self.target(number).is_some()) else {
+                continue;
+            };
+            let key = target.served.layer().key();
+            let touched = self.found.service.touched.iter().map(|seen| seen.run);
+            let touched = touched.filter(|run| run.layer == number);
+            free.add(key, touched.map(|run| run.first..run.end()).collect());
+            target
+                .served
+                .arrivals()
+                .expect(free.runs(key).to_vec(), more.clone());
+        }
+        *self.coming() = Some(coming);
+        free
+    }
+
+    /// Whether all of these pages are there.
+    pub fn are_there(&self, free: &FreePages) -> bool {
+        self.layers.iter().flatten().all(|target| {
+            let layer = target.served.layer();
+            let mut runs = free.runs(layer.key()).iter();
+            runs.all(|run| layer.presence().missing(run.clone()).is_empty())
+        })
+    }
+
+    fn coming(&self) -> MutexGuard<'_, Option<Coming>> {
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings in what is missing, into the layers that [`Self::allow`] was told of. `open` is a range of a zone that is on
+    /// its way already.
+    pub async fn load(self: &Arc<Self>, open: Option<ZoneStream>) -> Loaded {
         let start = Instant::now();
         let mut loaded = Loaded {
             recording: Some(self.found.name),
@@ -143,7 +182,11 @@ impl Loader {
         }
         let held_up = |target: &&Target| {
             let layer = target.served.layer();
-            !layer.is_complete() && target.root <= self.found.root && !injecting.may(layer.key())
+            let may = self
+                .injecting
+                .get()
+                .is_some_and(|injecting| injecting.may(layer.key()));
+            !layer.is_complete() && target.root <= self.found.root && !may
         };
         let held_up = self.layers.iter().flatten().filter(held_up).count();
         if held_up > 0 && loaded.problem.is_none() {
@@ -159,6 +202,8 @@ impl Loader {
             warn!("runtime image {}: {problem}", self.found.name.short());
         }
         loaded.milliseconds = start.elapsed().as_secs_f64() * 1e3;
+        // Who still waits for a page fetches it.
+        self.coming().take();
         loaded
     }
 
@@ -311,6 +356,9 @@ impl Loader {
                 let injected = target.served.filler().inject(run.first, pages);
                 written += injected.map_err(|error| format!("write pages: {error}"))?;
             }
+        }
+        if let Some(coming) = self.coming().as_ref() {
+            coming.send_replace(());
         }
         Ok(written)
     }

@@ -179,6 +179,12 @@ impl FillService {
         self.group.mark_mount(mount)
     }
 
+    /// Asks no more before reads through such a mount; whether that could be done.
+    pub fn unguard(&self, mount: &std::path::Path) -> bool {
+        let done = self.group.unmark_mount(mount);
+        done.inspect_err(|error| warn!("{error}")).is_ok()
+    }
+
     /// Asks for a data file again that was complete and is about to lose pages: takes its ignore mark away.
     ///
     /// # Errors
@@ -312,12 +318,12 @@ impl FillService {
 
     async fn fill(self: Arc<Self>, served: Arc<ServedLayer>, waiter: Arc<Waiter>, answer: Answer) {
         let patience = self.waits.patience(&waiter);
-        let filled = self.unless_refusing(served.filler().ensure(
-            waiter.range.clone(),
-            patience,
-            &waiter.ticket,
-        ));
-        let filled = filled.await;
+        let filled = async {
+            served.arrivals().wait(served.layer(), &waiter.range).await;
+            let range = waiter.range.clone();
+            served.filler().ensure(range, patience, &waiter.ticket).await
+        };
+        let filled = self.unless_refusing(filled).await;
         if filled.is_ok() {
             self.silence_if_complete(&served);
         }

@@ -16,9 +16,12 @@
 //!   `removal`: forgetting and pinning images.
 //! * [`starts`]: what services ask for while they start: [`asked`] by events, [`touched`] in the page cache, told in
 //!   `start_facts`, kept by `learning`.
+//! * `loading`: runtime images on their way; [`arrival`]: who reads a page that is; `starting`: whether those that earlier
+//!   ones brought may be believed; [`strict`]: who relies on which layers.
 //! * [`server`]: the socket.
 //! * [`upkeep`]: what is done for the cache in the background.
 
+pub mod arrival;
 pub mod asked;
 mod completion;
 pub mod deaths;
@@ -29,6 +32,7 @@ pub mod fills;
 mod identify;
 pub mod keeper_watch;
 mod learning;
+mod loading;
 pub mod metrics;
 pub mod quota;
 mod removal;
@@ -151,6 +155,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         paces: Arc::default(),
         strictness: Arc::default(),
         starts: starts::Starts::default(),
+        loadings: loading::Loadings::default(),
         corrections: std::sync::Mutex::default(),
         stop: tokio::sync::Notify::new(),
         ended: AtomicBool::new(false),

@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::sharing::SharedContents;
 use crate::view::{self, MountOptions, ViewOptions};
 use crate::worker::fills::{FillService, ServedLayer};
+use crate::worker::loading::{Loading, Loadings};
 use crate::worker::quota::Quota;
 use crate::worker::start_facts::Over;
 use crate::worker::starts::Starts;
@@ -54,6 +55,7 @@ pub struct Requests {
     pub(super) paces: Arc<Paces>,
     pub(super) strictness: Arc<Strictness>,
     pub(super) starts: Starts,
+    pub(super) loadings: Loadings,
     /// Held while corrections of pages are counted.
     pub(super) corrections: Mutex<()>,
     pub(super) stop: tokio::sync::Notify,
@@ -139,6 +141,9 @@ impl Requests {
                     .map_err(|error| Failure::host("write metrics", error))?;
                 Ok(Reply::Metrics { text })
             }
+            Request::Loaded { view } => Ok(Reply::Loaded {
+                loaded: self.loadings.of(&view).await,
+            }),
             Request::Touched { view } => self.touched(&view).map(Reply::Touched),
             Request::Stop { force } => self.in_background(move |this| this.stop(force)).await?,
         }
@@ -167,11 +172,8 @@ impl Requests {
             .claim(Use::of(&prepared, &order.purpose), &policy)
             .await;
         self.check_injected(&prepared, &order.purpose).await?;
-        let (loaded, free, recorded) = match self.load_runtime_image(&prepared, recording).await? {
-            Some(image) => (Some(image.loaded), image.free, image.recorded),
-            None => Default::default(),
-        };
-        let is_free = !free.is_empty();
+        let loading = self.begin_loading(&prepared, recording).await?;
+        let is_free = loading.as_ref().is_some_and(|loading| !loading.free.is_empty());
         let plan = self.plan_start(&prepared, &order.purpose);
         let learns = plan.as_ref().is_some_and(|plan| plan.learns);
         order.narrow = learns;
@@ -185,23 +187,23 @@ impl Requests {
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             // The daemon may have been told to stop since the image was asked for.
             match this.goes_on()? {
-                true => this.mount_prepared(prepared, order, &free, &reliance).map(Some),
+                true => {
+                    let mounted = this.mount_prepared(prepared, order, loading.as_ref(), &reliance);
+                    mounted.map(|(mounted, layers, tree)| Some((mounted, layers, tree, loading)))
+                }
                 false => Ok(None),
             }
         });
-        let Some((mut mounted, layers, tree)) = mounted.await?? else {
+        let Some((mounted, layers, tree, loading)) = mounted.await?? else {
             return Ok(Reply::Again);
         };
-        if let Some(loaded) = &loaded {
-            mounted.stages_ms.insert("load".to_owned(), loaded.milliseconds);
-        }
-        mounted.loaded = loaded;
+        let loaded = loading.map(|loading| self.finish_loading(&mounted.view, loading));
         // What learns is let read ahead when it has learned.
         if is_free && !learns {
             self.widen_later(mounted.view.clone());
         }
         match plan {
-            Some(plan) => self.begin_start(plan, holder, &mounted, &layers, tree, recorded),
+            Some(plan) => self.begin_start(plan, holder, &mounted, &layers, tree, loaded),
             None => self.starts.note_shared(&mounted.view),
         }
         self.complete_in_background(layers, completion);
@@ -275,7 +277,7 @@ impl Requests {
         &self,
         prepared: PreparedImage,
         order: Order,
-        free: &FreePages,
+        loading: Option<&Loading>,
         reliance: &Reliance,
     ) -> Result<(Mounted, Vec<Arc<ServedLayer>>, ViewTree), Failure> {
         let is_recording = order.purpose == Purpose::Recording;
@@ -283,6 +285,8 @@ impl Requests {
             true => Some(order.holder.to_string()),
             false => self.salt(prepared.layers.iter().map(|layer| layer.key)),
         };
+        let none = FreePages::none();
+        let free = loading.map_or(&none, |loading| &loading.free);
         let options = ViewOptions {
             shared: (!is_recording).then_some(&self.shared),
             free,
@@ -299,7 +303,7 @@ impl Requests {
         let reference = prepared.found.reference.to_string();
         let manifest = prepared.found.manifest_digest;
         let recording = match is_recording {
-            true => Some(self.open_recording(&built.name)?),
+            true => Some(self.open_own_mount(self.images.paths.recording_mounts().join(&built.name))?),
             false => None,
         };
         let closed = |failure| {
@@ -309,8 +313,10 @@ impl Requests {
             failure
         };
         let guarded = recording.clone().unwrap_or_else(|| self.images.paths.guarded());
+        let free_mount = self.free_mount(&built.name, loading)?;
         let how = MountOptions {
             guarded: &guarded,
+            free: &free_mount,
             is_complete: &|key| !is_recording && self.fills.is_complete(key),
             read_ahead_kib: (is_recording || order.narrow || !free.is_empty()).then_some(0),
         };
@@ -321,7 +327,9 @@ impl Requests {
             completion: order.completion,
             by: reliance.by().clone(),
         };
-        let path = self.views.hold(&built, claim, &how).map_err(closed)?;
+        let held = self.views.hold(&built, claim, &how);
+        self.close_free_mount(&built.name, &free_mount);
+        let path = held.map_err(closed)?;
         if let Holder::Directory { path: target } = &order.holder {
             let bound = mount::bind_private(&path, target);
             if let Err(error) = bound {
@@ -361,15 +369,12 @@ impl Requests {
             stages_ms,
             lazy,
             recording,
-            loaded: None,
         };
         Ok((mounted, layers, tree))
     }
 
-    /// A mount of the blob cache for one view that is recorded: it is guarded as the usual one is, and whoever records
-    /// sees nobody else's reads through it.
-    fn open_recording(&self, view: &str) -> Result<PathBuf, Failure> {
-        let path = self.images.paths.recording_mounts().join(view);
+    /// A mount of the blob cache for one view: it is guarded as the usual one is, and nothing else is opened by it.
+    pub(super) fn open_own_mount(&self, path: PathBuf) -> Result<PathBuf, Failure> {
         let failed = |error| Failure::host(format!("make {}", path.display()), error);
         std::fs::create_dir_all(&path).map_err(failed)?;
         if mount::is_mounted(&path).unwrap_or(false) {
@@ -378,10 +383,10 @@ impl Requests {
         }
         let open = || -> Result<(), Failure> {
             mount::bind_private(&self.images.paths.layers(), &path)
-                .map_err(|error| Failure::host("mount the cache to record", error))?;
+                .map_err(|error| Failure::host("mount the cache for a view", error))?;
             self.fills
                 .guard(&path)
-                .map_err(|error| Failure::host("guard the recording", error))
+                .map_err(|error| Failure::host("guard the view's own mount", error))
         };
         open().inspect_err(|_| {
             let _ = view::unmount(&path);
@@ -452,7 +457,10 @@ impl Requests {
         for served in self.fills.all() {
             self.raise_lies(&served);
         }
-        let views = self.views.list().into_iter().flat_map(|view| view.layers);
+        let views = self.views.list();
+        self.loadings
+            .retain(|name| views.iter().any(|view| view.name == name));
+        let views = views.into_iter().flat_map(|view| view.layers);
         let used: HashSet<LayerKey> = views.chain(self.suspects.layers()).map(LayerKey::from).collect();
         self.fills.retain(|key| used.contains(&key));
     }

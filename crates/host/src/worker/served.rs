@@ -8,6 +8,7 @@ use xebec_cache::fill::Filler;
 use xebec_cache::layer::CachedLayer;
 use xebec_format::PAGE_SIZE;
 
+use crate::worker::arrival::Arrivals;
 use crate::worker::asked::Watchers;
 
 /// A layer that is served.
@@ -16,6 +17,7 @@ pub struct ServedLayer {
     touched: Mutex<Vec<u64>>,
     watchers: Watchers,
     pub(super) silenced: AtomicBool,
+    arrivals: Arrivals,
 }
 
 impl ServedLayer {
@@ -27,6 +29,7 @@ impl ServedLayer {
             touched: Mutex::new(vec![0; words]),
             watchers: Watchers::default(),
             silenced: AtomicBool::new(false),
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -50,6 +53,11 @@ impl ServedLayer {
     /// The starts that want to know what is asked for.
     pub(super) fn watchers(&self) -> &Watchers {
         &self.watchers
+    }
+
+    /// Pages that are on their way by other means than fills.
+    pub fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
     }
 
     /// Whether readers asked for the page since the layer is served.

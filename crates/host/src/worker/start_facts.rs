@@ -28,8 +28,8 @@ const MISSED_PART: u64 = 50;
 const MANY_UNUSED: u64 = 64;
 const UNUSED_PART: u64 = 4;
 
-/// What is known of a start when it begins.
-#[derive(Debug)]
+/// What is known of a start, apart from what was seen of it.
+#[derive(Clone, Debug)]
 pub(super) struct Facts {
     /// The image as it was named, in full.
     pub(super) reference: String,

@@ -1,26 +1,22 @@
-//! What happens between an image that is prepared and its view, so that a service starts on pages that are there and
-//! may be believed: its runtime image is loaded, and pages that earlier ones brought are compared where what vouched for
-//! them does not suffice now.
+//! What happens between an image that is prepared and its view, so that a service starts on pages that may be believed:
+//! those that earlier runtime images brought are compared where what vouched for them does not suffice now.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tracing::{error, info, warn};
+use tracing::{error, info};
 use xebec_cache::fill::Patience;
 use xebec_cache::progress::Ticket;
 use xebec_cache::store::LayerKey;
 
 use crate::failure::{Failure, FailureKind};
-use crate::free::FreePages;
-use crate::image::{Begun, PreparedImage};
-use crate::protocol::{Loaded, Purpose};
+use crate::image::PreparedImage;
+use crate::protocol::Purpose;
+use crate::runtime_image::corrected;
 use crate::runtime_image::injected::{self, Injection};
-use crate::runtime_image::load::{Loader, Target};
-use crate::runtime_image::{ahead, corrected};
 use crate::trust::RepositoryName;
 use crate::worker::requests::Requests;
 use crate::worker::served::ServedLayer;
-use crate::worker::start_facts::Recorded;
 use crate::worker::strict::Use;
 
 /// How long after its mount a view reads no further than the page that is asked for. While a service starts, what it
@@ -29,113 +25,9 @@ pub(super) const START: Duration = Duration::from_secs(20);
 /// The kernel's own read-ahead.
 const READ_AHEAD_KIB: u32 = 128;
 
-/// A runtime image that was loaded, or could not be.
-pub(super) struct LoadedImage {
-    /// What it came to.
-    pub(super) loaded: Loaded,
-    /// The pages that need no events.
-    pub(super) free: FreePages,
-    /// What became of which pages, if it was used.
-    pub(super) recorded: Option<Recorded>,
-}
-
-impl LoadedImage {
-    fn refused(reason: String, free: FreePages) -> Self {
-        Self {
-            loaded: Loaded::refused(reason),
-            free,
-            recorded: None,
-        }
-    }
-}
-
 impl Requests {
-    /// Loads the runtime image of a service; `None` when there is no recording of it.
-    pub(super) async fn load_runtime_image(
-        self: &Arc<Self>,
-        prepared: &PreparedImage,
-        recording: Option<Result<Begun, String>>,
-    ) -> Result<Option<LoadedImage>, Failure> {
-        let Begun { found, source, open } = match recording {
-            Some(Ok(begun)) => begun,
-            Some(Err(refused)) => {
-                warn!("{}: {refused}", prepared.found.reference);
-                return Ok(Some(LoadedImage::refused(refused, FreePages::none())));
-            }
-            None => return Ok(None),
-        };
-        let targets = prepared.layers.iter().map(|layer| {
-            Ok(Target {
-                served: self.fills.serve(layer.key, None)?,
-                root: layer.root,
-            })
-        });
-        let targets: Vec<Target> = targets.collect::<Result<_, Failure>>()?;
-        let loader = Arc::new(Loader::new(source, found.clone(), &targets));
-        self.read_ahead(&targets, loader.free_pages());
-        let injection = Injection {
-            recording: found.name,
-            evidence: found.evidence.clone(),
-        };
-        let keys = loader
-            .writable()
-            .filter(|target| !target.served.layer().is_complete())
-            .map(|target| target.served.layer().key());
-        let policy = self.images.policy()?;
-        let injecting = self
-            .strictness
-            .inject(keys, &found.evidence, || self.readers(), &policy);
-        let keys = injecting.layers().to_vec();
-        let noted = self.in_background(move |this| {
-            keys.into_iter()
-                .try_for_each(|key| injected::add(this.images.store(), key, &injection))
-        });
-        if let Err(failure) = noted.await? {
-            warn!("{failure}; nothing is brought in");
-            return Ok(Some(LoadedImage::refused(
-                failure.to_string(),
-                loader.free_pages(),
-            )));
-        }
-        let before = loader.free_pages();
-        let loaded = loader.load(injecting, open).await;
-        for target in &targets {
-            self.fills.silence_if_complete(&target.served);
-        }
-        info!(
-            image = %prepared.found.reference,
-            pages = loaded.pages,
-            missing = loaded.missing,
-            injected = loaded.injected,
-            bytes = loaded.bytes,
-            requests = loaded.requests,
-            ms = loaded.milliseconds,
-            "runtime image loaded"
-        );
-        let free = loader.free_pages();
-        let recorded = Some(Recorded::new(&found, &before, &free));
-        Ok(Some(LoadedImage {
-            loaded,
-            free,
-            recorded,
-        }))
-    }
-
-    /// Has the pages that are here already brought into memory, while the start goes on.
-    fn read_ahead(&self, targets: &[Target], present: FreePages) {
-        let layers: Vec<_> = targets.iter().map(|target| target.served.clone()).collect();
-        tokio::task::spawn_blocking(move || {
-            for (key, runs) in present.layers() {
-                let served = layers.iter().find(|served| served.layer().key() == key);
-                if let Some(served) = served {
-                    ahead::ask(served.layer(), runs);
-                }
-            }
-        });
-    }
-
     /// Who reads which layers by mounted views, and what they need; suspects are views of which nothing is known.
-    fn readers(&self) -> Vec<(Vec<LayerKey>, Option<Use>)> {
+    pub(super) fn readers(&self) -> Vec<(Vec<LayerKey>, Option<Use>)> {
         let mut readers = Vec::new();
         for view in self.views.list() {
             let layers: Vec<LayerKey> = view.layers.iter().map(|pair| (*pair).into()).collect();

@@ -27,13 +27,14 @@ use crate::container::{self, ImageConfig};
 use crate::failure::{Failure, FailureKind};
 use crate::image::PreparedImage;
 use crate::page_set::PageSet;
-use crate::protocol::{Holder, Mounted, Purpose};
+use crate::protocol::{Holder, Loaded, Mounted, Purpose};
 use crate::start_report::{Learned, StartEnd, StartReport};
 use crate::worker::asked::{AllAsked, Watch};
 use crate::worker::learning::profile;
+use crate::worker::loading::Outcome;
 use crate::worker::requests::Requests;
 use crate::worker::served::ServedLayer;
-use crate::worker::start_facts::{Facts, Over, Recorded, Seen, report};
+use crate::worker::start_facts::{Facts, Over, Seen, report};
 use crate::worker::starting::START;
 use crate::worker::touched::{Touched, ViewTree};
 use crate::worker::waits::milliseconds_since_1970;
@@ -49,6 +50,8 @@ const REMEMBERED: usize = 64;
 const WITHOUT_PROBE: Duration = Duration::from_secs(60);
 /// How long one with a probe is.
 const WITH_PROBE: Duration = Duration::from_secs(600);
+/// How long a start that is over waits for what its recording still brings.
+const STILL_LOADING: Duration = Duration::from_secs(2);
 /// How often a profile of one service is kept if all starts learn. Profiles of a service are alike, and for an exact one
 /// reads are not ahead.
 const LEARN_AGAIN: Duration = Duration::from_secs(600);
@@ -81,6 +84,8 @@ pub(super) struct ActiveStart {
     view: String,
     path: PathBuf,
     facts: Facts,
+    /// What loading its recording comes to.
+    loading: Option<Outcome>,
     learns: bool,
     began: Instant,
     holder: Holder,
@@ -92,6 +97,25 @@ pub(super) struct ActiveStart {
     tree: Mutex<Option<ViewTree>>,
     inodes: usize,
     is_over: tokio::sync::Mutex<bool>,
+}
+
+impl ActiveStart {
+    /// What is known of it, with what loading its recording came to.
+    async fn facts_at_end(&self) -> Facts {
+        let mut facts = self.facts.clone();
+        let Some(mut loading) = self.loading.clone() else {
+            return facts;
+        };
+        let known = tokio::time::timeout(STILL_LOADING, loading.wait_for(Option::is_some)).await;
+        match known {
+            Ok(Ok(image)) => {
+                facts.loaded = image.as_ref().map(|image| image.loaded.clone());
+                facts.recorded = image.as_ref().and_then(|image| image.recorded.clone());
+            }
+            _ => facts.loaded = Some(Loaded::refused("it was still coming".to_owned())),
+        }
+        facts
+    }
 }
 
 impl Starts {
@@ -181,7 +205,7 @@ impl Requests {
         mounted: &Mounted,
         layers: &[Arc<ServedLayer>],
         tree: ViewTree,
-        recorded: Option<Recorded>,
+        loading: Option<Outcome>,
     ) {
         let (holders, is_narrow) = self.views.look(&mounted.view).unwrap_or_default();
         if holders > 1 {
@@ -224,10 +248,11 @@ impl Requests {
                 layers: different,
                 present,
                 borrows,
-                recorded,
-                loaded: mounted.loaded.clone(),
+                recorded: None,
+                loaded: None,
                 began_ms: milliseconds_since_1970(),
             },
+            loading,
             learns: plan.learns,
             began: Instant::now(),
             holder,
@@ -280,13 +305,16 @@ impl Requests {
             return;
         }
         let ended = start.clone();
-        let concluded = self.in_background(move |this| this.conclude(&ended, over)).await;
+        let facts = start.facts_at_end().await;
+        let concluded = self
+            .in_background(move |this| this.conclude(&ended, &facts, over))
+            .await;
         if let Err(failure) = concluded {
             warn!("what a start asked for is not known: {failure}");
         }
         if start.learns {
             // While it learns nothing is read ahead, however long it takes; whether that held was asked just now.
-            let rest = match &start.facts.recorded {
+            let rest = match &start.loading {
                 Some(_) => START.saturating_sub(start.began.elapsed()),
                 None => Duration::ZERO,
             };
@@ -297,13 +325,12 @@ impl Requests {
     }
 
     /// Blocks, for some milliseconds.
-    fn conclude(&self, start: &ActiveStart, mut over: Over) {
+    fn conclude(&self, start: &ActiveStart, facts: &Facts, mut over: Over) {
         let began = Instant::now();
         let (holders, is_narrow) = self.views.look(&start.view).unwrap_or_default();
         let tree = lock(&start.tree).take();
         let nothing = PageSet::default();
-        let recorded = start
-            .facts
+        let recorded = facts
             .recorded
             .as_ref()
             .map_or(&nothing, |recorded| &recorded.pages);
@@ -343,9 +370,9 @@ impl Requests {
             is_exact: start.is_narrow && is_narrow,
             is_shared: holders > 1 || start.is_shared.load(Ordering::Relaxed),
         };
-        let mut report = report(&start.facts, &over, &seen, tree.as_ref());
+        let mut report = report(facts, &over, &seen, tree.as_ref());
         if start.learns {
-            let learned = profile(&start.facts, &over, &seen).and_then(|profile| {
+            let learned = profile(facts, &over, &seen).and_then(|profile| {
                 let kept = self.images.profiles().add(&profile);
                 kept.map(|()| profile).map_err(|failure| failure.to_string())
             });

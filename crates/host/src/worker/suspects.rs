@@ -356,6 +356,7 @@ mod tests {
             completion: None,
             uses: Vec::new(),
             own_mount: None,
+            arriving: None,
             narrow: None,
         }
     }

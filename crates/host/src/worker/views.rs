@@ -51,9 +51,21 @@ pub struct ViewRecord {
     /// A mount of the blob cache that is this view's own, and goes with it.
     #[serde(default)]
     pub own_mount: Option<PathBuf>,
+    /// By what it reaches start-up pages that were not all there when it was mounted.
+    #[serde(default)]
+    pub arriving: Option<Arriving>,
     /// The backing device whose read-ahead is kept small while the view's first service starts.
     #[serde(default)]
     pub narrow: Option<String>,
+}
+
+/// A mount of the blob cache that is a view's own, and guarded until its free pages are all there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Arriving {
+    /// Where it is.
+    pub mount: PathBuf,
+    /// They are, so it is guarded no more.
+    pub over: bool,
 }
 
 /// For whom a view is held.
@@ -166,6 +178,24 @@ impl Views {
                 error!("{error}");
             }
         }
+        for entry in fs::read_dir(paths.arriving_mounts())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let path = entry.path();
+            let mut arriving = table.values().filter_map(|record| record.arriving.as_ref());
+            let known = arriving.find(|arriving| arriving.mount == path);
+            // Suspects have no record any more, but their readers must go on raising events.
+            if known.is_none() && suspects.layers().is_empty() {
+                remove_own_mount(&path);
+            } else if was_unguarded
+                && known.is_none_or(|arriving| !arriving.over)
+                && let Err(error) = fills.guard(&path)
+            {
+                error!("{error}");
+            }
+        }
         if !table.is_empty() {
             info!("{} views found mounted", table.len());
         }
@@ -198,6 +228,10 @@ impl Views {
                 index: key.index,
             });
             let own_mount = (options.guarded != self.paths.guarded()).then(|| options.guarded.to_owned());
+            let arriving = (options.free != self.paths.layers()).then(|| Arriving {
+                mount: options.free.to_owned(),
+                over: false,
+            });
             // A recording's stays as it is.
             let narrow = options
                 .read_ahead_kib
@@ -213,6 +247,7 @@ impl Views {
                 completion: claim.completion,
                 uses: Vec::new(),
                 own_mount,
+                arriving,
                 narrow: narrow.map(|backing| backing.name().to_owned()),
             };
             table.insert(built.name.clone(), record);
@@ -235,6 +270,25 @@ impl Views {
         let table = self.lock();
         let record = table.get(name)?;
         Some((record.holders.len(), record.narrow.is_some()))
+    }
+
+    /// Whether a view reaches its free pages by this mount.
+    pub fn arrives_by(&self, name: &str, mount: &Path) -> bool {
+        let table = self.lock();
+        let arriving = table.get(name).and_then(|record| record.arriving.as_ref());
+        arriving.is_some_and(|arriving| arriving.mount == mount)
+    }
+
+    /// A view's free pages are all there: `unguard` takes the guard off the mount by which it reaches them.
+    pub fn arrived(&self, name: &str, unguard: impl FnOnce(&Path) -> bool) {
+        let mut table = self.lock();
+        let Some(record) = table.get_mut(name) else { return };
+        let Some(arriving) = record.arriving.as_mut().filter(|arriving| !arriving.over) else {
+            return;
+        };
+        arriving.over = unguard(&arriving.mount);
+        // If that is lost, it is guarded again by the next keeper, which only costs time.
+        let _ = self.write(record);
     }
 
     /// Lets a view read ahead of what is asked for, if it was mounted so that it does not.
@@ -328,9 +382,12 @@ impl Views {
                 return true;
             }
             let _ = fs::remove_dir(&record.path);
-            if let Some(own) = &record.own_mount {
-                remove_own_mount(own);
-            }
+            let arriving = record.arriving.as_ref().map(|arriving| &arriving.mount);
+            record
+                .own_mount
+                .iter()
+                .chain(arriving)
+                .for_each(|own| remove_own_mount(own));
             let _ = fs::remove_file(self.record_path(name));
             let _ = fs::remove_file(self.paths.views().join(format!("{name}.erofs")));
             false
@@ -356,7 +413,7 @@ impl Views {
     }
 }
 
-/// Takes a recording's mount of the blob cache away.
+/// Takes a view's own mount of the blob cache away.
 pub(super) fn remove_own_mount(path: &Path) {
     if let Err(error) = view::unmount(path) {
         warn!("{error}");
