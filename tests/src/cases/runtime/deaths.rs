@@ -97,13 +97,18 @@ fn nothing_left(service: &Service<'_>, root: &str) -> Result<()> {
 }
 
 fn recording_mounts(run: &Path) -> Result<Vec<String>> {
-    let below = run.join("recordings").to_string_lossy().into_owned();
+    mounted_below(&run.join("recordings"))
+}
+
+/// What is mounted below a directory.
+pub(super) fn mounted_below(directory: &Path) -> Result<Vec<String>> {
+    let below = directory.to_string_lossy().into_owned();
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let lines = mounts.lines().filter(|line| line.contains(&below));
     Ok(lines.map(str::to_owned).collect())
 }
 
-fn entries(directory: &Path) -> Vec<String> {
+pub(super) fn entries(directory: &Path) -> Vec<String> {
     let found = fs::read_dir(directory).into_iter().flatten().flatten();
     found
         .map(|entry| entry.file_name().to_string_lossy().into_owned())

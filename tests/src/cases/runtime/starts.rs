@@ -35,6 +35,7 @@ pub(super) fn one_request(world: &World) -> Result<Outcome> {
     expect_recorded(&again)?;
     ensure!(number(&again, "/runtime_image/missing")? == 0, "{again:#}");
     ensure!(number(&again, "/runtime_image/requests")? == 0, "{again:#}");
+    ensure!(number(&again, "/fills/events")? <= STRAY, "{again:#}");
 
     let lazy = service.start("lazy", &["--no-runtime-image", &names.tag])?;
     ensure!(lazy.get("runtime_image").is_none_or(Value::is_null), "{lazy:#}");

@@ -1,0 +1,237 @@
+//! The view is mounted, and the container runs, while the start-up pages come.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+use xebec_testkit::registry::{Fault, When};
+
+use super::deaths::{entries, mounted_below};
+use super::{PAGE, Published, START, STRAY, Service, number, problem};
+use crate::lab::{Names, expect_contents, wait_until};
+use crate::runner::Outcome;
+use crate::world::World;
+
+/// So slow that a container reads before all has come: the zone has 1.6 MB.
+const SLOW: u64 = 600_000;
+/// So slow that it is not there for a long time.
+const VERY_SLOW: u64 = 20_000;
+const SOON: Duration = Duration::from_secs(30);
+
+/// A service that is recorded, whose zone comes slowly. It goes on after it has read its files.
+struct Slow<'a> {
+    service: Service<'a>,
+    names: Names,
+}
+
+impl<'a> Slow<'a> {
+    fn new(world: &'a World, bytes_per_second: u64) -> Result<Self> {
+        let service = Service::new(world)?;
+        let lab = &service.lab;
+        let names = lab.push_indexed(&service.image, "app")?;
+        let words = [&["--probe", "log:ready"], &command(&names)[..]].concat();
+        let told = service.record("recorder", &words)?;
+        let zone = Published::new(lab, "app", &told)?.zone()?;
+        let when = When::blob().path(&zone.to_string());
+        lab.registry.inject(when, Fault::Trickle { bytes_per_second });
+        Ok(Self { service, names })
+    }
+
+    /// A started container, which writes its statistics once it has read its files.
+    fn spawn(&self, world: &World, stats: &str) -> Result<Running> {
+        let options = ["run", "--rm", "--probe", "log:ready", "--stats", stats];
+        // Not by the container's command, whose child the daemon would be.
+        let lab = &self.service.lab;
+        lab.xebec("root", &["pull", &self.names.tag])?.expect(0, &[])?;
+        let mut run = world.xebec_at("root", &[&options[..], &command(&self.names)].concat());
+        run.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Running(run.spawn()?))
+    }
+
+    fn arriving(&self) -> PathBuf {
+        self.service.lab.path("root-run/arriving")
+    }
+
+    fn wait_for_own_mount(&self) -> Result<()> {
+        wait_until(SOON, "an own mount", || Ok(!entries(&self.arriving()).is_empty()))
+    }
+
+    fn wait_for_its_end(&self) -> Result<()> {
+        wait_until(SOON, "the own mount is gone", || {
+            Ok(entries(&self.arriving()).is_empty() && mounted_below(&self.arriving())?.is_empty())
+        })
+    }
+}
+
+/// A container that is ended with the test.
+struct Running(Child);
+
+impl Running {
+    fn end(mut self) -> Result<()> {
+        kill_process(Pid::from_child(&self.0), Signal::TERM)?;
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn command(names: &Names) -> Vec<&str> {
+    [&[&names.tag[..], "60s"][..], &START[..]].concat()
+}
+
+/// Who reads early waits for what is on its way, and fetches nothing else; once all is there nobody is asked any more.
+pub(super) fn overlap(world: &World) -> Result<Outcome> {
+    let slow = Slow::new(world, SLOW)?;
+    let (service, lab) = (&slow.service, &slow.service.lab);
+    let file = lab.path("stats");
+    lab.registry.clear_log();
+    let running = slow.spawn(world, &file.to_string_lossy())?;
+    slow.wait_for_own_mount()?;
+    wait_until(SOON, "it is ready", || Ok(file.exists()))?;
+    let stats: Value = serde_json::from_slice(&fs::read(&file)?)?;
+    let problem = problem(&stats)?;
+    ensure!(problem.is_none(), "{problem:?}");
+    ensure!(service.layer_requests(1)? == 0, "fetched twice: {stats:#}");
+    ensure!(number(&stats, "/fills/spans")? <= STRAY, "{stats:#}");
+    let early = number(&stats, "/fills/events")?;
+    ensure!(
+        early > STRAY,
+        "nobody read early, so this tests nothing: {stats:#}"
+    );
+
+    let view = view_of(service, "root")?;
+    wait_until(SOON, "all is there", || {
+        let record = fs::read_to_string(view.with_extension("json"))?;
+        Ok(record.contains("\"over\": true"))
+    })?;
+    let events = || number(&lab.status("root")?, "/counters/events");
+    let before = events()?;
+    for name in START {
+        let truth = service.file(name.trim_start_matches('/'))?;
+        expect_contents(&view.join(name.trim_start_matches('/')), truth)?;
+    }
+    let late = events()? - before;
+    ensure!(late <= STRAY, "{late} events after all had come");
+    running.end()?;
+    slow.wait_for_its_end()?;
+    service.expect_truth("root", &slow.names.tag)?;
+    service.expect_sound("root", &slow.names.tag)?;
+    Ok(Outcome::Passed(format!(
+        "{early} events while they came, {late} afterwards"
+    )))
+}
+
+/// Where the only view of a root is mounted.
+fn view_of(service: &Service<'_>, root: &str) -> Result<PathBuf> {
+    let views = service.lab.path(&format!("{root}-run/views"));
+    let found = fs::read_dir(&views)?.flatten().map(|entry| entry.path());
+    let mut mounted = found.filter(|path| path.is_dir());
+    mounted
+        .next()
+        .with_context(|| format!("no view in {}", views.display()))
+}
+
+/// What never comes is fetched as it is read, by the ordinary path.
+pub(super) fn cut_off(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let names = lab.push_indexed(&service.image, "app")?;
+    let told = service.record("recorder", &[&names.tag])?;
+    let zone = Published::new(lab, "app", &told)?.zone()?;
+    let bytes = lab.registry.blob("app", &zone).context("no zone")?;
+    // Half of it is there; then the blob is gone.
+    let when = When::blob().path(&zone.to_string());
+    lab.registry
+        .inject(when.clone().times(1), Fault::Truncate(bytes.len() as u64 / 2));
+    let gone = Fault::Status {
+        code: 404,
+        retry_after: None,
+    };
+    lab.registry.inject(when, gone);
+    let stats = service.start("root", &[&names.tag])?;
+    ensure!(problem(&stats)?.is_some(), "{stats:#}");
+    ensure!(number(&stats, "/runtime_image/injected")? > 0, "{stats:#}");
+    ensure!(number(&stats, "/fills/spans")? > 0, "{stats:#}");
+    ensure!(number(&stats, "/fills/failures")? == 0, "{stats:#}");
+    service.expect_truth("root", &names.tag)?;
+    service.expect_sound("root", &names.tag)?;
+    Ok(Outcome::Passed(format!(
+        "{} pages brought, the rest by {} spans",
+        number(&stats, "/runtime_image/injected")?,
+        number(&stats, "/fills/spans")?
+    )))
+}
+
+/// The worker dies while they come: the next one fetches what is read.
+pub(super) fn worker_killed(world: &World) -> Result<Outcome> {
+    let slow = Slow::new(world, VERY_SLOW)?;
+    let (service, lab) = (&slow.service, &slow.service.lab);
+    let file = lab.path("stats");
+    let running = slow.spawn(world, &file.to_string_lossy())?;
+    slow.wait_for_own_mount()?;
+    std::thread::sleep(Duration::from_millis(fastrand::u64(0..500)));
+    kill_process(lab.pid("root", "worker_pid")?, Signal::KILL)?;
+    wait_until(SOON, "it is ready", || Ok(file.exists()))?;
+    service.expect_truth("root", &slow.names.tag)?;
+    service.expect_sound("root", &slow.names.tag)?;
+    running.end()?;
+    slow.wait_for_its_end()?;
+    Ok(Outcome::Passed("the start went on by another worker".to_owned()))
+}
+
+/// Keeper and worker die at the same moment while they come. What the old view had not read yet is right afterwards.
+pub(super) fn both_killed(world: &World) -> Result<Outcome> {
+    let slow = Slow::new(world, VERY_SLOW)?;
+    let (service, lab) = (&slow.service, &slow.service.lab);
+    let truth = service.file("start/b")?;
+    let running = slow.spawn(world, &lab.path("stats").to_string_lossy())?;
+    slow.wait_for_own_mount()?;
+    wait_until(SOON, "a view", || Ok(view_of(service, "root").is_ok()))?;
+    let view = view_of(service, "root")?;
+    wait_until(SOON, "the view is mounted", || Ok(view.join("start").is_dir()))?;
+    let file = File::open(view.join("start/b"))?;
+    let (keeper, worker) = (lab.pid("root", "keeper_pid")?, lab.pid("root", "worker_pid")?);
+    // Its supervisor would start another daemon as soon as the container fails.
+    let supervisor = Pid::from_child(&running.0);
+    kill_process(supervisor, Signal::STOP)?;
+    kill_process(worker, Signal::STOP)?;
+    kill_process(keeper, Signal::KILL)?;
+    kill_process(worker, Signal::KILL)?;
+    wait_until(SOON, "both are gone", || {
+        Ok(test_kill_process(keeper).is_err() && test_kill_process(worker).is_err())
+    })?;
+    let mut bytes = [0; PAGE];
+    let pages = truth.len() / PAGE;
+    file.read_exact_at(&mut bytes, ((pages - 1) * PAGE) as u64)?;
+    ensure!(
+        bytes == [0; PAGE],
+        "it was there already, so this test tests nothing"
+    );
+    kill_process(supervisor, Signal::CONT)?;
+    lab.registry.clear_faults();
+    service.expect_truth("root", &slow.names.tag)?;
+    running.end()?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    for number in 0..pages {
+        file.read_exact_at(&mut bytes, (number * PAGE) as u64)?;
+        let wanted = truth.get(number * PAGE..(number + 1) * PAGE);
+        ensure!(
+            Some(&bytes[..]) == wanted,
+            "page {number} is wrong: not guarded again"
+        );
+    }
+    lab.logged("root", &["may have given zeros", &slow.names.tag])?;
+    drop(file);
+    Ok(Outcome::Passed(format!("{pages} pages right afterwards")))
+}
