@@ -76,6 +76,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("two-at-once", recordings::two_at_once),
         case("merge", merge::merge),
         case("merge-profiles", merge::profiles),
+        case("merge-reaches-others", merge::reaches_others),
         case("merge-learned", merge::learned),
         case("merge-refusals", merge::refusals),
         case("picture", picture::picture),

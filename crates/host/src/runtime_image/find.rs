@@ -1,6 +1,8 @@
 //! Finds the recording by which a service is started: one that this host keeps, else one of those that the image's
 //! registry lists.
 
+mod newer;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -108,6 +110,9 @@ impl Images {
         let (chosen, refused) = choice.best(&wanted, kept.iter().cloned());
         let suffices = chosen.as_ref().is_some_and(|chosen| chosen.root >= needed);
         let asked = self.recordings.asked(found.manifest_digest);
+        if suffices {
+            self.look_for_newer(client, found, command);
+        }
         if suffices || found.offline || asked.is_some_and(|ago| ago < ASK_AGAIN) {
             return Ok(chosen.ok_or(refused));
         }

@@ -210,6 +210,25 @@ impl KeptRecordings {
         fs::metadata(path).ok()?.modified().ok()?.elapsed().ok()
     }
 
+    /// Whether newer recordings of an image were not looked for, or begun to be kept, within `period`. Says so once, and
+    /// again after as long.
+    pub fn is_look_due(&self, manifest: Digest, period: std::time::Duration) -> bool {
+        let path = self.of_image(manifest).join("looked");
+        let modified = fs::metadata(&path).and_then(|metadata| metadata.modified());
+        // None also where the time is one to come: the clock was set back since.
+        let ago = modified.ok().and_then(|then| then.elapsed().ok());
+        if ago.is_some_and(|ago| ago < period) {
+            return false;
+        }
+        match fs::write(&path, b"") {
+            Ok(()) => ago.is_some(),
+            Err(error) => {
+                warn!("{}: {error}", path.display());
+                false
+            }
+        }
+    }
+
     fn of_image(&self, manifest: Digest) -> PathBuf {
         self.directory.join(manifest.hex())
     }
@@ -226,4 +245,36 @@ fn read(folder: &Path, name: Digest) -> Result<KeptRecording, String> {
         recording,
         zone: zone.is_file().then_some(zone),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    #[test]
+    fn newer_ones_are_looked_for_now_and_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = KeptRecordings::new(dir.path().to_owned());
+        let image = Digest::of(b"image");
+        let hour = Duration::from_secs(3600);
+        assert!(!kept.is_look_due(image, hour), "nothing is kept");
+        fs::create_dir_all(kept.of_image(image)).unwrap();
+        assert!(!kept.is_look_due(image, hour), "the time begins");
+        assert!(!kept.is_look_due(image, hour));
+        let looked = fs::File::options()
+            .write(true)
+            .open(kept.of_image(image).join("looked"));
+        let looked = looked.unwrap();
+        looked.set_modified(SystemTime::now() - hour).unwrap();
+        assert!(kept.is_look_due(image, hour));
+        assert!(!kept.is_look_due(image, hour), "once");
+        looked.set_modified(SystemTime::now() + 9 * hour).unwrap();
+        assert!(!kept.is_look_due(image, hour));
+        let since = looked.metadata().unwrap().modified().unwrap().elapsed();
+        assert!(since.is_ok(), "not before the clock gets there");
+        kept.forget(image).unwrap();
+        assert!(!kept.of_image(image).exists());
+    }
 }

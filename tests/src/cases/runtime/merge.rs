@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use xebec_format::runtime_image::PageRun;
 use xebec_testkit::registry::{Fault, When};
 
-use super::{PAGE, Published, START, Service, each_page, expect_recorded, number, push_signed};
+use super::{PAGE, Published, START, Service, each_page, expect_recorded, number, problem, push_signed};
 use crate::runner::Outcome;
 use crate::world::World;
 
@@ -173,6 +173,37 @@ pub(super) fn profiles(world: &World) -> Result<Outcome> {
         "{} pages, 4 more, 100 fewer",
         single.touched().len()
     )))
+}
+
+/// A host that keeps an older recording finds the merged one after a start, and takes it at the next.
+pub(super) fn reaches_others(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let names = lab.push_indexed(&service.image, "app")?;
+    // Longer than the daemon waits before it looks.
+    let words = [&names.tag[..], "7s", START[0]];
+    let single = service.record("recorder", &words)?;
+    let used = |expected: &Value| -> Result<()> {
+        let stats = service.start("host", &words)?;
+        // What a program that sleeps for long touches of itself differs too much to be counted.
+        ensure!(problem(&stats)?.is_none(), "{stats:#}");
+        let recording = &stats["runtime_image"]["recording"];
+        ensure!(recording == expected, "{expected} is not used: {stats:#}");
+        Ok(())
+    };
+    used(&single["artifact"])?;
+    service.record("recorder", &[&names.tag, "0s", START[1]])?;
+    let merged = service.record("recorder", &["--merge", &names.tag])?;
+    used(&single["artifact"])?;
+    let image = names.digest.rsplit("sha256:").next().context("no digest")?;
+    let looked = lab.path("host/runtime").join(image).join("looked");
+    let file = fs::File::options().write(true).open(&looked)?;
+    file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(3600))?;
+    used(&single["artifact"])?;
+    used(&merged["artifact"])?;
+    Ok(Outcome::Passed(
+        "found in the background, used at the next start".to_owned(),
+    ))
 }
 
 /// A service that nobody recorded is made of what a start of it learned.

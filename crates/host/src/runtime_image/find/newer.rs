@@ -1,0 +1,65 @@
+//! Newer recordings than the one that this host keeps. A start by a kept recording asks the registry for nothing; what
+//! was recorded or merged elsewhere since is looked for afterwards, now and then, and serves the next start.
+
+use std::time::Duration;
+
+use tracing::{info, warn};
+use xebec_oci::Client;
+
+use super::{Choice, Wanted};
+use crate::failure::Failure;
+use crate::image::Images;
+use crate::image::referrers::Referrers;
+use crate::image::resolve::{FoundImage, registry_failure};
+use crate::protocol::ServiceCommand;
+
+/// How often a registry is asked at most, for each image.
+const LOOK_AGAIN: Duration = Duration::from_secs(10 * 60);
+/// How long after a start has begun: what it reads meanwhile is more urgent.
+const AFTER: Duration = Duration::from_secs(5);
+
+impl Images {
+    /// Looks for a newer recording in the background, if it is time to. Must run inside a tokio runtime.
+    pub(super) fn look_for_newer(&self, client: &Client, found: &FoundImage, command: &ServiceCommand) {
+        if found.offline || !self.recordings.is_look_due(found.manifest_digest, LOOK_AGAIN) {
+            return;
+        }
+        let (this, client, found, command) = (self.clone(), client.clone(), found.clone(), command.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(AFTER).await;
+            if let Err(failure) = this.keep_newer(&client, &found, &command).await {
+                warn!("newer recordings of {}: {failure}", found.reference);
+            }
+        });
+    }
+
+    /// Keeps the recording of a service that the next start would take if there were no kept ones.
+    async fn keep_newer(
+        &self,
+        client: &Client,
+        found: &FoundImage,
+        command: &ServiceCommand,
+    ) -> Result<(), Failure> {
+        let manifest = found.manifest_digest;
+        let wanted = Wanted::new(found, command)?;
+        let choice = Choice::new(self, found)?;
+        let referrers = Referrers::by_type(client.clone(), found);
+        let listed = choice.fetch(client, &referrers).await;
+        let listed = listed.map_err(|error| registry_failure(&error))?;
+        let kept = self.recordings.list(manifest);
+        let is_kept = |name| kept.iter().any(|kept| kept.name == name);
+        let both = listed.iter().map(|(listed, _)| listed).chain(&kept).cloned();
+        let (Some(best), _) = choice.best(&wanted, both) else {
+            return Ok(());
+        };
+        let new = listed
+            .iter()
+            .find(|(listed, _)| listed.name == best.name && !is_kept(listed.name));
+        let Some((_, bytes)) = new else {
+            return Ok(());
+        };
+        info!(recording = %best.name, image = %found.reference, "a newer recording serves the next start");
+        self.recordings
+            .keep(manifest, best.name, bytes, &best.evidence, None)
+    }
+}
