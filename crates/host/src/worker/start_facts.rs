@@ -134,8 +134,6 @@ pub(super) struct Sorted {
     pub(super) missed: PageSet,
     /// In the recording, and asked for all the same.
     pub(super) inside: PageSet,
-    /// Of them, those that were not there when it began.
-    pub(super) late: PageSet,
 }
 
 impl Sorted {
@@ -148,7 +146,7 @@ impl Sorted {
             .map_or(&nothing, |recorded| &recorded.pages);
         let mut known: HashSet<(u16, u64)> = HashSet::new();
         let mut outside = Vec::new();
-        let (mut missed, mut inside, mut late) = (Lists::default(), Lists::default(), Lists::default());
+        let (mut missed, mut inside) = (Lists::default(), Lists::default());
         let asked = seen.asked.entries.iter();
         let asked = asked.map(|entry| (entry.layer, entry.pages.clone()));
         let unnoticed = seen.unnoticed.iter().flat_map(|read| runs_of(start, &read.pages));
@@ -162,17 +160,13 @@ impl Sorted {
                 if !known.insert((layer, page)) {
                     continue;
                 }
-                let is_recorded = has(runs, page);
-                let was_there = has(start.present.runs(key), page);
-                if is_recorded {
+                if has(runs, page) {
                     inside.push(key, page);
-                } else {
-                    outside.push((layer, page));
+                    continue;
                 }
-                match is_recorded {
-                    _ if was_there => {}
-                    true => late.push(key, page),
-                    false => missed.push(key, page),
+                outside.push((layer, page));
+                if !has(start.present.runs(key), page) {
+                    missed.push(key, page);
                 }
             }
         }
@@ -180,7 +174,6 @@ impl Sorted {
             outside,
             missed: missed.into(),
             inside: inside.into(),
-            late: late.into(),
         }
     }
 }
@@ -271,7 +264,8 @@ fn recorded(start: &Facts, seen: &Seen, sorted: &Sorted) -> Option<RecordedPages
         pages,
         present: recorded.before.count(),
         fetched: fetched.count(),
-        late: sorted.late.count(),
+        // Those that were asked for while they were arriving came by the recording all the same.
+        late: sorted.inside.without(&recorded.after).count(),
         touched: known - unused.count(),
         unused: unused.count(),
         fetched_unused: unused.and(&fetched).count(),
