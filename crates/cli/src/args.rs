@@ -151,8 +151,8 @@ pub(crate) struct ImageJson {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     xebec inspect registry.example.com/app:1.4                                  its layers\n  \
-    xebec inspect --runtime-image registry.example.com/app:1.4                  its recorded services\n  \
-    xebec inspect --runtime-image --svg start.svg registry.example.com/app:1.4  a picture of what one reads")]
+    xebec inspect --runtime-image registry.example.com/app:1.4                  its services\n  \
+    xebec inspect --runtime-image --svg start.svg registry.example.com/app:1.4  a picture of one")]
 pub(crate) struct InspectArgs {
     /// Which image, and how it is shown.
     #[command(flatten)]

@@ -136,8 +136,7 @@ fn variable(text: &str) -> Option<(String, String)> {
     xebec record --probe port:80 registry.example.com/nginx:1.27\n  \
     xebec record --repeat 3 --settle 2s --probe 'log:ready to accept' registry.example.com/db:16\n  \
     xebec record registry.example.com/tools:3 jq --version        without a probe: until it ends\n  \
-    xebec record --merge registry.example.com/db:16               one recording of all there are, and of what starts\n  \
-                                                                  on this host asked for besides; runs nothing\n\n\
+    xebec record --merge registry.example.com/db:16               one of all there are; runs nothing\n\n\
     The recording is pushed beside the image; every host that starts the same command brings it in by one request.")]
 pub(crate) struct RecordArgs {
     /// Which image.
