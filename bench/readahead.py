@@ -12,6 +12,7 @@ container's first read. Each experiment runs its settings in turn, in one go, in
   while the container is created.
 * shared: the view stays mounted by another container of the image, so its page cache is full: what filling it could
   bring at most.
+* large: a large file that is read in order.
 * unit: what a miss brings in, which is decided when a layer is indexed (the distance of access points). Each unit needs a
   program of its own that was built with it: BENCH_UNITS of scripts/bench.sh. Lazily and with the runtime image.
 
@@ -41,53 +42,100 @@ SETTINGS = [None, 0, 16, 32, 64, 128, 512]
 PAGE = mmap.PAGESIZE
 
 
+class Disturbed(RuntimeError):
+    """Somebody else mounted EROFS at the same time, so the view's device cannot be told."""
+
+
+def again(work):
+    """What was disturbed is done again, a few times."""
+    for _ in range(9):
+        try:
+            return work()
+        except Disturbed:
+            continue
+    return work()
+
+
 class Watcher(threading.Thread):
-    """Does something to the next view that is mounted, at once."""
+    """Does something to the next view that is mounted, at once: before the container's first read."""
 
     def __init__(self, act):
         super().__init__(daemon=True)
-        self.before = set(os.listdir(BDI))
+        self.views, self.devices = set(records()), set(os.listdir(BDI))
         self.act, self.over, self.error, self.took = act, False, None, None
         self.start()
 
     def run(self):
-        while not self.over:
-            now = set(os.listdir(BDI))
-            new = [name for name in now - self.before if name.startswith("erofs-")]
-            self.before &= now  # the number of a view that goes may be the next one's
-            if new:
+        while self.took is None:
+            is_last = self.over
+            found = records()
+            if new := set(found) - self.views:
                 began = time.perf_counter()
                 try:
-                    self.act(new[0])
+                    self.act(self.device(found[new.pop()]))
                 except (OSError, RuntimeError) as error:
                     self.error = error
                 self.took = (time.perf_counter() - began) * 1e3
+            elif is_last:
                 return
-            time.sleep(0.0003)
+            else:
+                self.views &= set(found)
+                time.sleep(0.0003)
+
+    def device(self, record):
+        """Xebec notes it if it has chosen its read-ahead; else it is told by what appeared meanwhile."""
+        if record.get("narrow"):
+            return record["narrow"]
+        new = [name for name in set(os.listdir(BDI)) - self.devices if name.startswith("erofs-")]
+        if len(new) != 1:
+            raise Disturbed(f"{len(new)} EROFS were mounted at once; measure on an idle machine")
+        return new[0]
 
     def finish(self):
         self.over = True
         self.join(timeout=30)
+        if isinstance(self.error, Disturbed):
+            raise self.error
         if self.error or self.took is None:
             raise RuntimeError(f"nothing was done to the view: {self.error}")
 
 
+def records():
+    """What the daemon wrote down of each mounted view, by the path of that file."""
+    folder, found = os.path.join(os.environ["XEBEC_RUN"], "views"), {}
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        if name.endswith(".json"):
+            try:
+                with open(os.path.join(folder, name)) as file:
+                    found[name] = json.load(file)
+            except (FileNotFoundError, json.JSONDecodeError):
+                continue  # it goes, or comes
+    return found
+
+
 def keep(name, kib):
-    """Xebec sets it, too, just after it has mounted the view; a container needs longer for its first read."""
-    for _ in range(20):
-        bench.set_read_ahead(name, kib, zero=True)
-        time.sleep(0.001)
+    bench.set_read_ahead(name, kib, zero=True)
+    kept[:] = [name]
+
+
+# The view whose read-ahead was set last.
+kept = []
 
 
 def start(service, image, kib, *options):
-    """A start with a read-ahead of the view."""
+    """A start with a read-ahead of the view, which is looked at again at its end."""
     if kib is None:
-        return services.measure(service, image, *options)
+        return with_memory(service, image, *options)
     watcher = Watcher(lambda name: keep(name, kib))
-    try:
-        return services.measure(service, image, *options)
-    finally:
+
+    def look():
         watcher.finish()
+        return bench.set_read_ahead(kept[0], 0)
+
+    found = with_memory(service, image, *options, look=look)
+    if found["looked"] != kib:
+        raise RuntimeError(f"the view read {found['looked']} KiB ahead, not {kib}")
+    return found
 
 
 def spread(values, digits=0):
@@ -112,19 +160,22 @@ def label(kib):
     return "as Xebec does it" if kib is None else f"{kib} KiB"
 
 
-def with_memory(service, image, kib, *options):
-    """A start, and afterwards another of the same kind would count its page cache; so that is counted in the same one."""
+def with_memory(service, image, *options, look=lambda: None):
+    """A start, and what it has in the page cache, which would be gone afterwards."""
     counted = {}
     inner = services.Started.__exit__
 
     def leave(started, *rest):
-        counted["view"] = sum(overlay.cached_below(path) for path in overlay.views())
-        counted["data"] = overlay.cached(overlay.data_files())
-        inner(started, *rest)
+        try:
+            counted["view"] = sum(overlay.cached_below(path) for path in overlay.views())
+            counted["data"] = overlay.cached(overlay.data_files())
+            counted["looked"] = look()
+        finally:
+            inner(started, *rest)
 
     services.Started.__exit__ = leave
     try:
-        return {**start(service, image, kib, *options), **counted}
+        return {**services.measure(service, image, *options), **counted}
     finally:
         services.Started.__exit__ = inner
 
@@ -134,8 +185,12 @@ def sweep(name, part, service, image, prepare, settings=SETTINGS, options=()):
     for number in range(RUNS):
         order = settings if number % 2 else settings[::-1]
         for kib in order:
-            prepare()
-            found[label(kib)].append(with_memory(service, image, kib, *options))
+
+            def one(kib=kib):
+                prepare()
+                return start(service, image, kib, *options)
+
+            found[label(kib)].append(again(one))
     table(name, part, found)
 
 
@@ -253,7 +308,7 @@ def ahead(service, image):
             for way in list(found) if number % 2 else list(found)[::-1]:
                 prepare()
                 watcher = Watcher(acts[way]) if way in acts else None
-                found[way].append(with_memory(service, image, None))
+                found[way].append(with_memory(service, image))
                 if watcher:
                     watcher.finish()
                     took[way].append(watcher.took)
@@ -269,14 +324,14 @@ def shared(service, image):
     services.measure(service, image)
     found = {"mounted anew": [], "mounted already": []}
     for _ in range(RUNS):
-        found["mounted anew"].append(with_memory(service, image, None))
+        found["mounted anew"].append(with_memory(service, image))
     command = [bench.XEBEC, "run", "--rm", "--net", "none", "--name", "bench-holder", "--probe", service.probe, image]
     log = open(os.path.join(bench.SCRATCH, "holder.log"), "w")
     holder = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         time.sleep(4)
         for _ in range(RUNS):
-            found["mounted already"].append(with_memory(service, image, None))
+            found["mounted already"].append(with_memory(service, image))
         if holder.poll() is not None:
             raise RuntimeError("the other container has ended")
     finally:
@@ -324,21 +379,61 @@ def unit(service, _):
         bench.VALUES[f"{service.image}, unit, {name}"] = runs
 
 
+def large():
+    """A file that no recording has, read from start to end by 1 MiB in a view of a service: what a service does to it
+    that loads a model, say. From memory, and over the network."""
+    image, _ = bench.publish(os.path.join(bench.IMAGES, "big", "oci"), "big")
+    target = bench.mount_directory()
+    size = 200_000_000
+    print(f"\nthe first {size // 10**6} MB of a large file, read in order; {RUNS} runs")
+    print(f"  {'':44} {'MB/s':>18} {'events':>9}")
+    for kind in ("missing", "in memory below"):
+        for kib in (0, 16, 32, 64, 128, 512, 1024):
+
+            def one(kind=kind, kib=kib):
+                if kind == "missing":
+                    services.fresh_host()
+                watcher = Watcher(lambda name: keep(name, kib))
+                bench.xebec("mount", image, target)
+                try:
+                    watcher.finish()
+                    before, began = bench.status()["events"], time.perf_counter()
+                    with open(os.path.join(target, "big.bin"), "rb", buffering=0) as file:
+                        left = size
+                        while left > 0:
+                            left -= len(file.read(min(left, 1 << 20)))
+                    return size / 1e6 / (time.perf_counter() - began), bench.status()["events"] - before
+                finally:
+                    bench.xebec("umount", target)
+
+            rates, events = zip(*(again(one) for _ in range(RUNS)))
+            print(
+                f"  {f'{kind}, {kib} KiB':44} {spread(rates):>18} {statistics.median(events):>9.0f}", flush=True
+            )
+            bench.VALUES[f"large, {kind}, {kib}"] = {"rates": rates, "events": events}
+    bench.forget()
+
+
 PARTS = {part.__name__: part for part in (cold, warm, disk, lazy, complete, ahead, shared, unit)}
 
 
 def main():
     print(f"{os.cpu_count()} processors, Linux {os.uname().release}, load {os.getloadavg()[0]:.1f} before; {RUNS} runs, medians")
+    chosen = os.environ.get("BENCH_PARTS", "").split()
+    if not chosen:
+        has_units = "BENCH_UNIT_PROGRAMS" in os.environ
+        chosen = [part for part in PARTS if part != "unit" or has_units] + ["large"]
     for name in os.environ.get("BENCH_ONLY", "").split() or IMAGES:
         service = services.SERVICES[name]
-        image, _ = bench.publish(service.layout, name)
-        services.record(service, image)
-        parts = os.environ.get("BENCH_PARTS", "").split() or [
-            part for part in PARTS if part != "unit" or "BENCH_UNIT_PROGRAMS" in os.environ
-        ]
+        parts = [PARTS[part] for part in chosen if part in PARTS]
+        if parts:
+            image, _ = bench.publish(service.layout, name)
+            services.record(service, image)
         for part in parts:
-            PARTS[part](service, image)
+            part(service, image)
         bench.forget()
+    if "large" in chosen:
+        large()
     print(f"load {os.getloadavg()[0]:.1f} afterwards")
     if path := os.environ.get("BENCH_JSON"):
         with open(path, "w") as file:

@@ -11,7 +11,7 @@
 #   BENCH_ONLY="NAME ..."    only these: index view read first_byte nginx python; of runtime and readahead: images
 #   BENCH_RATES="N ..."      networks of the cold starts, in Mbit/s (0 1000 100; 0: as fast as memory); runtime: also
 #                            round trips (0 1000 100 10ms)
-#   BENCH_PARTS="NAME ..."   experiments of readahead: cold warm disk lazy complete ahead shared unit
+#   BENCH_PARTS="NAME ..."   experiments of readahead: cold warm disk lazy complete ahead shared large unit
 #   BENCH_UNITS="N ..."      of the experiment unit: units of fills in KiB, for each of which a program is built
 #   BENCH_JSON=FILE          every single value, as JSON
 #
@@ -42,6 +42,7 @@ build_programs() {
 build_unit() {
     local kib=$1 copy=$XEBEC_CACHE/bench/unit-sources
     say "building a program with a unit of $kib KiB"
+    rm -rf "$copy"
     mkdir -p "$copy"
     git ls-files -z crates tests Cargo.toml Cargo.lock | xargs -0 cp --parents --preserve=timestamps --target-directory "$copy"
     sed -i "s/^pub const SPACING: u64 = .*/pub const SPACING: u64 = $kib << 10;/" "$copy/crates/index/src/indexer/mod.rs"
@@ -57,6 +58,7 @@ make_image() {
     shift
     [[ -e $target ]] && return
     say "making the image \"$name\" (once)"
+    mkdir -p "$BENCH_IMAGES"
     rm -rf "$target.new"
     python3 bench/images.py "$name" "$target.new" "$@"
     mv "$target.new" "$target"
@@ -72,7 +74,8 @@ prepare() {
         [[ ${SMALL:-} == 1 ]] && images=(nginx python)
         [[ -n ${BENCH_ONLY:-} ]] && read -r -a images <<<"$BENCH_ONLY"
         [[ $what == large ]] && images=(torch)
-        scripts/images/build.sh "${images[@]}"
+        scripts/images/build.sh "${images[@]}" python
+        [[ $what != readahead ]] || make_big
         XEBEC_BIN=$(scripts/release.sh)
         BENCH_PROGRAMS=$(dirname "$XEBEC_BIN")
         export XEBEC_BIN BENCH_PROGRAMS
@@ -83,9 +86,13 @@ prepare() {
     fi
     scripts/images/build.sh nginx python
     build_programs
-    mkdir -p "$BENCH_IMAGES"
     make_image many
-    # The layers of a real image, largest first.
+    make_big
+}
+
+# Of the layers of a real image, largest first.
+make_big() {
+    local layers
     mapfile -t layers < <(find "$XEBEC_BUILD/oci/python/blobs/sha256" -size +1M -printf '%s %p\n' |
         sort -rn | cut -d' ' -f2)
     make_image big "${layers[@]}"
