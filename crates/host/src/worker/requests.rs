@@ -98,6 +98,7 @@ impl Requests {
             Request::Release { view, holder } => {
                 // While the view is there.
                 self.end_starts(&holder, &Over::told(None, None)).await;
+                let mut was_unmounted = false;
                 if let Holder::Directory { path } = &holder
                     && mount::is_mounted(path).unwrap_or(false)
                 {
@@ -106,8 +107,13 @@ impl Requests {
                         // Mounted more than once, one on the other: what is below goes on.
                         return Ok(Reply::Done);
                     }
+                    was_unmounted = true;
                 }
-                self.views.release(view.as_deref(), &holder)?;
+                match self.views.release(view.as_deref(), &holder) {
+                    // A sweep has seen that nothing is mounted there any more.
+                    Err(failure) if was_unmounted && failure.kind == FailureKind::NotFound => {}
+                    released => released?,
+                }
                 self.forget_unused();
                 Ok(Reply::Done)
             }
@@ -330,16 +336,6 @@ impl Requests {
         let held = self.views.hold(&built, claim, &how);
         self.close_free_mount(&built.name, &free_mount);
         let path = held.map_err(closed)?;
-        if let Holder::Directory { path: target } = &order.holder {
-            let bound = mount::bind_private(&path, target);
-            if let Err(error) = bound {
-                let _ = self.views.release(Some(&built.name), &order.holder);
-                return Err(Failure::host(
-                    format!("mount the view on {}", target.display()),
-                    error,
-                ));
-            }
-        }
         let mut stages_ms: std::collections::BTreeMap<String, f64> = prepared
             .stages_ms
             .iter()

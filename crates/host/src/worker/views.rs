@@ -205,7 +205,8 @@ impl Views {
         })
     }
 
-    /// Mounts a view unless it is mounted, and notes who holds it. Gives where it is.
+    /// Mounts a view unless it is mounted, binds it to the directory that is to hold it, if one is, and notes who holds it.
+    /// Gives where it is.
     ///
     /// # Errors
     /// When the kernel refuses, or the record cannot be written.
@@ -254,13 +255,23 @@ impl Views {
         }
         if let Some(record) = table.get_mut(&built.name) {
             if !record.holders.contains(&claim.holder) {
-                record.holders.push(claim.holder);
+                record.holders.push(claim.holder.clone());
             }
             record.completion = claim.completion.or(record.completion);
             if !record.uses.contains(&claim.by) {
                 record.uses.push(claim.by);
             }
             self.write(record)?;
+            // Under the lock: a sweep takes a directory for gone where nothing is mounted.
+            if let Holder::Directory { path: target } = &claim.holder
+                && let Err(error) = mount::bind_private(&path, target)
+            {
+                record.holders.retain(|other| !same(other, &claim.holder));
+                let _ = self.write(record);
+                self.drop_unheld(&mut table);
+                let doing = format!("mount the view on {}", target.display());
+                return Err(Failure::host(doing, error));
+            }
         }
         Ok(path)
     }
