@@ -1,6 +1,9 @@
 //! Whatever is wrong with a zone, the service starts, lazily.
 
 use anyhow::{Context, Result, ensure};
+use xebec_format::digest::Digest;
+use xebec_format::layer::LayerIndex;
+use xebec_format::runtime_image::Zone;
 use xebec_testkit::registry::{Fault, When};
 
 use super::{Published, Service, expect_recorded, number, problem};
@@ -15,10 +18,30 @@ pub(super) fn wrong_index(world: &World) -> Result<Outcome> {
     let names = lab.push_indexed(&service.image, "app")?;
     let told = service.record("recorder", &[&names.tag])?;
     let mut published = Published::new(lab, &names.repository, &told)?;
+    // Indexes that could be used, but lack a file; and the zone as it was behind them.
+    let mut zone = Vec::new();
     let carried = &mut published.recording.indexes;
     ensure!(carried.len() == 2, "{carried:?}");
-    carried.iter_mut().for_each(|index| index.offset += 1);
-    let changed = vec![(0, published.recording.encode())];
+    for (carried, layer) in carried.iter_mut().zip(&published.recording.layers) {
+        let index = lab.registry.blob("app", &layer.index).context("no index")?;
+        let mut index = LayerIndex::decode(&index)?;
+        index.entries.pop().context("no entry")?;
+        let forged = index.encode();
+        carried.offset = zone.len() as u64;
+        carried.length = forged.len() as u64;
+        zone.extend(forged);
+    }
+    let before = zone.len() as u64;
+    let old = published.zone()?;
+    zone.extend(lab.registry.blob("app", &old).context("no zone")?);
+    for segment in &mut published.recording.segments {
+        segment.offset += before;
+    }
+    published.recording.zones = vec![Zone {
+        digest: Digest::of(&zone),
+        size: zone.len() as u64,
+    }];
+    let changed = vec![(0, published.recording.encode()), (1, zone)];
     let wrong = lab.push_indexed(&service.image, "wrong")?;
     published.attach(lab, "app", &wrong, changed)?;
     let stats = service.start("root", &[&wrong.tag])?;
