@@ -82,6 +82,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case("picture", picture::picture),
         case("overlap", overlap::overlap),
         case("overlap-cut-off", overlap::cut_off),
+        case("overlap-several", overlap::several),
+        case("overlap-ends-early", overlap::ends_early),
         case("overlap-killed-worker", overlap::worker_killed),
         case("overlap-both-killed", overlap::both_killed),
         case("killed-worker", deaths::of_the_worker),

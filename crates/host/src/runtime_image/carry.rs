@@ -29,8 +29,13 @@ pub struct Carried {
 }
 
 impl Carried {
-    /// What the zones of earlier recordings that are used again have of `layers`.
-    pub fn earlier(layers: &[RecordedLayer], earlier: &[Recording], reused: &[Zone]) -> Self {
+    /// What the zones of earlier recordings that are used again have of those `layers` that `may` be carried.
+    pub fn earlier(
+        layers: &[RecordedLayer],
+        earlier: &[Recording],
+        reused: &[Zone],
+        may: &dyn Fn(LayerKey) -> bool,
+    ) -> Self {
         let mut places: Vec<CarriedIndex> = Vec::new();
         for recording in earlier {
             for index in &recording.indexes {
@@ -48,7 +53,10 @@ impl Carried {
                     zone: zone as u16 + 1,
                     ..*index
                 };
-                if !places.contains(&place) {
+                // One for a layer in a zone, whoever says another.
+                let is_known = |known: &CarriedIndex| known.layer == place.layer && known.zone == place.zone;
+                let is_allowed = layers.get(layer).is_some_and(|layer| may(layer.into()));
+                if is_allowed && !places.iter().any(is_known) {
                     places.push(place);
                 }
             }

@@ -16,9 +16,9 @@ use xebec_oci::{Client, ClientError, Descriptor};
 
 use crate::container::{self, ImageConfig};
 use crate::failure::{Failure, FailureKind};
-use crate::image::Images;
 use crate::image::referrers::Referrers;
 use crate::image::resolve::{FoundImage, registry_failure};
+use crate::image::{Images, seconds_since_1970};
 use crate::protocol::{ImageRequest, ServiceCommand};
 use crate::runtime_image::artifact::{self, RUNTIME_IMAGE_TYPE};
 use crate::runtime_image::kept::{Evidence, KeptRecording, KeptRecordings};
@@ -50,6 +50,16 @@ pub struct FoundRecording {
     pub evidence: Evidence,
     /// Its own zone, if this host has it.
     pub zone: Option<PathBuf>,
+}
+
+/// A clock may be ahead by that much, in seconds.
+const CLOCKS_APART: u64 = 24 * 60 * 60;
+
+/// When a service was recorded, in seconds since 1970; long ago if that is not yet, so that nobody's clock puts a recording
+/// before all others for ever.
+pub(super) fn date(service: &Service) -> u64 {
+    let is_past = service.recorded <= seconds_since_1970() + CLOCKS_APART;
+    if is_past { service.recorded } else { 0 }
 }
 
 /// A service that is to be started, as recordings name services.
@@ -225,7 +235,7 @@ impl<'a> Choice<'a> {
         }
         let best = fitting
             .into_iter()
-            .max_by_key(|found| (found.root, found.service.recorded));
+            .max_by_key(|found| (found.root, date(&found.service)));
         (best, refused)
     }
 

@@ -28,7 +28,7 @@ use crate::worker::strict::Injecting;
 
 /// Ranges that are asked for at the same time.
 const REQUESTS: usize = 4;
-/// How long the pages may take to come. A start that waits longer is better off with those that it reads first.
+/// How long the pages may take to come. What comes later than this is better fetched as it is read.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A layer of the image that is started.
@@ -119,10 +119,12 @@ impl Loader {
             let touched = self.found.service.touched.iter().map(|seen| seen.run);
             let touched = touched.filter(|run| run.layer == number);
             free.add(key, touched.map(|run| run.first..run.end()).collect());
-            target
-                .served
-                .arrivals()
-                .expect(free.runs(key).to_vec(), more.clone());
+            let layer = target.served.layer();
+            let is_there = |run: &Range<u64>| layer.presence().missing(run.clone()).is_empty();
+            if !free.runs(key).iter().all(is_there) {
+                let pages = free.runs(key).to_vec();
+                target.served.arrivals().expect(pages, more.clone());
+            }
         }
         *self.coming() = Some(coming);
         free
@@ -135,6 +137,17 @@ impl Loader {
             let mut runs = free.runs(layer.key()).iter();
             runs.all(|run| layer.presence().missing(run.clone()).is_empty())
         })
+    }
+
+    fn tell_more(&self) {
+        if let Some(coming) = self.coming().as_ref() {
+            coming.send_replace(());
+        }
+    }
+
+    /// Something does not come: who waits fetches what it needs.
+    fn tell_no_more(&self) {
+        self.coming().take();
     }
 
     fn coming(&self) -> MutexGuard<'_, Option<Coming>> {
@@ -202,8 +215,7 @@ impl Loader {
             warn!("runtime image {}: {problem}", self.found.name.short());
         }
         loaded.milliseconds = start.elapsed().as_secs_f64() * 1e3;
-        // Who still waits for a page fetches it.
-        self.coming().take();
+        self.tell_no_more();
         loaded
     }
 
@@ -297,6 +309,7 @@ impl Loader {
                 }
             }
         }
+        self.tell_more();
         Ok(written)
     }
 
@@ -324,6 +337,9 @@ impl Loader {
                 let _permit = permit;
                 this.inject(&segment, &stored)
             });
+        }
+        if brought.problem.is_some() {
+            self.tell_no_more();
         }
         brought.bytes = open.bytes();
         self.source.note(&open);
@@ -357,9 +373,7 @@ impl Loader {
                 written += injected.map_err(|error| format!("write pages: {error}"))?;
             }
         }
-        if let Some(coming) = self.coming().as_ref() {
-            coming.send_replace(());
-        }
+        self.tell_more();
         Ok(written)
     }
 

@@ -99,8 +99,8 @@ impl Images {
         let earlier = self.recordings_of(request, &found).await?;
         let earlier: Vec<Recording> = earlier
             .into_iter()
+            .filter(|(kept, root)| root.is_ok() && kept.zone.is_none())
             .map(|(kept, _)| kept)
-            .filter(|kept| kept.zone.is_none())
             .map(|kept| kept.recording)
             .collect();
         let order = service.touched.iter().map(|seen| seen.run).collect();
@@ -316,7 +316,7 @@ pub(super) fn make(store: &Store, plan: Plan<'_>) -> Result<Made, Failure> {
         first,
         pages: 1,
     });
-    let mut carried = Carried::earlier(&layers, plan.earlier, &reused.zones);
+    let mut carried = Carried::earlier(&layers, plan.earlier, &reused.zones, plan.may_carry);
     let whole = carried.whole(&layers, plan.may_carry);
     let is_served = |service: &Service| {
         let zones = reused.zones_of(service);

@@ -3,10 +3,17 @@
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use xebec_cache::layer::CachedLayer;
 use xebec_format::PAGE_SIZE;
+
+/// How long a reader waits for a page that is on its way; then its span is fetched.
+const LONGEST: Duration = Duration::from_secs(20);
+/// How long while nothing at all comes.
+const STALLED: Duration = Duration::from_secs(3);
 
 /// Tells readers that more has come; when it goes, nothing more comes.
 pub type Coming = watch::Sender<()>;
@@ -24,15 +31,22 @@ struct Expected {
 impl Arrivals {
     /// Pages (ascending and apart) are on their way, as long as the sender of `more` is there.
     pub fn expect(&self, pages: Vec<Range<u64>>, more: watch::Receiver<()>) {
-        self.lock().push(Expected { pages, more });
+        let mut all = self.lock();
+        all.retain(|expected| expected.more.has_changed().is_ok());
+        all.push(Expected { pages, more });
     }
 
-    /// Waits until nothing of a range of bytes that is missing is on its way any more.
+    /// Waits until nothing of a range of bytes that is missing is on its way any more; not longer than [`LONGEST`], and not
+    /// than [`STALLED`] for nothing.
     pub async fn wait(&self, layer: &CachedLayer, range: &Range<u64>) {
+        let patience = Instant::now() + LONGEST;
         while let Some(mut more) = self.awaited(layer, range) {
-            if more.changed().await.is_err() {
+            let until = patience.min(Instant::now() + STALLED);
+            match tokio::time::timeout_at(until, more.changed()).await {
+                Ok(Ok(())) => {}
                 // This one is over; another may bring it.
-                self.lock().retain(|expected| expected.more.has_changed().is_ok());
+                Ok(Err(_)) => self.lock().retain(|expected| expected.more.has_changed().is_ok()),
+                Err(_) => return,
             }
         }
     }

@@ -66,6 +66,7 @@ impl Requests {
                 );
             }
             self.views.clear();
+            self.loadings.retain(|_| false);
             self.fills.refuse(true);
         }
         let reason = self.end_in_a_moment();

@@ -317,10 +317,9 @@ impl FillService {
     }
 
     async fn fill(self: Arc<Self>, served: Arc<ServedLayer>, waiter: Arc<Waiter>, answer: Answer) {
-        let patience = self.waits.patience(&waiter);
         let filled = async {
             served.arrivals().wait(served.layer(), &waiter.range).await;
-            let range = waiter.range.clone();
+            let (range, patience) = (waiter.range.clone(), self.waits.patience(&waiter));
             served.filler().ensure(range, patience, &waiter.ticket).await
         };
         let filled = self.unless_refusing(filled).await;

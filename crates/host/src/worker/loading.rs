@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use crate::failure::Failure;
@@ -16,7 +18,11 @@ use crate::runtime_image::injected::{self, Injection};
 use crate::runtime_image::load::{Loader, Target};
 use crate::worker::requests::Requests;
 use crate::worker::start_facts::Recorded;
-use crate::worker::views::remove_own_mount;
+
+/// How long who asks waits for what is still coming.
+pub(super) const SOON: Duration = Duration::from_secs(2);
+/// What is said of it then.
+pub(super) const STILL_COMING: &str = "it was still coming";
 
 /// A runtime image that was loaded, or could not be.
 #[derive(Clone, Debug)]
@@ -36,7 +42,28 @@ pub(super) struct Loading {
     pub(super) free: FreePages,
     /// What brings them, if anything does.
     loader: Option<Arc<Loader>>,
+    /// Of what the recording names, as far as it is known before it is loaded.
+    recorded: Option<Recorded>,
     outcome: Outcome,
+    task: Option<EndedWithIt>,
+}
+
+/// A task that goes on for nobody once this is gone.
+struct EndedWithIt(AbortHandle);
+
+impl Drop for EndedWithIt {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A runtime image that a start waits for, if it does.
+#[derive(Clone)]
+pub(super) struct Pending {
+    /// What its recording names, if it is used.
+    pub(super) recorded: Option<Recorded>,
+    /// What it comes to.
+    pub(super) outcome: Outcome,
 }
 
 impl Loading {
@@ -48,7 +75,9 @@ impl Loading {
         Self {
             free,
             loader: None,
+            recorded: None,
             outcome: watch::channel(Some(image)).1,
+            task: None,
         }
     }
 
@@ -59,20 +88,28 @@ impl Loading {
     }
 }
 
-/// What loading came to, by view, as long as the view is there.
+/// What is loaded, by view, as long as the view is there: for nobody nothing is.
 #[derive(Default)]
-pub(super) struct Loadings(Mutex<HashMap<String, Outcome>>);
+pub(super) struct Loadings(Mutex<Table>);
+
+type Table = HashMap<String, Vec<(Outcome, Option<EndedWithIt>)>>;
 
 impl Loadings {
-    fn note(&self, view: &str, outcome: Outcome) {
-        self.lock().insert(view.to_owned(), outcome);
+    fn note(&self, view: &str, outcome: Outcome, task: Option<EndedWithIt>) {
+        let mut table = self.lock();
+        let known = table.entry(view.to_owned()).or_default();
+        known.retain(|(outcome, _)| outcome.borrow().is_none());
+        known.push((outcome, task));
     }
 
-    /// What the last start on a view loaded, once it is known; `None` if nothing was to be loaded.
+    /// What the last start on a view loaded, if that is known soon; `None` if nothing was to be loaded.
     pub(super) async fn of(&self, view: &str) -> Option<Loaded> {
-        let mut outcome = self.lock().get(view).cloned()?;
-        let known = outcome.wait_for(Option::is_some).await.ok()?;
-        known.as_ref().map(|image| image.loaded.clone())
+        let mut outcome = self.lock().get(view)?.last()?.0.clone();
+        let known = tokio::time::timeout(SOON, outcome.wait_for(Option::is_some)).await;
+        match known {
+            Ok(Ok(image)) => image.as_ref().map(|image| image.loaded.clone()),
+            _ => Some(Loaded::refused(STILL_COMING.to_owned())),
+        }
     }
 
     /// Forgets all but those of these views.
@@ -80,7 +117,7 @@ impl Loadings {
         self.lock().retain(|view, _| keep(view));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Outcome>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -135,7 +172,8 @@ impl Requests {
         let (told, outcome) = watch::channel(None);
         let (this, loading) = (self.clone(), loader.clone());
         let image = prepared.found.reference.clone();
-        tokio::spawn(async move {
+        let recorded = Recorded::new(&found, &before, &before);
+        let task = tokio::spawn(async move {
             let loaded = loading.load(open).await;
             for target in &targets {
                 this.fills.silence_if_complete(&target.served);
@@ -159,7 +197,9 @@ impl Requests {
         Ok(Some(Loading {
             free,
             loader: Some(loader),
+            recorded: Some(recorded),
             outcome,
+            task: Some(EndedWithIt(task.abort_handle())),
         }))
     }
 
@@ -176,26 +216,21 @@ impl Requests {
         });
     }
 
-    /// The mount of the blob cache by which a view reaches its free pages: the cache itself if all of them are there,
-    /// else one of its own that is guarded until they are.
-    pub(super) fn free_mount(&self, view: &str, loading: Option<&Loading>) -> Result<PathBuf, Failure> {
-        match loading.is_none_or(Loading::is_over) {
-            true => Ok(self.images.paths.layers()),
-            false => self.open_own_mount(self.images.paths.arriving_mounts().join(view)),
-        }
-    }
-
-    /// Removes such a mount if the view came to be mounted without.
-    pub(super) fn close_free_mount(&self, view: &str, mount: &std::path::Path) {
-        if mount != self.images.paths.layers() && !self.views.arrives_by(view, mount) {
-            remove_own_mount(mount);
-        }
+    /// The mount of the blob cache by which a view reaches its free pages if they are not all there: one of its own, that
+    /// is guarded until they are.
+    pub(super) fn arriving_mount(&self, view: &str, loading: Option<&Loading>) -> Option<PathBuf> {
+        let is_under_way = loading.is_some_and(|loading| !loading.is_over());
+        is_under_way.then(|| self.images.paths.arriving_mounts().join(view))
     }
 
     /// Takes the guard off a view's free pages once all of them are there; if some never come, it stays.
-    pub(super) fn finish_loading(self: &Arc<Self>, view: &str, loading: Loading) -> Outcome {
-        let outcome = loading.outcome.clone();
-        self.loadings.note(view, outcome.clone());
+    pub(super) fn finish_loading(self: &Arc<Self>, view: &str, mut loading: Loading) -> Pending {
+        let pending = Pending {
+            recorded: loading.recorded.take(),
+            outcome: loading.outcome.clone(),
+        };
+        self.loadings
+            .note(view, loading.outcome.clone(), loading.task.take());
         let (this, view) = (self.clone(), view.to_owned());
         tokio::spawn(async move {
             let mut outcome = loading.outcome.clone();
@@ -204,6 +239,6 @@ impl Requests {
                 this.views.arrived(&view, |mount| this.fills.unguard(mount));
             }
         });
-        outcome
+        pending
     }
 }

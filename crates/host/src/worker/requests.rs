@@ -1,7 +1,7 @@
 //! What the command line asks for.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ use crate::worker::strict::{Reliance, Strictness, Use};
 use crate::worker::suspects::Suspects;
 use crate::worker::touched::ViewTree;
 use crate::worker::usage::Reservation;
-use crate::worker::views::{Claim, LayerPair, Views, remove_own_mount};
+use crate::worker::views::{Claim, LayerPair, Views};
 
 /// How often an image is prepared anew because a layer of it was evicted meanwhile. Once it is prepared its layers
 /// are the last to go, so a second time is unlikely.
@@ -292,10 +292,10 @@ impl Requests {
             false => self.salt(prepared.layers.iter().map(|layer| layer.key)),
         };
         let none = FreePages::none();
-        let free = loading.map_or(&none, |loading| &loading.free);
+        let free_pages = loading.map_or(&none, |loading| &loading.free);
         let options = ViewOptions {
             shared: (!is_recording).then_some(&self.shared),
-            free,
+            free: free_pages,
             is_complete: &|key| self.fills.is_complete(key),
             salt: salt.as_deref(),
         };
@@ -308,23 +308,17 @@ impl Requests {
             .collect::<Result<_, _>>()?;
         let reference = prepared.found.reference.to_string();
         let manifest = prepared.found.manifest_digest;
-        let recording = match is_recording {
-            true => Some(self.open_own_mount(self.images.paths.recording_mounts().join(&built.name))?),
-            false => None,
-        };
-        let closed = |failure| {
-            if let Some(path) = &recording {
-                remove_own_mount(path);
-            }
-            failure
-        };
-        let guarded = recording.clone().unwrap_or_else(|| self.images.paths.guarded());
-        let free_mount = self.free_mount(&built.name, loading)?;
+        let paths = &self.images.paths;
+        let recording = is_recording.then(|| paths.recording_mounts().join(&built.name));
+        let arriving = self.arriving_mount(&built.name, loading);
+        let (guarded, free) = (paths.guarded(), paths.layers());
+        let own = [recording.as_deref(), arriving.as_deref()].into_iter().flatten();
+        let own: Vec<&Path> = own.collect();
         let how = MountOptions {
-            guarded: &guarded,
-            free: &free_mount,
+            guarded: recording.as_deref().unwrap_or(&guarded),
+            free: arriving.as_deref().unwrap_or(&free),
             is_complete: &|key| !is_recording && self.fills.is_complete(key),
-            read_ahead_kib: (is_recording || order.narrow || !free.is_empty()).then_some(0),
+            read_ahead_kib: (is_recording || order.narrow || !free_pages.is_empty()).then_some(0),
         };
         let claim = Claim {
             reference: &reference,
@@ -333,9 +327,9 @@ impl Requests {
             completion: order.completion,
             by: reliance.by().clone(),
         };
-        let held = self.views.hold(&built, claim, &how);
-        self.close_free_mount(&built.name, &free_mount);
-        let path = held.map_err(closed)?;
+        let path = self
+            .views
+            .hold(&built, claim, &how, || self.open_own_mounts(&own))?;
         let mut stages_ms: std::collections::BTreeMap<String, f64> = prepared
             .stages_ms
             .iter()
@@ -369,26 +363,22 @@ impl Requests {
         Ok((mounted, layers, tree))
     }
 
-    /// A mount of the blob cache for one view: it is guarded as the usual one is, and nothing else is opened by it.
-    pub(super) fn open_own_mount(&self, path: PathBuf) -> Result<PathBuf, Failure> {
-        let failed = |error| Failure::host(format!("make {}", path.display()), error);
-        std::fs::create_dir_all(&path).map_err(failed)?;
-        if mount::is_mounted(&path).unwrap_or(false) {
-            // The same request, to a worker that died before it answered.
-            return Ok(path);
-        }
-        let open = || -> Result<(), Failure> {
-            mount::bind_private(&self.images.paths.layers(), &path)
-                .map_err(|error| Failure::host("mount the cache for a view", error))?;
+    /// Mounts of the blob cache for one view: they are guarded as the usual one is, and nothing else is opened by them.
+    /// Called while nobody else can make or remove them.
+    fn open_own_mounts(&self, paths: &[&Path]) -> Result<(), Failure> {
+        for path in paths {
+            let failed = |error| Failure::host(format!("make {}", path.display()), error);
+            std::fs::create_dir_all(path).map_err(failed)?;
+            if !mount::is_mounted(path).unwrap_or(false) {
+                mount::bind_private(&self.images.paths.layers(), path)
+                    .map_err(|error| Failure::host("mount the cache for a view", error))?;
+            }
+            // Also one that a worker left that died before it had.
             self.fills
-                .guard(&path)
-                .map_err(|error| Failure::host("guard the view's own mount", error))
-        };
-        open().inspect_err(|_| {
-            let _ = view::unmount(&path);
-            let _ = std::fs::remove_dir(&path);
-        })?;
-        Ok(path)
+                .guard(path)
+                .map_err(|error| Failure::host("guard the view's own mount", error))?;
+        }
+        Ok(())
     }
 
     /// Content digests are worth a request only when there is something to share with.

@@ -31,7 +31,7 @@ use crate::protocol::{Holder, Loaded, Mounted, Purpose};
 use crate::start_report::{Learned, StartEnd, StartReport};
 use crate::worker::asked::{AllAsked, Watch};
 use crate::worker::learning::profile;
-use crate::worker::loading::Outcome;
+use crate::worker::loading::{Pending, SOON, STILL_COMING};
 use crate::worker::requests::Requests;
 use crate::worker::served::ServedLayer;
 use crate::worker::start_facts::{Facts, Over, Seen, report};
@@ -50,8 +50,6 @@ const REMEMBERED: usize = 64;
 const WITHOUT_PROBE: Duration = Duration::from_secs(60);
 /// How long one with a probe is.
 const WITH_PROBE: Duration = Duration::from_secs(600);
-/// How long a start that is over waits for what its recording still brings.
-const STILL_LOADING: Duration = Duration::from_secs(2);
 /// How often a profile of one service is kept if all starts learn. Profiles of a service are alike, and for an exact one
 /// reads are not ahead.
 const LEARN_AGAIN: Duration = Duration::from_secs(600);
@@ -85,7 +83,7 @@ pub(super) struct ActiveStart {
     path: PathBuf,
     facts: Facts,
     /// What loading its recording comes to.
-    loading: Option<Outcome>,
+    loading: Option<Pending>,
     learns: bool,
     began: Instant,
     holder: Holder,
@@ -101,18 +99,21 @@ pub(super) struct ActiveStart {
 
 impl ActiveStart {
     /// What is known of it, with what loading its recording came to.
-    async fn facts_at_end(&self) -> Facts {
+    async fn facts_at_end(&self, patience: Duration) -> Facts {
         let mut facts = self.facts.clone();
         let Some(mut loading) = self.loading.clone() else {
             return facts;
         };
-        let known = tokio::time::timeout(STILL_LOADING, loading.wait_for(Option::is_some)).await;
+        let known = tokio::time::timeout(patience, loading.outcome.wait_for(Option::is_some)).await;
         match known {
             Ok(Ok(image)) => {
                 facts.loaded = image.as_ref().map(|image| image.loaded.clone());
                 facts.recorded = image.as_ref().and_then(|image| image.recorded.clone());
             }
-            _ => facts.loaded = Some(Loaded::refused("it was still coming".to_owned())),
+            _ => {
+                facts.loaded = Some(Loaded::refused(STILL_COMING.to_owned()));
+                facts.recorded = loading.recorded;
+            }
         }
         facts
     }
@@ -205,7 +206,7 @@ impl Requests {
         mounted: &Mounted,
         layers: &[Arc<ServedLayer>],
         tree: ViewTree,
-        loading: Option<Outcome>,
+        loading: Option<Pending>,
     ) {
         let (holders, is_narrow) = self.views.look(&mounted.view).unwrap_or_default();
         if holders > 1 {
@@ -305,7 +306,12 @@ impl Requests {
             return;
         }
         let ended = start.clone();
-        let facts = start.facts_at_end().await;
+        // A container that is gone is not kept waiting.
+        let patience = match over.end {
+            StartEnd::Ended => Duration::ZERO,
+            StartEnd::Ready | StartEnd::Limit => SOON,
+        };
+        let facts = start.facts_at_end(patience).await;
         let concluded = self
             .in_background(move |this| this.conclude(&ended, &facts, over))
             .await;

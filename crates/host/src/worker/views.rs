@@ -186,13 +186,12 @@ impl Views {
             let path = entry.path();
             let mut arriving = table.values().filter_map(|record| record.arriving.as_ref());
             let known = arriving.find(|arriving| arriving.mount == path);
-            // Suspects have no record any more, but their readers must go on raising events.
-            if known.is_none() && suspects.layers().is_empty() {
-                remove_own_mount(&path);
-            } else if was_unguarded
-                && known.is_none_or(|arriving| !arriving.over)
-                && let Err(error) = fills.guard(&path)
-            {
+            // One without a record is still read if it cannot be unmounted, and its readers must go on raising events.
+            let is_due = match known {
+                Some(arriving) => was_unguarded && !arriving.over,
+                None => !remove_unused_mount(&path),
+            };
+            if is_due && let Err(error) = fills.guard(&path) {
                 error!("{error}");
             }
         }
@@ -206,7 +205,7 @@ impl Views {
     }
 
     /// Mounts a view unless it is mounted, binds it to the directory that is to hold it, if one is, and notes who holds it.
-    /// Gives where it is.
+    /// Gives where it is. `open_own` makes the mounts of the cache that are the view's own, before it is mounted.
     ///
     /// # Errors
     /// When the kernel refuses, or the record cannot be written.
@@ -215,6 +214,7 @@ impl Views {
         built: &BuiltView,
         claim: Claim<'_>,
         options: &MountOptions<'_>,
+        open_own: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<PathBuf, Failure> {
         let mut table = self.lock();
         let path = self.paths.mounts().join(&built.name);
@@ -223,16 +223,19 @@ impl Views {
                 // Left by a worker that died before it wrote the record.
                 view::unmount(&path)?;
             }
-            let backing = view::mount(&self.paths, built, options, &path)?;
+            let own_mount = (options.guarded != self.paths.guarded()).then(|| options.guarded.to_owned());
+            let arriving = (options.free != self.paths.layers()).then(|| options.free.to_owned());
+            // Under the lock: nobody else opens a file by them before they are guarded, or takes them away.
+            let mounted = open_own().and_then(|()| view::mount(&self.paths, built, options, &path));
+            let backing = mounted.inspect_err(|_| {
+                own_mount.iter().for_each(|own| remove_own_mount(own));
+                arriving.iter().for_each(|own| _ = remove_unused_mount(own));
+            })?;
             let layers = built.layers().iter().map(|key| LayerPair {
                 layer: key.layer,
                 index: key.index,
             });
-            let own_mount = (options.guarded != self.paths.guarded()).then(|| options.guarded.to_owned());
-            let arriving = (options.free != self.paths.layers()).then(|| Arriving {
-                mount: options.free.to_owned(),
-                over: false,
-            });
+            let arriving = arriving.map(|mount| Arriving { mount, over: false });
             // A recording's stays as it is.
             let narrow = options
                 .read_ahead_kib
@@ -281,13 +284,6 @@ impl Views {
         let table = self.lock();
         let record = table.get(name)?;
         Some((record.holders.len(), record.narrow.is_some()))
-    }
-
-    /// Whether a view reaches its free pages by this mount.
-    pub fn arrives_by(&self, name: &str, mount: &Path) -> bool {
-        let table = self.lock();
-        let arriving = table.get(name).and_then(|record| record.arriving.as_ref());
-        arriving.is_some_and(|arriving| arriving.mount == mount)
     }
 
     /// A view's free pages are all there: `unguard` takes the guard off the mount by which it reaches them.
@@ -356,6 +352,17 @@ impl Views {
             }
         }
         self.drop_unheld(&mut table);
+        for entry in fs::read_dir(self.paths.arriving_mounts())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let path = entry.path();
+            let arriving = table.values().filter_map(|record| record.arriving.as_ref());
+            if !arriving.into_iter().any(|arriving| arriving.mount == path) {
+                remove_unused_mount(&path);
+            }
+        }
     }
 
     /// Unmounts everything.
@@ -393,12 +400,12 @@ impl Views {
                 return true;
             }
             let _ = fs::remove_dir(&record.path);
-            let arriving = record.arriving.as_ref().map(|arriving| &arriving.mount);
-            record
-                .own_mount
-                .iter()
-                .chain(arriving)
-                .for_each(|own| remove_own_mount(own));
+            if let Some(own) = &record.own_mount {
+                remove_own_mount(own);
+            }
+            if let Some(arriving) = &record.arriving {
+                remove_unused_mount(&arriving.mount);
+            }
             let _ = fs::remove_file(self.record_path(name));
             let _ = fs::remove_file(self.paths.views().join(format!("{name}.erofs")));
             false
@@ -422,6 +429,17 @@ impl Views {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+/// Takes a view's mount for arriving pages away, unless it is still read through: by who reads on after the view was
+/// unmounted. Then it must stay where the next keeper finds it, so that it is guarded again. Whether it is gone.
+fn remove_unused_mount(path: &Path) -> bool {
+    while mount::is_mounted(path).unwrap_or(true) {
+        if mount::unmount(path).is_err() {
+            return false;
+        }
+    }
+    fs::remove_dir(path).is_ok()
 }
 
 /// Takes a view's own mount of the blob cache away.

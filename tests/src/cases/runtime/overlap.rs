@@ -180,14 +180,63 @@ pub(super) fn worker_killed(world: &World) -> Result<Outcome> {
     let file = lab.path("stats");
     let running = slow.spawn(world, &file.to_string_lossy())?;
     slow.wait_for_own_mount()?;
+    wait_until(SOON, "a view", || Ok(view_of(service, "root").is_ok()))?;
+    let view = view_of(service, "root")?;
+    wait_until(SOON, "the view is mounted", || Ok(view.join("start").is_dir()))?;
     std::thread::sleep(Duration::from_millis(fastrand::u64(0..500)));
     kill_process(lab.pid("root", "worker_pid")?, Signal::KILL)?;
+    for name in START.map(|name| name.trim_start_matches('/')) {
+        expect_contents(&view.join(name), service.file(name)?)?;
+    }
     wait_until(SOON, "it is ready", || Ok(file.exists()))?;
     service.expect_truth("root", &slow.names.tag)?;
     service.expect_sound("root", &slow.names.tag)?;
     running.end()?;
     slow.wait_for_its_end()?;
     Ok(Outcome::Passed("the start went on by another worker".to_owned()))
+}
+
+/// Several containers of one image are started at once, and one of them ends early: all see the truth, by one view, and
+/// nothing is left.
+pub(super) fn several(world: &World) -> Result<Outcome> {
+    let slow = Slow::new(world, SLOW)?;
+    let (service, lab) = (&slow.service, &slow.service.lab);
+    lab.registry.clear_log();
+    let files: Vec<PathBuf> = (0..4)
+        .map(|number| lab.path(&format!("stats-{number}")))
+        .collect();
+    let running = files
+        .iter()
+        .map(|file| slow.spawn(world, &file.to_string_lossy()));
+    let mut running = running.collect::<Result<Vec<Running>>>()?;
+    slow.wait_for_own_mount()?;
+    running.pop().context("none")?.end()?;
+    wait_until(SOON, "they are ready", || {
+        Ok(files[..3].iter().all(|file| file.exists()))
+    })?;
+    let view = view_of(service, "root")?;
+    for name in START.map(|name| name.trim_start_matches('/')) {
+        expect_contents(&view.join(name), service.file(name)?)?;
+    }
+    ensure!(service.layer_requests(1)? == 0, "fetched twice");
+    running.into_iter().try_for_each(Running::end)?;
+    slow.wait_for_its_end()?;
+    service.expect_sound("root", &slow.names.tag)?;
+    Ok(Outcome::Passed("four at once".to_owned()))
+}
+
+/// A container ends before all has come: the rest is not fetched, the daemon may stop, and nothing is left.
+pub(super) fn ends_early(world: &World) -> Result<Outcome> {
+    let slow = Slow::new(world, VERY_SLOW)?;
+    let lab = &slow.service.lab;
+    let running = slow.spawn(world, &lab.path("stats").to_string_lossy())?;
+    slow.wait_for_own_mount()?;
+    running.end()?;
+    slow.wait_for_its_end()?;
+    wait_until(SOON, "the daemon may stop", || {
+        Ok(lab.xebec("root", &["daemon", "stop"])?.code == 0)
+    })?;
+    Ok(Outcome::Passed("stopped with the container".to_owned()))
 }
 
 /// Keeper and worker die at the same moment while they come. What the old view had not read yet is right afterwards.

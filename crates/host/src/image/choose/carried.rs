@@ -1,7 +1,7 @@
 //! Layer indexes that travel in the zone of the recording by which a service is started: on a host that does not know the
 //! image they come by the request that brings its pages, and no index artifact is asked for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use tracing::{debug, warn};
@@ -43,7 +43,13 @@ impl Choice<'_> {
         let store = &self.images.store;
         let recording = &found.recording;
         let mut unknown: Vec<LayerKey> = Vec::new();
-        for key in recording.layers.iter().map(LayerKey::from) {
+        let carried: HashSet<u16> = recording.indexes.iter().map(|index| index.layer).collect();
+        for (number, layer) in (0u16..).zip(&recording.layers) {
+            let key = LayerKey::from(layer);
+            // One that it names and does not carry it does not vouch for.
+            if !carried.contains(&number) {
+                continue;
+            }
             if matches!(self.choose_from_store(key.layer), Ok(Some(_))) {
                 continue;
             }

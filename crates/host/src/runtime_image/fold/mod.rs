@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 use xebec_format::runtime_image::{PageRun, SeenRun, Service};
 
+use crate::runtime_image::find::date;
 use crate::runtime_image::profile::Profile;
 pub use limit::Limit;
 pub(super) use numbers::Numbers;
@@ -35,7 +36,7 @@ fn is_merged(service: &Service) -> bool {
 /// The recordings of one service that count, newest first: back to the last one that was folded. `service_of` gives what
 /// an item has of the service.
 pub(super) fn standing<T>(mut all: Vec<T>, service_of: impl Fn(&T) -> &Service) -> Vec<T> {
-    all.sort_by_key(|item| Reverse(service_of(item).recorded));
+    all.sort_by_key(|item| Reverse(date(service_of(item))));
     let last = all.iter().position(|item| is_merged(service_of(item)));
     all.truncate(last.map_or(all.len(), |last| last + 1));
     all
