@@ -66,6 +66,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("wrong-index", faults::wrong_index),
         case("services", starts::services),
         case("trust", trust::trust),
+        case("signed-over-listed", trust::signed_over_listed),
         case("lie", lies::by_tag),
         case("lie-then-digest", lies::by_digest),
         case("lie-beside-the-truth", lies::beside_the_truth),

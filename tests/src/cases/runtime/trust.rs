@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Service, expect_lazy, expect_recorded, number, problem, push_signed};
+use super::{Published, Service, expect_lazy, expect_recorded, number, problem, push_signed};
 use crate::runner::Outcome;
 use crate::world::World;
 
@@ -48,4 +48,36 @@ pub(super) fn trust(world: &World) -> Result<Outcome> {
     lab.trust_key("plain", "ours")?;
     service.expect_truth("plain", &names.digest)?;
     Ok(Outcome::Passed(format!("unsigned: {said:?}; signed: used")))
+}
+
+/// A signature on a recording makes no more of an index that the signer's host only found in a registry: it is not carried,
+/// not by the zone of an earlier recording either, and a host that has it by a start by tag does not take it by digest.
+pub(super) fn signed_over_listed(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let key = lab.make_key("ours")?;
+    let names = lab.push_indexed(&service.image, "app")?;
+    let unsigned = Published::new(lab, "app", &service.record("recorder", &[&names.tag])?)?;
+    ensure!(unsigned.recording.indexes.len() == 2, "nothing is carried");
+    // This host starts by tag, so it has the index.
+    lab.trust_key("victim", "ours")?;
+    lab.xebec("victim", &["pull", &names.tag])?.expect(0, &[])?;
+    lab.try_mount("victim", &names.digest, &["--require-lazy"])?
+        .expect(6, &["named by digest"])?;
+    for words in [
+        &["--sign", &key, &names.tag][..],
+        &["--sign", &key, "--merge", &names.tag],
+    ] {
+        let signed = Published::new(lab, "app", &service.record("recorder", words)?)?;
+        let carried = &signed.recording.indexes;
+        ensure!(carried.is_empty(), "{words:?}: carries {carried:?}");
+    }
+    for root in ["victim", "other"] {
+        lab.trust_key(root, "ours")?;
+        let run = ["run", "--rm", "--require-lazy", &names.digest];
+        lab.xebec(root, &run)?.expect(6, &["named by digest"])?;
+    }
+    lab.try_mount("victim", &names.digest, &["--require-lazy"])?
+        .expect(6, &["named by digest"])?;
+    Ok(Outcome::Passed("a listed index stays a listed index".to_owned()))
 }
