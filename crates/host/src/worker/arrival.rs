@@ -36,8 +36,8 @@ impl Arrivals {
         all.push(Expected { pages, more });
     }
 
-    /// Waits until nothing of a range of bytes that is missing is on its way any more; not longer than [`LONGEST`], and not
-    /// than [`STALLED`] for nothing.
+    /// Waits until nothing of a range of bytes that is missing is on its way any more; not longer than 20 s, and not
+    /// than 3 s for nothing.
     pub async fn wait(&self, layer: &CachedLayer, range: &Range<u64>) {
         let patience = Instant::now() + LONGEST;
         while let Some(mut more) = self.awaited(layer, range) {
