@@ -271,6 +271,18 @@ impl Drop for Holder {
     }
 }
 
+/// Kills keeper and worker at the same moment.
+pub(super) fn kill_both(lab: &Lab<'_>, root: &str) -> Result<()> {
+    let (keeper, worker) = (lab.pid(root, "keeper_pid")?, lab.pid(root, "worker_pid")?);
+    // The worker must not have the time to start a keeper.
+    kill_process(worker, Signal::STOP)?;
+    kill_process(keeper, Signal::KILL)?;
+    kill_process(worker, Signal::KILL)?;
+    wait_until(SOON, "both are gone", || {
+        Ok(test_kill_process(keeper).is_err() && test_kill_process(worker).is_err())
+    })
+}
+
 /// Keeper and worker die at the same moment: what is read then is zeros, and nothing on this side of the kernel can
 /// change that. The next start guards again at once, takes the view away, names who is on it, and mounts a new one.
 fn both_killed(world: &World) -> Result<Outcome> {
@@ -280,14 +292,7 @@ fn both_killed(world: &World) -> Result<Outcome> {
     let file = File::open(mnt.join("file"))?;
     let holder = Holder::new(&mnt.join("other"))?;
     ensure!(page(&file, 1 << 20)? == wanted[1 << 20..][..4096], "wrong bytes");
-    let (keeper, worker) = (lab.pid("root", "keeper_pid")?, lab.pid("root", "worker_pid")?);
-    // The worker must not have the time to start a keeper.
-    kill_process(worker, Signal::STOP)?;
-    kill_process(keeper, Signal::KILL)?;
-    kill_process(worker, Signal::KILL)?;
-    wait_until(SOON, "both are gone", || {
-        Ok(test_kill_process(keeper).is_err() && test_kill_process(worker).is_err())
-    })?;
+    kill_both(&lab, "root")?;
     ensure!(
         page(&file, 20 << 20)? == [0; 4096],
         "this kernel guards without a group"

@@ -143,7 +143,9 @@ impl Starts {
             debug!("{} starts are watched already", active.len());
             return false;
         }
-        let inodes: usize = active.iter().map(|start| start.inodes).sum();
+        // Those that keep their trees.
+        let with_tree = active.iter().filter(|start| lock(&start.tree).is_some());
+        let inodes: usize = with_tree.map(|start| start.inodes).sum();
         if inodes + start.inodes > MAX_INODES {
             *lock(&start.tree) = None;
         }

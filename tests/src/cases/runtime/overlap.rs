@@ -7,12 +7,13 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use xebec_testkit::registry::{Fault, When};
 
 use super::deaths::{entries, mounted_below};
 use super::{PAGE, Published, START, STRAY, Service, number, problem};
+use crate::cases::succession::kill_both;
 use crate::lab::{Names, expect_contents, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;
@@ -250,16 +251,10 @@ pub(super) fn both_killed(world: &World) -> Result<Outcome> {
     let view = view_of(service, "root")?;
     wait_until(SOON, "the view is mounted", || Ok(view.join("start").is_dir()))?;
     let file = File::open(view.join("start/b"))?;
-    let (keeper, worker) = (lab.pid("root", "keeper_pid")?, lab.pid("root", "worker_pid")?);
     // Its supervisor would start another daemon as soon as the container fails.
     let supervisor = Pid::from_child(&running.0);
     kill_process(supervisor, Signal::STOP)?;
-    kill_process(worker, Signal::STOP)?;
-    kill_process(keeper, Signal::KILL)?;
-    kill_process(worker, Signal::KILL)?;
-    wait_until(SOON, "both are gone", || {
-        Ok(test_kill_process(keeper).is_err() && test_kill_process(worker).is_err())
-    })?;
+    kill_both(lab, "root")?;
     let mut bytes = [0; PAGE];
     let pages = truth.len() / PAGE;
     file.read_exact_at(&mut bytes, ((pages - 1) * PAGE) as u64)?;
