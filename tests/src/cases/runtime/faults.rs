@@ -18,14 +18,15 @@ pub(super) fn wrong_index(world: &World) -> Result<Outcome> {
     let names = lab.push_indexed(&service.image, "app")?;
     let told = service.record("recorder", &[&names.tag])?;
     let mut published = Published::new(lab, &names.repository, &told)?;
-    // Indexes that could be used, but lack a file; and the zone as it was behind them.
+    // Indexes that could be used, but say another mode of a file; and the zone as it was behind them.
     let mut zone = Vec::new();
     let carried = &mut published.recording.indexes;
     ensure!(carried.len() == 2, "{carried:?}");
     for (carried, layer) in carried.iter_mut().zip(&published.recording.layers) {
         let index = lab.registry.blob("app", &layer.index).context("no index")?;
         let mut index = LayerIndex::decode(&index)?;
-        index.entries.pop().context("no entry")?;
+        let entry = index.entries.last_mut().context("no entry")?;
+        entry.metadata.mode ^= 0o111;
         let forged = index.encode();
         carried.offset = zone.len() as u64;
         carried.length = forged.len() as u64;
