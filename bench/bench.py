@@ -55,6 +55,13 @@ def figure(name, values, unit, digits=1):
     return statistics.median(values)
 
 
+def keep_values():
+    """Writes every single value, if that is asked for."""
+    if path := os.environ.get("BENCH_JSON"):
+        with open(path, "w") as file:
+            json.dump(VALUES, file, indent=1)
+
+
 def verdict(text, met):
     print(f"  {text}: {'met' if met else 'NOT MET'}", flush=True)
 
@@ -490,9 +497,7 @@ def main():
         before = time.monotonic()
         SECTIONS[name]()
         note(f"(section {name}: {time.monotonic() - before:.0f} s, load now {os.getloadavg()[0]:.1f})")
-    if path := os.environ.get("BENCH_JSON"):
-        with open(path, "w") as file:
-            json.dump(VALUES, file, indent=1)
+    keep_values()
 
 
 if __name__ == "__main__":

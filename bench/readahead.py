@@ -435,9 +435,7 @@ def main():
     if "large" in chosen:
         large()
     print(f"load {os.getloadavg()[0]:.1f} afterwards")
-    if path := os.environ.get("BENCH_JSON"):
-        with open(path, "w") as file:
-            json.dump(bench.VALUES, file, indent=1)
+    bench.keep_values()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ Environment: as for bench.py; BENCH_ONLY is a list of images, BENCH_RATES one of
 python, three runs.
 """
 
-import json
 import os
 import statistics
 import time
@@ -151,9 +150,7 @@ def main():
     print(f"all images: runtime images {stored / 1e6:.1f} MB, {stored / compressed * 100:.1f} % of {compressed / 1e6:.0f} MB")
     goals.report()
     print(f"load {os.getloadavg()[0]:.1f} afterwards")
-    if path := os.environ.get("BENCH_JSON"):
-        with open(path, "w") as file:
-            json.dump(bench.VALUES, file, indent=1)
+    bench.keep_values()
 
 
 if __name__ == "__main__":

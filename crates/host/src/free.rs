@@ -14,6 +14,8 @@ use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::image::{FileExtent, ImageTree};
 
+use crate::page_set::normal;
+
 /// Which pages of which layers are free: runs of page numbers of the data space, ascending and apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FreePages(BTreeMap<LayerKey, Vec<Range<u64>>>);
@@ -25,16 +27,8 @@ impl FreePages {
     }
 
     /// Adds the pages of a layer, as runs in any order that may touch but not overlap.
-    pub fn add(&mut self, key: LayerKey, mut runs: Vec<Range<u64>>) {
-        runs.retain(|run| !run.is_empty());
-        runs.sort_by_key(|run| run.start);
-        let mut joined: Vec<Range<u64>> = Vec::with_capacity(runs.len());
-        for run in runs {
-            match joined.last_mut() {
-                Some(last) if last.end >= run.start => last.end = last.end.max(run.end),
-                _ => joined.push(run),
-            }
-        }
+    pub fn add(&mut self, key: LayerKey, runs: Vec<Range<u64>>) {
+        let joined = normal(runs);
         if !joined.is_empty() {
             self.0.insert(key, joined);
         }
