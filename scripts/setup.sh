@@ -2,8 +2,8 @@
 # Installs what building, testing and the demo need, and does nothing when it is all there.
 #
 # Three sources: Debian packages (apt), Go programs (`go install`) and Cargo programs (`cargo install`), the
-# latter two at pinned versions into a directory of our own. A stamp holds this script's hash; with an unchanged
-# stamp only the presence of each command is checked, which takes milliseconds.
+# latter two at pinned versions into a directory of our own. A stamp holds the hash of this script and of the files that
+# pin versions; with an unchanged stamp only the presence of each command is checked, which takes milliseconds.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -24,7 +24,14 @@ PACKAGES=(
 GO_TOOLS=(
     registry=github.com/distribution/distribution/v3/cmd/registry@v3.0.0
     crane=github.com/google/go-containerregistry/cmd/crane@v0.20.6
+    containerd=github.com/containerd/containerd/v2/cmd/containerd@v2.4.2
+    containerd-shim-runc-v2=github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2@v2.4.2
+    ctr=github.com/containerd/containerd/v2/cmd/ctr@v2.4.2
 )
+# containerd 1.7, whose programs have the same names, is in a folder beside them. Its go.mod excludes versions, so
+# `go install` refuses it; a module of our own pins it instead.
+CONTAINERD_1_7=scripts/containerd-1.7
+CONTAINERD_1_7_COMMANDS=(containerd-1.7/{containerd,containerd-shim-runc-v2,ctr})
 # command=crate@version
 CARGO_TOOLS=(
     cargo-deny=cargo-deny@0.20.2
@@ -47,6 +54,9 @@ missing_commands() {
     done
     for item in "${GO_TOOLS[@]}" "${CARGO_TOOLS[@]}"; do
         [[ -x $XEBEC_TOOLS/bin/${item%%=*} ]] || echo "${item%%=*}"
+    done
+    for item in "${CONTAINERD_1_7_COMMANDS[@]}"; do
+        [[ -x $XEBEC_TOOLS/bin/$item ]] || echo "$item"
     done
 }
 
@@ -87,6 +97,18 @@ install_go_tools() {
     done
 }
 
+install_containerd_1_7() {
+    local version item missing=0
+    version=$(sha256sum <"$XEBEC_TOP/$CONTAINERD_1_7/go.sum")
+    for item in "${CONTAINERD_1_7_COMMANDS[@]}"; do
+        [[ -x $XEBEC_TOOLS/bin/$item ]] || missing=1
+    done
+    [[ $missing -eq 0 && $(tool_version containerd-1.7) == "$version" ]] && return
+    say "building containerd 1.7 (about 3 minutes)"
+    GOFLAGS=-buildvcs=false go build -C "$XEBEC_TOP/$CONTAINERD_1_7" -o "$XEBEC_TOOLS/bin/containerd-1.7/" tool
+    note_version containerd-1.7 "$version"
+}
+
 install_cargo_tools() {
     local item
     for item in "${CARGO_TOOLS[@]}"; do
@@ -107,7 +129,7 @@ note_version() {
 
 main() {
     local hash missing
-    hash=$(sha256sum "${BASH_SOURCE[0]}" | cut -d' ' -f1)
+    hash=$(cat "${BASH_SOURCE[0]}" "$XEBEC_TOP/$CONTAINERD_1_7/go.sum" | sha256sum | cut -d' ' -f1)
     missing=$(missing_commands)
     if [[ -z $missing && -f $stamp_file && $(<"$stamp_file") == "$hash" ]]; then
         return 0
@@ -119,6 +141,7 @@ main() {
     check_compilers
     install_packages
     install_go_tools
+    install_containerd_1_7
     install_cargo_tools
     missing=$(missing_commands | tr '\n' ' ')
     [[ -z $missing ]] || die "still missing after installing: $missing"
