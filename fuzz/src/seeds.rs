@@ -382,6 +382,13 @@ fn trust() -> Result<(), Failure> {
             "nginx\ndocker.io/library/*\nindex.docker.io/library/nginx",
         ],
     )?;
+    put_texts(
+        "snapshot_filter",
+        &[
+            "kind==committed,labels.\"containerd.io/snapshot.ref\"==sha256:ab,parent==\"\"",
+            "name~=/^k[0-9]{1,2}$/,labels.n!=\"\\x41\\102\\u00e9\\U0001f600\"",
+        ],
+    )?;
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use std::process::Command;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-format", &[]),
     ("xebec-kernel", &[]),
+    ("xebec-snapshotter", &[]),
     ("xebec-oci", &["xebec-format"]),
     ("xebec-index", &["xebec-format"]),
     ("xebec-cache", &["xebec-format", "xebec-index"]),
@@ -20,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-oci",
             "xebec-index",
             "xebec-cache",
+            "xebec-snapshotter",
         ],
     ),
     (

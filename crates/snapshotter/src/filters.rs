@@ -1,0 +1,181 @@
+//! Which snapshots a client wants listed: containerd's filters.
+//!
+//! ```text
+//! filter   = selector *("," selector)          every selector must fit
+//! selector = path [operator value]             without an operator: the field must be there
+//! path     = field *("." field)
+//! field    = quoted / 1*(letter / digit / "_")
+//! operator = "==" / "!=" / "~="
+//! value    = quoted / 1*(anything but a comma or a space)
+//! ```
+//!
+//! What is quoted stands between double quotes, with the escapes of a Go string; after `~=`, which compares with a regular
+//! expression, slashes or bars will do too. Fields are `name`, `parent`, `kind` and `labels.NAME`. Of several filters one
+//! must fit.
+
+mod parse;
+
+use regex::Regex;
+
+use crate::api::{Info, Kind};
+use crate::error::SnapshotError;
+
+/// Several filters, of which one must fit; all snapshots fit none.
+#[derive(Clone, Debug, Default)]
+pub struct Filters(Vec<Vec<Selector>>);
+
+#[derive(Clone, Debug)]
+struct Selector {
+    path: Vec<String>,
+    operator: Operator,
+}
+
+#[derive(Clone, Debug)]
+enum Operator {
+    Present,
+    Is(String),
+    IsNot(String),
+    /// `None` is an expression that cannot be read, which nothing fits.
+    Matches(Option<Regex>),
+}
+
+impl Filters {
+    /// Reads filters.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::InvalidArgument`], saying where one ceases to make sense.
+    pub fn parse<S: AsRef<str>>(filters: &[S]) -> Result<Filters, SnapshotError> {
+        let parsed = filters.iter().map(|filter| parse::filter(filter.as_ref()));
+        parsed.collect::<Result<_, _>>().map(Filters)
+    }
+
+    /// Whether a snapshot fits.
+    pub fn fit(&self, info: &Info) -> bool {
+        self.0.is_empty()
+            || self
+                .0
+                .iter()
+                .any(|filter| filter.iter().all(|selector| selector.fits(info)))
+    }
+}
+
+impl Selector {
+    fn fits(&self, info: &Info) -> bool {
+        let value = self.value(info);
+        match &self.operator {
+            Operator::Present => value.is_some(),
+            Operator::Is(wanted) => value == Some(wanted),
+            // A field that is not there counts as empty.
+            Operator::IsNot(unwanted) => value.unwrap_or_default() != unwanted,
+            Operator::Matches(expression) => expression
+                .as_ref()
+                .is_some_and(|expression| expression.is_match(value.unwrap_or_default())),
+        }
+    }
+
+    fn value<'a>(&self, info: &'a Info) -> Option<&'a str> {
+        let (first, rest) = self.path.split_first()?;
+        match first.as_str() {
+            "name" => Some(&info.name),
+            "parent" => Some(&info.parent),
+            "kind" => match info.kind() {
+                Kind::Active => Some("active"),
+                Kind::View => Some("view"),
+                Kind::Committed => Some("committed"),
+                Kind::Unknown => None,
+            },
+            "labels" => info.labels.get(&rest.join(".")).map(String::as_str),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use super::*;
+
+    fn snapshots() -> Vec<Info> {
+        let info = |name: &str, parent: &str, kind: Kind, labels: &[(&str, &str)]| Info {
+            name: name.to_owned(),
+            parent: parent.to_owned(),
+            kind: kind.into(),
+            labels: labels
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            ..Info::default()
+        };
+        vec![
+            info(
+                "base",
+                "",
+                Kind::Committed,
+                &[("containerd.io/snapshot.ref", "sha256:ab"), ("n", "1")],
+            ),
+            info("top", "base", Kind::Committed, &[("n", "2"), ("a.b", "x, y")]),
+            info("run", "top", Kind::Active, &[("say \"it\"", "é")]),
+            info("look", "top", Kind::View, &[]),
+        ]
+    }
+
+    fn found(filters: &[&str]) -> String {
+        let filters = Filters::parse(filters).unwrap();
+        let all = snapshots();
+        let fit = all.iter().filter(|info| filters.fit(info));
+        fit.map(|info| info.name.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_fits() {
+        for (filters, expected) in [
+            (&[][..], "base top run look"),
+            (&[""], "base top run look"),
+            (&["kind==committed"], "base top"),
+            (&["kind==active", "name==base"], "base run"),
+            (&["kind==committed,labels.n==2"], "top"),
+            (&["labels.n"], "base top"),
+            (&["labels.n!=1"], "top run look"),
+            (
+                &["labels.\"containerd.io/snapshot.ref\"==sha256:ab,parent==\"\""],
+                "base",
+            ),
+            (&["labels.a.b==\"x, y\""], "top"),
+            (&["labels.\"say \\\"it\\\"\"==\"\\u00e9\""], "run"),
+            (&["labels.\"say \\\"it\\\"\"==\"\\xc3\\251\""], "run"),
+            (&["name~=^(run|look)$"], "run look"),
+            (&["name~=/o{2}k/ , kind"], "look"),
+            (&["name~=|r.n|"], "run"),
+            (&["name~=(", "name==top"], "top"),
+            (&["nothing"], ""),
+            (&["nothing!=x,name==run"], "run"),
+            (&["name == top"], "top"),
+        ] {
+            assert_eq!(found(filters), expected, "{filters:?}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense() {
+        for filter in [
+            ",",
+            "name==",
+            "name==a,",
+            "labels.",
+            "name=a",
+            "name===a",
+            "name==a b",
+            "labels.|n|==1",
+            "name==/run/",
+            "labels.\"n",
+            "labels.\"\\q\"",
+            "labels.\"\\xff\"",
+            "labels.\"\\ud800\"",
+            "labels.?n",
+            "name\0==x",
+        ] {
+            let refused = Filters::parse(&[filter]).unwrap_err();
+            assert!(refused.message.contains("filter"), "{filter:?}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What this crate needs of whoever can show images without unpacking them.
+//!
+//! A layer is *offered* when containerd is about to unpack it. If it is admitted, a committed snapshot stands for it and
+//! containerd neither fetches nor unpacks anything. Later a container is made on it; then a *view* is asked for, which
+//! shows the files of the image's layers up to that one, flattened, at a path. It is held under the key of the container's
+//! snapshot until that is released.
+//!
+//! Admitted layers are always the lowest of a chain: a layer on an unpacked one is unpacked too. So one view and the
+//! directories above it are a whole chain.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use crate::error::SnapshotError;
+use crate::record::LazyLayer;
+use crate::usage::Usage;
+
+/// A layer that containerd would have to unpack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerOffer {
+    /// The image's name, as containerd was given it.
+    pub reference: String,
+    /// The digest of the image's manifest for this platform; clients before containerd 1.7 do not say.
+    pub manifest: Option<String>,
+    /// The layer's digest.
+    pub layer: String,
+    /// How many layers the image has up to and with this one.
+    pub depth: u32,
+    /// The chain ID (OCI image specification, `config.md`) of the layers up to and with this one.
+    pub chain: String,
+    /// Digests of this layer and those above it, as many as fit into a label; empty if the client did not say.
+    pub layers: Vec<String>,
+    /// The lower neighbour, if there is one. It may be known by another image's name.
+    pub below: Option<LazyLayer>,
+}
+
+/// Whether a layer can be read where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Yes, as this manifest's.
+    Lazy {
+        /// The digest of the image's manifest.
+        manifest: String,
+    },
+    /// No; containerd unpacks it.
+    NotLazy(NotLazy),
+}
+
+/// Why a layer is unpacked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotLazy {
+    /// In a word, to count by.
+    pub reason: Reason,
+    /// For people: what it is about, and what would help.
+    pub detail: String,
+}
+
+/// Reasons why a layer is unpacked, to count by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// There is no index of it.
+    NoIndex,
+    /// There is one, but nothing vouches for it well enough.
+    NotTrusted,
+    /// The layer below it was unpacked.
+    OnUnpacked,
+    /// The client's labels are not what the image says.
+    WrongLabels,
+    /// The image could not be asked about.
+    Unreachable,
+    /// Lazy images are not wanted here.
+    Off,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Reason; 6] = [
+        Reason::NoIndex,
+        Reason::NotTrusted,
+        Reason::OnUnpacked,
+        Reason::WrongLabels,
+        Reason::Unreachable,
+        Reason::Off,
+    ];
+
+    /// As metrics and labels have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::NoIndex => "no-index",
+            Reason::NotTrusted => "not-trusted",
+            Reason::OnUnpacked => "on-unpacked",
+            Reason::WrongLabels => "wrong-labels",
+            Reason::Unreachable => "unreachable",
+            Reason::Off => "off",
+        }
+    }
+}
+
+/// Whoever can show images without unpacking them.
+pub trait LazyImages: Send + Sync + 'static {
+    /// Whether a layer can be read where it is. May take as long as a registry takes to answer, never as long as a layer
+    /// takes to be fetched.
+    fn admit(&self, offer: LayerOffer) -> impl Future<Output = Verdict> + Send;
+
+    /// Shows the layers up to and with `layer`, flattened, and says where. Asked again under the same key, it may move to
+    /// another place; what was mounted from the first one goes on.
+    fn view(
+        &self,
+        key: &str,
+        layer: &LazyLayer,
+    ) -> impl Future<Output = Result<PathBuf, SnapshotError>> + Send;
+
+    /// Nobody uses what was shown under this key any more. Nothing happens if nothing was.
+    fn release(&self, key: &str) -> impl Future<Output = ()> + Send;
+
+    /// Keys under which views are held.
+    fn held(&self) -> Vec<String>;
+
+    /// What of a layer is on this host now.
+    fn usage(&self, layer: &LazyLayer) -> Usage;
+}
+
+/// Nobody: every layer is unpacked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nothing;
+
+impl LazyImages for Nothing {
+    async fn admit(&self, _offer: LayerOffer) -> Verdict {
+        Verdict::NotLazy(NotLazy {
+            reason: Reason::Off,
+            detail: "lazy images are off".to_owned(),
+        })
+    }
+
+    async fn view(&self, _key: &str, layer: &LazyLayer) -> Result<PathBuf, SnapshotError> {
+        let message = format!(
+            "{} was lazy when it was pulled, and lazy images are off now",
+            layer.reference
+        );
+        Err(SnapshotError::precondition(message))
+    }
+
+    async fn release(&self, _key: &str) {}
+
+    fn held(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn usage(&self, _layer: &LazyLayer) -> Usage {
+        Usage::default()
+    }
+}

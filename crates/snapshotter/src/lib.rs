@@ -1,0 +1,30 @@
+//! containerd's snapshots service: what a container's root file system is made of, and who made it from what.
+//!
+//! containerd keeps images as chains of *snapshots* and asks a snapshotter for mounts. This one keeps a layer that was
+//! unpacked as a directory, as overlayfs wants it, and a layer that can be read lazily as a line in its store and nothing
+//! else: the view that shows it belongs to somebody else, who implements [`LazyImages`].
+//!
+//! * [`api`]: the messages, as containerd's clients send them. [`server`]: the socket; [`service`]: calls to operations
+//!   and errors to gRPC's status codes.
+//! * [`Snapshotter`]: the operations. [`store`]: what survives everything, in one file; [`record`]: how a snapshot looks
+//!   there. [`directories`]: what lies beside it.
+//! * [`mounts`]: how a chain becomes a mount; [`usage`]: what it takes; [`filters`]: which snapshots a client wants listed.
+//! * [`lazy`]: what this crate needs to know of lazy images, and no more.
+
+pub mod api;
+pub mod directories;
+mod error;
+pub mod filters;
+pub mod lazy;
+mod locks;
+pub mod mounts;
+pub mod record;
+pub mod server;
+pub mod service;
+mod snapshotter;
+pub mod store;
+pub mod usage;
+
+pub use error::{ErrorKind, SnapshotError};
+pub use lazy::LazyImages;
+pub use snapshotter::{Figures, Snapshotter};

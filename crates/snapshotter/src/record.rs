@@ -1,0 +1,94 @@
+//! A snapshot as the store keeps it.
+//!
+//! Records are protocol buffer messages, so that later versions can add fields and earlier ones pass over them.
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::api::{Info, Kind, Timestamp};
+use crate::usage::Usage;
+
+/// Labels that this snapshotter sets itself. Clients cannot change them.
+pub const OWN_LABELS: &str = "containerd.io/snapshot/xebec.";
+/// Says why a layer that could have been lazy was unpacked.
+pub const UNPACKED_BECAUSE: &str = "containerd.io/snapshot/xebec.unpacked-because";
+/// Says that the snapshot has no files: its layer is read where it is.
+pub const LAZY: &str = "containerd.io/snapshot/xebec.lazy";
+
+/// What is known of one snapshot.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Record {
+    /// Names its directories. Never used twice.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// What it is.
+    #[prost(enumeration = "Kind", tag = "2")]
+    pub kind: i32,
+    /// The name of what it is made on; empty for none.
+    #[prost(string, tag = "3")]
+    pub parent: String,
+    /// Clients' labels, and [`OWN_LABELS`].
+    #[prost(map = "string, string", tag = "4")]
+    pub labels: HashMap<String, String>,
+    /// When it was made, or committed.
+    #[prost(message, required, tag = "5")]
+    pub created: Timestamp,
+    /// When it was updated last.
+    #[prost(message, required, tag = "6")]
+    pub updated: Timestamp,
+    /// What it took when it was committed.
+    #[prost(message, optional, tag = "7")]
+    pub usage: Option<Usage>,
+    /// Which layer of which image it is, if it has no files of its own.
+    #[prost(message, optional, tag = "8")]
+    pub lazy: Option<LazyLayer>,
+}
+
+/// A layer that is read where it is.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LazyLayer {
+    /// The image's name, as containerd was given it.
+    #[prost(string, tag = "1")]
+    pub reference: String,
+    /// The digest of the image's manifest for this platform.
+    #[prost(string, tag = "2")]
+    pub manifest: String,
+    /// The layer's digest.
+    #[prost(string, tag = "3")]
+    pub layer: String,
+    /// How many layers the image has up to and with this one.
+    #[prost(uint32, tag = "4")]
+    pub depth: u32,
+}
+
+impl Record {
+    /// What clients are told.
+    pub fn info(&self, name: &str) -> Info {
+        Info {
+            name: name.to_owned(),
+            parent: self.parent.clone(),
+            kind: self.kind,
+            created_at: Some(self.created),
+            updated_at: Some(self.updated),
+            labels: self.labels.clone(),
+        }
+    }
+
+    /// Replaces clients' labels. Those without a value are not kept, as containerd's own snapshotters do it.
+    pub fn set_labels(&mut self, labels: HashMap<String, String>) {
+        self.labels.retain(|name, _| name.starts_with(OWN_LABELS));
+        let theirs = labels.into_iter();
+        self.labels
+            .extend(theirs.filter(|(name, value)| !name.starts_with(OWN_LABELS) && !value.is_empty()));
+    }
+}
+
+/// The time, to the nanosecond.
+pub fn now() -> Timestamp {
+    // A clock before 1970 is told as 1970.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(since.subsec_nanos()).unwrap_or_default(),
+    }
+}

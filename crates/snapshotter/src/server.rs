@@ -1,0 +1,70 @@
+//! The socket.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+use tracing::{debug, warn};
+
+use crate::lazy::LazyImages;
+use crate::service;
+use crate::snapshotter::Snapshotter;
+
+/// How long accepting pauses when it fails, as it does when descriptors run out.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves whoever connects until `stop` says so; then calls under way are finished and connections closed.
+pub async fn serve<L: LazyImages>(
+    listener: UnixListener,
+    snapshotter: Arc<Snapshotter<L>>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        tokio::select! {
+            () = told(&mut stop) => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(converse(stream, snapshotter.clone(), stop.clone()));
+                }
+                Err(error) => {
+                    warn!("cannot accept a connection to the snapshotter: {error}");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+async fn converse<L: LazyImages>(
+    stream: tokio::net::UnixStream,
+    snapshotter: Arc<Snapshotter<L>>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let service = service_fn(move |request| service::answer(snapshotter.clone(), request));
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = told(&mut stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!("a connection to the snapshotter ended: {error}");
+    }
+}
+
+/// Waits until it is told to stop, or nobody is left who could tell.
+async fn told(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|is_over| *is_over).await;
+}

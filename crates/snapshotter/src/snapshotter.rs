@@ -1,0 +1,407 @@
+//! The operations.
+//!
+//! What waits for nobody (the store, directories) runs in a thread for that; what may take as long as a registry does
+//! (offering a layer, making a view) holds no more than the lock of its key.
+//!
+//! An operation is one change of the store. Directories are made before it is done and taken away after it is, so a
+//! process that dies between leaves directories without a snapshot, never a snapshot without its directory; those, and
+//! views that are held for nobody, are taken away by [`Snapshotter::reconcile`] and [`Snapshotter::cleanup`].
+
+mod inner;
+mod offer;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracing::{info, warn};
+
+use crate::api::{Info, Kind, Mount};
+use crate::directories::Directories;
+use crate::error::{ErrorKind, SnapshotError};
+use crate::filters::Filters;
+use crate::lazy::{LazyImages, Reason};
+use crate::locks::KeyLocks;
+use crate::record::{LAZY, LazyLayer, Record, UNPACKED_BECAUSE};
+use crate::store::Store;
+use crate::usage::Usage;
+use inner::Inner;
+
+/// Longest key, in bytes. containerd's are a namespace, a number and at most 4096 bytes of the client's.
+const LONGEST_KEY: usize = 8 << 10;
+/// Longest label, name and value together, in bytes, as the service is defined.
+const LONGEST_LABEL: usize = 4096;
+/// How much of a reason is kept in a label, in characters.
+const LONGEST_REASON: usize = 512;
+/// Labels by which a client asks for id-mapped files.
+const ID_MAPPINGS: [&str; 2] = [
+    "containerd.io/snapshot/uidmapping",
+    "containerd.io/snapshot/gidmapping",
+];
+
+/// A snapshotter.
+pub struct Snapshotter<L> {
+    inner: Arc<Inner>,
+    lazy: Arc<L>,
+    keys: KeyLocks,
+    counts: Mutex<BTreeMap<Count, u64>>,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Count {
+    Lazy,
+    Unpacked(Reason),
+}
+
+/// What a snapshotter has done since it was opened, and what it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Layers for which nothing was fetched.
+    pub lazy: u64,
+    /// Layers that containerd was left to unpack, by reason.
+    pub unpacked: BTreeMap<&'static str, u64>,
+    /// Snapshots that there are: active, views, committed, and how many of the last are lazy.
+    pub active: u64,
+    /// See there.
+    pub views: u64,
+    /// See there.
+    pub committed: u64,
+    /// See there.
+    pub committed_lazy: u64,
+}
+
+impl<L: LazyImages> Snapshotter<L> {
+    /// Opens what is at `root`, or makes it.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn open(root: &Path, lazy: Arc<L>) -> Result<Snapshotter<L>, SnapshotError> {
+        let directories = Directories::open(root)?;
+        let store = Store::open(&directories.store())?;
+        Ok(Snapshotter {
+            inner: Arc::new(Inner { store, directories }),
+            lazy,
+            keys: KeyLocks::default(),
+            counts: Mutex::default(),
+        })
+    }
+
+    /// Takes away what operations left that never ended: directories, and views that are held for nobody. Makes
+    /// directories again that a snapshot lacks, as after a power loss.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn reconcile(&self) -> Result<(), SnapshotError> {
+        let names = self
+            .in_background(|inner| {
+                let all = inner.store.list()?;
+                for (name, record) in &all {
+                    inner.restore(name, record)?;
+                }
+                let names: Vec<String> = all.into_iter().map(|(name, _)| name).collect();
+                Ok(names)
+            })
+            .await?;
+        for key in self.lazy.held() {
+            let _one = self.keys.lock(&key).await;
+            if !names.contains(&key) {
+                info!("no snapshot {key:?} is there any more: releasing its view");
+                self.lazy.release(&key).await;
+            }
+        }
+        self.cleanup().await
+    }
+
+    /// What is known of a snapshot.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn stat(&self, key: String) -> Result<Info, SnapshotError> {
+        let record = self.in_background(move |inner| {
+            let record = inner.store.get(&key)?;
+            Ok(record.info(&key))
+        });
+        record.await
+    }
+
+    /// Changes labels: those that `fields` names as `labels.NAME`, or all of them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidArgument`] for what cannot change.
+    pub async fn update(&self, info: Info, fields: Vec<String>) -> Result<Info, SnapshotError> {
+        check_labels(&info.labels)?;
+        let unchangeable = |field: &&String| *field != "labels" && !field.starts_with("labels.");
+        if let Some(field) = fields.iter().find(unchangeable) {
+            return Err(SnapshotError::invalid(format!(
+                "{field:?} of snapshot {:?} cannot be changed, only labels",
+                info.name
+            )));
+        }
+        let updated = self.in_background(move |inner| {
+            let Info { name, labels, .. } = info;
+            let record = inner.store.update(&name, |record| {
+                if fields.is_empty() || fields.iter().any(|field| field == "labels") {
+                    record.set_labels(labels);
+                    return;
+                }
+                let mut changed = record.labels.clone();
+                for name in fields.iter().filter_map(|field| field.strip_prefix("labels.")) {
+                    let value = labels.get(name).cloned().unwrap_or_default();
+                    changed.insert(name.to_owned(), value);
+                }
+                record.set_labels(changed);
+            })?;
+            Ok(record.info(&name))
+        });
+        updated.await
+    }
+
+    /// What a snapshot takes on this host, those below it not counted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], and when its directory cannot be read.
+    pub async fn usage(&self, key: String) -> Result<Usage, SnapshotError> {
+        let lazy = self.lazy.clone();
+        let usage = self.in_background(move |inner| {
+            let record = inner.store.get(&key)?;
+            match (record.kind(), &record.lazy) {
+                (Kind::Active, _) => inner.measure(record.id),
+                (_, Some(layer)) => Ok(lazy.usage(layer)),
+                _ => Ok(record.usage.unwrap_or_default()),
+            }
+        });
+        usage.await
+    }
+
+    /// Snapshots that fit the filters.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a filter that makes no sense.
+    pub async fn list(&self, filters: Vec<String>) -> Result<Vec<Info>, SnapshotError> {
+        let listed = self.in_background(move |inner| {
+            let filters = Filters::parse(&filters)?;
+            let all = inner.store.list()?.into_iter();
+            let infos = all.map(|(name, record)| record.info(&name));
+            Ok(infos.filter(|info| filters.fit(info)).collect())
+        });
+        listed.await
+    }
+
+    /// Mounts of an active snapshot or a view. A lazy image's view is shown again if it is shown no more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::FailedPrecondition`] for a committed one; what [`LazyImages::view`] says.
+    pub async fn mounts(&self, key: String) -> Result<Vec<Mount>, SnapshotError> {
+        let _one = self.keys.lock(&key).await;
+        let wanted = key.clone();
+        let chain = self
+            .in_background(move |inner| inner.store.chain(&wanted))
+            .await?;
+        if chain.record.kind() == Kind::Committed {
+            let message = format!("snapshot {key:?} is committed, and only others made on it can be mounted");
+            return Err(SnapshotError::precondition(message));
+        }
+        let view = self.view(&key, &chain.below).await?;
+        self.in_background(move |inner| inner.mounts(&chain, view.as_deref()))
+            .await
+    }
+
+    /// Makes a snapshot to be written ([`Kind::Active`]) or read ([`Kind::View`]).
+    ///
+    /// If the labels say that it is to become a layer of an image, the layer is offered first; if it is lazy, a committed
+    /// snapshot stands for it, and the answer is [`ErrorKind::AlreadyExists`], which is how a client learns that there is
+    /// nothing to do.
+    ///
+    /// # Errors
+    /// See [`Store::create`].
+    pub async fn prepare(
+        &self,
+        kind: Kind,
+        key: String,
+        parent: String,
+        labels: HashMap<String, String>,
+    ) -> Result<Vec<Mount>, SnapshotError> {
+        check_key(&key)?;
+        check_labels(&labels)?;
+        let not_lazy = match kind {
+            Kind::Active => self.offer(&key, &parent, &labels).await?,
+            _ => None,
+        };
+        let mut own_labels = HashMap::new();
+        if let Some(not_lazy) = not_lazy {
+            let because = format!("{}: {}", not_lazy.reason.name(), not_lazy.detail);
+            let because = because.chars().take(LONGEST_REASON).collect();
+            own_labels.insert(UNPACKED_BECAUSE.to_owned(), because);
+        }
+        let _one = self.keys.lock(&key).await;
+        // A view would be made for nothing, or released by whom it was not made.
+        let (wanted, on) = (key.clone(), parent.clone());
+        let below = self
+            .in_background(move |inner| inner.can_be_made(&wanted, &on))
+            .await?;
+        let view = self.view(&key, &below).await?;
+        let has_view = view.is_some();
+        if has_view && ID_MAPPINGS.iter().any(|label| labels.contains_key(*label)) {
+            self.lazy.release(&key).await;
+            return Err(SnapshotError::precondition(
+                "files of a lazy image cannot be id-mapped; take \"remap-ids\" out of the proxy plugin's capabilities",
+            ));
+        }
+        let created = self.in_background({
+            let key = key.clone();
+            move |inner| inner.create(&key, kind, &parent, labels, own_labels, view.as_deref())
+        });
+        let created = created.await;
+        if created.is_err() && has_view {
+            self.lazy.release(&key).await;
+        }
+        created
+    }
+
+    /// Makes a committed snapshot of an active one.
+    ///
+    /// # Errors
+    /// See [`Store::commit`].
+    pub async fn commit(
+        &self,
+        name: String,
+        key: String,
+        labels: HashMap<String, String>,
+        parent: String,
+    ) -> Result<(), SnapshotError> {
+        check_key(&name)?;
+        check_labels(&labels)?;
+        let _one = self.keys.lock(&key).await;
+        let committed = self.in_background({
+            let key = key.clone();
+            move |inner| {
+                let record = inner.store.get(&key)?;
+                let usage = match record.kind() {
+                    Kind::Active => inner.measure(record.id)?,
+                    _ => Usage::default(),
+                };
+                inner.store.commit(&key, &name, labels, &parent, usage)
+            }
+        });
+        committed.await?;
+        // What is mounted goes on; nobody can ask for it again.
+        self.lazy.release(&key).await;
+        Ok(())
+    }
+
+    /// Forgets a snapshot. Its files are deleted in the background; a mount of them goes on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::FailedPrecondition`] when another is made on it.
+    pub async fn remove(&self, key: String) -> Result<(), SnapshotError> {
+        let _one = self.keys.lock(&key).await;
+        let removed = self.in_background({
+            let key = key.clone();
+            move |inner| {
+                let removed = inner.store.remove(&key)?;
+                if let Err(error) = inner.directories.remove(removed.id) {
+                    // It is gone all the same; `cleanup` tries again.
+                    warn!("{error}");
+                }
+                Ok(removed)
+            }
+        });
+        let removed = removed.await?;
+        if removed.kind() != Kind::Committed {
+            self.lazy.release(&key).await;
+        }
+        let inner = self.inner.clone();
+        tokio::task::spawn_blocking(move || inner.directories.delete_removed());
+        Ok(())
+    }
+
+    /// Deletes what removed snapshots left, and waits for it.
+    ///
+    /// # Errors
+    /// When the store or its directories cannot be read.
+    pub async fn cleanup(&self) -> Result<(), SnapshotError> {
+        let cleaned = self.in_background(|inner| {
+            inner.store.ids(|ids| inner.directories.remove_strangers(ids))?;
+            inner.directories.delete_removed();
+            Ok(())
+        });
+        cleaned.await
+    }
+
+    /// What was done, and what there is.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn figures(&self) -> Result<Figures, SnapshotError> {
+        let mut figures = Figures::default();
+        for (count, times) in self.counts.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            match count {
+                Count::Lazy => figures.lazy = *times,
+                Count::Unpacked(reason) => {
+                    figures.unpacked.insert(reason.name(), *times);
+                }
+            }
+        }
+        for (_, record) in self.inner.store.list()? {
+            match record.kind() {
+                Kind::Active => figures.active += 1,
+                Kind::View => figures.views += 1,
+                Kind::Committed => figures.committed += 1,
+                Kind::Unknown => {}
+            }
+            figures.committed_lazy += u64::from(record.lazy.is_some());
+        }
+        Ok(figures)
+    }
+
+    fn count(&self, what: Count) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(what).or_default() += 1;
+    }
+
+    /// Shows the lazy layers of a chain, if it has any.
+    async fn view(&self, key: &str, below: &[Record]) -> Result<Option<PathBuf>, SnapshotError> {
+        match below.iter().find_map(|record| record.lazy.as_ref()) {
+            Some(layer) => self.lazy.view(key, layer).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn in_background<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T, SnapshotError> + Send + 'static,
+    ) -> Result<T, SnapshotError> {
+        let inner = self.inner.clone();
+        let done = tokio::task::spawn_blocking(move || work(&inner)).await;
+        done.unwrap_or_else(|error| Err(SnapshotError::new(ErrorKind::Internal, error)))
+    }
+}
+
+fn check_key(key: &str) -> Result<(), SnapshotError> {
+    match key.len() {
+        0 => Err(SnapshotError::invalid("a snapshot needs a key")),
+        1..=LONGEST_KEY => Ok(()),
+        length => Err(SnapshotError::invalid(format!(
+            "a key has {length} bytes, and {LONGEST_KEY} are the most"
+        ))),
+    }
+}
+
+fn check_labels(labels: &HashMap<String, String>) -> Result<(), SnapshotError> {
+    for (name, value) in labels {
+        let length = name.len() + value.len();
+        if length > LONGEST_LABEL {
+            let start: String = name.chars().take(64).collect();
+            return Err(SnapshotError::invalid(format!(
+                "the label {start:?} has {length} bytes, and {LONGEST_LABEL} are the most"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Labels of a snapshot that stands for a lazy layer.
+fn lazy_labels(layer: &LazyLayer) -> HashMap<String, String> {
+    HashMap::from([(LAZY.to_owned(), layer.layer.clone())])
+}

@@ -1,0 +1,109 @@
+//! What waits for nobody: the store and the directories beside it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use tracing::{error, warn};
+
+use crate::api::{Kind, Mount};
+use crate::directories::{Directories, Looks};
+use crate::error::{ErrorKind, SnapshotError};
+use crate::mounts::{self, Layers};
+use crate::record::Record;
+use crate::store::{Chain, New, Store};
+use crate::usage::{self, Usage};
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) store: Store,
+    pub(super) directories: Directories,
+}
+
+impl Inner {
+    pub(super) fn measure(&self, id: u64) -> Result<Usage, SnapshotError> {
+        let upper = self.directories.upper(id);
+        usage::of(&upper).map_err(|error| SnapshotError::io("measure", &upper, &error))
+    }
+
+    /// Says early what [`Store::create`] would say, and what it would be made on.
+    pub(super) fn can_be_made(&self, key: &str, parent: &str) -> Result<Vec<Record>, SnapshotError> {
+        match self.store.get(key) {
+            Ok(_) => return Err(SnapshotError::exists(key)),
+            Err(error) if error.kind == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        if parent.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Chain { record, mut below } = self.store.chain(parent)?;
+        below.insert(0, record);
+        Ok(below)
+    }
+
+    pub(super) fn create(
+        &self,
+        key: &str,
+        kind: Kind,
+        parent: &str,
+        labels: HashMap<String, String>,
+        own_labels: HashMap<String, String>,
+        view: Option<&Path>,
+    ) -> Result<Vec<Mount>, SnapshotError> {
+        let new = New {
+            key,
+            kind,
+            parent,
+            labels,
+            own_labels,
+            lazy: None,
+        };
+        let mut mounts = Vec::new();
+        self.store.create(new, |chain| {
+            let looks = match (chain.below.first(), view) {
+                (None, _) => Looks::DEFAULT,
+                (Some(parent), Some(view)) if parent.lazy.is_some() => Looks::of(view)?,
+                (Some(parent), _) => Looks::of(&self.directories.upper(parent.id))?,
+            };
+            let is_written = kind == Kind::Active;
+            self.directories.create(chain.record.id, is_written, looks)?;
+            mounts = self.mounts(chain, view)?;
+            Ok(())
+        })?;
+        Ok(mounts)
+    }
+
+    pub(super) fn mounts(&self, chain: &Chain, view: Option<&Path>) -> Result<Vec<Mount>, SnapshotError> {
+        let id = chain.record.id;
+        let unpacked = chain.below.iter().filter(|record| record.lazy.is_none());
+        let mut lower: Vec<PathBuf> = unpacked.map(|record| self.directories.upper(record.id)).collect();
+        if let Some(view) = view {
+            // By a link beside the others, so that all have a directory in common; see `directories`.
+            lower.push(match lower.is_empty() && chain.record.kind() == Kind::View {
+                true => view.to_owned(),
+                false => self.directories.link_view(id, view)?,
+            });
+        }
+        Ok(mounts::compose(&Layers {
+            kind: chain.record.kind(),
+            upper: &self.directories.upper(id),
+            work: &self.directories.work(id),
+            lower: &lower,
+        }))
+    }
+
+    /// Makes directories again that a snapshot lacks, unless an image's files were in them.
+    pub(super) fn restore(&self, name: &str, record: &Record) -> Result<(), SnapshotError> {
+        if record.lazy.is_some() || self.directories.upper(record.id).exists() {
+            return Ok(());
+        }
+        if record.kind() == Kind::Committed {
+            error!(
+                "snapshot {name:?} lost its files; was there a power loss? Remove its image and pull it again"
+            );
+            return Ok(());
+        }
+        warn!("snapshot {name:?} lost its files; was there a power loss? It is empty now");
+        let is_written = record.kind() == Kind::Active;
+        self.directories.create(record.id, is_written, Looks::DEFAULT)
+    }
+}

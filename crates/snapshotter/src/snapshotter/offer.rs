@@ -1,0 +1,152 @@
+//! Offering a layer before it is unpacked.
+
+use std::collections::HashMap;
+
+use tracing::{debug, warn};
+
+use super::{Count, Snapshotter, lazy_labels};
+use crate::api::Kind;
+use crate::error::{ErrorKind, SnapshotError};
+use crate::lazy::{LayerOffer, LazyImages, NotLazy, Reason, Verdict};
+use crate::record::{LazyLayer, Record};
+use crate::store::New;
+
+/// The chain ID of what the snapshot is to become, set by every containerd client that unpacks.
+const TARGET: &str = "containerd.io/snapshot.ref";
+/// The image's name. This one and those below are set by CRI and by clients that are told to (`pkg/snapshotters` of
+/// containerd).
+const REFERENCE: &str = "containerd.io/snapshot/cri.image-ref";
+const MANIFEST: &str = "containerd.io/snapshot/cri.manifest-digest";
+const LAYER: &str = "containerd.io/snapshot/cri.layer-digest";
+const LAYERS: &str = "containerd.io/snapshot/cri.image-layers";
+
+impl<L: LazyImages> Snapshotter<L> {
+    /// Offers the layer that a new snapshot would be unpacked into, if the labels tell of one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] when there is nothing to unpack.
+    pub(super) async fn offer(
+        &self,
+        key: &str,
+        parent: &str,
+        labels: &HashMap<String, String>,
+    ) -> Result<Option<NotLazy>, SnapshotError> {
+        let named = |name: &str| labels.get(name).filter(|value| !value.is_empty());
+        let (Some(target), Some(reference), Some(layer)) = (named(TARGET), named(REFERENCE), named(LAYER))
+        else {
+            return Ok(None);
+        };
+        // Two clients that pull one image at once: the second waits, and finds what the first made. Targets have locks of
+        // their own: no key is empty up to the first colon.
+        let _one = self.keys.lock(&format!(":{target}")).await;
+        let (wanted, on) = (target.clone(), parent.to_owned());
+        let (there, below) = self
+            .in_background(move |inner| {
+                let there = some(inner.store.get(&wanted))?;
+                let below = match on.is_empty() {
+                    true => None,
+                    false => Some(inner.store.get(&on)?),
+                };
+                Ok((there, below))
+            })
+            .await?;
+        if let Some(there) = &there {
+            // Not ours to give if it is something else by that name.
+            let is_it = there.lazy.is_some() && there.parent == parent;
+            return if is_it { Err(stands(target)) } else { Ok(None) };
+        }
+        let verdict = match lies_low(below.as_ref()) {
+            false => Verdict::NotLazy(NotLazy {
+                reason: Reason::OnUnpacked,
+                detail: format!("the layer below {layer} was unpacked"),
+            }),
+            true => {
+                let below = below.and_then(|below| below.lazy);
+                let offer = LayerOffer {
+                    reference: reference.clone(),
+                    manifest: named(MANIFEST).cloned(),
+                    layer: layer.clone(),
+                    depth: below.as_ref().map_or(0, |below| below.depth) + 1,
+                    chain: target.clone(),
+                    layers: named(LAYERS)
+                        .map_or_else(Vec::new, |layers| layers.split(',').map(str::to_owned).collect()),
+                    below,
+                };
+                let depth = offer.depth;
+                match self.lazy.admit(offer).await {
+                    Verdict::Lazy { manifest } => {
+                        let lazy = LazyLayer {
+                            reference: reference.clone(),
+                            manifest,
+                            layer: layer.clone(),
+                            depth,
+                        };
+                        self.stand(target, parent, labels, lazy).await?;
+                        return Err(stands(target));
+                    }
+                    refused => refused,
+                }
+            }
+        };
+        let Verdict::NotLazy(not_lazy) = verdict else {
+            return Ok(None);
+        };
+        self.count(Count::Unpacked(not_lazy.reason));
+        warn!(
+            snapshot = key,
+            reason = not_lazy.reason.name(),
+            "layer {layer} of {reference} is not lazy, containerd unpacks it: {}",
+            not_lazy.detail
+        );
+        Ok(Some(not_lazy))
+    }
+
+    /// Lets a committed snapshot stand for a lazy layer.
+    async fn stand(
+        &self,
+        target: &str,
+        parent: &str,
+        labels: &HashMap<String, String>,
+        layer: LazyLayer,
+    ) -> Result<(), SnapshotError> {
+        let (target, parent, labels) = (target.to_owned(), parent.to_owned(), labels.clone());
+        debug!(
+            snapshot = target,
+            "layer {} of {} is lazy", layer.layer, layer.reference
+        );
+        let made = self.in_background(move |inner| {
+            let new = New {
+                key: &target,
+                kind: Kind::Committed,
+                parent: &parent,
+                labels,
+                own_labels: lazy_labels(&layer),
+                lazy: Some(layer),
+            };
+            inner.store.create(new, |_| Ok(()))
+        });
+        made.await?;
+        self.count(Count::Lazy);
+        Ok(())
+    }
+}
+
+/// Whether a layer on this one could be lazy.
+fn lies_low(below: Option<&Record>) -> bool {
+    below.is_none_or(|below| below.lazy.is_some())
+}
+
+fn stands(target: &str) -> SnapshotError {
+    SnapshotError::new(
+        ErrorKind::AlreadyExists,
+        format!("snapshot {target:?} exists: its layer is read where it is"),
+    )
+}
+
+fn some(found: Result<Record, SnapshotError>) -> Result<Option<Record>, SnapshotError> {
+    match found {
+        Ok(record) => Ok(Some(record)),
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

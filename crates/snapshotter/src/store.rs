@@ -1,0 +1,391 @@
+//! What survives everything: which snapshots there are, and which is made on which.
+//!
+//! One file, a [redb](https://docs.rs/redb) database: a change is a transaction, on disk when it is told to be done. A
+//! process that dies, or a machine that loses power, leaves the state before or after a change, never one between.
+//!
+//! | table | key | value |
+//! | --- | --- | --- |
+//! | `snapshots` | name | a [`Record`] |
+//! | `children` | ids of parent and child | the child's name |
+//! | `numbers` | `next-id`, `version` | |
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+
+use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction};
+
+use crate::api::Kind;
+use crate::error::{ErrorKind, SnapshotError};
+use crate::record::{LazyLayer, Record, UNPACKED_BECAUSE, now};
+use crate::usage::Usage;
+
+const SNAPSHOTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("snapshots");
+const CHILDREN: TableDefinition<'_, (u64, u64), &str> = TableDefinition::new("children");
+const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
+
+/// What is written here. A store of another version is refused.
+const VERSION: u64 = 1;
+/// How much of the file is kept in memory, in bytes. A thousand snapshots take about half of it.
+const MEMORY: usize = 4 << 20;
+/// Longest chain that is followed. Images have at most some hundreds of layers, overlayfs at most 500.
+const LONGEST_CHAIN: usize = 4096;
+
+/// The store.
+#[derive(Debug)]
+pub struct Store {
+    database: Database,
+}
+
+/// A snapshot with those that it is made on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    /// The snapshot.
+    pub record: Record,
+    /// Its parent, that one's parent, and so on.
+    pub below: Vec<Record>,
+}
+
+/// A snapshot that is to be.
+#[derive(Clone, Debug)]
+pub struct New<'a> {
+    /// Its key.
+    pub key: &'a str,
+    /// [`Kind::Active`] or [`Kind::View`]; [`Kind::Committed`] for a lazy one.
+    pub kind: Kind,
+    /// The name of what it is made on; empty for none.
+    pub parent: &'a str,
+    /// Clients' labels.
+    pub labels: HashMap<String, String>,
+    /// Labels of this snapshotter.
+    pub own_labels: HashMap<String, String>,
+    /// The layer that it stands for.
+    pub lazy: Option<LazyLayer>,
+}
+
+impl Store {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    /// When it cannot be read or written, is of another version, or another process has it.
+    pub fn open(file: &Path) -> Result<Store, SnapshotError> {
+        let database = redb::Builder::new()
+            .set_cache_size(MEMORY)
+            .create(file)
+            .map_err(SnapshotError::store)?;
+        let store = Store { database };
+        store.change(|tables| {
+            let version = number(&tables.numbers, "version")?;
+            match version {
+                None => insert(&mut tables.numbers, "version", VERSION),
+                Some(VERSION) => Ok(()),
+                Some(other) => Err(SnapshotError::precondition(format!(
+                    "{} is of version {other}, and this program reads version {VERSION}",
+                    file.display()
+                ))),
+            }
+        })?;
+        Ok(store)
+    }
+
+    /// One snapshot.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Internal`] when the file cannot be read, as for every operation.
+    pub fn get(&self, key: &str) -> Result<Record, SnapshotError> {
+        let transaction = self.database.begin_read().map_err(SnapshotError::store)?;
+        let snapshots = transaction.open_table(SNAPSHOTS).map_err(SnapshotError::store)?;
+        record(&snapshots, key)?.ok_or_else(|| SnapshotError::not_found(key))
+    }
+
+    /// One snapshot and all below it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub fn chain(&self, key: &str) -> Result<Chain, SnapshotError> {
+        let transaction = self.database.begin_read().map_err(SnapshotError::store)?;
+        let snapshots = transaction.open_table(SNAPSHOTS).map_err(SnapshotError::store)?;
+        let top = record(&snapshots, key)?.ok_or_else(|| SnapshotError::not_found(key))?;
+        Ok(Chain {
+            below: below(&snapshots, &top.parent)?,
+            record: top,
+        })
+    }
+
+    /// Every snapshot, by name.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn list(&self) -> Result<Vec<(String, Record)>, SnapshotError> {
+        let transaction = self.database.begin_read().map_err(SnapshotError::store)?;
+        let snapshots = transaction.open_table(SNAPSHOTS).map_err(SnapshotError::store)?;
+        let mut all = Vec::new();
+        for entry in snapshots.iter().map_err(SnapshotError::store)? {
+            let (name, bytes) = entry.map_err(SnapshotError::store)?;
+            all.push((name.value().to_owned(), decode(name.value(), bytes.value())?));
+        }
+        Ok(all)
+    }
+
+    /// The ids of all snapshots, while nobody changes anything: what `while_still` does sees no half-made snapshot.
+    ///
+    /// # Errors
+    /// When the file cannot be read, and what `while_still` says.
+    pub fn ids<T>(
+        &self,
+        while_still: impl FnOnce(&BTreeSet<u64>) -> Result<T, SnapshotError>,
+    ) -> Result<T, SnapshotError> {
+        self.change(|tables| {
+            let mut ids = BTreeSet::new();
+            for entry in tables.snapshots.iter().map_err(SnapshotError::store)? {
+                let (name, bytes) = entry.map_err(SnapshotError::store)?;
+                ids.insert(decode(name.value(), bytes.value())?.id);
+            }
+            while_still(&ids)
+        })
+    }
+
+    /// Makes a snapshot. `prepare` makes its directories; if it fails, or the process dies, there is no snapshot, and
+    /// there may be directories by an id that the next one gets.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`]; [`ErrorKind::NotFound`] without the parent; [`ErrorKind::InvalidArgument`] when that
+    /// is not committed.
+    pub fn create(
+        &self,
+        new: New<'_>,
+        prepare: impl FnOnce(&Chain) -> Result<(), SnapshotError>,
+    ) -> Result<Chain, SnapshotError> {
+        self.change(|tables| {
+            if record(&tables.snapshots, new.key)?.is_some() {
+                return Err(SnapshotError::exists(new.key));
+            }
+            let below = below(&tables.snapshots, new.parent)?;
+            if let Some(parent) = below.first()
+                && parent.kind() != Kind::Committed
+            {
+                let message = format!("the parent {:?} is not committed", new.parent);
+                return Err(SnapshotError::invalid(message));
+            }
+            let id = number(&tables.numbers, "next-id")?.unwrap_or(1);
+            insert(&mut tables.numbers, "next-id", id + 1)?;
+            let created = now();
+            let mut record = Record {
+                id,
+                kind: new.kind.into(),
+                parent: new.parent.to_owned(),
+                created,
+                updated: created,
+                lazy: new.lazy,
+                ..Record::default()
+            };
+            record.set_labels(new.labels);
+            record.labels.extend(new.own_labels);
+            put(&mut tables.snapshots, new.key, &record)?;
+            if let Some(parent) = below.first() {
+                link(&mut tables.children, parent.id, id, new.key)?;
+            }
+            let chain = Chain { record, below };
+            prepare(&chain)?;
+            Ok(chain)
+        })
+    }
+
+    /// Turns an active snapshot into a committed one by another name, with other labels; `parent` says what one comes to
+    /// lie on that was made on nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::AlreadyExists`] when the name is taken;
+    /// [`ErrorKind::FailedPrecondition`] when it is not active or the parent is not committed;
+    /// [`ErrorKind::InvalidArgument`] when it has another parent.
+    pub fn commit(
+        &self,
+        key: &str,
+        name: &str,
+        labels: HashMap<String, String>,
+        parent: &str,
+        usage: Usage,
+    ) -> Result<(), SnapshotError> {
+        self.change(|tables| {
+            if record(&tables.snapshots, name)?.is_some() {
+                return Err(SnapshotError::exists(name));
+            }
+            let mut committed =
+                record(&tables.snapshots, key)?.ok_or_else(|| SnapshotError::not_found(key))?;
+            if committed.kind() != Kind::Active {
+                return Err(SnapshotError::precondition(format!(
+                    "snapshot {key:?} is not active"
+                )));
+            }
+            if committed.parent.is_empty() {
+                parent.clone_into(&mut committed.parent);
+            } else if !parent.is_empty() && committed.parent != parent {
+                let message = format!("snapshot {key:?} is made on {:?} already", committed.parent);
+                return Err(SnapshotError::invalid(message));
+            }
+            if let Some(lower) = below(&tables.snapshots, &committed.parent)?.first() {
+                if lower.kind() != Kind::Committed {
+                    let message = format!("the parent {:?} is not committed", committed.parent);
+                    return Err(SnapshotError::precondition(message));
+                }
+                link(&mut tables.children, lower.id, committed.id, name)?;
+            }
+            committed.set_kind(Kind::Committed);
+            committed.created = now();
+            committed.updated = committed.created;
+            committed.usage = Some(usage);
+            committed.labels.retain(|name, _| name == UNPACKED_BECAUSE);
+            committed.set_labels(labels);
+            tables.snapshots.remove(key).map_err(SnapshotError::store)?;
+            put(&mut tables.snapshots, name, &committed)
+        })
+    }
+
+    /// Changes a snapshot's labels.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub fn update(&self, key: &str, change: impl FnOnce(&mut Record)) -> Result<Record, SnapshotError> {
+        self.change(|tables| {
+            let mut updated = record(&tables.snapshots, key)?.ok_or_else(|| SnapshotError::not_found(key))?;
+            change(&mut updated);
+            updated.updated = now();
+            put(&mut tables.snapshots, key, &updated)?;
+            Ok(updated)
+        })
+    }
+
+    /// Forgets a snapshot, and says what it was.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::FailedPrecondition`] when another is made on it.
+    pub fn remove(&self, key: &str) -> Result<Record, SnapshotError> {
+        self.change(|tables| {
+            let removed = record(&tables.snapshots, key)?.ok_or_else(|| SnapshotError::not_found(key))?;
+            let children = (removed.id, 0)..=(removed.id, u64::MAX);
+            let mut children = tables.children.range(children).map_err(SnapshotError::store)?;
+            if let Some(child) = children.next() {
+                let (_, child) = child.map_err(SnapshotError::store)?;
+                return Err(SnapshotError::precondition(format!(
+                    "cannot remove snapshot {key:?}: {:?} is made on it",
+                    child.value()
+                )));
+            }
+            drop(children);
+            if let Some(parent) = record(&tables.snapshots, &removed.parent)? {
+                let link = (parent.id, removed.id);
+                tables.children.remove(link).map_err(SnapshotError::store)?;
+            }
+            tables.snapshots.remove(key).map_err(SnapshotError::store)?;
+            Ok(removed)
+        })
+    }
+
+    fn change<T>(
+        &self,
+        work: impl FnOnce(&mut Tables<'_>) -> Result<T, SnapshotError>,
+    ) -> Result<T, SnapshotError> {
+        let transaction = self.database.begin_write().map_err(SnapshotError::store)?;
+        // One that is dropped changes nothing.
+        let done = work(&mut Tables::open(&transaction)?)?;
+        transaction.commit().map_err(SnapshotError::store)?;
+        Ok(done)
+    }
+}
+
+struct Tables<'t> {
+    snapshots: Table<'t, &'static str, &'static [u8]>,
+    children: Table<'t, (u64, u64), &'static str>,
+    numbers: Table<'t, &'static str, u64>,
+}
+
+impl<'t> Tables<'t> {
+    fn open(transaction: &'t WriteTransaction) -> Result<Tables<'t>, SnapshotError> {
+        Ok(Tables {
+            snapshots: transaction.open_table(SNAPSHOTS).map_err(SnapshotError::store)?,
+            children: transaction.open_table(CHILDREN).map_err(SnapshotError::store)?,
+            numbers: transaction.open_table(NUMBERS).map_err(SnapshotError::store)?,
+        })
+    }
+}
+
+type Snapshots<'a> = &'a dyn Lookup;
+
+/// Both kinds of tables, of those who read and of those who write.
+trait Lookup {
+    fn find(&self, key: &str) -> Result<Option<Record>, SnapshotError>;
+}
+
+impl<T: ReadableTable<&'static str, &'static [u8]>> Lookup for T {
+    fn find(&self, key: &str) -> Result<Option<Record>, SnapshotError> {
+        let found = self.get(key).map_err(SnapshotError::store)?;
+        found.map(|bytes| decode(key, bytes.value())).transpose()
+    }
+}
+
+fn record(snapshots: Snapshots<'_>, key: &str) -> Result<Option<Record>, SnapshotError> {
+    match key.is_empty() {
+        true => Ok(None),
+        false => snapshots.find(key),
+    }
+}
+
+/// The snapshot `parent` and those that it is made on; none if there is no parent.
+fn below(snapshots: Snapshots<'_>, parent: &str) -> Result<Vec<Record>, SnapshotError> {
+    let mut found = Vec::new();
+    let mut next = parent.to_owned();
+    while !next.is_empty() {
+        let record = record(snapshots, &next)?.ok_or_else(|| SnapshotError::not_found(&next))?;
+        next.clone_from(&record.parent);
+        found.push(record);
+        if found.len() > LONGEST_CHAIN {
+            let message = format!("{parent:?} is made on more than {LONGEST_CHAIN} others");
+            return Err(SnapshotError::precondition(message));
+        }
+    }
+    Ok(found)
+}
+
+fn decode(name: &str, bytes: &[u8]) -> Result<Record, SnapshotError> {
+    prost::Message::decode(bytes).map_err(|error| {
+        let message = format!("the record of snapshot {name:?} is damaged: {error}");
+        SnapshotError::new(ErrorKind::Internal, message)
+    })
+}
+
+fn put(
+    snapshots: &mut Table<'_, &'static str, &'static [u8]>,
+    key: &str,
+    record: &Record,
+) -> Result<(), SnapshotError> {
+    let bytes = prost::Message::encode_to_vec(record);
+    snapshots
+        .insert(key, bytes.as_slice())
+        .map_err(SnapshotError::store)?;
+    Ok(())
+}
+
+fn link(
+    children: &mut Table<'_, (u64, u64), &'static str>,
+    parent: u64,
+    child: u64,
+    name: &str,
+) -> Result<(), SnapshotError> {
+    children
+        .insert((parent, child), name)
+        .map_err(SnapshotError::store)?;
+    Ok(())
+}
+
+fn number(numbers: &Table<'_, &'static str, u64>, name: &'static str) -> Result<Option<u64>, SnapshotError> {
+    let found = numbers.get(name).map_err(SnapshotError::store)?;
+    Ok(found.map(|value| value.value()))
+}
+
+fn insert(
+    numbers: &mut Table<'_, &'static str, u64>,
+    name: &'static str,
+    value: u64,
+) -> Result<(), SnapshotError> {
+    numbers.insert(name, value).map_err(SnapshotError::store)?;
+    Ok(())
+}

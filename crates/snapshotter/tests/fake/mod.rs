@@ -1,0 +1,257 @@
+//! A host whose images are made up, and a client.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tonic::body::Body;
+use tonic::{Code, Request};
+use tonic_prost::ProstCodec;
+use xebec_snapshotter::api::{Info, ListRequest, ListResponse, MountsResponse, SERVICE};
+use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Verdict};
+use xebec_snapshotter::record::LazyLayer;
+use xebec_snapshotter::usage::Usage;
+use xebec_snapshotter::{ErrorKind, Figures, LazyImages, SnapshotError, Snapshotter};
+
+/// Labels as containerd sets them for a layer of an image.
+pub(crate) fn image_labels(image: &str, depth: usize) -> HashMap<String, String> {
+    let labels = [
+        ("containerd.io/snapshot.ref", format!("chain-{image}-{depth}")),
+        (
+            "containerd.io/snapshot/cri.image-ref",
+            format!("registry/{image}:1"),
+        ),
+        (
+            "containerd.io/snapshot/cri.layer-digest",
+            format!("layer-{image}-{depth}"),
+        ),
+        (
+            "containerd.io/snapshot/cri.manifest-digest",
+            format!("manifest-{image}"),
+        ),
+    ];
+    labels
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// Images by name: `lazy` is, of `half` the first layer is, the view of `broken` cannot be shown.
+struct Images {
+    views: PathBuf,
+    held: Mutex<BTreeSet<String>>,
+    offers: Mutex<usize>,
+}
+
+impl LazyImages for Images {
+    async fn admit(&self, offer: LayerOffer) -> Verdict {
+        *self.offers.lock().unwrap() += 1;
+        tokio::task::yield_now().await;
+        match offer.reference.contains("half") && offer.depth > 1 {
+            true => Verdict::NotLazy(NotLazy {
+                reason: Reason::NoIndex,
+                detail: "it has no index".to_owned(),
+            }),
+            false => Verdict::Lazy {
+                manifest: offer.manifest.unwrap(),
+            },
+        }
+    }
+
+    async fn view(&self, key: &str, layer: &LazyLayer) -> Result<PathBuf, SnapshotError> {
+        if layer.reference.contains("broken") {
+            return Err(SnapshotError::new(ErrorKind::Unavailable, "nobody answers"));
+        }
+        let path = self.views.join(format!("{}-{}", layer.manifest, layer.depth));
+        std::fs::create_dir_all(&path).unwrap();
+        self.held.lock().unwrap().insert(key.to_owned());
+        Ok(path)
+    }
+
+    async fn release(&self, key: &str) {
+        self.held.lock().unwrap().remove(key);
+    }
+
+    fn held(&self) -> Vec<String> {
+        self.held.lock().unwrap().iter().cloned().collect()
+    }
+
+    fn usage(&self, _layer: &LazyLayer) -> Usage {
+        Usage {
+            bytes: 4096,
+            inodes: 0,
+        }
+    }
+}
+
+type Serving = (watch::Sender<bool>, tokio::task::JoinHandle<()>);
+
+/// A host with the service running.
+pub(crate) struct Host {
+    directory: tempfile::TempDir,
+    images: Arc<Images>,
+    snapshotter: Option<Arc<Snapshotter<Images>>>,
+    serving: Option<Serving>,
+}
+
+impl Host {
+    pub(crate) async fn start() -> Host {
+        let directory = tempfile::tempdir().unwrap();
+        let images = Arc::new(Images {
+            views: directory.path().join("views"),
+            held: Mutex::default(),
+            offers: Mutex::default(),
+        });
+        let mut host = Host {
+            directory,
+            images,
+            snapshotter: None,
+            serving: None,
+        };
+        host.restart().await;
+        host
+    }
+
+    pub(crate) async fn restart(&mut self) {
+        let snapshotter = Arc::new(Snapshotter::open(&self.root(), self.images.clone()).unwrap());
+        snapshotter.reconcile().await.unwrap();
+        let _ = std::fs::remove_file(self.socket());
+        let listener = UnixListener::bind(self.socket()).unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(xebec_snapshotter::server::serve(
+            listener,
+            snapshotter.clone(),
+            stopped,
+        ));
+        self.snapshotter = Some(snapshotter);
+        self.serving = Some((stop, task));
+    }
+
+    pub(crate) async fn stop(&mut self) {
+        let (stop, task) = self.serving.take().unwrap();
+        stop.send(true).unwrap();
+        task.await.unwrap();
+        self.snapshotter = None;
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("socket")
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.directory.path().join("root")
+    }
+
+    pub(crate) fn view(&self, image: &str, depth: usize) -> PathBuf {
+        self.images.views.join(format!("manifest-{image}-{depth}"))
+    }
+
+    pub(crate) fn held(&self) -> Vec<String> {
+        self.images.held()
+    }
+
+    pub(crate) fn hold(&self, key: &str) {
+        self.images.held.lock().unwrap().insert(key.to_owned());
+    }
+
+    pub(crate) fn offers(&self) -> usize {
+        *self.images.offers.lock().unwrap()
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        self.snapshotter.as_ref().unwrap().figures().unwrap()
+    }
+
+    /// How many directories there are besides the store.
+    pub(crate) fn directories(&self) -> usize {
+        let count = |name: &str| std::fs::read_dir(self.root().join(name)).unwrap().count();
+        count("u") + count("w") + count("out")
+    }
+
+    pub(crate) fn lower(&self, made: &MountsResponse) -> Vec<PathBuf> {
+        let options = &made.mounts[0].options;
+        let lower = options.iter().find_map(|option| option.strip_prefix("lowerdir="));
+        lower.unwrap().split(':').map(PathBuf::from).collect()
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        Client::connect(&self.socket()).await
+    }
+}
+
+/// A client of gRPC over one connection.
+pub(crate) struct Client {
+    connection: hyper::client::conn::http2::SendRequest<Body>,
+}
+
+impl Client {
+    async fn connect(socket: &Path) -> Client {
+        let stream = UnixStream::connect(socket).await.unwrap();
+        let (connection, driver) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                .await
+                .unwrap();
+        tokio::spawn(driver);
+        Client { connection }
+    }
+
+    pub(crate) async fn call<Q, A>(&mut self, method: &str, request: Q) -> Result<A, Code>
+    where
+        Q: Message + Default + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut grpc = tonic::client::Grpc::new(Sender(self.connection.clone()));
+        let path = format!("/{SERVICE}/{method}").parse().unwrap();
+        let codec = ProstCodec::<Q, A>::default();
+        let answer = grpc.unary(Request::new(request), path, codec).await;
+        answer
+            .map(|answer| answer.into_inner())
+            .map_err(|status| status.code())
+    }
+
+    pub(crate) async fn list(&mut self, filters: &[&str]) -> Result<Vec<Info>, Code> {
+        let mut grpc = tonic::client::Grpc::new(Sender(self.connection.clone()));
+        let request = ListRequest {
+            filters: filters.iter().map(|filter| (*filter).to_owned()).collect(),
+            ..ListRequest::default()
+        };
+        let path = format!("/{SERVICE}/List").parse().unwrap();
+        let codec = ProstCodec::<ListRequest, ListResponse>::default();
+        let answer = grpc.server_streaming(Request::new(request), path, codec).await;
+        let mut stream = answer.map_err(|status| status.code())?.into_inner();
+        let mut all = Vec::new();
+        while let Some(block) = stream.message().await.map_err(|status| status.code())? {
+            all.extend(block.info);
+        }
+        Ok(all)
+    }
+}
+
+#[derive(Clone)]
+struct Sender(hyper::client::conn::http2::SendRequest<Body>);
+
+impl tonic::client::GrpcService<Body> for Sender {
+    type ResponseBody = hyper::body::Incoming;
+    type Error = hyper::Error;
+    type Future = std::pin::Pin<
+        Box<dyn Future<Output = Result<hyper::Response<Self::ResponseBody>, hyper::Error>> + Send>,
+    >;
+
+    fn poll_ready(
+        &mut self,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), hyper::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: hyper::Request<Body>) -> Self::Future {
+        // HTTP/2 wants to know whom it talks to.
+        let path = request.uri().path().to_owned();
+        *request.uri_mut() = format!("http://localhost{path}").parse().unwrap();
+        Box::pin(self.0.send_request(request))
+    }
+}
