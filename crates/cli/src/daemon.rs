@@ -80,11 +80,11 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
         DaemonCommand::Start(args) => {
             let overrides = args.overrides();
             // Wrong settings are said here, where whoever made them sees it.
-            Settings::load(&paths.settings(), &overrides)?;
+            let settings = Settings::load(&paths.settings(), &overrides)?;
             let overrides = serde_json::Value::Object(overrides).to_string();
             // A daemon must not keep the file system busy on which somebody happened to start it.
             std::env::set_current_dir("/").map_err(|error| Failure::host("go to /", error))?;
-            let config = keeper::KeeperConfig::new(
+            let mut config = keeper::KeeperConfig::new(
                 paths.root(),
                 paths.run(),
                 vec![
@@ -94,6 +94,7 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
                     overrides.into(),
                 ],
             );
+            config.snapshots = settings.snapshotter.socket(paths);
             keeper::run(&config).map_err(|error| Failure::new(FailureKind::Host, error))?;
         }
         DaemonCommand::Worker => {
@@ -200,6 +201,21 @@ fn print_status(status: &Status) {
             "MAY HAVE READ ZEROS: processes on an old view of {}; restart {}",
             suspect.reference,
             on.join(", ")
+        );
+    }
+    if let Some(snapshots) = &status.snapshots {
+        println!(
+            "containerd's snapshots   {} active, {} views, {} committed ({} lazy)",
+            snapshots.active, snapshots.views, snapshots.committed, snapshots.committed_lazy
+        );
+        let unpacked = snapshots.unpacked.iter();
+        let unpacked: Vec<_> = unpacked
+            .map(|(reason, layers)| format!(", {layers} unpacked: {reason}"))
+            .collect();
+        println!(
+            "layers it asked for      {} lazy{}",
+            snapshots.lazy,
+            unpacked.concat()
         );
     }
     for view in &status.views {

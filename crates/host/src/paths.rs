@@ -88,6 +88,11 @@ impl Paths {
         self.root.join("containers")
     }
 
+    /// Metadata and files of containerd's snapshots.
+    pub fn snapshots(&self) -> PathBuf {
+        self.root.join("snapshots")
+    }
+
     /// Which keys and registries are trusted.
     pub fn trust(&self) -> PathBuf {
         self.root.join("trust.toml")

@@ -427,6 +427,26 @@ pub struct Status {
     pub views: Vec<ViewStatus>,
     /// Old views that may have served zeros, because keeper and worker both died.
     pub suspects: Vec<SuspectStatus>,
+    /// containerd's snapshots, if it is served.
+    #[serde(default)]
+    pub snapshots: Option<SnapshotStatus>,
+}
+
+/// What containerd is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotStatus {
+    /// Snapshots that are written to.
+    pub active: u64,
+    /// Snapshots that are only read.
+    pub views: u64,
+    /// Layers and other committed snapshots.
+    pub committed: u64,
+    /// Of these, layers that are read where they are.
+    pub committed_lazy: u64,
+    /// Layers that this worker let containerd take without fetching them.
+    pub lazy: u64,
+    /// Layers that it left containerd to unpack, by reason.
+    pub unpacked: BTreeMap<String, u64>,
 }
 
 /// A view that may have served zeros; it is unmounted, but processes may still be on it.

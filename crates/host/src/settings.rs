@@ -7,10 +7,14 @@
 //! metrics = "127.0.0.1:9469"   # where Prometheus may ask; nowhere by default
 //! log = "json"              # or "text", the default
 //! learn = true              # keep profiles of starts with a probe, for `xebec record --merge`
+//!
+//! [snapshotter]             # containerd may start its containers by this daemon; see docs/containerd.md
+//! enabled = true
+//! socket = "/run/xebec/snapshots.sock"   # the default, below the run directory
 //! ```
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -18,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use xebec_oci::config::duration_text;
 
 use crate::failure::{Failure, FailureKind};
+use crate::paths::Paths;
 
 /// Settings of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -38,6 +43,8 @@ pub struct Settings {
     /// Whether profiles are kept of starts with a probe, some of each service.
     #[serde(deserialize_with = "switch")]
     pub learn: bool,
+    /// Whether and where containerd is served.
+    pub snapshotter: SnapshotterSettings,
     /// What of all this was given on the command line, for a daemon that starts itself again.
     #[serde(skip)]
     pub given: Overrides,
@@ -52,8 +59,27 @@ impl Default for Settings {
             metrics: None,
             log: LogFormat::Text,
             learn: false,
+            snapshotter: SnapshotterSettings::default(),
             given: Overrides::new(),
         }
+    }
+}
+
+/// Whether and where containerd is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SnapshotterSettings {
+    /// Whether it is.
+    pub enabled: bool,
+    /// At which socket; `snapshots.sock` in the run directory when absent.
+    pub socket: Option<PathBuf>,
+}
+
+impl SnapshotterSettings {
+    /// Where containerd connects, if it is served.
+    pub fn socket(&self, paths: &Paths) -> Option<PathBuf> {
+        let usual = || paths.run().join("snapshots.sock");
+        self.enabled.then(|| self.socket.clone().unwrap_or_else(usual))
     }
 }
 
@@ -201,6 +227,7 @@ mod tests {
             "cache_size = \"much\"",
             "fill_wait = \"7\"",
             "learn = \"yes\"",
+            "[snapshotter]\nenable = true",
             "x",
         ] {
             std::fs::write(&file, wrong).unwrap();

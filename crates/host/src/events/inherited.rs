@@ -25,6 +25,9 @@ pub mod descriptors {
     pub const RUN_LOCK: RawFd = 6;
     /// The lock on the root directory.
     pub const ROOT_LOCK: RawFd = 7;
+    /// The socket at which containerd connects; one that does not listen if it is not served. It has a number in any case,
+    /// so that an event never gets it.
+    pub const SNAPSHOTS: RawFd = 8;
 }
 
 /// If memory runs out the kernel takes the worker before the keeper, for it can be replaced; but after
@@ -40,6 +43,8 @@ pub struct Inherited {
     pub journal: Arc<Journal>,
     /// Where clients connect.
     pub listener: UnixListener,
+    /// Where containerd connects, if it listens.
+    pub snapshots: UnixListener,
     /// What [`super::EventLoop::start`] takes.
     pub left: LeftEvents,
     locks: [OwnedFd; 2],
@@ -70,6 +75,7 @@ pub fn take_inherited() -> Result<Inherited, EventError> {
     )?));
     let journal = Arc::new(Journal::open(take("the journal", descriptors::JOURNAL)?)?);
     let listener = UnixListener::from(take("the listening socket", descriptors::SOCKET)?);
+    let snapshots = UnixListener::from(take("containerd's socket", descriptors::SNAPSHOTS)?);
     let locks = [
         take("the run lock", descriptors::RUN_LOCK)?,
         take("the root lock", descriptors::ROOT_LOCK)?,
@@ -91,18 +97,20 @@ pub fn take_inherited() -> Result<Inherited, EventError> {
         group,
         journal,
         listener,
+        snapshots,
         left,
         locks,
     })
 }
 
 impl Inherited {
-    /// Splits it; the locks are then held until the process ends.
-    pub fn into_parts(self) -> (Arc<Group>, Arc<Journal>, UnixListener, LeftEvents) {
+    /// Splits it, the listeners for clients of ours and for containerd; the locks are then held until the process ends.
+    pub fn into_parts(self) -> (Arc<Group>, Arc<Journal>, [UnixListener; 2], LeftEvents) {
         for lock in self.locks {
             std::mem::forget(lock);
         }
-        (self.group, self.journal, self.listener, self.left)
+        let listeners = [self.listener, self.snapshots];
+        (self.group, self.journal, listeners, self.left)
     }
 }
 

@@ -19,6 +19,8 @@ pub struct KeeperConfig {
     pub root: PathBuf,
     /// The run directory: `guarded`, `xebec.sock`, `keeper.pid` and `daemon.lock` are below it.
     pub run: PathBuf,
+    /// Where containerd connects, if it is served.
+    pub snapshots: Option<PathBuf>,
     /// The program of the worker; this executable when absent.
     pub worker: Option<PathBuf>,
     /// Arguments of the worker.
@@ -35,6 +37,7 @@ impl KeeperConfig {
         KeeperConfig {
             root: root.into(),
             run: run.into(),
+            snapshots: None,
             worker: None,
             worker_arguments: arguments,
             deaths_allowed: DEFAULT_DEATHS_ALLOWED,

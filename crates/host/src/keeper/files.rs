@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use xebec_kernel::journal::Journal;
 
@@ -33,17 +33,33 @@ pub(super) fn write_pid(path: &Path, pid: i32) -> Result<(), KeeperError> {
 
 /// Makes the socket, and notes in the journal that it did.
 pub(super) fn listen(path: &Path, journal: &Journal) -> Result<UnixListener, KeeperError> {
+    let listener = listen_at(path)?;
+    let made = fs::metadata(path).map_err(|source| KeeperError::File {
+        action: "listen on",
+        path: path.to_owned(),
+        source,
+    })?;
+    journal.set_own_socket(made.ino());
+    Ok(listener)
+}
+
+/// By what name a socket is made, before it gets its own.
+pub(super) fn hidden(path: &Path) -> PathBuf {
+    path.with_extension("sock.starting")
+}
+
+/// Makes a socket in place of what is there.
+pub(super) fn listen_at(path: &Path) -> Result<UnixListener, KeeperError> {
     let error = |source| KeeperError::File {
         action: "listen on",
         path: path.to_owned(),
         source,
     };
     // By its usual path the socket appears only when nobody but root may connect.
-    let hidden = path.with_extension("sock.starting");
+    let hidden = hidden(path);
     let _ = fs::remove_file(&hidden);
     let listener = UnixListener::bind(&hidden).map_err(error)?;
     fs::set_permissions(&hidden, PermissionsExt::from_mode(0o600)).map_err(error)?;
     fs::rename(&hidden, path).map_err(error)?;
-    journal.set_own_socket(fs::metadata(path).map_err(error)?.ino());
     Ok(listener)
 }

@@ -4,9 +4,11 @@
 //! All three end with the same group and journal in hand *before* any worker is started or ended, so the group
 //! always has a holder and every owed event stays on record.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use xebec_kernel::fanotify::Group;
 use xebec_kernel::journal::Journal;
 use xebec_kernel::process::{Child, HandedDown};
 
-use super::files::listen;
+use super::files::{hidden, listen, listen_at};
 use super::guard;
 use super::locks::{DirectoryLocks, LockError};
 use super::{KeeperConfig, KeeperError};
@@ -29,10 +31,12 @@ pub(super) mod names {
     pub(in crate::keeper) const GROUP: &str = "group";
     pub(in crate::keeper) const JOURNAL: &str = "journal";
     pub(in crate::keeper) const SOCKET: &str = "socket";
+    pub(in crate::keeper) const SNAPSHOTS: &str = "snapshots";
     pub(in crate::keeper) const RUN_LOCK: &str = "run-lock";
     pub(in crate::keeper) const ROOT_LOCK: &str = "root-lock";
     pub(in crate::keeper) const WORKER: &str = "worker";
-    pub(in crate::keeper) const ALL: [&str; 6] = [GROUP, JOURNAL, SOCKET, RUN_LOCK, ROOT_LOCK, WORKER];
+    pub(in crate::keeper) const ALL: [&str; 7] =
+        [GROUP, JOURNAL, SOCKET, SNAPSHOTS, RUN_LOCK, ROOT_LOCK, WORKER];
 }
 
 /// A keeper that is ending holds its locks while it takes its mounts down. That takes milliseconds; a start that
@@ -47,6 +51,8 @@ pub(super) struct Holdings {
     pub(super) group: Group,
     pub(super) journal: Arc<Journal>,
     pub(super) listener: UnixListener,
+    /// Where containerd connects; a socket that does not listen if it is not served.
+    pub(super) snapshots: OwnedFd,
     pub(super) locks: DirectoryLocks,
     /// The worker that serves already listens elsewhere.
     pub(super) is_moved: bool,
@@ -66,17 +72,23 @@ impl Holdings {
                 (&config.run, handed.take(names::RUN_LOCK)),
                 (&config.root, handed.take(names::ROOT_LOCK)),
             )?;
-            let listener = handed.take(names::SOCKET).map(UnixListener::from);
-            let mut holdings = Holdings::taken_over(config, group, journal, listener, locks)?;
+            let sockets = (
+                handed.take(names::SOCKET).map(UnixListener::from),
+                handed.take(names::SNAPSHOTS),
+            );
+            let mut holdings = Holdings::taken_over(config, group, journal, sockets, locks)?;
             // One that was started after the manager was last told stands in the journal alone.
             let worker = holdings.worker().or_else(|| {
                 let kept = Child::from_descriptor(handed.take(names::WORKER)?).ok()?;
                 holdings.are_held_by(&kept).then_some(kept)
             });
             if let Some(worker) = &worker {
-                let theirs = worker.copy_descriptor(descriptors::SOCKET);
-                let theirs = theirs.ok().and_then(|theirs| identity(theirs.as_fd()));
-                holdings.is_moved = theirs != identity(holdings.listener.as_fd());
+                let is_theirs = |number, own: BorrowedFd<'_>| {
+                    let theirs = worker.copy_descriptor(number);
+                    theirs.is_ok_and(|theirs| identity(theirs.as_fd()) == identity(own))
+                };
+                holdings.is_moved = !is_theirs(descriptors::SOCKET, holdings.listener.as_fd())
+                    || !is_theirs(descriptors::SNAPSHOTS, holdings.snapshots.as_fd());
             }
             return Ok((holdings, worker));
         }
@@ -123,24 +135,26 @@ impl Holdings {
     }
 
     /// What the worker gets, by number; see [`descriptors`].
-    pub(super) fn for_worker(&self) -> [(BorrowedFd<'_>, i32); 5] {
+    pub(super) fn for_worker(&self) -> [(BorrowedFd<'_>, i32); 6] {
         let (run, root) = self.locks.descriptors();
         [
             (self.group.as_fd(), descriptors::GROUP),
             (self.journal.as_fd(), descriptors::JOURNAL),
             (self.listener.as_fd(), descriptors::SOCKET),
+            (self.snapshots.as_fd(), descriptors::SNAPSHOTS),
             (run, descriptors::RUN_LOCK),
             (root, descriptors::ROOT_LOCK),
         ]
     }
 
     /// What a successor gets, by name.
-    pub(super) fn for_successor(&self) -> [(&'static str, BorrowedFd<'_>); 5] {
+    pub(super) fn for_successor(&self) -> [(&'static str, BorrowedFd<'_>); 6] {
         let (run, root) = self.locks.descriptors();
         [
             (names::GROUP, self.group.as_fd()),
             (names::JOURNAL, self.journal.as_fd()),
             (names::SOCKET, self.listener.as_fd()),
+            (names::SNAPSHOTS, self.snapshots.as_fd()),
             (names::RUN_LOCK, run),
             (names::ROOT_LOCK, root),
         ]
@@ -157,10 +171,11 @@ impl Holdings {
             let journal = Journal::create()?;
             journal.set_deaths_allowed(config.deaths_allowed);
             journal.set_unguarded(kept);
+            let snapshots = snapshots(config, None)?;
             let listener = handed_or_new(listener, config, &journal)?;
-            Ok((journal, listener))
+            Ok((journal, listener, snapshots))
         };
-        let (journal, listener) = rest().inspect_err(|_| {
+        let (journal, listener, snapshots) = rest().inspect_err(|_| {
             // One that was found stays marked only while this group lives; the next start marks it again.
             if !kept {
                 guard::take_down(&config.guarded());
@@ -170,6 +185,7 @@ impl Holdings {
             group,
             journal: Arc::new(journal),
             listener,
+            snapshots,
             locks,
             is_moved: false,
             is_new: !kept,
@@ -180,19 +196,23 @@ impl Holdings {
         config: &KeeperConfig,
         group: OwnedFd,
         journal: OwnedFd,
-        listener: Option<UnixListener>,
+        (listener, kept): (Option<UnixListener>, Option<OwnedFd>),
         locks: DirectoryLocks,
     ) -> Result<Holdings, KeeperError> {
         let journal = Journal::open(journal)?;
         let group = Group::from_inherited(group);
         guard::restore(&group, &config.root.join("layers"), &config.guarded())?;
         let listener = handed_or_new(listener, config, &journal)?;
+        let before = kept.as_ref().and_then(|kept| identity(kept.as_fd()));
+        let snapshots = snapshots(config, kept)?;
+        let is_moved = before != identity(snapshots.as_fd());
         Ok(Holdings {
             group,
             journal: Arc::new(journal),
             listener,
+            snapshots,
             locks,
-            is_moved: false,
+            is_moved,
             is_new: false,
         })
     }
@@ -209,6 +229,7 @@ impl Holdings {
                 descriptors::GROUP,
                 descriptors::JOURNAL,
                 descriptors::SOCKET,
+                descriptors::SNAPSHOTS,
                 descriptors::RUN_LOCK,
                 descriptors::ROOT_LOCK,
             ];
@@ -218,10 +239,11 @@ impl Holdings {
                     .next()
                     .unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
             };
-            Ok(([next()?, next()?, next()?, next()?, next()?], worker))
+            let copies = [next()?, next()?, next()?, next()?, next()?, next()?];
+            Ok((copies, worker))
         };
         // It may have ended just now, or be another process by that id.
-        let Ok(([group, journal, socket, run, root], worker)) = copied() else {
+        let Ok(([group, journal, socket, snapshots, run, root], worker)) = copied() else {
             return Ok(None);
         };
         let is_its_journal = journal
@@ -232,7 +254,8 @@ impl Holdings {
         }
         warn!("worker {pid} lost its keeper: taking over what it holds");
         let locks = DirectoryLocks::from_descriptors(run, root);
-        let holdings = Holdings::taken_over(config, group, journal, Some(socket.into()), locks)?;
+        let sockets = (Some(socket.into()), Some(snapshots));
+        let holdings = Holdings::taken_over(config, group, journal, sockets, locks)?;
         Ok(Some((holdings, worker)))
     }
 }
@@ -244,6 +267,40 @@ fn handed_or_new(
     journal: &Journal,
 ) -> Result<UnixListener, KeeperError> {
     handed.map_or_else(|| listen(&config.socket(), journal), Ok)
+}
+
+/// The socket at which containerd connects: what was handed down, if it is the one that is wanted, or one made now. If
+/// none is wanted, one that does not listen, for its number.
+fn snapshots(config: &KeeperConfig, handed: Option<OwnedFd>) -> Result<OwnedFd, KeeperError> {
+    let listens = |handed: &OwnedFd| rustix::net::sockopt::socket_acceptconn(handed).unwrap_or(false);
+    let Some(path) = &config.snapshots else {
+        let placeholder = handed.filter(|handed| !listens(handed));
+        return placeholder.map_or_else(
+            || {
+                let flags = SocketFlags::CLOEXEC;
+                let made = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+                made.map_err(|error| KeeperError::File {
+                    action: "make a socket for",
+                    path: config.run.clone(),
+                    source: error.into(),
+                })
+            },
+            Ok,
+        );
+    };
+    let is_at_path = |handed: &OwnedFd| {
+        let address = rustix::net::getsockname(handed);
+        let bound = address
+            .ok()
+            .and_then(|address| SocketAddrUnix::try_from(address).ok());
+        let bound =
+            bound.and_then(|bound| Some(Path::new(OsStr::from_bytes(bound.path_bytes()?)) == hidden(path)));
+        listens(handed) && bound == Some(true) && path.exists()
+    };
+    match handed.filter(is_at_path) {
+        Some(handed) => Ok(handed),
+        None => Ok(listen_at(path)?.into()),
+    }
 }
 
 fn identity(descriptor: BorrowedFd<'_>) -> Option<(u64, u64)> {

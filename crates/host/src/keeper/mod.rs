@@ -478,6 +478,9 @@ impl<'a> Keeper<'a> {
             // Views may still be mounted: the next start finds the mount, guards it again, and says who read what.
             error!("ended without a worker's word that nothing is read any more");
         }
+        if let Some(snapshots) = &self.config.snapshots {
+            let _ = fs::remove_file(snapshots);
+        }
         for name in names::ALL {
             self.manager.forget(name);
         }

@@ -18,13 +18,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::net::{TcpListener, TcpStream};
 use tracing::{debug, info, warn};
 use xebec_cache::progress::Phase;
+use xebec_snapshotter::lazy::Reason;
 
 use crate::inventory;
 use crate::worker::requests::Requests;
@@ -57,6 +58,16 @@ struct PhaseLabel {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct SourceLabel {
     source: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
 }
 
 type Seconds = Counter<f64, std::sync::atomic::AtomicU64>;
@@ -114,6 +125,7 @@ impl Requests {
         self.register_fills(&mut registry);
         self.starts.register(&mut registry);
         self.register_processes(&mut registry);
+        self.register_snapshots(&mut registry);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
         Ok(text)
@@ -259,6 +271,46 @@ impl Requests {
             "Compressed bytes for fills, by registry or mirror; spool: of a blob that came whole; cache: kept here",
             Unit::Bytes,
             sources,
+        );
+    }
+
+    fn register_snapshots(&self, registry: &mut Registry) {
+        let Some(figures) = self.snapshots.figures() else {
+            return;
+        };
+        let kinds: Family<KindLabel, Gauge> = Family::default();
+        for (kind, count) in [
+            ("active", figures.active),
+            ("view", figures.views),
+            ("committed", figures.committed - figures.committed_lazy),
+            ("lazy", figures.committed_lazy),
+        ] {
+            let label = KindLabel { kind };
+            kinds
+                .get_or_create(&label)
+                .set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        registry.register(
+            "xebec_snapshots",
+            "Snapshots of containerd, by kind; lazy: committed ones that stand for a layer that is read where it is",
+            kinds,
+        );
+        counter(
+            registry,
+            "xebec_layers_admitted",
+            "Layers that containerd did not have to fetch",
+            figures.lazy,
+        );
+        let reasons: Family<ReasonLabel, Counter> = Family::default();
+        // A series that is there from the start has a rate from the start.
+        for reason in Reason::ALL.map(Reason::name) {
+            let count = figures.unpacked.get(reason).copied().unwrap_or_default();
+            reasons.get_or_create(&ReasonLabel { reason }).inc_by(count);
+        }
+        registry.register(
+            "xebec_layers_unpacked",
+            "Layers that containerd was left to unpack, by reason",
+            reasons,
         );
     }
 

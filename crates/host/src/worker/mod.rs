@@ -18,7 +18,7 @@
 //!   `start_facts`, kept by `learning`.
 //! * `loading`: runtime images on their way; [`arrival`]: who reads a page that is; `starting`: whether those that earlier
 //!   ones brought may be believed; [`strict`]: who relies on which layers.
-//! * [`server`]: the socket.
+//! * [`server`]: the socket. [`snapshots`]: containerd's.
 //! * [`upkeep`]: what is done for the cache in the background.
 
 pub mod arrival;
@@ -39,6 +39,7 @@ mod removal;
 pub mod requests;
 pub mod served;
 pub mod server;
+pub mod snapshots;
 mod start_facts;
 mod starting;
 pub mod starts;
@@ -111,7 +112,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         .thread_name("xebec-worker")
         .build()
         .map_err(|error| Failure::host("start the runtime", error))?;
-    let (group, journal, listener, left) = inherited.into_parts();
+    let (group, journal, [listener, containerd], left) = inherited.into_parts();
     // Whoever looks for a worker without a keeper finds it here, whatever became of the keeper that started it.
     let pid_file = paths.run().join("worker.pid");
     if let Err(error) = write_atomically(&pid_file, format!("{}\n", std::process::id()).as_bytes()) {
@@ -160,6 +161,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         stop: tokio::sync::Notify::new(),
         ended: AtomicBool::new(false),
         hand_over: tokio::sync::Notify::new(),
+        snapshots: snapshots::Snapshots::default(),
     });
     requests.images.store().room().set(quota::Evictor::of(&requests));
     requests.learn_shared_contents();
@@ -191,11 +193,16 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         requests.resume_completions();
         requests.widen_restored();
     }
+    if requests.settings.snapshotter.enabled {
+        runtime.block_on(requests.snapshots.serve(&requests.images.paths, &containerd));
+    }
     // The original stays open under its number, where a keeper that takes over finds it.
     let accepting = listener
         .try_clone()
         .map_err(|error| Failure::host("listen for the command line", error))?;
-    match runtime.block_on(serve(accepting, requests.clone(), orders))? {
+    let last_word = runtime.block_on(serve(accepting, requests.clone(), orders))?;
+    runtime.block_on(requests.snapshots.end());
+    match last_word {
         LastWord::HandedOver => {
             // New events wait in the kernel for the next worker from here on; this should be short.
             events.stop_reading();
@@ -319,7 +326,10 @@ async fn serve(
                 }
                 // A service manager's service stays until it is stopped.
                 let is_own = requests.journal.custody() == Custody::Own;
+                // containerd cannot start it.
+                let is_awaited = requests.settings.snapshotter.enabled;
                 if is_own
+                    && !is_awaited
                     && requests.views.is_empty()
                     && requests.suspects.is_empty()
                     && Arc::strong_count(&connections) == 1

@@ -21,6 +21,7 @@ use crate::view::{self, MountOptions, ViewOptions};
 use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::loading::{Loading, Loadings};
 use crate::worker::quota::Quota;
+use crate::worker::snapshots::Snapshots;
 use crate::worker::start_facts::Over;
 use crate::worker::starts::Starts;
 use crate::worker::strict::{Reliance, Strictness, Use};
@@ -63,6 +64,8 @@ pub struct Requests {
     pub(super) ended: AtomicBool,
     /// Tells conversations that another worker will answer.
     pub(super) hand_over: tokio::sync::Notify,
+    /// What containerd is served by, if it is.
+    pub(super) snapshots: Snapshots,
 }
 
 impl Requests {

@@ -8,7 +8,7 @@ use xebec_format::layer::{Entry, EntryKind, LayerIndex};
 use xebec_kernel::journal::Custody;
 
 use crate::failure::{Failure, FailureKind};
-use crate::protocol::{Counters, Status, Touched, ViewStatus};
+use crate::protocol::{Counters, SnapshotStatus, Status, Touched, ViewStatus};
 use crate::worker::fills::ServedLayer;
 use crate::worker::requests::Requests;
 
@@ -66,6 +66,18 @@ impl Requests {
             counters,
             views: views.collect(),
             suspects: self.suspects.status(),
+            snapshots: self.snapshots.figures().map(|figures| SnapshotStatus {
+                active: figures.active,
+                views: figures.views,
+                committed: figures.committed,
+                committed_lazy: figures.committed_lazy,
+                lazy: figures.lazy,
+                unpacked: figures
+                    .unpacked
+                    .into_iter()
+                    .map(|(reason, layers)| (reason.to_owned(), layers))
+                    .collect(),
+            }),
         }
     }
 

@@ -41,7 +41,7 @@ pub fn main(directory: &Path, behaviour: &str) -> ExitCode {
     }
     let inherited = events::take_inherited().unwrap();
     let signals = Signals::block(&[rustix::process::Signal::TERM.as_raw(), REPLACE]).unwrap();
-    let (_group, journal, listener, left) = inherited.into_parts();
+    let (_group, journal, [listener, _snapshots], left) = inherited.into_parts();
     std::fs::write(directory.join("worker.pid"), std::process::id().to_string()).unwrap();
     if journal.was_unguarded() {
         std::fs::write(directory.join("was-unguarded"), "").unwrap();
