@@ -3,25 +3,29 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use xebec_oci::{Client, ClientConfig, Stats};
 
 use crate::failure::{Failure, FailureKind};
+use crate::registry_memory::RememberedRegistries;
 
 /// Makes and keeps clients.
 #[derive(Debug)]
 pub struct Clients {
     /// The part of the configuration that is the host's: mirrors, certificates, budgets.
     settings: PathBuf,
+    memory: Arc<RememberedRegistries>,
     clients: Mutex<HashMap<Option<PathBuf>, Client>>,
 }
 
 impl Clients {
-    /// Clients with the settings of the file `settings` (`registries.toml`), which need not exist.
-    pub fn new(settings: PathBuf) -> Self {
+    /// Clients with the settings of the file `settings` (`registries.toml`), which keep what they learn of registries in
+    /// the file `memory` (`registries.json`). Neither need exist.
+    pub fn new(settings: PathBuf, memory: PathBuf) -> Self {
         Self {
             settings,
+            memory: Arc::new(RememberedRegistries::new(memory)),
             clients: Mutex::default(),
         }
     }
@@ -40,7 +44,8 @@ impl Clients {
             docker_config: key.clone(),
             ..self.read_settings()?
         };
-        let client = Client::new(config).map_err(|error| Failure::new(FailureKind::Registry, error))?;
+        let client = Client::remembering(config, self.memory.clone())
+            .map_err(|error| Failure::new(FailureKind::Registry, error))?;
         clients.insert(key, client.clone());
         Ok(client)
     }

@@ -30,6 +30,7 @@ pub mod page_set;
 pub mod paths;
 pub mod proof;
 pub mod protocol;
+pub mod registry_memory;
 pub mod runtime_image;
 pub mod settings;
 pub mod sharing;

@@ -103,6 +103,11 @@ impl Paths {
         self.root.join("registries.toml")
     }
 
+    /// What was learned of registries.
+    pub fn registries_seen(&self) -> PathBuf {
+        self.root.join("registries.json")
+    }
+
     /// What is set about the daemon.
     pub fn settings(&self) -> PathBuf {
         self.root.join("daemon.toml")

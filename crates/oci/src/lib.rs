@@ -19,13 +19,14 @@ pub mod error;
 pub mod image_config;
 pub mod manifest;
 pub mod media_type;
+pub mod memory;
 pub mod platform;
 pub mod reference;
 mod transport;
 
 pub use client::{
-    BlobSource, BlobStream, BlobUpload, Client, FetchedManifest, Observer, ProbeReport, PushedManifest,
-    RangeAnswer, ResolvedImage, Stats, Wait,
+    BlobSource, BlobStream, BlobUpload, Client, FetchedManifest, LocatedImage, Observer, ProbeReport,
+    PushedManifest, RangeAnswer, ResolvedImage, Stats, Wait,
 };
 pub use config::{Budget, ClientConfig, DurationError, Mirror, parse_duration};
 pub use error::{ClientError, Fault, Target};

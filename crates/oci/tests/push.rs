@@ -5,7 +5,7 @@
 mod support;
 
 use bytes::Bytes;
-use support::{NAME, client, manifest_of, noise, put_image, repository, tagged};
+use support::{Image, NAME, client, manifest_of, noise, put_image, repository, tagged};
 use xebec_format::digest::Digest;
 use xebec_oci::manifest::{Descriptor, ImageManifest};
 use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
@@ -179,6 +179,104 @@ async fn referrers_with_and_without_the_api() {
                 .iter()
                 .all(|entry| entry.artifact_type.as_deref() == Some(KIND))
         );
+    }
+}
+
+/// What was asked of a registry about lists of referrers since its log was cleared.
+fn asked_for_lists(registry: &FaultyRegistry) -> (usize, usize) {
+    let asked = (
+        registry.count("/referrers/"),
+        registry.count("/manifests/sha256-"),
+    );
+    registry.clear_log();
+    asked
+}
+
+#[tokio::test]
+async fn a_registry_without_the_api_is_asked_by_tag() {
+    let options = Options {
+        referrers_api: false,
+        ..Options::default()
+    };
+    let registry = FaultyRegistry::with(options).unwrap();
+    let (one, two) = (put_image(&registry, 1000), put_image(&registry, 2000));
+    let repository = repository(&registry);
+    let list = async |client: &Client, image: &Image| {
+        let listed = client.referrers(&repository, &image.manifest_digest, None).await;
+        listed.unwrap().len()
+    };
+    let writer = client();
+    push_empty(&writer, &repository).await;
+    writer
+        .attach(&repository, &artifact(&one.manifest, KIND, "1"))
+        .await
+        .unwrap();
+    let reader = client();
+    registry.clear_log();
+    // Where there is no list, nothing is learned.
+    assert_eq!(list(&reader, &two).await, 0);
+    assert_eq!(asked_for_lists(&registry), (1, 1));
+    assert_eq!(list(&reader, &one).await, 1);
+    assert_eq!(asked_for_lists(&registry), (1, 1));
+    // Clones know it, too.
+    assert_eq!(list(&reader.clone(), &one).await, 1);
+    assert_eq!(asked_for_lists(&registry), (0, 1));
+    // What is not under the tag may be in the API by now.
+    assert_eq!(list(&reader, &two).await, 0);
+    assert_eq!(asked_for_lists(&registry), (1, 1));
+    // It is: the registry was upgraded. From then on the API is asked.
+    let empty = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#;
+    let upgraded = Fault::Answer {
+        status: 200,
+        content_type: "application/vnd.oci.image.index.v1+json",
+        body: empty.to_owned(),
+    };
+    registry.inject(When::any().path("/referrers/"), upgraded);
+    assert_eq!(list(&reader, &two).await, 0);
+    assert_eq!(asked_for_lists(&registry), (1, 1));
+    assert_eq!(list(&reader, &one).await, 0, "the API's list counts");
+    assert_eq!(asked_for_lists(&registry), (1, 0));
+}
+
+#[tokio::test]
+async fn only_clear_answers_are_remembered() {
+    let registry = FaultyRegistry::with(Options {
+        referrers_api: false,
+        ..Options::default()
+    })
+    .unwrap();
+    let image = put_image(&registry, 1000);
+    let repository = repository(&registry);
+    push_empty(&client(), &repository).await;
+    client()
+        .attach(&repository, &artifact(&image.manifest, KIND, "1"))
+        .await
+        .unwrap();
+    let error = |code: &str| format!(r#"{{"errors":[{{"code":"{code}","message":"m"}}]}}"#);
+    let page = "404 page not found".to_owned();
+    for (status, body, is_clear) in [
+        (404, page.clone(), true),
+        (405, page.clone(), true),
+        (404, error("UNSUPPORTED"), true),
+        (404, error("MANIFEST_UNKNOWN"), false),
+        (404, error("NAME_UNKNOWN"), false),
+        (400, page.clone(), false),
+        (501, page, false),
+    ] {
+        registry.clear_faults();
+        let fault = Fault::Answer {
+            status,
+            content_type: "text/plain",
+            body: body.clone(),
+        };
+        registry.inject(When::any().path("/referrers/"), fault);
+        let reader = client();
+        for expected in [1, usize::from(!is_clear)] {
+            registry.clear_log();
+            let listed = reader.referrers(&repository, &image.manifest_digest, None).await;
+            assert_eq!(listed.unwrap().len(), 1, "{status} {body}");
+            assert_eq!(asked_for_lists(&registry).0, expected, "{status} {body}");
+        }
     }
 }
 

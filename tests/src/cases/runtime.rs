@@ -28,6 +28,7 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{PageRun, Recording, open_segment};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Image, ImageBuilder};
+use xebec_testkit::registry::Options;
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
 use crate::lab::{Ended, Lab, Names, expect_contents};
@@ -55,7 +56,9 @@ pub(crate) fn cases() -> Vec<Case> {
     };
     vec![
         case("one-request", starts::one_request),
+        case("four-requests", starts::four_requests),
         case("five-requests", starts::five_requests),
+        case("config-elsewhere", starts::config_elsewhere),
         case("explain-start", explain::another_path),
         case("explain-shared", explain::others_on_the_view),
         case("explain-two-starts", explain::two_starts),
@@ -103,6 +106,11 @@ struct Service<'a> {
 
 impl<'a> Service<'a> {
     fn new(world: &'a World) -> Result<Self> {
+        Self::with(world, Options::default())
+    }
+
+    /// With a registry of that kind.
+    fn with(world: &'a World, options: Options) -> Result<Self> {
         let program = fs::read(World::go_tool("linger")?).context("read the program of the containers")?;
         let files = vec![
             ("rest/big", noise(41, 4 << 20)),
@@ -127,7 +135,7 @@ impl<'a> Service<'a> {
             )
             .config("Cmd", json!([&["0s"][..], &START[..]].concat()));
         Ok(Self {
-            lab: Lab::new(world)?,
+            lab: Lab::with(world, options)?,
             image: image.build(),
             files,
         })

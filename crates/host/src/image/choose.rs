@@ -30,7 +30,7 @@ use carried::CarriedIndexes;
 pub(super) struct Choice<'a> {
     images: &'a Images,
     client: Client,
-    referrers: &'a Referrers<'a>,
+    referrers: &'a Referrers,
     found: &'a FoundImage,
     request: &'a ImageRequest,
     policy: Policy,
@@ -58,7 +58,8 @@ impl Images {
         found: &FoundImage,
     ) -> Result<Vec<Result<PreparedLayer, String>>, Failure> {
         let client = self.clients.get(request.docker_config.as_deref())?;
-        let referrers = Referrers::by_type(client, found);
+        let (repository, manifest) = (found.reference.repository(), found.manifest_digest);
+        let referrers = Referrers::by_type(client, repository, manifest);
         let choice = Choice::new(self, request, found, &referrers)?;
         Ok(choice
             .outcomes()
@@ -115,7 +116,7 @@ impl<'a> Choice<'a> {
         images: &'a Images,
         request: &'a ImageRequest,
         found: &'a FoundImage,
-        referrers: &'a Referrers<'a>,
+        referrers: &'a Referrers,
     ) -> Result<Self, Failure> {
         let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
             .map_err(|error| Failure::new(FailureKind::Usage, error))?;

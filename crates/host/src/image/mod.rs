@@ -5,7 +5,7 @@
 //! * [`resolve`]: reference → manifest and configuration, from the registry or, when it is down, the record.
 //! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the
 //!   blob's own table of contents, one that the service's recording carries, the image's index artifact.
-//! * `referrers`: what the registry lists beside the image, asked for once.
+//! * `referrers`: what the registry lists beside the image, asked for once, and the configuration that comes with it.
 //! * [`streaming`]: a layer that has none of these is read whole and indexed while it streams in.
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
 
@@ -129,7 +129,7 @@ impl Images {
         Ok(Self {
             paths: paths.clone(),
             store: Arc::new(Store::open(&paths.layers())?),
-            clients: Arc::new(Clients::new(paths.registries())),
+            clients: Arc::new(Clients::new(paths.registries(), paths.registries_seen())),
             records: Records::new(paths.images()),
             recordings: KeptRecordings::new(paths.recordings()),
             profiles: Profiles::new(paths.recordings()),
@@ -182,13 +182,14 @@ impl Images {
         report: &Report,
     ) -> Result<PreparedImage, Failure> {
         let start = Instant::now();
-        let found = self.resolve(request, report).await?;
+        let (found, referrers) = self.resolve_with(request, service.is_some(), report).await?;
         let resolved = Instant::now();
         let client = self.clients.get(request.docker_config.as_deref())?;
-        let referrers = match service {
-            Some(_) => Referrers::at_once(client.clone(), &found),
-            None => Referrers::by_type(client.clone(), &found),
-        };
+        let (repository, manifest) = (found.reference.repository(), found.manifest_digest);
+        let referrers = referrers.unwrap_or_else(|| match service {
+            Some(_) => Referrers::at_once(client.clone(), repository, manifest),
+            None => Referrers::by_type(client.clone(), repository, manifest),
+        });
         let mut choice = Choice::new(self, request, &found, &referrers)?;
         let recording = match service {
             Some(service) => {
@@ -223,7 +224,7 @@ impl Images {
         service: ForService<'_>,
         client: Client,
         found: &FoundImage,
-        referrers: &Referrers<'_>,
+        referrers: &Referrers,
         choice: &mut Choice<'_>,
     ) -> Result<Option<Result<Begun, String>>, Failure> {
         let recording = self

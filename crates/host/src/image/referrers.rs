@@ -1,33 +1,56 @@
 //! What refers to an image in its registry: index artifacts, recordings. A start needs both, so it asks once for all.
+//!
+//! It asks even before it has the image's configuration, since a recording's artifact carries that: then the registry need
+//! not be asked for it. Whoever wrote the artifact is not believed for that, the manifest has the configuration's digest.
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::sync::OnceCell;
-use xebec_oci::{Client, ClientError, Descriptor};
+use tracing::warn;
+use xebec_format::digest::Digest;
+use xebec_oci::media_type::ACCEPT_IMAGE;
+use xebec_oci::{Client, ClientError, Descriptor, FetchedManifest, Manifest, Repository};
 
-use crate::image::resolve::FoundImage;
+use crate::runtime_image::artifact::RUNTIME_IMAGE_TYPE;
+
+/// Artifacts that are fetched for the configuration they may carry, at the same time. They are small, are needed next, and
+/// few images have more recordings.
+const AHEAD: usize = 4;
 
 /// The artifacts that refer to one image.
-pub(crate) struct Referrers<'a> {
+pub(crate) struct Referrers {
     client: Client,
-    found: &'a FoundImage,
+    repository: Repository,
+    manifest: Digest,
     /// All of them, where one list serves several questions.
     all: Option<OnceCell<Vec<Descriptor>>>,
+    /// Those that were fetched before they were asked for.
+    ahead: Mutex<HashMap<Digest, FetchedManifest>>,
+    in_vain: AtomicBool,
 }
 
-impl<'a> Referrers<'a> {
+impl Referrers {
     /// Asks for one type at a time.
-    pub(crate) fn by_type(client: Client, found: &'a FoundImage) -> Self {
+    pub(crate) fn by_type(client: Client, repository: &Repository, manifest: Digest) -> Self {
         Self {
             client,
-            found,
+            repository: repository.clone(),
+            manifest,
             all: None,
+            ahead: Mutex::default(),
+            in_vain: AtomicBool::new(false),
         }
     }
 
     /// Asks once, for all types.
-    pub(crate) fn at_once(client: Client, found: &'a FoundImage) -> Self {
+    pub(crate) fn at_once(client: Client, repository: &Repository, manifest: Digest) -> Self {
         Self {
             all: Some(OnceCell::new()),
-            ..Self::by_type(client, found)
+            ..Self::by_type(client, repository, manifest)
         }
     }
 
@@ -44,11 +67,67 @@ impl<'a> Referrers<'a> {
         Ok(all.iter().filter(is_wanted).cloned().collect())
     }
 
+    /// The image's configuration, if one of its recordings carries it. What is fetched for that is not fetched again.
+    pub(crate) async fn config(
+        &self,
+        config: &Descriptor,
+        is_wanted: impl Fn(Digest) -> bool,
+    ) -> Option<Bytes> {
+        let listed = match self.of_type(RUNTIME_IMAGE_TYPE).await {
+            Ok(listed) => listed,
+            Err(error) => {
+                warn!("what refers to {}: {error}", self.manifest);
+                self.in_vain.store(true, Ordering::Relaxed);
+                return None;
+            }
+        };
+        let wanted = listed
+            .iter()
+            .map(|entry| entry.digest)
+            .filter(|digest| is_wanted(*digest));
+        let fetched = join_all(wanted.take(AHEAD).map(|digest| self.artifact(digest))).await;
+        let fetched: Vec<FetchedManifest> = fetched.into_iter().flatten().collect();
+        let found = fetched.iter().find_map(|artifact| match artifact.parse() {
+            Ok(Manifest::Image(artifact)) => {
+                let mut carried = artifact
+                    .layers
+                    .iter()
+                    .filter(|entry| entry.digest == config.digest);
+                carried.find_map(Descriptor::embedded)
+            }
+            _ => None,
+        });
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        ahead.extend(fetched.into_iter().map(|artifact| (artifact.digest, artifact)));
+        found.map(Bytes::from)
+    }
+
+    /// Whether the list was asked for ahead, and could not be had.
+    pub(crate) fn is_in_vain(&self) -> bool {
+        self.in_vain.load(Ordering::Relaxed)
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub(crate) async fn artifact(&self, digest: Digest) -> Result<FetchedManifest, ClientError> {
+        let ahead = self
+            .ahead
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&digest);
+        if let Some(ahead) = ahead {
+            return Ok(ahead);
+        }
+        let name = digest.to_string();
+        self.client.manifest(&self.repository, &name, ACCEPT_IMAGE).await
+    }
+
     async fn ask(&self, artifact_type: Option<&str>) -> Result<Vec<Descriptor>, ClientError> {
-        let repository = self.found.reference.repository();
         let asked = self
             .client
-            .referrers(repository, &self.found.manifest_digest, artifact_type);
+            .referrers(&self.repository, &self.manifest, artifact_type);
         match asked.await {
             Err(ClientError::NotFound { .. }) => Ok(Vec::new()),
             other => other,

@@ -1,15 +1,22 @@
-//! Reference → manifest and configuration.
+//! Reference → manifest and configuration. A manifest that this host has a record of is the same image as then, so only the
+//! tag is asked for; a service that is started here for the first time has its configuration from its recording, if there
+//! is one ([`crate::image::referrers`]).
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use xebec_format::digest::Digest;
-use xebec_oci::{Client, ClientError, Descriptor, ImageConfig, ImageManifest, Manifest, Platform, Reference};
+use xebec_oci::{
+    Client, ClientError, Descriptor, ImageConfig, ImageManifest, LocatedImage, Manifest, Platform, Reference,
+    ResolvedImage,
+};
 
 use crate::failure::{Failure, FailureKind};
 use crate::image::record::ImageRecord;
+use crate::image::referrers::Referrers;
 use crate::image::{Images, Report};
 use crate::protocol::{ImageRequest, Reply};
+use crate::runtime_image::find::ASK_AGAIN;
 use crate::trust::Naming;
 
 /// How long a registry may take to say what an image is, where this host knows an older answer. Healthy registries
@@ -46,6 +53,12 @@ impl FoundImage {
         Naming::of(self.reference.is_by_digest())
     }
 
+    /// The configuration, as the manifest lists it; `None` if the manifest cannot be read.
+    pub fn config(&self) -> Option<Descriptor> {
+        let manifest = parse_manifest(&self.manifest_bytes, &self.media_type)?;
+        Some(manifest.config)
+    }
+
     /// The documents that the user's name led through to the manifest, by digest.
     pub fn path(&self) -> Vec<Digest> {
         let index = self.image_index.as_ref().map(|(digest, _)| *digest);
@@ -59,6 +72,20 @@ impl Images {
     /// # Errors
     /// A reference that is none, an image that is not there, a registry that refuses or answers nonsense.
     pub async fn resolve(&self, request: &ImageRequest, report: &Report) -> Result<FoundImage, Failure> {
+        let (found, _) = self.resolve_with(request, false, report).await?;
+        Ok(found)
+    }
+
+    /// The same. For a service, what refers to the image is given if it was asked for on the way.
+    ///
+    /// # Errors
+    /// Those of [`Self::resolve`].
+    pub(super) async fn resolve_with(
+        &self,
+        request: &ImageRequest,
+        is_service: bool,
+        report: &Report,
+    ) -> Result<(FoundImage, Option<Referrers>), Failure> {
         let reference: Reference = request
             .reference
             .parse()
@@ -71,30 +98,61 @@ impl Images {
         };
         let client = self.clients.get(request.docker_config.as_deref())?;
         if let Some(found) = self.resolve_by_record(&reference) {
-            return Ok(found);
+            return Ok((found, None));
         }
         let known = self.records.find(&reference.to_string());
         let known = known.and_then(|record| from_record(reference.clone(), &record, true));
         let Some(known) = known else {
-            return resolve_in_registry(&client, &reference, &platform)
-                .await
-                .map_err(|error| registry_failure(&error));
+            let located = client.locate(&reference, &platform).await;
+            let located = located.map_err(|error| registry_failure(&error))?;
+            let configured = self.configure(&client, located, is_service, false).await;
+            return configured.map_err(|error| registry_failure(&error));
         };
-        let client = client.hasty(WHERE_KNOWN);
-        let asked = resolve_in_registry(&client, &reference, &platform);
-        let problem = match tokio::time::timeout(WHERE_KNOWN, asked).await {
-            Ok(Ok(found)) => return Ok(found),
-            Ok(Err(error)) if is_away(&error) => error.to_string(),
-            Ok(Err(error)) => return Err(registry_failure(&error)),
-            Err(_) => format!(
-                "{} has not said within {} s what {reference} is",
-                reference.registry(),
-                WHERE_KNOWN.as_secs()
-            ),
+        let hasty = client.hasty(WHERE_KNOWN);
+        let located = tokio::time::timeout(WHERE_KNOWN, hasty.locate(&reference, &platform)).await;
+        let found = match located {
+            Ok(Ok(located)) => self.configure(&client, located, is_service, true).await,
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                let silence = format!(
+                    "{} has not said within {} s what {reference} is",
+                    reference.registry(),
+                    WHERE_KNOWN.as_secs()
+                );
+                return Ok((instead(known, silence, report), None));
+            }
         };
-        let text = format!("{problem}; starting what this host knows as {reference}");
-        report(Reply::Notice { text });
-        Ok(known)
+        match found {
+            Err(error) if is_away(&error) => Ok((instead(known, error.to_string(), report), None)),
+            found => found.map_err(|error| registry_failure(&error)),
+        }
+    }
+
+    /// Finds a configuration: in a record of the image, in a recording of it, or in the registry.
+    async fn configure(
+        &self,
+        client: &Client,
+        located: LocatedImage,
+        is_service: bool,
+        is_known: bool,
+    ) -> Result<(FoundImage, Option<Referrers>), ClientError> {
+        let manifest = located.manifest_digest();
+        let record = self.records.get(manifest);
+        let mut config = record.map(|record| Bytes::from(record.config.into_bytes()));
+        let asked = self.recordings.asked(manifest);
+        let mut referrers = None;
+        if is_service && config.is_none() && asked.is_none_or(|ago| ago >= ASK_AGAIN) {
+            let ahead = Referrers::at_once(client.clone(), located.repository(), manifest);
+            let is_wanted = |recording| !self.recordings.is_distrusted(manifest, recording);
+            config = ahead.config(located.config(), is_wanted).await;
+            referrers = Some(ahead);
+        }
+        let client = match is_known {
+            true => client.hasty(WHERE_KNOWN),
+            false => client.clone(),
+        };
+        let image = client.resolve_located(located, config).await?;
+        Ok((found(image), referrers))
     }
 
     /// A digest names one manifest for ever, so a record of it needs no question. (An image index named by digest
@@ -103,6 +161,13 @@ impl Images {
         let record = self.records.get(reference.digest()?)?;
         from_record(reference.clone(), &record, false)
     }
+}
+
+/// What this host knows of an image, since its registry does not say more.
+fn instead(known: FoundImage, problem: String, report: &Report) -> FoundImage {
+    let text = format!("{problem}; starting what this host knows as {}", known.reference);
+    report(Reply::Notice { text });
+    known
 }
 
 /// Refused connections, broken ones, a proxy that says 503, a limit that is used up: what a registry does while it is
@@ -115,14 +180,9 @@ fn is_away(error: &ClientError) -> bool {
     }
 }
 
-async fn resolve_in_registry(
-    client: &Client,
-    reference: &Reference,
-    platform: &Platform,
-) -> Result<FoundImage, ClientError> {
-    let image = client.resolve(reference, platform).await?;
-    Ok(FoundImage {
-        reference: reference.clone(),
+fn found(image: ResolvedImage) -> FoundImage {
+    FoundImage {
+        reference: image.reference,
         image_index: image.index_digest.zip(image.index_bytes),
         manifest_digest: image.manifest_digest,
         media_type: image.manifest_media_type,
@@ -131,7 +191,7 @@ async fn resolve_in_registry(
         layers: image.manifest.layers,
         diff_ids: image.config.rootfs.diff_ids,
         offline: false,
-    })
+    }
 }
 
 /// The image as a record has it; `None` when the record is not what its digest says.

@@ -3,6 +3,7 @@
 //! Its `subject` is the image manifest. It lists the recording, which is small and travels inside the manifest too (the
 //! `data` of its descriptor), and the zones that hold the pages: its own first, then those of earlier recordings that
 //! it goes on using, so that a registry keeps them; so are the windows of the indexes that zones carry ([`super::carry`]).
+//! The image's configuration is embedded, too: a start that asks for the artifact first need not ask for that.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +23,21 @@ pub const ZONE_TYPE: &str = "application/vnd.xebec.runtime-image.zone.v1";
 
 /// Largest recording that travels inside the manifest: in base64 a third more, of the 4 MiB that registries take.
 const MAX_INLINE: usize = 1 << 20;
+/// Largest configuration of an image that does. Most have a few thousand bytes.
+const MAX_INLINE_CONFIG: usize = 64 << 10;
 
-/// The manifest of a recording, which refers to the image `subject`. `windows` are those of the indexes that its zones
-/// carry.
+/// The configuration of an image, as an artifact of it lists it; `None` where it is too large to travel inside.
+pub fn config(media_type: &str, bytes: &[u8]) -> Option<Descriptor> {
+    (bytes.len() <= MAX_INLINE_CONFIG).then(|| Descriptor::embedding(media_type, bytes))
+}
+
+/// The manifest of a recording, which refers to the image `subject`. `others` are blobs that belong to it: the windows of
+/// the indexes that its zones carry, the image's configuration.
 pub fn encode(
     subject: Descriptor,
     recording: &[u8],
     zones: &[Zone],
-    windows: impl Iterator<Item = Descriptor>,
+    others: impl Iterator<Item = Descriptor>,
 ) -> ImageManifest {
     let descriptor = match recording.len() <= MAX_INLINE {
         true => Descriptor::embedding(RECORDING_TYPE, recording),
@@ -47,7 +55,7 @@ pub fn encode(
         media_type: Some(OCI_MANIFEST.to_owned()),
         artifact_type: Some(RUNTIME_IMAGE_TYPE.to_owned()),
         config: Descriptor::of(OCI_EMPTY, EMPTY_CONFIG),
-        layers: std::iter::once(descriptor).chain(zones).chain(windows).collect(),
+        layers: std::iter::once(descriptor).chain(zones).chain(others).collect(),
         subject: Some(subject),
         annotations: BTreeMap::new(),
     }

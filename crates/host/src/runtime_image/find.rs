@@ -11,7 +11,6 @@ use tracing::{debug, warn};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::limits::MAX_RECORDING;
 use xebec_format::runtime_image::{Recording, Service, ServiceKey};
-use xebec_oci::media_type::ACCEPT_IMAGE;
 use xebec_oci::{Client, ClientError, Descriptor};
 
 use crate::container::{self, ImageConfig};
@@ -33,7 +32,7 @@ const AT_A_TIME: usize = 4;
 /// Encoded recordings of one image that are looked at, in bytes: a thousand of ordinary size.
 const MAX_TOTAL: usize = 16 << 20;
 /// How long a registry that had no recording is not asked for one again.
-const ASK_AGAIN: Duration = Duration::from_secs(10 * 60);
+pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(10 * 60);
 
 /// The recording by which a service is started.
 #[derive(Clone, Debug)]
@@ -110,7 +109,7 @@ impl Images {
         &self,
         client: &Client,
         found: &FoundImage,
-        referrers: &Referrers<'_>,
+        referrers: &Referrers,
         command: &ServiceCommand,
     ) -> Result<Result<FoundRecording, Option<String>>, Failure> {
         let wanted = Wanted::new(found, command)?;
@@ -126,10 +125,13 @@ impl Images {
         if suffices || found.offline || asked.is_some_and(|ago| ago < ASK_AGAIN) {
             return Ok(chosen.ok_or(refused));
         }
-        let listed = choice.fetch(client, referrers).await.unwrap_or_else(|error| {
-            warn!("recordings of {}: {error}", found.reference);
-            Vec::new()
-        });
+        let listed = match referrers.is_in_vain() {
+            true => Vec::new(),
+            false => choice.fetch(client, referrers).await.unwrap_or_else(|error| {
+                warn!("recordings of {}: {error}", found.reference);
+                Vec::new()
+            }),
+        };
         let both = listed.iter().map(|(listed, _)| listed.clone()).chain(kept);
         let (chosen, refused) = choice.best(&wanted, both);
         if chosen.as_ref().is_none_or(|chosen| chosen.root < needed) {
@@ -166,7 +168,8 @@ impl Images {
         let mut all = self.recordings.list(found.manifest_digest);
         if !found.offline {
             let client = self.clients.get(request.docker_config.as_deref())?;
-            let referrers = Referrers::by_type(client.clone(), found);
+            let repository = found.reference.repository();
+            let referrers = Referrers::by_type(client.clone(), repository, found.manifest_digest);
             let listed = choice.fetch(&client, &referrers).await;
             let listed = listed.map_err(|error| registry_failure(&error))?;
             for (listed, _) in listed {
@@ -255,7 +258,7 @@ impl<'a> Choice<'a> {
     async fn fetch(
         &self,
         client: &Client,
-        referrers: &Referrers<'_>,
+        referrers: &Referrers,
     ) -> Result<Vec<(KeptRecording, Vec<u8>)>, ClientError> {
         let manifest = self.found.manifest_digest;
         let listed = referrers.of_type(RUNTIME_IMAGE_TYPE).await?;
@@ -263,7 +266,7 @@ impl<'a> Choice<'a> {
             .into_iter()
             .filter(|referrer| !self.kept.is_distrusted(manifest, referrer.digest))
             .take(MAX_RECORDINGS)
-            .map(|referrer| self.fetch_one(client, referrer.digest));
+            .map(|referrer| self.fetch_one(client, referrers, referrer.digest));
         // A few at a time, and no more than so much in all: what anyone can push must not fill the memory.
         let mut fetched = stream::iter(fetched).buffered(AT_A_TIME);
         let (mut found, mut total) = (Vec::new(), 0);
@@ -279,12 +282,15 @@ impl<'a> Choice<'a> {
         Ok(found)
     }
 
-    async fn fetch_one(&self, client: &Client, digest: Digest) -> Option<(KeptRecording, Vec<u8>)> {
+    async fn fetch_one(
+        &self,
+        client: &Client,
+        referrers: &Referrers,
+        digest: Digest,
+    ) -> Option<(KeptRecording, Vec<u8>)> {
         let passed_over = |problem: &dyn std::fmt::Display| warn!("recording {digest}: {problem}");
         let repository = self.found.reference.repository();
-        let fetched = client
-            .manifest(repository, &digest.to_string(), ACCEPT_IMAGE)
-            .await;
+        let fetched = referrers.artifact(digest).await;
         let manifest = fetched.inspect_err(|error| passed_over(error)).ok()?;
         let manifest = manifest.parse().inspect_err(|error| passed_over(error)).ok()?;
         let descriptor = artifact::decode(manifest, self.found.manifest_digest)

@@ -450,7 +450,11 @@ async fn push(
         size: found.manifest_bytes.len() as u64,
     };
     let subject = subject.descriptor(&found.media_type);
-    let manifest = artifact::encode(subject, &made.encoded, &made.recording.zones, windows);
+    let config = found
+        .config()
+        .and_then(|config| artifact::config(&config.media_type, &found.config_bytes));
+    let others = windows.chain(config);
+    let manifest = artifact::encode(subject, &made.encoded, &made.recording.zones, others);
     let pushed = client
         .attach(repository, &manifest)
         .await

@@ -22,12 +22,13 @@ pub use manifest::FetchedManifest;
 pub use manner::{Observer, Wait};
 pub use probe::{AuthKind, ProbeReport};
 pub use push::{BlobSource, BlobUpload, PushedManifest};
-pub use resolve::ResolvedImage;
+pub use resolve::{LocatedImage, ResolvedImage};
 pub use stats::Stats;
 pub use stream::BlobStream;
 
 use crate::config::ClientConfig;
 use crate::error::{ClientError, Object, Target};
+use crate::memory::{RegistryMemory, ShortMemory};
 use crate::reference::Repository;
 use crate::transport::Transport;
 use manner::Manner;
@@ -39,6 +40,7 @@ pub struct Client {
     transport: Arc<Transport>,
     counters: Counters,
     manner: Manner,
+    memory: Arc<dyn RegistryMemory>,
 }
 
 impl Client {
@@ -47,10 +49,19 @@ impl Client {
     /// # Errors
     /// If a file with certificates cannot be read, or a mirror is not a URL.
     pub fn new(config: ClientConfig) -> Result<Self, ClientError> {
+        Self::remembering(config, Arc::new(ShortMemory::default()))
+    }
+
+    /// A client with these settings, that keeps in `memory` what it learns of registries.
+    ///
+    /// # Errors
+    /// Those of [`Client::new`].
+    pub fn remembering(config: ClientConfig, memory: Arc<dyn RegistryMemory>) -> Result<Self, ClientError> {
         Ok(Self {
             transport: Arc::new(Transport::new(config)?),
             counters: Counters::default(),
             manner: Manner::default(),
+            memory,
         })
     }
 
@@ -67,6 +78,7 @@ impl Client {
             transport: self.transport.clone(),
             counters: self.counters.part(),
             manner: self.manner.clone(),
+            memory: self.memory.clone(),
         }
     }
 

@@ -71,9 +71,9 @@ impl Client {
                     .await?;
                 report.ranges = self.ranges_honoured(registry);
             }
-            self.referrers(&resolved.repository, &resolved.manifest_digest, None)
-                .await?;
-            report.referrers_api = Some(endpoint.server.has_referrers.get() == Some(true));
+            let asked = self.referrers_by_api(&resolved.repository, &resolved.manifest_digest, None);
+            let (_, listed) = asked.await?;
+            report.referrers_api = Some(listed.is_ok());
             report.accepted = true;
         }
         Ok(report)

@@ -4,6 +4,10 @@
 //! the list as an ordinary index under the tag `sha256-<hex>`, which clients have to maintain themselves
 //! ("Referrers Tag Schema"). Tags know no compare-and-swap, so two writers can lose each other's entry: after
 //! writing, the list is read again, and written again if the entry is gone.
+//!
+//! A registry that has no API and keeps a list is remembered ([`crate::memory`]): from then on the tag is asked first, and
+//! the API only where the tag has nothing. So a registry that is wrongly remembered costs a request, and hides nothing but
+//! what was attached since it has the API, for a day.
 
 use std::time::Duration;
 
@@ -17,6 +21,7 @@ use crate::auth::Scope;
 use crate::error::{ClientError, Fault, Object};
 use crate::manifest::{Descriptor, ImageManifest, Index, MAX_INDEX_ENTRIES, MAX_MANIFEST_SIZE, Manifest};
 use crate::media_type::{OCI_INDEX, OCI_MANIFEST, without_parameters};
+use crate::memory;
 use crate::reference::Repository;
 use crate::transport::headers::next_link;
 use crate::transport::registry::Endpoint;
@@ -29,6 +34,18 @@ const TAG_WRITES: u32 = 8;
 /// Longest pause before a list is written again; drawn evenly between zero and this times the tries so far.
 const TAG_PAUSE: Duration = Duration::from_millis(150);
 
+/// Codes of errors (distribution spec, "Error Codes") that do not say that the image or its repository is what is not there.
+const SAY_NOTHING: [&str; 2] = ["UNSUPPORTED", "NOT_FOUND"];
+
+/// How an answer that is no list is to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// The registry has no API.
+    Clear,
+    /// It gave none this time.
+    Doubtful,
+}
+
 impl Client {
     /// What refers to `subject`, of one artifact type or of all. No list is an empty list.
     ///
@@ -40,22 +57,15 @@ impl Client {
         subject: &Digest,
         artifact_type: Option<&str>,
     ) -> Result<Vec<Descriptor>, ClientError> {
-        let target = self.target(repository, Object::Referrers(*subject));
-        // The list is not named by a digest, so only mirrors that may resolve tags are asked.
-        let mut course = self.course(target, false);
-        let listed = loop {
-            let endpoint = course.endpoint();
-            match course
-                .limit(self.referrers_once(&endpoint, repository, subject, artifact_type))
-                .await
-            {
-                Ok(listed) => break listed,
-                Err(fault) => course.failed(fault).await?,
+        let mut entries = match self.lacks_referrers(repository.registry()) {
+            true => {
+                self.referrers_tag_first(repository, subject, artifact_type)
+                    .await?
             }
-        };
-        let mut entries = match listed {
-            Some(entries) => entries,
-            None => self.tag_list(repository, subject).await?.manifests,
+            false => {
+                self.referrers_api_first(repository, subject, artifact_type)
+                    .await?
+            }
         };
         entries.retain(|entry| {
             artifact_type.is_none_or(|wanted| entry.artifact_type.as_deref() == Some(wanted))
@@ -63,17 +73,88 @@ impl Client {
         Ok(entries)
     }
 
-    /// Asks the API of one endpoint; `None` if it has none.
+    /// Whether it is remembered of whom would be asked first that it has no API.
+    fn lacks_referrers(&self, registry: &str) -> bool {
+        let asked = self.transport.servers.readable(registry, false, false);
+        let first = asked.first();
+        first.is_some_and(|first| memory::lacks_referrers(&*self.memory, &first.server.name()))
+    }
+
+    async fn referrers_tag_first(
+        &self,
+        repository: &Repository,
+        subject: &Digest,
+        artifact_type: Option<&str>,
+    ) -> Result<Vec<Descriptor>, ClientError> {
+        let list = self.tag_list(repository, subject).await?.manifests;
+        if !list.is_empty() {
+            return Ok(list);
+        }
+        let (server, listed) = self.referrers_by_api(repository, subject, artifact_type).await?;
+        if listed.is_ok() {
+            self.has_referrers(&server);
+        }
+        Ok(listed.unwrap_or_default())
+    }
+
+    async fn referrers_api_first(
+        &self,
+        repository: &Repository,
+        subject: &Digest,
+        artifact_type: Option<&str>,
+    ) -> Result<Vec<Descriptor>, ClientError> {
+        let (server, listed) = self.referrers_by_api(repository, subject, artifact_type).await?;
+        let lack = match listed {
+            Ok(listed) => {
+                self.has_referrers(&server);
+                return Ok(listed);
+            }
+            Err(lack) => lack,
+        };
+        let list = self.tag_list(repository, subject).await?.manifests;
+        if lack == Lack::Clear && !list.is_empty() {
+            self.memory.saw_referrers(&server, false);
+        }
+        Ok(list)
+    }
+
+    /// A server has the API: that it had none is forgotten.
+    fn has_referrers(&self, server: &str) {
+        if self.memory.lacked_referrers(server).is_some() {
+            self.memory.saw_referrers(server, true);
+        }
+    }
+
+    /// Asks the API. Tells which server answered ([`crate::transport::registry::Server::name`]).
+    pub(super) async fn referrers_by_api(
+        &self,
+        repository: &Repository,
+        subject: &Digest,
+        artifact_type: Option<&str>,
+    ) -> Result<(String, Result<Vec<Descriptor>, Lack>), ClientError> {
+        let target = self.target(repository, Object::Referrers(*subject));
+        // The list is not named by a digest, so only mirrors that may resolve tags are asked.
+        let mut course = self.course(target, false);
+        loop {
+            let endpoint = course.endpoint();
+            match course
+                .limit(self.referrers_once(&endpoint, repository, subject, artifact_type))
+                .await
+            {
+                Ok(listed) => return Ok((endpoint.server.name(), listed)),
+                Err(fault) => course.failed(fault).await?,
+            }
+        }
+    }
+
+    /// Asks the API of one endpoint.
     async fn referrers_once(
         &self,
         endpoint: &Endpoint,
         repository: &Repository,
         subject: &Digest,
         artifact_type: Option<&str>,
-    ) -> Result<Option<Vec<Descriptor>>, Fault> {
-        if endpoint.server.has_referrers.get() == Some(false) {
-            return Ok(None);
-        }
+    ) -> Result<Result<Vec<Descriptor>, Lack>, Fault> {
         let mut query = String::new();
         if let Some(wanted) = artifact_type {
             query = format!("?artifactType={}", encode_query(wanted));
@@ -88,12 +169,12 @@ impl Client {
             match answer.status().as_u16() {
                 200 if content_type == Some(OCI_INDEX) => {}
                 200 | 400 | 404 | 405 | 406 | 501 if entries.is_empty() => {
-                    // A repository that does not exist is "not found" too: that is no fact about the registry.
-                    if answer.status() != 404 {
-                        endpoint.server.has_referrers.set(false);
-                    }
-                    answer.discard().await;
-                    return Ok(None);
+                    let is_clear = matches!(answer.status().as_u16(), 404 | 405);
+                    let codes = answer.error_codes().await;
+                    // "Not found" may be meant of the repository or the image, although it should not.
+                    let is_about_it = codes.iter().any(|code| !SAY_NOTHING.contains(&code.as_str()));
+                    let is_lack = is_clear && !is_about_it;
+                    return Ok(Err(if is_lack { Lack::Clear } else { Lack::Doubtful }));
                 }
                 _ => return Err(answer.into_fault().await),
             }
@@ -110,9 +191,8 @@ impl Client {
                     "more than {MAX_INDEX_ENTRIES} referrers"
                 )));
             }
-            endpoint.server.has_referrers.set(true);
             place = match next {
-                None => return Ok(Some(entries)),
+                None => return Ok(Ok(entries)),
                 Some(Ok(next)) if same_origin(&next, &here) => Place::Url(next),
                 Some(_) => {
                     return Err(Fault::Protocol(
@@ -166,6 +246,10 @@ impl Client {
         let pushed = self
             .push_manifest(repository, &digest.to_string(), media_type, Bytes::from(bytes))
             .await?;
+        let server = self.transport.servers.registry(repository.registry()).name();
+        if pushed.subject_noted {
+            self.has_referrers(&server);
+        }
         if let Some(subject) = artifact.subject.as_ref().filter(|_| !pushed.subject_noted) {
             self.list_under_tag(repository, &subject.digest, entry).await?;
         }

@@ -58,6 +58,37 @@ impl ResolvedImage {
     }
 }
 
+/// An image whose manifest is found and verified, and whose config is still to be had: from the registry, or from
+/// wherever there are bytes with its digest.
+#[derive(Debug, Clone)]
+pub struct LocatedImage {
+    reference: Reference,
+    platform: Platform,
+    target: Target,
+    fetched: FetchedManifest,
+    manifest: ImageManifest,
+    index: Option<(Digest, Index, Bytes)>,
+    /// What the index says that the manifest is for.
+    chosen: Option<Platform>,
+}
+
+impl LocatedImage {
+    /// Digest of the manifest: the identity of the image.
+    pub fn manifest_digest(&self) -> Digest {
+        self.fetched.digest
+    }
+
+    /// Where its manifest and blobs are.
+    pub fn repository(&self) -> &Repository {
+        self.reference.repository()
+    }
+
+    /// The config that is to be had.
+    pub fn config(&self) -> &Descriptor {
+        &self.manifest.config
+    }
+}
+
 impl Client {
     /// Finds the image that `reference` means for `platform`, following indexes.
     ///
@@ -68,6 +99,19 @@ impl Client {
         reference: &Reference,
         platform: &Platform,
     ) -> Result<ResolvedImage, ClientError> {
+        let located = self.locate(reference, platform).await?;
+        self.resolve_located(located, None).await
+    }
+
+    /// Finds the manifest of the image that `reference` means for `platform`, following indexes.
+    ///
+    /// # Errors
+    /// If it is not there, not for this platform, not an image, or not what its digests say.
+    pub async fn locate(
+        &self,
+        reference: &Reference,
+        platform: &Platform,
+    ) -> Result<LocatedImage, ClientError> {
         let repository = reference.repository();
         let mut name = reference.manifest_name();
         let mut index = None;
@@ -80,14 +124,23 @@ impl Client {
                 source,
             })?;
             match parsed {
+                Manifest::Image(manifest) if !manifest.is_image() => {
+                    let media_type = manifest.artifact_type.unwrap_or(manifest.config.media_type);
+                    return Err(ClientError::NotAnImage {
+                        target: Box::new(target),
+                        media_type,
+                    });
+                }
                 Manifest::Image(manifest) => {
-                    let found = Found {
+                    return Ok(LocatedImage {
+                        reference: reference.clone(),
+                        platform: platform.clone(),
+                        target,
                         fetched,
                         manifest: *manifest,
                         index,
                         chosen,
-                    };
-                    return self.finish(reference, platform, found, target).await;
+                    });
                 }
                 Manifest::Index(list) => {
                     let Some(entry) = list.select(platform) else {
@@ -107,29 +160,31 @@ impl Client {
         })
     }
 
-    /// Fetches the config and checks that manifest, config and platform agree.
-    async fn finish(
+    /// Checks that manifest, config and platform agree. `config` is used if it is what the manifest says; else the registry
+    /// is asked for it.
+    ///
+    /// # Errors
+    /// If it cannot be had, or they do not agree.
+    pub async fn resolve_located(
         &self,
-        reference: &Reference,
-        platform: &Platform,
-        found: Found,
-        target: Target,
+        located: LocatedImage,
+        config: Option<Bytes>,
     ) -> Result<ResolvedImage, ClientError> {
-        let Found {
+        let LocatedImage {
+            reference,
+            platform,
+            target,
             fetched,
             manifest,
             index,
             chosen,
-        } = found;
-        if !manifest.is_image() {
-            let media_type = manifest.artifact_type.unwrap_or(manifest.config.media_type);
-            return Err(ClientError::NotAnImage {
-                target: Box::new(target),
-                media_type,
-            });
-        }
+        } = located;
         let repository = reference.repository();
-        let config_bytes = self.blob(repository, &manifest.config, MAX_CONFIG_SIZE).await?;
+        let at_hand = config.filter(|bytes| Digest::of(bytes) == manifest.config.digest);
+        let config_bytes = match at_hand {
+            Some(bytes) => bytes,
+            None => self.blob(repository, &manifest.config, MAX_CONFIG_SIZE).await?,
+        };
         let refuse = |reason: String| {
             let target = self.target(repository, Object::Blob(manifest.config.digest));
             ClientError::ImageConfig {
@@ -160,11 +215,11 @@ impl Client {
             .as_ref()
             .filter(|own| chosen.is_none() && platform.rank(own).is_none())
         {
-            return Err(no_platform(target, platform, vec![own.to_string()]));
+            return Err(no_platform(target, &platform, vec![own.to_string()]));
         }
         Ok(ResolvedImage {
-            reference: reference.clone(),
             repository: repository.clone(),
+            reference,
             index_digest: index.as_ref().map(|(digest, ..)| *digest),
             index_bytes: index.as_ref().map(|(_, _, bytes)| bytes.clone()),
             index: index.map(|(_, index, _)| index),
@@ -174,17 +229,9 @@ impl Client {
             manifest,
             config_bytes,
             config,
-            platform: chosen.or(own).unwrap_or_else(|| platform.clone()),
+            platform: chosen.or(own).unwrap_or(platform),
         })
     }
-}
-
-/// What the way through the indexes led to.
-struct Found {
-    fetched: FetchedManifest,
-    manifest: ImageManifest,
-    index: Option<(Digest, Index, Bytes)>,
-    chosen: Option<Platform>,
 }
 
 fn media_type_of(manifest: &ImageManifest, fetched: &FetchedManifest) -> String {

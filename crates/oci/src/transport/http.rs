@@ -304,25 +304,44 @@ impl Answer {
         }
     }
 
+    /// The codes in the body of an error (distribution specification, `errors`); none if it is something else. Reads a short
+    /// body to its end, so that the connection can be used again.
+    pub(crate) async fn error_codes(mut self) -> Vec<String> {
+        let mut body = Vec::new();
+        while body.len() < MAX_ERROR_BODY
+            && let Ok(Some(part)) = self.chunk().await
+        {
+            body.extend_from_slice(&part);
+        }
+        let errors: Result<Errors, _> = serde_json::from_slice(&body);
+        errors.map_or_else(
+            |_| Vec::new(),
+            |Errors { errors }| errors.into_iter().map(|error| error.code).collect(),
+        )
+    }
+
     /// Reads a short body to its end, so that the connection can be used again.
     pub(crate) async fn discard(mut self) {
         while self.received < MAX_ERROR_BODY as u64 && matches!(self.chunk().await, Ok(Some(_))) {}
     }
 }
 
+/// The body of an error.
+#[derive(serde::Deserialize)]
+struct Errors {
+    errors: Vec<Entry>,
+}
+
+#[derive(serde::Deserialize)]
+struct Entry {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
 /// What the body of an error says: the distribution specification's `errors`, or the start of a plain text.
 fn error_message(body: &[u8]) -> String {
-    #[derive(serde::Deserialize)]
-    struct Errors {
-        errors: Vec<Entry>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Entry {
-        #[serde(default)]
-        code: String,
-        #[serde(default)]
-        message: String,
-    }
     if let Ok(Errors { errors }) = serde_json::from_slice(body) {
         let texts: Vec<String> = errors
             .iter()

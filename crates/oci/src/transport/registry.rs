@@ -1,4 +1,4 @@
-//! What is known of each registry: scheme, places, whether it honours ranges, whether it has a referrers API.
+//! What is known of each registry: scheme, places, whether it honours ranges.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -47,8 +47,6 @@ pub(crate) struct Server {
     pub(crate) gate: Gate,
     /// Whether a range request is answered with that range.
     pub(crate) honours_ranges: Known,
-    /// Whether it answers the referrers API.
-    pub(crate) has_referrers: Known,
     resting_until: Mutex<Option<Instant>>,
 }
 
@@ -60,9 +58,13 @@ impl Server {
             scheme: scheme.map_or_else(OnceCell::new, |scheme| OnceCell::new_with(Some(scheme))),
             gate: Gate::new(budget),
             honours_ranges: Known::default(),
-            has_referrers: Known::default(),
             resting_until: Mutex::new(None),
         }
+    }
+
+    /// What it is remembered by: `host[:port][/path]`.
+    pub(crate) fn name(&self) -> String {
+        format!("{}{}", self.authority, self.prefix)
     }
 
     /// Leaves this mirror out for a while.

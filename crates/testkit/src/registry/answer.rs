@@ -98,6 +98,13 @@ pub(super) async fn answer(
         Some(Fault::Html) => Reply::new(200)
             .with("content-type", "text/html")
             .body("<html>Welcome</html>"),
+        Some(Fault::Answer {
+            status,
+            content_type,
+            body,
+        }) => Reply::new(*status)
+            .with("content-type", *content_type)
+            .body(body.clone()),
         _ => {
             let mut inner = state.lock();
             if fault == Some(Fault::ExpireTokens) {

@@ -43,6 +43,15 @@ pub enum Fault {
     ContentEncoding,
     /// Answers with status 200 and a web page.
     Html,
+    /// Answers with this.
+    Answer {
+        /// The status code.
+        status: u16,
+        /// Value of `Content-Type`.
+        content_type: &'static str,
+        /// The body.
+        body: String,
+    },
     /// Forgets all tokens it gave out, so that this request is answered with 401.
     ExpireTokens,
 }

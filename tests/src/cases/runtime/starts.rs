@@ -2,14 +2,17 @@
 
 use std::fs;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
+use xebec_testkit::registry::Options;
 
 use super::{Published, START, STRAY, Service, expect_lazy, expect_recorded, lower_layer, number};
 use crate::runner::Outcome;
 use crate::world::World;
+
+const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
 
 /// A recorded service starts with one request for its pages, fetches no layer, and then with none.
 pub(super) fn one_request(world: &World) -> Result<Outcome> {
@@ -51,9 +54,9 @@ pub(super) fn one_request(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// A host that knows nothing of the image asks five times: the indexes come with the pages. So does one that has one of
-/// its layers by another image. What was not recorded is read all the same.
-pub(super) fn five_requests(world: &World) -> Result<Outcome> {
+/// A host that knows nothing of the image asks four times: the configuration comes with the recording, and the indexes with
+/// the pages. So does one that has one of its layers by another image. What was not recorded is read all the same.
+pub(super) fn four_requests(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;
     let names = lab.push_indexed(&service.image, "app")?;
@@ -62,7 +65,7 @@ pub(super) fn five_requests(world: &World) -> Result<Outcome> {
     let stats = service.start("root", &[&names.tag])?;
     expect_recorded(&stats)?;
     let asked = service.asked();
-    ensure!(asked.len() as u64 <= 5 + strays(&stats)?, "{asked:#?}");
+    ensure!(asked.len() as u64 <= 4 + strays(&stats)?, "{asked:#?}");
     ensure!(number(&stats, "/runtime_image/requests")? == 1, "{stats:#}");
     service.expect_truth("root", &names.tag)?;
     service.expect_sound("root", &names.tag)?;
@@ -74,7 +77,7 @@ pub(super) fn five_requests(world: &World) -> Result<Outcome> {
     let half = service.start("half", &[&names.tag])?;
     expect_recorded(&half)?;
     let half_asked = service.asked();
-    ensure!(half_asked.len() as u64 <= 5 + strays(&half)?, "{half_asked:#?}");
+    ensure!(half_asked.len() as u64 <= 4 + strays(&half)?, "{half_asked:#?}");
     let bytes = |stats: &Value| number(stats, "/network/bytes");
     ensure!(bytes(&half)? < bytes(&stats)?, "{half:#}");
 
@@ -85,6 +88,71 @@ pub(super) fn five_requests(world: &World) -> Result<Outcome> {
     expect_recorded(&stats)?;
     service.expect_truth("alone", &alone.tag)?;
     Ok(Outcome::Passed(format!("{asked:?}")))
+}
+
+/// Where the registry has no referrers API it is asked five times, and four times from then on: that is remembered, over
+/// restarts. Another host of the same registry learns it by itself.
+pub(super) fn five_requests(world: &World) -> Result<Outcome> {
+    let options = Options {
+        referrers_api: false,
+        ..Options::default()
+    };
+    let service = Service::with(world, options)?;
+    let lab = &service.lab;
+    let names = lab.push_indexed(&service.image, "app")?;
+    let told = service.record("recorder", &[&names.tag])?;
+    let other = lab.push(&service.image, "other");
+    Published::new(lab, "app", &told)?.attach(lab, "app", &other, Vec::new())?;
+    let mut said = Vec::new();
+    for root in ["root", "elsewhere"] {
+        let stats = service.start(root, &["--require-lazy", &names.tag])?;
+        expect_recorded(&stats)?;
+        let first = service.asked();
+        ensure!(first.len() as u64 <= 5 + strays(&stats)?, "{first:#?}");
+        let in_vain = |asked: &[String]| asked.iter().filter(|path| path.contains("/referrers/")).count();
+        ensure!(in_vain(&first) == 1, "{first:#?}");
+        lab.stop(root)?;
+        lab.xebec(root, &["rmi", &names.tag])?.expect(0, &[])?;
+        let stats = service.start(root, &["--require-lazy", &names.tag])?;
+        expect_recorded(&stats)?;
+        let second = service.asked();
+        ensure!(second.len() as u64 <= 4 + strays(&stats)?, "{second:#?}");
+        ensure!(in_vain(&second) == 0, "{second:#?}");
+        said = first;
+    }
+    Ok(Outcome::Passed(format!("{said:?}, and then without the second")))
+}
+
+/// An artifact that has another configuration than the image, or none, is no reason to believe it: the registry is asked.
+pub(super) fn config_elsewhere(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let names = lab.push_indexed(&service.image, "app")?;
+    let told = service.record("recorder", &[&names.tag])?;
+    let published = Published::new(lab, "app", &told)?;
+    let listed = published.manifest.pointer("/layers").and_then(Value::as_array);
+    let listed = listed.context("no blobs")?;
+    let is_config = |entry: &Value| entry.get("mediaType").and_then(Value::as_str) == Some(CONFIG_TYPE);
+    let place = listed.iter().position(is_config).context("no configuration")?;
+    // With the image's digest, so that nothing tells but the bytes themselves.
+    let wrong = listed.first().and_then(|recording| recording.get("data"));
+    let wrong = wrong.context("no other contents")?;
+    for (repository, data) in [("lie", Some(wrong)), ("none", None)] {
+        let names = lab.push(&service.image, repository);
+        let mut changed = Published::new(lab, "app", &told)?;
+        let entry = changed.manifest.pointer_mut(&format!("/layers/{place}"));
+        let entry = entry.and_then(Value::as_object_mut).context("no entry")?;
+        entry.remove("data").context("no data")?;
+        if let Some(data) = data {
+            entry.insert("data".to_owned(), data.clone());
+        }
+        changed.attach(lab, "app", &names, Vec::new())?;
+        let stats = service.start(repository, &["--require-lazy", &names.tag])?;
+        expect_recorded(&stats)?;
+        let asked = service.asked();
+        ensure!(asked.len() as u64 <= 5 + strays(&stats)?, "{asked:#?}");
+    }
+    Ok(Outcome::Passed("the registry is asked for it".to_owned()))
 }
 
 /// Requests that reads may have made which no recording foresaw: a window and a span each.

@@ -43,7 +43,7 @@ impl Images {
         let manifest = found.manifest_digest;
         let wanted = Wanted::new(found, command)?;
         let choice = Choice::new(self, found)?;
-        let referrers = Referrers::by_type(client.clone(), found);
+        let referrers = Referrers::by_type(client.clone(), found.reference.repository(), manifest);
         let listed = choice.fetch(client, &referrers).await;
         let listed = listed.map_err(|error| registry_failure(&error))?;
         let kept = self.recordings.list(manifest);
