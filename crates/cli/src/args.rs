@@ -106,6 +106,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: DaemonCommand,
     },
+    /// Install this program, its service, and the snapshotter of containerd on this host; again changes nothing.
+    Install(InstallArgs),
     /// Print a completion script for a shell.
     Completion {
         /// Which shell.
@@ -116,6 +118,41 @@ pub(crate) enum Command {
         /// Where to.
         dir: PathBuf,
     },
+}
+
+/// `xebec install`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    xebec install --dry-run                        what would be changed, key by key\n  \
+    xebec install --restart-containerd             all of it, and containerd takes it up\n  \
+    xebec install --containerd /etc/k3s.toml       another configuration of containerd\n  \
+    xebec install --uninstall                      as it was before; images and containers stay\n\n\
+    Comments, order and all other keys of containerd's configuration stay as they are.")]
+pub(crate) struct InstallArgs {
+    /// Only say what would be done.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Take back what was installed, but for what was changed since.
+    #[arg(long)]
+    pub(crate) uninstall: bool,
+    /// containerd's configuration.
+    #[arg(long, value_name = "FILE", default_value = xebec_install::CONTAINERD_CONFIG)]
+    pub(crate) containerd: PathBuf,
+    /// Leave containerd alone; `xebec run` and `xebec mount` need nothing of it.
+    #[arg(long, conflicts_with_all = ["containerd", "restart_containerd"])]
+    pub(crate) no_containerd: bool,
+    /// Kubernetes goes on with the snapshotter that it has; images are lazy for those who ask for `xebec` by name.
+    #[arg(long)]
+    pub(crate) keep_default: bool,
+    /// Restart containerd if its configuration changed; containers go on.
+    #[arg(long)]
+    pub(crate) restart_containerd: bool,
+    /// The host's root directory, seen from a container that installs on its host.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) sysroot: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Output for scripts.

@@ -6,6 +6,7 @@ mod daemon;
 mod doctor;
 mod explain;
 mod images;
+mod install;
 mod listing;
 mod logging;
 mod progress;
@@ -59,6 +60,11 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
                 .map_err(|error| Failure::host(format!("write man pages to {}", dir.display()), error))?;
             return Ok(ExitCode::SUCCESS);
         }
+        // Its directories are the host's, which need not be this process's.
+        Command::Install(args) => {
+            install::install(&cli.root, &cli.run, args)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         _ => {}
     }
     let paths = Paths::create(&cli.root, &cli.run).map_err(|error| {
@@ -85,7 +91,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Cache { command } => cache::command(&paths, &command)?,
         Command::Doctor(args) => return doctor::doctor(&paths, &args),
         Command::Daemon { command } => return daemon::command(&paths, &command),
-        Command::Completion { .. } | Command::Man { .. } => {}
+        Command::Completion { .. } | Command::Man { .. } | Command::Install(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }

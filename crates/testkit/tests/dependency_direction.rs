@@ -24,6 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-snapshotter",
         ],
     ),
+    ("xebec-install", &["xebec-format", "xebec-oci", "xebec-host"]),
     (
         "xebec-cli",
         &[
@@ -33,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-index",
             "xebec-cache",
             "xebec-host",
+            "xebec-install",
         ],
     ),
 ];

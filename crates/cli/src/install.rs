@@ -1,0 +1,76 @@
+//! `xebec install`.
+
+use std::path::Path;
+
+use xebec_host::failure::{Failure, FailureKind};
+use xebec_install::plan::{Action, Plan, Step};
+use xebec_install::{Options, removal, setup};
+
+use crate::args::InstallArgs;
+use crate::print_json;
+
+/// Installs, or takes it back, or only says what that would do.
+pub(crate) fn install(root: &Path, run: &Path, args: &InstallArgs) -> Result<(), Failure> {
+    for path in [root, run, &args.containerd, &args.sysroot] {
+        if !path.is_absolute() {
+            let message = format!("{}: give a path from / on", path.display());
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+    }
+    let program = std::env::current_exe().map_err(|error| Failure::host("find this program", error))?;
+    let options = Options {
+        sysroot: args.sysroot.clone(),
+        program,
+        root: root.to_owned(),
+        run: run.to_owned(),
+        containerd: (!args.no_containerd).then(|| args.containerd.clone()),
+        is_default: !args.keep_default,
+        restart_containerd: args.restart_containerd,
+    };
+    let plan = match args.uninstall {
+        true => removal(&options)?,
+        false => setup(&options)?,
+    };
+    if !args.dry_run {
+        let mut report = |step: &Step| {
+            if !args.json {
+                print_step(step, false);
+            }
+        };
+        plan.carry_out(&options.sysroot, &mut report)?;
+    }
+    if args.json {
+        return print_json(&plan);
+    }
+    if args.dry_run {
+        plan.steps.iter().for_each(|step| print_step(step, true));
+    }
+    print_notes(&plan);
+    Ok(())
+}
+
+fn print_step(step: &Step, is_dry: bool) {
+    let state = match (step.is_done, is_dry) {
+        (true, _) => "already so ",
+        (false, true) => "would      ",
+        (false, false) => "done       ",
+    };
+    let (what, lines) = match &step.action {
+        Action::Write { path, lines, .. } => (format!("write {}", path.display()), lines.as_slice()),
+        Action::Remove { path } => (format!("remove {}", path.display()), &[][..]),
+        Action::Run { words, .. } => (words.join(" "), &[][..]),
+    };
+    println!("{state}{what}: {}", step.why);
+    for line in lines {
+        println!("             {line}");
+    }
+}
+
+fn print_notes(plan: &Plan) {
+    if plan.is_done() && !plan.steps.is_empty() {
+        println!("everything is as it should be");
+    }
+    for note in &plan.notes {
+        println!("note: {note}");
+    }
+}

@@ -1,0 +1,101 @@
+//! Which keys of containerd's configuration make Xebec one of its snapshotters, by the version of that file.
+//!
+//! Source: containerd's `docs/cri/config.md`, `plugins/cri/images/plugin.go` (which keys version 3 moved) and
+//! `plugins/transfer/plugin.go` (what may be unpacked where). Versions 2 (containerd 1.x) and 3 (containerd 2.x) are
+//! written; containerd 2.x reads both.
+
+use std::path::Path;
+
+use toml_edit::DocumentMut;
+use xebec_oci::platform::Platform;
+
+use crate::keys::{Key, Wanted};
+
+/// Name of the snapshotter.
+pub const NAME: &str = "xebec";
+
+/// Version of a configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// Of containerd 1.x.
+    Two,
+    /// Of containerd 2.x.
+    Three,
+}
+
+impl Version {
+    /// What the file says it is.
+    ///
+    /// # Errors
+    /// With what to do, when it is none that is known, or says nothing: that is version 1.
+    pub fn of(document: &DocumentMut) -> Result<Self, String> {
+        match document.get("version").map(|item| item.as_integer()) {
+            Some(Some(2)) => Ok(Self::Two),
+            Some(Some(3)) => Ok(Self::Three),
+            None | Some(Some(1)) => Err("it is of version 1, or says no version: bring it up to date first, with \
+                 `containerd --config FILE config migrate`"
+                .to_owned()),
+            _ => Err("its version is neither 2 nor 3; this xebec knows no other".to_owned()),
+        }
+    }
+
+    /// The number.
+    pub fn number(self) -> i64 {
+        match self {
+            Self::Two => 2,
+            Self::Three => 3,
+        }
+    }
+}
+
+/// What is to be set. `socket` and `data` are of the snapshotter, as the host sees them.
+pub fn keys(version: Version, socket: &Path, data: &Path, is_default: bool, has_unpack: bool) -> Vec<(Key, Wanted)> {
+    let text = |path: &Path| Wanted::Text(path.to_string_lossy().into_owned());
+    let proxy = |name: &[&str]| key(&[&["proxy_plugins", NAME], name].concat());
+    let mut keys = vec![
+        (proxy(&["type"]), Wanted::Text("snapshot".to_owned())),
+        (proxy(&["address"]), text(socket)),
+        // Where Kubernetes looks for how full the disk is.
+        (proxy(&["exports", "root"]), text(data)),
+        // Without it a snapshotter is told neither image nor layer, and can only unpack.
+        (
+            proxy(&["exports", "enable_remote_snapshot_annotations"]),
+            Wanted::Text("true".to_owned()),
+        ),
+    ];
+    let images: &[&str] = match version {
+        Version::Two => &["plugins", "io.containerd.grpc.v1.cri", "containerd"],
+        Version::Three => &["plugins", "io.containerd.cri.v1.images"],
+    };
+    let images = |name: &str| key(&[images, &[name]].concat());
+    // The same for images that Kubernetes pulls.
+    keys.push((images("disable_snapshot_annotations"), Wanted::Switch(false)));
+    if is_default {
+        keys.push((images("snapshotter"), Wanted::Text(NAME.to_owned())));
+    }
+    if version == Version::Three {
+        // containerd's own pulls unpack only where this list says. It replaces the built-in one, so what that is for
+        // goes first when there was no list.
+        let list = key(&["plugins", "io.containerd.transfer.v1.local", "unpack_config"]);
+        let platform = Platform::host().to_string();
+        let entry = |snapshotter: &str| {
+            let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+            Wanted::Among(vec![field("platform", &platform), field("snapshotter", snapshotter)])
+        };
+        if !has_unpack {
+            keys.push((list.clone(), entry("overlayfs")));
+        }
+        keys.push((list, entry(NAME)));
+    }
+    keys
+}
+
+/// Whether a file says where containerd's own pulls unpack.
+pub fn has_unpack(document: &DocumentMut) -> bool {
+    let transfer = document.get("plugins").and_then(|plugins| plugins.get("io.containerd.transfer.v1.local"));
+    transfer.and_then(|transfer| transfer.get("unpack_config")).is_some()
+}
+
+fn key(names: &[&str]) -> Key {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}

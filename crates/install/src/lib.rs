@@ -1,0 +1,67 @@
+//! What `xebec install` changes on a host, and how it is taken back.
+//!
+//! * [`plan`]: the steps, found before any of them is carried out, so that they can be shown instead.
+//! * [`keys`]: single keys of a user's TOML file, set and taken back with all else as it was.
+//! * [`containerd`]: which keys containerd needs, by the version of its configuration.
+//! * [`record`]: what was changed, for `xebec install --uninstall`.
+//!
+//! Installing twice changes nothing the second time. What the user changed since is left alone, and said.
+
+pub mod containerd;
+pub mod keys;
+pub mod plan;
+pub mod record;
+
+mod host;
+mod removal;
+mod setup;
+mod units;
+
+use std::path::{Path, PathBuf};
+
+pub use removal::removal;
+pub use setup::setup;
+
+/// Where the program goes when it is not where a package would have put it.
+pub const PROGRAM: &str = "/usr/local/bin/xebec";
+/// containerd's usual configuration.
+pub const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
+
+/// What is installed, and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The host's root directory; other than `/` when it is installed from a container, or into an image.
+    pub sysroot: PathBuf,
+    /// The program that is installed.
+    pub program: PathBuf,
+    /// State directory, as the host sees it.
+    pub root: PathBuf,
+    /// Run directory, as the host sees it.
+    pub run: PathBuf,
+    /// containerd's configuration, as the host sees it; `None` when containerd is not to be touched.
+    pub containerd: Option<PathBuf>,
+    /// Kubernetes and others that name no snapshotter get this one.
+    pub is_default: bool,
+    /// Restart containerd afterwards, if anything of it changed. Containers go on.
+    pub restart_containerd: bool,
+}
+
+impl Options {
+    /// A path of the host, as this process sees it.
+    pub(crate) fn here(&self, path: &Path) -> PathBuf {
+        self.sysroot.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Where the program is for the host: where a package put it, or where it is copied to.
+    pub(crate) fn installed_program(&self) -> PathBuf {
+        let packaged = Path::new("/usr/bin/xebec");
+        match self.is_whole_host() && self.program == packaged {
+            true => packaged.to_owned(),
+            false => PROGRAM.into(),
+        }
+    }
+
+    pub(crate) fn is_whole_host(&self) -> bool {
+        self.sysroot == Path::new("/")
+    }
+}

@@ -1,0 +1,179 @@
+//! The steps of installing or removing, found before any of them is carried out.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Serialize;
+use xebec_host::failure::Failure;
+use xebec_host::file::write_atomically;
+
+/// What is to be done on a host, in order.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Plan {
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// What people should know or do themselves.
+    pub notes: Vec<String>,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// What.
+    #[serde(flatten)]
+    pub action: Action,
+    /// What for.
+    pub why: String,
+    /// Whether it is so already, and nothing is done.
+    pub is_done: bool,
+}
+
+/// What is done. Paths are as the host sees them.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Action {
+    /// Write a file whole; it appears whole, or not.
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// What.
+        #[serde(skip)]
+        bytes: Vec<u8>,
+        /// Its permissions; those it has when absent.
+        #[serde(skip)]
+        mode: Option<u32>,
+        /// The lines that change, for people; empty for a file that is ours alone.
+        lines: Vec<String>,
+    },
+    /// Remove a file.
+    Remove {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Run a command on the host.
+    Run {
+        /// Program and arguments.
+        words: Vec<String>,
+        /// Whether everything stops when it fails.
+        must_succeed: bool,
+    },
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    pub fn is_done(&self) -> bool {
+        self.steps.iter().all(|step| step.is_done)
+    }
+
+    pub(crate) fn write(&mut self, path: &Path, bytes: Vec<u8>, mode: Option<u32>, why: &str, is_done: bool) {
+        self.push(
+            Action::Write {
+                path: path.to_owned(),
+                bytes,
+                mode,
+                lines: Vec::new(),
+            },
+            why,
+            is_done,
+        );
+    }
+
+    pub(crate) fn run(&mut self, words: &[&str], why: &str, must_succeed: bool, is_done: bool) {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        self.push(Action::Run { words, must_succeed }, why, is_done);
+    }
+
+    pub(crate) fn push(&mut self, action: Action, why: &str, is_done: bool) {
+        self.steps.push(Step {
+            action,
+            why: why.to_owned(),
+            is_done,
+        });
+    }
+
+    /// Carries out what is not done yet; `report` is called after each step. Commands come after all files, in the
+    /// host's root directory.
+    ///
+    /// # Errors
+    /// The first step that fails, with what is left undone after it; doing it all again goes on from there.
+    pub fn carry_out(&self, sysroot: &Path, report: &mut dyn FnMut(&Step)) -> Result<(), Failure> {
+        let (commands, files): (Vec<&Step>, Vec<&Step>) = self
+            .steps
+            .iter()
+            .partition(|step| matches!(step.action, Action::Run { .. }));
+        for step in files {
+            if !step.is_done {
+                step.action.change(sysroot)?;
+            }
+            report(step);
+        }
+        if sysroot != Path::new("/") && commands.iter().any(|step| !step.is_done) {
+            enter(sysroot)?;
+        }
+        for step in commands {
+            if !step.is_done {
+                step.action.command()?;
+            }
+            report(step);
+        }
+        Ok(())
+    }
+}
+
+fn enter(sysroot: &Path) -> Result<(), Failure> {
+    rustix::process::chroot(sysroot)
+        .and_then(|()| rustix::process::chdir("/"))
+        .map_err(|error| Failure::host(format!("enter {}", sysroot.display()), error))
+}
+
+impl Action {
+    fn change(&self, sysroot: &Path) -> Result<(), Failure> {
+        let here = |path: &Path| sysroot.join(path.strip_prefix("/").unwrap_or(path));
+        match self {
+            Self::Write { path, bytes, mode, .. } => {
+                let here = here(path);
+                let write = || -> io::Result<()> {
+                    if let Some(folder) = here.parent() {
+                        std::fs::create_dir_all(folder)?;
+                    }
+                    let before = std::fs::metadata(&here).ok().map(|old| old.permissions().mode());
+                    write_atomically(&here, bytes)?;
+                    match mode.or(before) {
+                        Some(mode) => std::fs::set_permissions(&here, PermissionsExt::from_mode(mode & 0o7777)),
+                        None => Ok(()),
+                    }
+                };
+                write().map_err(|error| Failure::host(format!("write {}", path.display()), error))
+            }
+            Self::Remove { path } => match std::fs::remove_file(here(path)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(Failure::host(format!("remove {}", path.display()), error))
+                }
+                _ => Ok(()),
+            },
+            Self::Run { .. } => Ok(()),
+        }
+    }
+
+    fn command(&self) -> Result<(), Failure> {
+        let Self::Run { words, must_succeed } = self else {
+            return Ok(());
+        };
+        let Some((program, arguments)) = words.split_first() else {
+            return Ok(());
+        };
+        let doing = || format!("run `{}`", words.join(" "));
+        let output = match Command::new(program).args(arguments).output() {
+            Ok(output) => output,
+            Err(_) if !must_succeed => return Ok(()),
+            Err(error) => return Err(Failure::host(doing(), error)),
+        };
+        if !output.status.success() && *must_succeed {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(Failure::host(doing(), format_args!("{}: {}", output.status, said.trim())));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,27 @@
+//! The units of `packaging/systemd`, with the program where it is on this host.
+
+use std::path::Path;
+
+/// Name and text of each unit.
+const UNITS: [(&str, &str); 2] = [
+    ("xebec.service", include_str!("../../../packaging/systemd/xebec.service")),
+    ("xebec.socket", include_str!("../../../packaging/systemd/xebec.socket")),
+];
+
+/// Name and text of each unit, for a program and its directories.
+pub(crate) fn units(program: &Path, root: &Path, run: &Path) -> Vec<(&'static str, String)> {
+    let place = |text: &str| {
+        let mut text = text.replace("/usr/bin/xebec", &program.to_string_lossy());
+        text = text.replace("/run/xebec/", &format!("{}/", run.display()));
+        if root != Path::new("/var/lib/xebec") || run != Path::new("/run/xebec") {
+            let variables = format!(
+                "[Service]\nEnvironment=XEBEC_ROOT={}\nEnvironment=XEBEC_RUN={}",
+                root.display(),
+                run.display()
+            );
+            text = text.replace("[Service]", &variables);
+        }
+        text
+    };
+    UNITS.iter().map(|(name, text)| (*name, place(text))).collect()
+}

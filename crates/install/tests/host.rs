@@ -1,0 +1,195 @@
+//! Installing on a directory that stands for a host: twice, after changes of its owner, and taken back.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use xebec_install::plan::Plan;
+use xebec_install::{Options, removal, setup};
+
+const CONFIG: &str = "etc/containerd/config.toml";
+
+struct Host {
+    top: tempfile::TempDir,
+    options: Options,
+}
+
+impl Host {
+    fn new() -> Self {
+        let top = tempfile::tempdir().unwrap();
+        let program = top.path().join("downloaded");
+        fs::write(&program, "a program").unwrap();
+        let sysroot = top.path().join("host");
+        fs::create_dir(&sysroot).unwrap();
+        let options = Options {
+            sysroot,
+            program,
+            root: "/var/lib/xebec".into(),
+            run: "/run/xebec".into(),
+            containerd: Some(Path::new("/").join(CONFIG)),
+            is_default: true,
+            restart_containerd: false,
+        };
+        Self { top, options }
+    }
+
+    fn with_config(text: &str) -> Self {
+        let host = Self::new();
+        host.write(CONFIG, text);
+        host
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.options.sysroot.join(path)
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    fn carry_out(&self, plan: &Plan) {
+        plan.carry_out(&self.options.sysroot, &mut |_| ()).unwrap();
+    }
+
+    fn install(&self) {
+        self.carry_out(&setup(&self.options).unwrap());
+    }
+
+    fn remove(&self) -> Vec<String> {
+        let plan = removal(&self.options).unwrap();
+        self.carry_out(&plan);
+        plan.notes
+    }
+
+    /// Every file and what is in it.
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![self.options.sysroot.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => drop(files.insert(path.clone(), fs::read(path).unwrap())),
+                }
+            }
+        }
+        files
+    }
+}
+
+#[test]
+fn a_second_time_changes_nothing_and_removal_leaves_what_was() {
+    for config in ["version = 2\n", "version = 3\n[plugins]\n# mine\n", ""] {
+        let host = Host::with_config(config);
+        let before = host.files();
+        host.install();
+        let installed = host.files();
+        assert!(host.read("var/lib/xebec/daemon.toml").contains("enabled = true"));
+        assert!(host.read("etc/systemd/system/xebec.service").contains("ExecStart=/usr/local/bin/xebec "));
+        let mode = fs::metadata(host.path("usr/local/bin/xebec")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755);
+        let again = setup(&host.options).unwrap();
+        assert!(again.is_done(), "{again:?}");
+        host.carry_out(&again);
+        assert_eq!(host.files(), installed);
+        host.remove();
+        let mut after = host.files();
+        if config.is_empty() {
+            // A file that was empty has its version now.
+            assert_eq!(after.remove(&host.path(CONFIG)).unwrap(), b"version = 3\n");
+            after.insert(host.path(CONFIG), Vec::new());
+        }
+        assert_eq!(after, before, "{config:?}");
+    }
+}
+
+#[test]
+fn a_host_without_containerd_gets_a_configuration_that_goes_again() {
+    let host = Host::new();
+    host.install();
+    assert!(host.read(CONFIG).starts_with("version = 3\n"));
+    host.remove();
+    assert_eq!(host.files(), BTreeMap::new());
+}
+
+#[test]
+fn an_old_containerd_gets_a_configuration_that_it_reads() {
+    let host = Host::new();
+    host.write("usr/bin/containerd", "... github.com/containerd/containerd/services ...");
+    host.install();
+    let text = host.read(CONFIG);
+    assert!(text.starts_with("version = 2\n"), "{text}");
+    assert!(text.contains("[plugins.\"io.containerd.grpc.v1.cri\".containerd]"), "{text}");
+    host.write("usr/bin/containerd", "... github.com/containerd/containerd/v2/core ...");
+    fs::remove_file(host.path(CONFIG)).unwrap();
+    host.install();
+    assert!(host.read(CONFIG).starts_with("version = 3\n"));
+}
+
+#[test]
+fn what_the_owner_changed_stays() {
+    let host = Host::with_config("version = 3\n");
+    host.install();
+    let service = "etc/systemd/system/xebec.service";
+    host.write(service, "mine");
+    let text = host.read(CONFIG).replace("/run/xebec/snapshots.sock", "/elsewhere.sock");
+    host.write(CONFIG, &text);
+    let notes = host.remove().join("\n");
+    assert_eq!(host.read(service), "mine");
+    assert!(host.read(CONFIG).contains("/elsewhere.sock"));
+    assert!(notes.contains("xebec.service was changed since"), "{notes}");
+    assert!(notes.contains("proxy_plugins.xebec.address was changed since"), "{notes}");
+}
+
+#[test]
+fn what_a_package_brought_is_not_written_again() {
+    let host = Host::with_config("version = 3\n");
+    host.write("usr/lib/systemd/system/xebec.service", "packaged");
+    host.install();
+    assert!(!host.path("etc/systemd/system/xebec.service").exists());
+}
+
+#[test]
+fn bad_configurations_are_named_and_nothing_is_changed() {
+    for (text, expected) in [
+        ("root = '/x'\n", "config migrate"),
+        ("version = 9\n", "neither 2 nor 3"),
+        ("version = 3\nplugins = 1\n", "plugins is no table"),
+        ("version = = 3\n", "is not TOML"),
+        ("{{ template \"base\" . }}\n", "by hand"),
+    ] {
+        let host = Host::with_config(text);
+        let before = host.files();
+        let failure = setup(&host.options).unwrap_err().to_string();
+        assert!(failure.contains(expected), "{failure}");
+        assert!(failure.contains("config.toml"), "{failure}");
+        assert_eq!(host.files(), before);
+    }
+}
+
+#[test]
+fn a_step_that_fails_leaves_what_was_and_can_be_done_again() {
+    let host = Host::with_config("version = 3\n");
+    // A folder where a file should be.
+    fs::create_dir_all(host.path("etc/systemd/system/xebec.socket/x")).unwrap();
+    let plan = setup(&host.options).unwrap();
+    let failure = plan.carry_out(&host.options.sysroot, &mut |_| ()).unwrap_err();
+    assert!(failure.to_string().contains("xebec.socket"), "{failure}");
+    assert_eq!(host.read(CONFIG), "version = 3\n");
+    fs::remove_dir_all(host.path("etc/systemd/system/xebec.socket")).unwrap();
+    host.install();
+    assert!(setup(&host.options).unwrap().is_done());
+    host.remove();
+    assert_eq!(host.read(CONFIG), "version = 3\n");
+    assert!(host.top.path().join("downloaded").exists());
+}
