@@ -21,6 +21,10 @@ build: setup ## build everything for development
 release: setup ## build the release binary: one static file
 	@scripts/release.sh
 
+.PHONY: package
+package: setup ## make the Debian package and the container image, in out/
+	@scripts/package.sh deb; scripts/package.sh container
+
 .PHONY: demo
 demo: setup ## start nginx three ways (full pull, lazily, lazily and warm) and compare
 	@scripts/demo.sh

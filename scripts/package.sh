@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes packages of the release binary, in out/.
+# Makes packages of the release binary, in out/ or where XEBEC_OUT says.
 #
 #   scripts/package.sh deb         a Debian package: program, units, man pages, completion, documentation
 #   scripts/package.sh container   a container image, as an OCI archive: the program alone, which installs itself on its host
@@ -9,7 +9,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$XEBEC_TOP"
 
-out="$XEBEC_TOP/out"
+out=${XEBEC_OUT:-$XEBEC_TOP/out}
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 export SOURCE_DATE_EPOCH
@@ -60,7 +60,7 @@ deb() {
     for script in postinst prerm postrm; do install -m 755 "packaging/debian/$script" "$tree/DEBIAN/$script"; done
     chmod 644 "$tree/DEBIAN/md5sums" "$tree/DEBIAN/control"
     mkdir -p "$out"
-    dpkg-deb --root-owner-group --build -Zxz "$tree" "$name" >&2
+    dpkg-deb --root-owner-group --build -Zxz -z3 "$tree" "$name" >&2
     printf '%s\n' "$name"
 }
 

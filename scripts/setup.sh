@@ -32,6 +32,12 @@ GO_TOOLS=(
 # `go install` refuses it; a module of our own pins it instead.
 CONTAINERD_1_7=scripts/containerd-1.7
 CONTAINERD_1_7_COMMANDS=(containerd-1.7/{containerd,containerd-shim-runc-v2,ctr})
+# What `kubectl kustomize` is made of. Newer ones want a newer Go than Debian's users have.
+GO_TOOLS+=(kustomize=sigs.k8s.io/kustomize/kustomize/v5@v5.6.0)
+# command=package==version. This one carries the schemas of the objects of Kubernetes, which others fetch.
+PYTHON_TOOLS=(
+    kubernetes-validate=kubernetes-validate==1.37.0
+)
 # command=crate@version
 CARGO_TOOLS=(
     cargo-deny=cargo-deny@0.20.2
@@ -52,7 +58,7 @@ missing_commands() {
     for item in "${PACKAGES[@]}"; do
         command -v "${item%%:*}" >/dev/null || echo "${item%%:*}"
     done
-    for item in "${GO_TOOLS[@]}" "${CARGO_TOOLS[@]}"; do
+    for item in "${GO_TOOLS[@]}" "${PYTHON_TOOLS[@]}" "${CARGO_TOOLS[@]}"; do
         [[ -x $XEBEC_TOOLS/bin/${item%%=*} ]] || echo "${item%%=*}"
     done
     for item in "${CONTAINERD_1_7_COMMANDS[@]}"; do
@@ -109,6 +115,22 @@ install_containerd_1_7() {
     note_version containerd-1.7 "$version"
 }
 
+# Each into a folder of its own, so that nothing of the system's Python changes.
+install_python_tools() {
+    local item folder
+    for item in "${PYTHON_TOOLS[@]}"; do
+        [[ -x $XEBEC_TOOLS/bin/${item%%=*} && $(tool_version "${item%%=*}") == "${item#*=}" ]] && continue
+        say "installing ${item#*=}"
+        folder="$XEBEC_TOOLS/python/${item%%=*}"
+        rm -rf "$folder"
+        pip3 install --quiet --disable-pip-version-check --root-user-action ignore --target "$folder" "${item#*=}"
+        printf '#!/bin/sh\nPYTHONPATH=%q exec python3 %q "$@"\n' "$folder" "$folder/bin/${item%%=*}" \
+            >"$XEBEC_TOOLS/bin/${item%%=*}"
+        chmod +x "$XEBEC_TOOLS/bin/${item%%=*}"
+        note_version "${item%%=*}" "${item#*=}"
+    done
+}
+
 install_cargo_tools() {
     local item
     for item in "${CARGO_TOOLS[@]}"; do
@@ -142,6 +164,7 @@ main() {
     install_packages
     install_go_tools
     install_containerd_1_7
+    install_python_tools
     install_cargo_tools
     missing=$(missing_commands | tr '\n' ' ')
     [[ -z $missing ]] || die "still missing after installing: $missing"

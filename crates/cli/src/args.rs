@@ -147,6 +147,9 @@ pub(crate) struct InstallArgs {
     /// Restart containerd if its configuration changed; containers go on.
     #[arg(long)]
     pub(crate) restart_containerd: bool,
+    /// Stay until told to end, as what Kubernetes runs on each node must.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) stay: bool,
     /// The host's root directory, seen from a container that installs on its host.
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) sysroot: PathBuf,

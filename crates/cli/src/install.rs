@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use tokio::signal::unix::{SignalKind, signal};
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_install::plan::{Action, Plan, Step};
 use xebec_install::{Options, removal, setup};
 
 use crate::args::InstallArgs;
-use crate::print_json;
+use crate::{print_json, runtime};
 
 /// Installs, or takes it back, or only says what that would do.
 pub(crate) fn install(root: &Path, run: &Path, args: &InstallArgs) -> Result<(), Failure> {
@@ -40,13 +41,27 @@ pub(crate) fn install(root: &Path, run: &Path, args: &InstallArgs) -> Result<(),
         plan.carry_out(&options.sysroot, &mut report)?;
     }
     if args.json {
-        return print_json(&plan);
+        print_json(&plan)?;
+    } else {
+        if args.dry_run {
+            plan.steps.iter().for_each(|step| print_step(step, true));
+        }
+        print_notes(&plan);
     }
-    if args.dry_run {
-        plan.steps.iter().for_each(|step| print_step(step, true));
-    }
-    print_notes(&plan);
-    Ok(())
+    if args.stay { wait_for_the_end() } else { Ok(()) }
+}
+
+/// The first process of a container gets no signal that it does not ask for.
+fn wait_for_the_end() -> Result<(), Failure> {
+    runtime()?.block_on(async {
+        let ask = |kind| signal(kind).map_err(|error| Failure::host("wait for a signal", error));
+        let mut terminate = ask(SignalKind::terminate())?;
+        let mut interrupt = ask(SignalKind::interrupt())?;
+        tokio::select! {
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+        }
+    })
 }
 
 fn print_step(step: &Step, is_dry: bool) {

@@ -32,9 +32,11 @@ impl Version {
         match document.get("version").map(|item| item.as_integer()) {
             Some(Some(2)) => Ok(Self::Two),
             Some(Some(3)) => Ok(Self::Three),
-            None | Some(Some(1)) => Err("it is of version 1, or says no version: bring it up to date first, with \
+            None | Some(Some(1)) => Err(
+                "it is of version 1, or says no version: bring it up to date first, with \
                  `containerd --config FILE config migrate`"
-                .to_owned()),
+                    .to_owned(),
+            ),
             _ => Err("its version is neither 2 nor 3; this xebec knows no other".to_owned()),
         }
     }
@@ -49,7 +51,13 @@ impl Version {
 }
 
 /// What is to be set. `socket` and `data` are of the snapshotter, as the host sees them.
-pub fn keys(version: Version, socket: &Path, data: &Path, is_default: bool, has_unpack: bool) -> Vec<(Key, Wanted)> {
+pub fn keys(
+    version: Version,
+    socket: &Path,
+    data: &Path,
+    is_default: bool,
+    has_unpack: bool,
+) -> Vec<(Key, Wanted)> {
     let text = |path: &Path| Wanted::Text(path.to_string_lossy().into_owned());
     let proxy = |name: &[&str]| key(&[&["proxy_plugins", NAME], name].concat());
     let mut keys = vec![
@@ -80,7 +88,10 @@ pub fn keys(version: Version, socket: &Path, data: &Path, is_default: bool, has_
         let platform = Platform::host().to_string();
         let entry = |snapshotter: &str| {
             let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-            Wanted::Among(vec![field("platform", &platform), field("snapshotter", snapshotter)])
+            Wanted::Among(vec![
+                field("platform", &platform),
+                field("snapshotter", snapshotter),
+            ])
         };
         if !has_unpack {
             keys.push((list.clone(), entry("overlayfs")));
@@ -92,8 +103,12 @@ pub fn keys(version: Version, socket: &Path, data: &Path, is_default: bool, has_
 
 /// Whether a file says where containerd's own pulls unpack.
 pub fn has_unpack(document: &DocumentMut) -> bool {
-    let transfer = document.get("plugins").and_then(|plugins| plugins.get("io.containerd.transfer.v1.local"));
-    transfer.and_then(|transfer| transfer.get("unpack_config")).is_some()
+    let transfer = document
+        .get("plugins")
+        .and_then(|plugins| plugins.get("io.containerd.transfer.v1.local"));
+    transfer
+        .and_then(|transfer| transfer.get("unpack_config"))
+        .is_some()
 }
 
 fn key(names: &[&str]) -> Key {

@@ -62,7 +62,11 @@ pub struct KeyError {
 
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}, which cannot hold what is to be set", self.key, self.found)
+        write!(
+            f,
+            "{} is {}, which cannot hold what is to be set",
+            self.key, self.found
+        )
     }
 }
 
@@ -181,7 +185,10 @@ fn wrong(key: &[String], found: &'static str) -> KeyError {
 /// A key as one writes it.
 pub fn dotted(key: &[String]) -> String {
     let is_bare = |name: &str| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     };
     let names = key.iter().map(|name| match is_bare(name) {
         true => name.clone(),
@@ -232,9 +239,16 @@ fn put(table: &mut dyn TableLike, name: &str, mut value: Value) {
 
 /// Has a new key begin in the column where the first key of its table does.
 fn indent(table: &mut dyn TableLike, name: &str) {
-    let first = table.iter().map(|(other, _)| other.to_owned()).find(|other| other != name);
+    let first = table
+        .iter()
+        .map(|(other, _)| other.to_owned())
+        .find(|other| other != name);
     let decor = first.and_then(|first| table.key(&first).map(|key| key.leaf_decor().clone()));
-    let prefix = decor.and_then(|decor| decor.prefix().and_then(|prefix| prefix.as_str().map(str::to_owned)));
+    let prefix = decor.and_then(|decor| {
+        decor
+            .prefix()
+            .and_then(|prefix| prefix.as_str().map(str::to_owned))
+    });
     let column = prefix.and_then(|prefix| prefix.rsplit('\n').next().map(str::to_owned));
     if let (Some(column), Some(mut key)) = (column, table.key_mut(name))
         && column.chars().all(|letter| letter == ' ' || letter == '\t')

@@ -132,7 +132,9 @@ impl Action {
     fn change(&self, sysroot: &Path) -> Result<(), Failure> {
         let here = |path: &Path| sysroot.join(path.strip_prefix("/").unwrap_or(path));
         match self {
-            Self::Write { path, bytes, mode, .. } => {
+            Self::Write {
+                path, bytes, mode, ..
+            } => {
                 let here = here(path);
                 let write = || -> io::Result<()> {
                     if let Some(folder) = here.parent() {
@@ -141,7 +143,9 @@ impl Action {
                     let before = std::fs::metadata(&here).ok().map(|old| old.permissions().mode());
                     write_atomically(&here, bytes)?;
                     match mode.or(before) {
-                        Some(mode) => std::fs::set_permissions(&here, PermissionsExt::from_mode(mode & 0o7777)),
+                        Some(mode) => {
+                            std::fs::set_permissions(&here, PermissionsExt::from_mode(mode & 0o7777))
+                        }
                         None => Ok(()),
                     }
                 };
@@ -172,7 +176,10 @@ impl Action {
         };
         if !output.status.success() && *must_succeed {
             let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Failure::host(doing(), format_args!("{}: {}", output.status, said.trim())));
+            return Err(Failure::host(
+                doing(),
+                format_args!("{}: {}", output.status, said.trim()),
+            ));
         }
         Ok(())
     }

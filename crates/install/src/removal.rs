@@ -19,7 +19,8 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
     let mut plan = Plan::default();
     let record = Record::read(&options.here(&options.record_file()))?;
     if record == Record::default() {
-        plan.notes.push("nothing was installed by `xebec install` on this host".to_owned());
+        plan.notes
+            .push("nothing was installed by `xebec install` on this host".to_owned());
         return Ok(plan);
     }
     let program = options.installed_program();
@@ -38,7 +39,10 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
             plan.notes.push(note);
             continue;
         }
-        if file.extension().is_some_and(|extension| extension == "service" || extension == "socket") {
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "service" || extension == "socket")
+        {
             units.extend(file.file_name().map(|name| name.to_string_lossy().into_owned()));
         }
         plan.push(Action::Remove { path: file.clone() }, "it was installed", false);
@@ -48,7 +52,12 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
         let mut disable = vec!["systemctl", "disable", "--now"];
         disable.extend(units.iter().map(String::as_str));
         plan.run(&disable, "no daemon starts any more", false, false);
-        plan.run(&["systemctl", "daemon-reload"], "systemd forgets the units", false, false);
+        plan.run(
+            &["systemctl", "daemon-reload"],
+            "systemd forgets the units",
+            false,
+            false,
+        );
     }
     plan.push(
         Action::Remove {
@@ -59,7 +68,8 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
     );
     if is_containerd_changed {
         plan.notes.push(
-            "containerd still has the snapshotter until it is restarted: systemctl restart containerd".to_owned(),
+            "containerd still has the snapshotter until it is restarted: systemctl restart containerd"
+                .to_owned(),
         );
     }
     plan.notes.push(format!(
@@ -90,7 +100,9 @@ fn take_back(
                 (_, Some(before)) => format!("{name} = {before}"),
                 (_, None) => format!("{name} goes"),
             }),
-            false => plan.notes.push(format!("{}: {name} was changed since, and stays", file.display())),
+            false => plan
+                .notes
+                .push(format!("{}: {name} was changed since, and stays", file.display())),
         }
     }
     let why = "it was set by the installation";

@@ -46,7 +46,13 @@ fn keep(options: &Options, record: &Record, plan: &mut Plan) -> Result<(), Failu
     let bytes = serde_json::to_vec_pretty(record).map_err(|error| Failure::new(FailureKind::Host, error))?;
     let path = options.record_file();
     let is_done = is_so(options, &path, &bytes);
-    plan.write(&path, bytes, Some(0o600), "what was changed, for --uninstall", is_done);
+    plan.write(
+        &path,
+        bytes,
+        Some(0o600),
+        "what was changed, for --uninstall",
+        is_done,
+    );
     plan.steps.rotate_right(1);
     Ok(())
 }
@@ -55,7 +61,12 @@ fn is_so(options: &Options, path: &Path, bytes: &[u8]) -> bool {
     std::fs::read(options.here(path)).is_ok_and(|there| there == bytes)
 }
 
-fn put_program(options: &Options, program: &Path, plan: &mut Plan, record: &mut Record) -> Result<bool, Failure> {
+fn put_program(
+    options: &Options,
+    program: &Path,
+    plan: &mut Plan,
+    record: &mut Record,
+) -> Result<bool, Failure> {
     if options.is_whole_host() && options.program == program {
         return Ok(false);
     }
@@ -82,7 +93,12 @@ fn put_units(options: &Options, program: &Path, plan: &mut Plan, record: &mut Re
     is_new
 }
 
-fn set_containerd(options: &Options, file: &Path, plan: &mut Plan, record: &mut Record) -> Result<bool, Failure> {
+fn set_containerd(
+    options: &Options,
+    file: &Path,
+    plan: &mut Plan,
+    record: &mut Record,
+) -> Result<bool, Failure> {
     let (text, document) = options.read_toml(file)?;
     let wrong = |error: String| Failure::new(FailureKind::Usage, format_args!("{}: {error}", file.display()));
     let is_empty = text.trim().is_empty();
@@ -154,7 +170,8 @@ fn set_keys(
 fn start(options: &Options, are_new_units: bool, changed: bool, plan: &mut Plan) {
     if !options.has_systemd() {
         plan.notes.push(
-            "systemd does not run on this host: start `xebec daemon start` at boot, before containerd".to_owned(),
+            "systemd does not run on this host: start `xebec daemon start` at boot, before containerd"
+                .to_owned(),
         );
         return;
     }
@@ -172,7 +189,12 @@ fn start(options: &Options, are_new_units: bool, changed: bool, plan: &mut Plan)
 fn finish(options: &Options, is_new: bool, plan: &mut Plan) {
     let restart = &["systemctl", "restart", "containerd.service"];
     if options.restart_containerd && options.has_systemd() {
-        plan.run(restart, "containerd reads its configuration; containers go on", true, !is_new);
+        plan.run(
+            restart,
+            "containerd reads its configuration; containers go on",
+            true,
+            !is_new,
+        );
     } else if is_new {
         plan.notes.push(
             "containerd reads its configuration when it is restarted: systemctl restart containerd (containers go on)"

@@ -4,8 +4,14 @@ use std::path::Path;
 
 /// Name and text of each unit.
 const UNITS: [(&str, &str); 2] = [
-    ("xebec.service", include_str!("../../../packaging/systemd/xebec.service")),
-    ("xebec.socket", include_str!("../../../packaging/systemd/xebec.socket")),
+    (
+        "xebec.service",
+        include_str!("../../../packaging/systemd/xebec.service"),
+    ),
+    (
+        "xebec.socket",
+        include_str!("../../../packaging/systemd/xebec.socket"),
+    ),
 ];
 
 /// Name and text of each unit, for a program and its directories.

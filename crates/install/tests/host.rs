@@ -95,8 +95,14 @@ fn a_second_time_changes_nothing_and_removal_leaves_what_was() {
         host.install();
         let installed = host.files();
         assert!(host.read("var/lib/xebec/daemon.toml").contains("enabled = true"));
-        assert!(host.read("etc/systemd/system/xebec.service").contains("ExecStart=/usr/local/bin/xebec "));
-        let mode = fs::metadata(host.path("usr/local/bin/xebec")).unwrap().permissions().mode();
+        assert!(
+            host.read("etc/systemd/system/xebec.service")
+                .contains("ExecStart=/usr/local/bin/xebec ")
+        );
+        let mode = fs::metadata(host.path("usr/local/bin/xebec"))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o755);
         let again = setup(&host.options).unwrap();
         assert!(again.is_done(), "{again:?}");
@@ -125,12 +131,21 @@ fn a_host_without_containerd_gets_a_configuration_that_goes_again() {
 #[test]
 fn an_old_containerd_gets_a_configuration_that_it_reads() {
     let host = Host::new();
-    host.write("usr/bin/containerd", "... github.com/containerd/containerd/services ...");
+    host.write(
+        "usr/bin/containerd",
+        "... github.com/containerd/containerd/services ...",
+    );
     host.install();
     let text = host.read(CONFIG);
     assert!(text.starts_with("version = 2\n"), "{text}");
-    assert!(text.contains("[plugins.\"io.containerd.grpc.v1.cri\".containerd]"), "{text}");
-    host.write("usr/bin/containerd", "... github.com/containerd/containerd/v2/core ...");
+    assert!(
+        text.contains("[plugins.\"io.containerd.grpc.v1.cri\".containerd]"),
+        "{text}"
+    );
+    host.write(
+        "usr/bin/containerd",
+        "... github.com/containerd/containerd/v2/core ...",
+    );
     fs::remove_file(host.path(CONFIG)).unwrap();
     host.install();
     assert!(host.read(CONFIG).starts_with("version = 3\n"));
@@ -142,13 +157,18 @@ fn what_the_owner_changed_stays() {
     host.install();
     let service = "etc/systemd/system/xebec.service";
     host.write(service, "mine");
-    let text = host.read(CONFIG).replace("/run/xebec/snapshots.sock", "/elsewhere.sock");
+    let text = host
+        .read(CONFIG)
+        .replace("/run/xebec/snapshots.sock", "/elsewhere.sock");
     host.write(CONFIG, &text);
     let notes = host.remove().join("\n");
     assert_eq!(host.read(service), "mine");
     assert!(host.read(CONFIG).contains("/elsewhere.sock"));
     assert!(notes.contains("xebec.service was changed since"), "{notes}");
-    assert!(notes.contains("proxy_plugins.xebec.address was changed since"), "{notes}");
+    assert!(
+        notes.contains("proxy_plugins.xebec.address was changed since"),
+        "{notes}"
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod faults;
 mod laziness;
 mod observe;
 mod outages;
+mod packaging;
 mod power;
 mod quota;
 mod reading;
@@ -34,6 +35,7 @@ pub(crate) fn all() -> Vec<Case> {
         succession::cases(),
         stops::cases(),
         service::cases(),
+        packaging::cases(),
         quota::cases(),
         power::cases(),
         differential::cases(),

@@ -14,7 +14,13 @@ const USERS: &str = "# mine\nversion = 3\n\n[plugins]\n  # about images\n  [plug
 
 fn wanted(document: &DocumentMut, version: Version) -> Vec<(Key, Wanted)> {
     let has_unpack = containerd::has_unpack(document);
-    containerd::keys(version, Path::new("/run/x.sock"), Path::new("/data"), true, has_unpack)
+    containerd::keys(
+        version,
+        Path::new("/run/x.sock"),
+        Path::new("/data"),
+        true,
+        has_unpack,
+    )
 }
 
 /// Sets all keys; the text after that, and what was changed.
@@ -47,7 +53,9 @@ fn look<'a>(table: &'a toml::Table, key: &[String]) -> Option<&'a toml::Value> {
 /// As another parser sees it.
 fn is_there(text: &str, key: &[String], wanted: &Wanted) -> bool {
     let table: toml::Table = toml::from_str(text).unwrap();
-    let Some(value) = look(&table, key) else { return false };
+    let Some(value) = look(&table, key) else {
+        return false;
+    };
     let has = |value: &toml::Value, (name, text): &(String, String)| {
         value.get(name).and_then(toml::Value::as_str) == Some(text)
     };
@@ -67,9 +75,15 @@ fn a_users_comments_and_layout_stay() {
     let keys = wanted(&USERS.parse().unwrap(), Version::Three);
     let (text, changes) = set_all(USERS, &keys).unwrap();
     assert!(text.contains("# mine\n"), "{text}");
-    assert!(text.contains("    snapshotter = \"xebec\" # as always\n"), "{text}");
+    assert!(
+        text.contains("    snapshotter = \"xebec\" # as always\n"),
+        "{text}"
+    );
     assert!(text.contains("    max_concurrent_downloads = 3\n"), "{text}");
-    assert!(text.contains("\n    disable_snapshot_annotations = false\n"), "{text}");
+    assert!(
+        text.contains("\n    disable_snapshot_annotations = false\n"),
+        "{text}"
+    );
     assert!(text.ends_with('\n'));
     assert_eq!(undo_all(&text, &changes), USERS);
 }
@@ -92,7 +106,11 @@ fn what_somebody_changed_since_is_left() {
 
 #[test]
 fn what_is_no_table_is_named_and_nothing_is_changed() {
-    let error = set_all("version = 3\nplugins = 7\n", &wanted(&DocumentMut::new(), Version::Three)).unwrap_err();
+    let error = set_all(
+        "version = 3\nplugins = 7\n",
+        &wanted(&DocumentMut::new(), Version::Three),
+    )
+    .unwrap_err();
     assert_eq!(error.key, "plugins");
     let text = "[plugins.\"io.containerd.transfer.v1.local\"]\nunpack_config = 1\n";
     let error = set_all(text, &wanted(&text.parse().unwrap(), Version::Three)).unwrap_err();
@@ -141,26 +159,30 @@ fn file() -> impl Strategy<Value = String> {
         Just("unpack_config = [{ platform = \"linux\", snapshotter = \"overlayfs\" }] # mine\n"),
         Just("[[plugins.\"io.containerd.transfer.v1.local\".unpack_config]]\nplatform = \"linux\"\n")
     ];
-    (prop::collection::btree_map(table, (keys, any::<u8>()), 0..6), list).prop_map(|(tables, list)| {
-        let mut text = "# first\nversion = 3\n".to_owned();
-        for (name, (keys, layout)) in tables {
-            if layout & 1 == 0 {
-                text.push_str("\n# before a table\n");
-            }
-            let indent = if layout & 2 == 0 { "  " } else { "" };
-            text.push_str(&format!("[{name}]\n"));
-            for (key, (value, has_comment)) in keys {
-                if has_comment {
-                    text.push_str(&format!("{indent}# about it\n"));
+    (
+        prop::collection::btree_map(table, (keys, any::<u8>()), 0..6),
+        list,
+    )
+        .prop_map(|(tables, list)| {
+            let mut text = "# first\nversion = 3\n".to_owned();
+            for (name, (keys, layout)) in tables {
+                if layout & 1 == 0 {
+                    text.push_str("\n# before a table\n");
                 }
-                text.push_str(&format!("{indent}{key} = {value}\n"));
+                let indent = if layout & 2 == 0 { "  " } else { "" };
+                text.push_str(&format!("[{name}]\n"));
+                for (key, (value, has_comment)) in keys {
+                    if has_comment {
+                        text.push_str(&format!("{indent}# about it\n"));
+                    }
+                    text.push_str(&format!("{indent}{key} = {value}\n"));
+                }
+                if name.contains("transfer") {
+                    text.push_str(list);
+                }
             }
-            if name.contains("transfer") {
-                text.push_str(list);
-            }
-        }
-        text
-    })
+            text
+        })
 }
 
 proptest! {

@@ -1,0 +1,163 @@
+//! Packages and manifests, by the tools that will read them: dpkg, kustomize, a validator of Kubernetes objects.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::lab::wait_until;
+use crate::runner::{Case, Outcome};
+use crate::world::{World, run as run_command};
+
+/// Longest that one case may take, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// A command in another root directory, with a /proc that goes with it.
+const IN_ROOT: &str = r#"mount -t proc proc "$0/proc" && exec chroot "$0" "$@""#;
+
+pub(crate) fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
+        name: format!("packaging/{name}"),
+        limit: LIMIT,
+        run: Box::new(run),
+    };
+    vec![
+        case("debian", debian),
+        case("kubernetes", kubernetes),
+        case("stays", stays),
+    ]
+}
+
+/// Runs a command and gives what it said.
+fn run(command: &mut Command) -> Result<String> {
+    let output = run_command(command)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Makes the package in a folder of its own.
+fn build_package(world: &World, name: &str) -> Result<PathBuf> {
+    let out = world.path(name);
+    let mut command = Command::new(top().join("scripts/package.sh"));
+    command
+        .arg("deb")
+        .env("XEBEC_OUT", &out)
+        .env("XEBEC_BIN", world.binary());
+    let said = run(&mut command)?;
+    let line = said.lines().last().context("no package")?;
+    Ok(PathBuf::from(line))
+}
+
+/// The package is the same each time, and a Debian system takes it, runs the program, and is rid of it again.
+fn debian(world: &World) -> Result<Outcome> {
+    let package = build_package(world, "once")?;
+    let again = build_package(world, "twice")?;
+    ensure!(
+        fs::read(&package)? == fs::read(&again)?,
+        "two packages of one program differ"
+    );
+
+    let bundle = world.path("debian");
+    let layout = format!("{}:latest", World::built_image("debian")?.display());
+    run(Command::new("umoci")
+        .args(["unpack", "--image", &layout])
+        .arg(&bundle))?;
+    let root = bundle.join("rootfs");
+    fs::copy(&package, root.join("xebec.deb"))?;
+    let inside = |words: &[&str]| -> Result<String> {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", IN_ROOT])
+            .arg(&root)
+            .args(words);
+        run(command.env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    // What it depends on is not what is tested.
+    inside(&["dpkg", "--force-depends", "-i", "/xebec.deb"])?;
+    ensure!(inside(&["xebec", "--version"])?.starts_with("xebec "));
+    let verified = inside(&["dpkg", "--verify", "xebec"])?;
+    ensure!(
+        verified.lines().all(|line| line.contains("/usr/share/")),
+        "changed by installing: {verified}"
+    );
+    let listed = inside(&["dpkg", "-L", "xebec"])?;
+    for path in [
+        "/lib/systemd/system/xebec.service",
+        "/usr/share/man/man1/xebec-run.1.gz",
+    ] {
+        ensure!(
+            listed.lines().any(|line| line == path),
+            "{path} is missing: {listed}"
+        );
+    }
+    // Nothing that a person installs over it is written twice.
+    let plan = inside(&["xebec", "install", "--dry-run", "--json"])?;
+    ensure!(!plan.contains("/etc/systemd/system"), "{plan}");
+    ensure!(plan.contains("/etc/containerd/config.toml"), "{plan}");
+
+    let state = root.join("var/lib/xebec/containers");
+    fs::create_dir_all(&state)?;
+    inside(&["dpkg", "-i", "--force-depends", "/xebec.deb"])?;
+    inside(&["dpkg", "--purge", "xebec"])?;
+    ensure!(!root.join("usr/bin/xebec").exists(), "the program is still there");
+    ensure!(state.is_dir(), "the state directory went with the package");
+    Ok(Outcome::Passed(format!(
+        "{} bytes",
+        fs::metadata(&package)?.len()
+    )))
+}
+
+/// What is applied to a cluster has only fields that there are, and installing does not end.
+fn kubernetes(world: &World) -> Result<Outcome> {
+    for name in ["install", "uninstall"] {
+        let folder = top().join("packaging/kubernetes").join(name);
+        let text = run(Command::new("kustomize").arg("build").arg(folder))?;
+        ensure!(
+            text.contains("kind: DaemonSet") && text.contains("--stay"),
+            "{text}"
+        );
+        ensure!(text.contains("--uninstall") == (name == "uninstall"), "{text}");
+        validate(world, name, &text).with_context(|| format!("{name} is not valid"))?;
+        // The validator can tell.
+        let wrong = text.replace("hostPID: true", "hostPid: true");
+        ensure!(
+            validate(world, "wrong", &wrong).is_err(),
+            "a wrong field was not seen"
+        );
+    }
+    Ok(Outcome::Passed(String::new()))
+}
+
+fn validate(world: &World, name: &str, text: &str) -> Result<String> {
+    let file = world.path(&format!("{name}.yaml"));
+    fs::write(&file, text)?;
+    run(Command::new("kubernetes-validate").arg("--strict").arg(file))
+}
+
+/// With `--stay` it ends when it is told, not before.
+fn stays(world: &World) -> Result<Outcome> {
+    let host = world.path("host");
+    fs::create_dir(&host)?;
+    let log = world.path("stays.log");
+    let mut child = Command::new(world.binary())
+        .args(["install", "--stay", "--sysroot"])
+        .arg(&host)
+        .stdout(fs::File::create(&log)?)
+        .stderr(Stdio::null())
+        .spawn()?;
+    let is_done = || Ok(fs::read_to_string(&log)?.contains("note: "));
+    wait_until(Duration::from_secs(60), "it is installed", is_done)?;
+    ensure!(host.join("usr/local/bin/xebec").exists());
+    ensure!(child.try_wait()?.is_none(), "it did not stay");
+    let pid = Pid::from_raw(i32::try_from(child.id())?).context("no process id")?;
+    kill_process(pid, Signal::TERM)?;
+    let status = child.wait()?;
+    ensure!(status.success(), "{status}");
+    Ok(Outcome::Passed(String::new()))
+}
