@@ -62,6 +62,11 @@ impl World {
         Ok(layout)
     }
 
+    /// A program that `scripts/setup.sh` built.
+    pub(crate) fn tool(name: &str) -> Result<PathBuf> {
+        Ok(setting("XEBEC_TOOLS")?.join("bin").join(name))
+    }
+
     /// A Go program of `tests/gotools`.
     pub(crate) fn go_tool(name: &str) -> Result<PathBuf> {
         Ok(setting("E2E_GOTOOLS")?.join(name))

@@ -1,13 +1,12 @@
 //! Which keys of containerd's configuration make Xebec one of its snapshotters, by the version of that file.
 //!
-//! Source: containerd's `docs/cri/config.md`, `plugins/cri/images/plugin.go` (which keys version 3 moved) and
-//! `plugins/transfer/plugin.go` (what may be unpacked where). Versions 2 (containerd 1.x) and 3 (containerd 2.x) are
-//! written; containerd 2.x reads both.
+//! Source: containerd's `docs/cri/config.md`, `plugins/cri/images/plugin.go` (which keys version 3 moved),
+//! `plugins/transfer/plugin.go` (what may be unpacked where) and `docs/man/containerd-config.toml.5.md` (version 4 moved
+//! nothing that is set here). containerd 1.x reads version 2, and 2.x all of them.
 
 use std::path::Path;
 
 use toml_edit::DocumentMut;
-use xebec_oci::platform::Platform;
 
 use crate::keys::{Key, Wanted};
 
@@ -19,7 +18,7 @@ pub const NAME: &str = "xebec";
 pub enum Version {
     /// Of containerd 1.x.
     Two,
-    /// Of containerd 2.x.
+    /// Of containerd 2.x, and so is version 4 as far as it matters here.
     Three,
 }
 
@@ -31,17 +30,17 @@ impl Version {
     pub fn of(document: &DocumentMut) -> Result<Self, String> {
         match document.get("version").map(|item| item.as_integer()) {
             Some(Some(2)) => Ok(Self::Two),
-            Some(Some(3)) => Ok(Self::Three),
+            Some(Some(3 | 4)) => Ok(Self::Three),
             None | Some(Some(1)) => Err(
                 "it is of version 1, or says no version: bring it up to date first, with \
                  `containerd --config FILE config migrate`"
                     .to_owned(),
             ),
-            _ => Err("its version is neither 2 nor 3; this xebec knows no other".to_owned()),
+            _ => Err("its version is none of 2, 3 and 4; this xebec knows no other".to_owned()),
         }
     }
 
-    /// The number.
+    /// The number that a new file says.
     pub fn number(self) -> i64 {
         match self {
             Self::Two => 2,
@@ -50,7 +49,7 @@ impl Version {
     }
 }
 
-/// What is to be set. `socket` and `data` are of the snapshotter, as the host sees them.
+/// What is to be set. `socket` is the snapshotter's and `data` the directory of its data, as the host sees them.
 pub fn keys(
     version: Version,
     socket: &Path,
@@ -63,7 +62,7 @@ pub fn keys(
     let mut keys = vec![
         (proxy(&["type"]), Wanted::Text("snapshot".to_owned())),
         (proxy(&["address"]), text(socket)),
-        // Where Kubernetes looks for how full the disk is.
+        // What CRI measures for the kubelet's disk figures.
         (proxy(&["exports", "root"]), text(data)),
         // Without it a snapshotter is told neither image nor layer, and can only unpack.
         (
@@ -85,11 +84,10 @@ pub fn keys(
         // containerd's own pulls unpack only where this list says. It replaces the built-in one, so what that is for
         // goes first when there was no list.
         let list = key(&["plugins", "io.containerd.transfer.v1.local", "unpack_config"]);
-        let platform = Platform::host().to_string();
         let entry = |snapshotter: &str| {
             let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
             Wanted::Among(vec![
-                field("platform", &platform),
+                field("platform", "linux"),
                 field("snapshotter", snapshotter),
             ])
         };

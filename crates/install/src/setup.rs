@@ -108,10 +108,9 @@ fn set_containerd(
         false => Version::of(&document).map_err(wrong)?,
     };
     let socket = options.run.join("snapshots.sock");
-    let data = options.root.join("snapshots");
     let has_unpack = containerd::has_unpack(&document);
     let wanted = WantedKeys {
-        keys: containerd::keys(version, &socket, &data, options.is_default, has_unpack),
+        keys: containerd::keys(version, &socket, &options.root, options.is_default, has_unpack),
         version: is_empty.then_some(version),
         why: "containerd knows the snapshotter",
     };

@@ -183,7 +183,7 @@ fn what_a_package_brought_is_not_written_again() {
 fn bad_configurations_are_named_and_nothing_is_changed() {
     for (text, expected) in [
         ("root = '/x'\n", "config migrate"),
-        ("version = 9\n", "neither 2 nor 3"),
+        ("version = 9\n", "none of 2, 3 and 4"),
         ("version = 3\nplugins = 1\n", "plugins is no table"),
         ("version = = 3\n", "is not TOML"),
         ("{{ template \"base\" . }}\n", "by hand"),

@@ -24,7 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-snapshotter",
         ],
     ),
-    ("xebec-install", &["xebec-format", "xebec-oci", "xebec-host"]),
+    ("xebec-install", &["xebec-format", "xebec-host"]),
     (
         "xebec-cli",
         &[

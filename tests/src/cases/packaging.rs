@@ -28,6 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("debian", debian),
         case("kubernetes", kubernetes),
         case("stays", stays),
+        case("containerd-reads-it", containerd_reads_it),
     ]
 }
 
@@ -159,5 +160,60 @@ fn stays(world: &World) -> Result<Outcome> {
     kill_process(pid, Signal::TERM)?;
     let status = child.wait()?;
     ensure!(status.success(), "{status}");
+    Ok(Outcome::Passed(String::new()))
+}
+
+/// containerd itself reads what was set, in the configuration that it prints, and the file is as before afterwards.
+fn containerd_reads_it(world: &World) -> Result<Outcome> {
+    for (program, images) in [
+        ("containerd", "io.containerd.cri.v1.images"),
+        ("containerd-1.7/containerd", "io.containerd.grpc.v1.cri"),
+    ] {
+        let program = World::tool(program)?;
+        let before = run(Command::new(&program).args(["config", "default"]))?;
+        let host = world.path(images);
+        let file = host.join("etc/containerd/config.toml");
+        fs::create_dir_all(file.parent().context("no folder")?)?;
+        fs::write(&file, &before)?;
+        let install = |more: &[&str]| -> Result<String> {
+            let mut command = Command::new(world.binary());
+            run(command.args(["install", "--sysroot"]).arg(&host).args(more))
+        };
+        install(&[])?;
+        let dumped = run(Command::new(&program)
+            .arg("--config")
+            .arg(&file)
+            .args(["config", "dump"]))?;
+        let dumped: toml::Table = toml::from_str(&dumped)?;
+        let found = |path: &[&str]| -> Result<toml::Value> {
+            let mut value = toml::Value::Table(dumped.clone());
+            for name in path {
+                value = value.get(name).with_context(|| format!("no {path:?}"))?.clone();
+            }
+            Ok(value)
+        };
+        let mut cri = vec!["plugins", images];
+        if images.contains("grpc") {
+            cri.push("containerd");
+        }
+        let of_cri = |name| found(&[cri.as_slice(), &[name]].concat());
+        ensure!(of_cri("snapshotter")?.as_str() == Some("xebec"));
+        ensure!(of_cri("disable_snapshot_annotations")?.as_bool() == Some(false));
+        ensure!(found(&["proxy_plugins", "xebec", "type"])?.as_str() == Some("snapshot"));
+        let exports = found(&["proxy_plugins", "xebec", "exports"]);
+        if images.contains("v1.images") {
+            let told = exports?.get("enable_remote_snapshot_annotations").cloned();
+            ensure!(told.as_ref().and_then(toml::Value::as_str) == Some("true"));
+            let unpack = found(&["plugins", "io.containerd.transfer.v1.local", "unpack_config"])?;
+            let unpack = unpack.to_string();
+            ensure!(
+                unpack.contains("xebec") && unpack.contains("overlayfs"),
+                "{unpack}"
+            );
+        }
+        ensure!(install(&[])?.contains("everything is as it should be"));
+        install(&["--uninstall"])?;
+        ensure!(fs::read_to_string(&file)? == before, "the file is not as it was");
+    }
     Ok(Outcome::Passed(String::new()))
 }

@@ -123,7 +123,8 @@ fn versions_are_told_apart() {
     assert_eq!(of("version = 2"), Ok(Version::Two));
     assert_eq!(of("version = 3"), Ok(Version::Three));
     assert!(of("root = \"/x\"").unwrap_err().contains("config migrate"));
-    assert!(of("version = 4").is_err());
+    assert_eq!(of("version = 4"), Ok(Version::Three));
+    assert!(of("version = 5").is_err());
 }
 
 /// A file with some of the tables and keys that matter, others beside them, and comments between.
