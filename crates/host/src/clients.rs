@@ -40,10 +40,8 @@ impl Clients {
         if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
-        let config = ClientConfig {
-            docker_config: key.clone(),
-            ..self.read_settings()?
-        };
+        let mut config = self.read_settings()?;
+        config.docker_config = key.clone().or(config.docker_config);
         let client = Client::remembering(config, self.memory.clone())
             .map_err(|error| Failure::new(FailureKind::Registry, error))?;
         clients.insert(key, client.clone());

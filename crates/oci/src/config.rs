@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::credentials::providers::ProviderSettings;
 use crate::reference::split_host_port;
 
 /// Settings of a [`crate::Client`].
@@ -27,6 +28,11 @@ pub struct ClientConfig {
     pub docker_config: Option<PathBuf>,
     /// Where `docker-credential-*` programs are looked for before `PATH`, which services often have a short one of.
     pub helper_directory: Option<PathBuf>,
+    /// Files as docker writes them that are asked after that one; they need not exist.
+    #[serde(skip)]
+    pub more_docker_configs: Vec<PathBuf>,
+    /// The kubelet's credential providers, which are asked after all files.
+    pub credential_providers: Option<ProviderSettings>,
     /// How long, how often and how much at once.
     pub budget: Budget,
     /// How requests introduce themselves.
@@ -41,6 +47,8 @@ impl Default for ClientConfig {
             mirrors: HashMap::new(),
             docker_config: None,
             helper_directory: None,
+            more_docker_configs: Vec::new(),
+            credential_providers: None,
             budget: Budget::default(),
             user_agent: concat!("xebec/", env!("CARGO_PKG_VERSION")).to_owned(),
         }

@@ -3,26 +3,29 @@
 //! The file is read again for each look-up, so that `docker login` needs no restart of Xebec; look-ups are rare
 //! because [`crate::auth`] keeps what they give for a few minutes. The order is docker's: a helper named for
 //! the registry (`credHelpers`), then the helper for all (`credsStore`), then the file's own `auths`. As in
-//! containers/image, an entry of `auths` may also name a path below a registry.
+//! containers/image, an entry of `auths` may also name a path below a registry. Then come files of the same kind that
+//! others keep for Xebec, and the kubelet's credential providers ([`providers`]).
+
+mod helper;
+pub mod providers;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::{DecodePaddingMode, general_purpose};
+use helper::run_helper;
+use providers::ProviderSettings;
 use serde::Deserialize;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 
 /// Largest `config.json` and largest answer of a helper; real ones have a few KiB.
 const MAX_CONFIG_JSON: u64 = 1 << 20;
 /// The key under which docker keeps credentials of its own registry.
 const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
-/// The user name by which a helper says that its secret is an identity token.
-const TOKEN_USER: &str = "<token>";
 
 /// What proves who is asking.
 #[derive(Clone, PartialEq, Eq)]
@@ -70,6 +73,16 @@ pub enum CredentialError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A credential provider of the kubelet cannot be run, failed, or gave nonsense.
+    #[error("credential provider {provider} for {image}: {reason}")]
+    Provider {
+        /// Its name.
+        provider: String,
+        /// The image, without tag and digest.
+        image: String,
+        /// What happened.
+        reason: String,
+    },
     /// The helper cannot be run, failed, or gave nonsense.
     #[error("credential helper docker-credential-{helper} for {registry}: {reason}")]
     Helper {
@@ -83,10 +96,12 @@ pub enum CredentialError {
 }
 
 /// Where credentials come from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CredentialStore {
-    file: Option<PathBuf>,
+    /// Files as docker writes them, in the order in which they are asked.
+    files: Vec<PathBuf>,
     helper_directory: Option<PathBuf>,
+    providers: Option<ProviderSettings>,
     helper_timeout: Duration,
 }
 
@@ -124,25 +139,56 @@ impl CredentialStore {
         };
         let helper_directory = helper_directory.map(Path::to_owned);
         Self {
-            file,
+            files: file.into_iter().collect(),
             helper_directory,
+            providers: None,
             helper_timeout,
         }
+    }
+
+    /// Also asks these files, which need not exist, after the user's.
+    #[must_use]
+    pub fn and_files(mut self, files: &[PathBuf]) -> Self {
+        self.files.extend_from_slice(files);
+        self
+    }
+
+    /// Also asks these programs, after all files.
+    #[must_use]
+    pub fn and_providers(mut self, providers: Option<ProviderSettings>) -> Self {
+        self.providers = providers;
+        self
     }
 
     /// The credentials for `repository` of `registry` (`host[:port]`); `None` if there are none.
     ///
     /// # Errors
-    /// If the file is there but cannot be used, or a helper fails.
+    /// If a file is there but cannot be used, or a helper fails.
     pub async fn look_up(
         &self,
         registry: &str,
         repository: &str,
     ) -> Result<Option<Credential>, CredentialError> {
-        let Some(config) = self.read().await? else {
+        for file in &self.files {
+            if let Some(credential) = self.look_into(file, registry, repository).await? {
+                return Ok(Some(credential));
+            }
+        }
+        match &self.providers {
+            Some(providers) => providers.look_up(registry, repository, self.helper_timeout).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn look_into(
+        &self,
+        file: &Path,
+        registry: &str,
+        repository: &str,
+    ) -> Result<Option<Credential>, CredentialError> {
+        let Some(config) = read(file).await? else {
             return Ok(None);
         };
-        let (config, path) = config;
         let keys = keys_of(registry);
         let named = keys
             .iter()
@@ -163,7 +209,10 @@ impl CredentialStore {
         let parsed = entry.map(|entry| entry_credential(&entry)).transpose();
         parsed
             .map(Option::flatten)
-            .map_err(|reason| CredentialError::Parse { path, reason })
+            .map_err(|reason| CredentialError::Parse {
+                path: file.to_owned(),
+                reason,
+            })
     }
 
     /// The program of a helper: a path if the helpers' own directory has it, else a name for `PATH`.
@@ -175,33 +224,35 @@ impl CredentialStore {
             .map(|directory| directory.join(&name));
         own.filter(|file| file.is_file()).unwrap_or_else(|| name.into())
     }
+}
 
-    async fn read(&self) -> Result<Option<(DockerConfig, PathBuf)>, CredentialError> {
-        let Some(path) = self.file.clone() else {
-            return Ok(None);
-        };
-        let failed = |source| CredentialError::Read {
-            path: path.clone(),
-            source,
-        };
-        let file = match tokio::fs::File::open(&path).await {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(error)),
-        };
-        let mut bytes = Vec::new();
-        file.take(MAX_CONFIG_JSON)
-            .read_to_end(&mut bytes)
-            .await
-            .map_err(failed)?;
-        match serde_json::from_slice(&bytes) {
-            Ok(config) => Ok(Some((config, path))),
-            Err(error) => Err(CredentialError::Parse {
-                path,
-                reason: error.to_string(),
-            }),
-        }
-    }
+async fn read(path: &Path) -> Result<Option<DockerConfig>, CredentialError> {
+    let parsed = |bytes: &[u8]| {
+        serde_json::from_slice(bytes).map_err(|error| CredentialError::Parse {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })
+    };
+    read_bytes(path).await?.map(|bytes| parsed(&bytes)).transpose()
+}
+
+/// What is in a file; `None` if it is not there.
+async fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, CredentialError> {
+    let failed = |source| CredentialError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = match tokio::fs::File::open(path).await {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_CONFIG_JSON)
+        .read_to_end(&mut bytes)
+        .await
+        .map_err(failed)?;
+    Ok(Some(bytes))
 }
 
 /// The spellings under which a registry's credentials may be filed, the usual one first.
@@ -284,78 +335,6 @@ fn decode_auth(auth: &str) -> Result<Credential, String> {
         username: username.to_owned(),
         password: password.to_owned(),
     })
-}
-
-/// Asks `docker-credential-<helper> get`; `None` if it says that it knows none.
-async fn run_helper(
-    program: &Path,
-    helper: &str,
-    registry: &str,
-    timeout: Duration,
-) -> Result<Option<Credential>, CredentialError> {
-    let fail = |reason: String| CredentialError::Helper {
-        helper: helper.to_owned(),
-        registry: registry.to_owned(),
-        reason,
-    };
-    if helper.contains('/') {
-        return Err(fail("its name must not contain a slash".to_owned()));
-    }
-    let (success, answer) = tokio::time::timeout(timeout, ask_helper(program, registry))
-        .await
-        .map_err(|_| fail(format!("no answer within {timeout:?}")))?
-        .map_err(|error| fail(error.to_string()))?;
-    if !success {
-        let text = String::from_utf8_lossy(&answer);
-        let text = text.trim();
-        // The protocol has no error codes; all helpers share this sentence for "none".
-        return if text.contains("credentials not found") {
-            Ok(None)
-        } else {
-            Err(fail(format!(
-                "it failed: {}",
-                text.chars().take(200).collect::<String>()
-            )))
-        };
-    }
-    #[derive(Deserialize)]
-    struct Answer {
-        #[serde(rename = "Username")]
-        username: String,
-        #[serde(rename = "Secret")]
-        secret: String,
-    }
-    // The answer holds a secret, so the message must not quote it.
-    let Answer { username, secret } =
-        serde_json::from_slice(&answer).map_err(|_| fail("its answer is not JSON as agreed".to_owned()))?;
-    Ok(match (username.as_str(), secret.is_empty()) {
-        (_, true) => None,
-        (TOKEN_USER, _) => Some(Credential::IdentityToken(secret)),
-        _ => Some(Credential::Basic {
-            username,
-            password: secret,
-        }),
-    })
-}
-
-/// Runs the helper; whether it succeeded, and what it printed.
-async fn ask_helper(program: &Path, registry: &str) -> std::io::Result<(bool, Vec<u8>)> {
-    let mut child = tokio::process::Command::new(program)
-        .arg("get")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A helper that does not read its input may close it first.
-        let _ = stdin.write_all(registry.as_bytes()).await;
-    }
-    let mut answer = Vec::new();
-    if let Some(stdout) = child.stdout.take() {
-        stdout.take(MAX_CONFIG_JSON).read_to_end(&mut answer).await?;
-    }
-    Ok((child.wait().await?.success(), answer))
 }
 
 /// The value of an `Authorization: Basic` header.

@@ -158,7 +158,9 @@ impl Transport {
             config.docker_config.as_deref(),
             config.helper_directory.as_deref(),
             config.budget.helper_timeout,
-        );
+        )
+        .and_files(&config.more_docker_configs)
+        .and_providers(config.credential_providers.clone());
         let (budget, plain_http) = (config.budget.clone(), config.plain_http.clone());
         let auth = Authenticator::new(pools.clone(), budget, plain_http, store.clone());
         let servers = Servers::new(&config)?;
