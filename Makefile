@@ -49,6 +49,10 @@ images: setup ## build the test images
 e2e: setup ## end-to-end tests against real tools, as root; ONLY=NAME picks tests by a part of their name
 	@scripts/test.sh e2e
 
+.PHONY: test-snapshotter
+test-snapshotter: setup ## containerd's own tests of our snapshotter ten times, and with Go's race detector, as root (once is part of e2e)
+	@XEBEC_SUITE_RUNS=10 scripts/e2e.sh containerd/suite
+
 .PHONY: soak
 soak: setup ## the soak tests in their full form, as root (their short form is part of e2e)
 	@scripts/soak.sh $(ONLY)

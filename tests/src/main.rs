@@ -6,6 +6,7 @@
 //! ends. Cases need root and the environment that `scripts/e2e.sh` sets up.
 
 mod cases;
+mod containerd;
 mod lab;
 mod runner;
 mod tree;

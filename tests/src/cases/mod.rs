@@ -1,6 +1,7 @@
 //! The cases, by topic.
 
 mod away;
+mod containerd;
 mod deaths;
 mod differential;
 mod faults;
@@ -36,6 +37,7 @@ pub(crate) fn all() -> Vec<Case> {
         stops::cases(),
         service::cases(),
         packaging::cases(),
+        containerd::cases(),
         quota::cases(),
         power::cases(),
         differential::cases(),

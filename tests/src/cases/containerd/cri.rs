@@ -1,0 +1,98 @@
+//! Pods as a kubelet starts them, by containerd's CRI service.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use xebec_testkit::compression::Compression;
+use xebec_testkit::image::ImageBuilder;
+use xebec_testkit::tar::{Header, Kind, TarBuilder};
+
+use super::{PORT, SOON};
+use crate::containerd::{Containerd, Line, Snapshots, block, http};
+use crate::lab::wait_until;
+use crate::runner::Outcome;
+use crate::world::World;
+
+/// Where CRI keeps its images and containers.
+const NAMESPACE: &str = "k8s.io";
+
+/// A pod with nginx: pulled, started, looked into, removed; then its image is, and nothing is left.
+pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
+    let pause = push_pause(world)?;
+    let reference = world.push(&World::built_image("nginx")?, "nginx")?;
+    let snapshots = Snapshots::start(world)?;
+    let empty = snapshots.directories()?;
+    let containerd = Containerd::start(world, line, &configuration(world, line, &pause)?)?;
+
+    containerd.tool("cri", &["pull", &pause])?;
+    let id = containerd.tool("cri", &["pull", &reference])?;
+    ensure!(id.starts_with("sha256:"), "{id}");
+    let name = containerd.namespace().to_owned();
+    let ids = containerd.tool("cri", &["start", &reference, &name])?;
+    let (pod, container) = ids.trim().split_once(' ').context("no ids")?;
+    wait_until(SOON, "nginx answers", || Ok(http(PORT).is_some()))
+        .with_context(|| containerd.last_words())?;
+    let told = containerd.tool("cri", &["exec", container, "cat", "/etc/os-release"])?;
+    ensure!(told.contains("Debian"), "{told}");
+    wait_until(SOON, "the snapshotter's usage is known", || {
+        let used = containerd.tool("cri", &["usage"])?;
+        Ok(used.split_whitespace().next().is_some_and(|bytes| bytes != "0"))
+    })?;
+
+    containerd.tool("cri", &["stop", pod])?;
+    ensure!(http(PORT).is_none(), "the pod was removed, and answers");
+    for image in [&reference, &pause] {
+        containerd.tool("cri", &["rmi", image])?;
+    }
+    wait_until(SOON, "no snapshot is left", || {
+        containerd.does(&["--namespace", NAMESPACE, "content", "prune", "references"])?;
+        let listed = containerd.does(&["--namespace", NAMESPACE, "snapshots", "ls"])?;
+        Ok(listed.lines().count() == 1 && snapshots.directories()? == empty)
+    })?;
+    Ok(Outcome::Passed(format!("a pod of image {}", id.trim())))
+}
+
+/// What the manual says of CRI, and what CRI needs on this host: an image for the pods' own process, and neither network
+/// plugins nor the right to lower a process's chance of being killed.
+fn configuration(world: &World, line: Line, pause: &str) -> Result<String> {
+    let networks = world.path("networks");
+    fs::create_dir_all(&networks)?;
+    let (title, images, image, runtime) = match line {
+        Line::Two => (
+            "# CRI of containerd 2.x\n",
+            "io.containerd.cri.v1.images\".pinned_images",
+            "sandbox",
+            "io.containerd.cri.v1.runtime\"",
+        ),
+        Line::OneSeven => (
+            "# CRI of containerd 1.7\n",
+            "io.containerd.grpc.v1.cri\"",
+            "sandbox_image",
+            "io.containerd.grpc.v1.cri\"",
+        ),
+    };
+    let manual = block(title)?;
+    let table = |name: &str| format!("[plugins.\"{name}]\n");
+    let mut ours = format!("{}{image} = {pause:?}\n", table(images));
+    if runtime != images {
+        ours += &table(runtime);
+    }
+    ours += "restrict_oom_score_adj = true\n";
+    ours += &format!("{}conf_dir = {networks:?}\n", table(&format!("{runtime}.cni")));
+    Ok(format!("{manual}{ours}"))
+}
+
+/// An image of one program that waits, for what keeps a pod's namespaces.
+fn push_pause(world: &World) -> Result<String> {
+    let program = fs::read(World::go_tool("linger")?)?;
+    let mut tar = TarBuilder::new();
+    tar.file_with(&Header::new("linger", Kind::File).mode(0o755), &program);
+    let image = ImageBuilder::new()
+        .layer(&tar.into_bytes(), Compression::Gzip(1))?
+        .config("Entrypoint", json!(["/linger", "1h"]))
+        .build();
+    let layout = world.path("pause");
+    image.write_layout(&layout, "latest")?;
+    world.push(&layout, "pause")
+}

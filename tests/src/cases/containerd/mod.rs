@@ -1,0 +1,94 @@
+//! The snapshotter under containerd's own tests and under containerd itself, both lines that are in use.
+
+mod cri;
+mod plain;
+mod suite;
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use xebec_testkit::odd::Unpacker;
+
+use crate::containerd::{Containerd, Line, http};
+use crate::lab::wait_until;
+use crate::runner::{Case, Outcome};
+use crate::tree;
+use crate::truth;
+use crate::world::World;
+
+/// Longest that one case may take, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Where nginx listens in our image of it.
+const PORT: u16 = 8080;
+/// Longest that a service may take until it answers.
+const SOON: Duration = Duration::from_secs(60);
+
+pub(crate) fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
+        name: format!("containerd/{name}"),
+        limit: LIMIT,
+        run: Box::new(run),
+    };
+    let mut cases = suite::cases();
+    cases.extend([
+        case("plain-2", |world| plain::run_case(world, Line::Two)),
+        case("plain-1.7", |world| plain::run_case(world, Line::OneSeven)),
+        case("cri-2", |world| cri::run_case(world, Line::Two)),
+        case("cri-1.7", |world| cri::run_case(world, Line::OneSeven)),
+        case("nerdctl", nerdctl),
+    ]);
+    cases
+}
+
+/// nerdctl is a Go program that cannot be had as one.
+fn nerdctl(_: &World) -> Result<Outcome> {
+    Ok(Outcome::Skipped(
+        "the Go proxy refuses nerdctl, and Debian 12 has no package of it".to_owned(),
+    ))
+}
+
+/// Starts a container in the network of the case and waits until it answers.
+fn start_web(containerd: &Containerd<'_>, reference: &str, name: &str) -> Result<()> {
+    containerd.does(&["run", "--detach", "--net-host", reference, name])?;
+    wait_until(SOON, "nginx answers", || Ok(http(PORT).is_some()))
+        .with_context(|| containerd.last_words())?;
+    let answer = http(PORT).context("no answer")?;
+    ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    Ok(())
+}
+
+/// The requests for layers' blobs that the registry answered with their bytes, each with its client's name.
+fn blob_requests(world: &World) -> Result<Vec<String>> {
+    let access = fs::read(world.path("registry/access"))?;
+    let text = String::from_utf8_lossy(&access).into_owned();
+    let is_blob = |line: &&str| line.contains("\"GET /v2/") && line.contains("/blobs/sha256:");
+    Ok(text.lines().filter(is_blob).map(str::to_owned).collect())
+}
+
+/// Compares the image, as `ctr` mounts it from our snapshots, with what containerd's own code unpacks.
+fn compare(world: &World, containerd: &Containerd<'_>, image: &str, reference: &str) -> Result<()> {
+    let place = world.path("image");
+    fs::create_dir(&place)?;
+    containerd.does(&["images", "mount", reference, &place.to_string_lossy()])?;
+    let found = {
+        let tree = tree::read(&place)?;
+        let truth = truth::unpack(world, &World::built_image(image)?, Unpacker::Containerd)?;
+        let mut found = truth::differences(&tree, &truth, Unpacker::Containerd);
+        // overlayfs does not count the directories in a directory.
+        let is_directory = |path: &Vec<u8>| {
+            let node = truth.tree.nodes.get(path);
+            node.is_some_and(|node| node.mode & 0o170_000 == 0o040_000)
+        };
+        found.retain(|difference| difference.field != "links" || !is_directory(&difference.path));
+        found
+    };
+    ensure!(
+        found.is_empty(),
+        "{} differences, the first: {}",
+        found.len(),
+        found.first().context("none")?
+    );
+    containerd.does(&["images", "unmount", "--rm", &place.to_string_lossy()])?;
+    Ok(())
+}

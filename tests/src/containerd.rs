@@ -1,0 +1,329 @@
+//! containerd with state of its own, and `xebec daemon` as its snapshotter.
+//!
+//! Both lines of containerd that `scripts/setup.sh` builds are used. What is configured is what `docs/containerd.md`
+//! tells users to copy, with this case's paths in place of the usual ones.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::lab::wait_until;
+use crate::world::{World, run};
+
+/// How long a daemon may take to be ready.
+const START: Duration = Duration::from_secs(30);
+/// What users are told to write.
+const MANUAL: &str = include_str!("../../docs/containerd.md");
+/// The root of the daemon under test.
+const ROOT: &str = "root";
+/// The snapshotter's name in containerd.
+const NAME: &str = "xebec";
+
+/// Which containerd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// 2.x
+    Two,
+    /// 1.7
+    OneSeven,
+}
+
+/// `xebec daemon` with its snapshotter switched on.
+pub(crate) struct Snapshots<'a> {
+    world: &'a World,
+    keeper: Child,
+}
+
+impl<'a> Snapshots<'a> {
+    /// Starts one in the root "root", with nothing in it.
+    pub(crate) fn start(world: &'a World) -> Result<Self> {
+        fs::create_dir_all(world.path(ROOT))?;
+        fs::write(world.path(ROOT).join("daemon.toml"), block("[snapshotter]")?)?;
+        let keeper = Self::spawn(world)?;
+        let snapshots = Self { world, keeper };
+        snapshots.wait()?;
+        Ok(snapshots)
+    }
+
+    fn spawn(world: &World) -> Result<Child> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(world.path("daemon.log"))?;
+        let mut command = world.xebec(&["daemon", "start"]);
+        command.stdout(Stdio::null()).stderr(log);
+        command.spawn().context("cannot start the daemon")
+    }
+
+    fn wait(&self) -> Result<()> {
+        wait_until(START, "the snapshotter's socket answers", || {
+            Ok(std::os::unix::net::UnixStream::connect(self.socket()).is_ok())
+        })
+        .with_context(|| fs::read_to_string(self.world.path("daemon.log")).unwrap_or_default())
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.world.path(&format!("{ROOT}-run")).join("snapshots.sock")
+    }
+
+    /// What there is of snapshots on disk, for comparison: a path for each snapshot's directories, and not what is in them.
+    pub(crate) fn directories(&self) -> Result<Vec<PathBuf>> {
+        let top = self.world.path(ROOT).join("snapshots");
+        let mut found = Vec::new();
+        // The socket answers before there is a directory.
+        for place in fs::read_dir(&top).into_iter().flatten() {
+            let place = place?.path();
+            if place.is_dir() {
+                for snapshot in fs::read_dir(&place)? {
+                    found.push(snapshot?.path());
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+impl Drop for Snapshots<'_> {
+    fn drop(&mut self) {
+        let _ = self.world.xebec(&["daemon", "stop", "--force"]).output();
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
+    }
+}
+
+/// A containerd.
+pub(crate) struct Containerd<'a> {
+    world: &'a World,
+    line: Line,
+    directory: PathBuf,
+    namespace: String,
+    process: Option<Child>,
+}
+
+impl<'a> Containerd<'a> {
+    /// Starts one that knows the snapshotter; `more` is added to its configuration.
+    pub(crate) fn start(world: &'a World, line: Line, more: &str) -> Result<Self> {
+        // Shims put sockets there, whatever containerd is told; and nothing of ours outlives the case's mounts.
+        run(Command::new("mount").args(["-t", "tmpfs", "containerd", "/run"]))?;
+        let mut containerd = Self {
+            world,
+            line,
+            directory: world.path("c"),
+            // Control groups are named after it, and are removed with it.
+            namespace: format!("xebec-e2e-{}", std::process::id()),
+            process: None,
+        };
+        containerd.configure(more)?;
+        containerd.wake()?;
+        Ok(containerd)
+    }
+
+    /// The name of its namespace, and of the control group in which everything of it is.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn configure(&self, more: &str) -> Result<()> {
+        let place = |name: &str| self.directory.join(name).display().to_string();
+        fs::create_dir_all(self.directory.join("conf.d"))?;
+        let (version, title, opt) = match self.line {
+            Line::Two => (3, "# containerd 2.x\n", "io.containerd.internal.v1.opt"),
+            Line::OneSeven => (2, "# containerd 1.7\n", "io.containerd.internal.v1.opt"),
+        };
+        // CRI is switched on by who needs it: it looks for networks, and for the host's directories.
+        let disabled = if more.contains("cri") {
+            ""
+        } else {
+            "\"io.containerd.grpc.v1.cri\", \"io.containerd.cri.v1.images\", \"io.containerd.cri.v1.runtime\", "
+        };
+        let main = format!(
+            "version = {version}\nroot = {:?}\nstate = {:?}\nimports = [{:?}]\n\
+             disabled_plugins = [{disabled}\"io.containerd.nri.v1.nri\"]\n\
+             [grpc]\naddress = {:?}\n[ttrpc]\naddress = {:?}\n[plugins.\"{opt}\"]\npath = {:?}\n",
+            place("root"),
+            place("state"),
+            place("conf.d/*.toml"),
+            place("sock"),
+            place("ttrpc"),
+            place("opt"),
+        );
+        fs::write(self.directory.join("config.toml"), main)?;
+        let run_directory = self.world.path(&format!("{ROOT}-run")).display().to_string();
+        let drop_in = block(title)?
+            .replace("/run/xebec", &run_directory)
+            .replace("/var/lib/xebec", &self.world.path(ROOT).display().to_string());
+        fs::write(self.directory.join("conf.d/xebec.toml"), drop_in + more).context("write a drop-in")
+    }
+
+    /// Starts it, after [`Self::kill`] too.
+    pub(crate) fn wake(&mut self) -> Result<()> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.directory.join("log"))?;
+        let mut command = self.program("containerd")?;
+        command
+            .arg("--config")
+            .arg(self.directory.join("config.toml"))
+            .stdout(Stdio::null())
+            .stderr(log);
+        self.process = Some(command.spawn().context("cannot start containerd (make setup)")?);
+        wait_until(START, "containerd answers", || {
+            Ok(self.ctr(&["plugins", "ls"])?.output()?.status.success())
+        })
+        .with_context(|| self.last_words())
+    }
+
+    /// Ends it by a signal; containers go on.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        if let Some(mut process) = self.process.take() {
+            process.kill()?;
+            process.wait()?;
+        }
+        Ok(())
+    }
+
+    /// A program of this line, told where containerd is.
+    fn program(&self, name: &str) -> Result<Command> {
+        let tools =
+            PathBuf::from(std::env::var_os("XEBEC_TOOLS").context("XEBEC_TOOLS is not set")?).join("bin");
+        let tools = match self.line {
+            Line::Two => tools,
+            Line::OneSeven => tools.join("containerd-1.7"),
+        };
+        let mut command = Command::new(tools.join(name));
+        let path = std::env::var("PATH").unwrap_or_default();
+        self.tell(&mut command)
+            .env("PATH", format!("{}:{path}", tools.display()));
+        Ok(command)
+    }
+
+    fn tell<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command
+            .env("CONTAINERD_ADDRESS", self.directory.join("sock"))
+            .env("CONTAINERD_NAMESPACE", &self.namespace)
+            .env("CONTAINERD_SNAPSHOTTER", NAME)
+            .env("CONTAINERD_SUPPRESS_DEPRECATION_WARNINGS", "true")
+            .stdin(Stdio::null())
+    }
+
+    /// `ctr`, with our snapshotter as the one that it uses.
+    pub(crate) fn ctr(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = self.program("ctr")?;
+        command.args(arguments);
+        Ok(command)
+    }
+
+    /// The same, run; gives what it printed.
+    pub(crate) fn does(&self, arguments: &[&str]) -> Result<String> {
+        let output = run(&mut self.ctr(arguments)?).with_context(|| self.last_words())?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// A Go program of `tests/containerd`, told where containerd is.
+    pub(crate) fn tool(&self, name: &str, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new(World::go_tool(name)?);
+        self.tell(command.args(arguments));
+        let output = run(&mut command).with_context(|| self.last_words())?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The last lines that it has logged.
+    pub(crate) fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(12)..].join("\n")
+    }
+
+    /// Keys of the snapshots in this namespace.
+    pub(crate) fn snapshots(&self) -> Result<Vec<String>> {
+        let listed = self.does(&["snapshots", "ls"])?;
+        let keys = listed
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_whitespace().next());
+        Ok(keys.map(str::to_owned).collect())
+    }
+
+    /// Where a container's root file system is mounted.
+    pub(crate) fn root_of(&self, container: &str) -> PathBuf {
+        self.directory
+            .join("state/io.containerd.runtime.v2.task")
+            .join(&self.namespace)
+            .join(container)
+            .join("rootfs")
+    }
+
+    /// Ends a container's process, and forgets task and container but not the snapshot.
+    pub(crate) fn end(&self, container: &str) -> Result<()> {
+        self.does(&["tasks", "kill", "--signal", "KILL", container])?;
+        wait_until(START, "the task has ended", || {
+            Ok(self.does(&["tasks", "ls"])?.lines().any(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                words.first() == Some(&container) && words.last() == Some(&"STOPPED")
+            }))
+        })?;
+        self.does(&["tasks", "rm", container]).map(|_| ())
+    }
+
+    /// Removes what nothing refers to any more, now.
+    pub(crate) fn collect(&self) -> Result<()> {
+        self.does(&["content", "prune", "references"]).map(|_| ())
+    }
+}
+
+impl Drop for Containerd<'_> {
+    fn drop(&mut self) {
+        let tasks = self
+            .ctr(&["tasks", "ls", "--quiet"])
+            .and_then(|mut ctr| Ok(ctr.output()?));
+        let tasks = tasks.map(|output| output.stdout).unwrap_or_default();
+        for task in String::from_utf8_lossy(&tasks).lines() {
+            let removed = self
+                .ctr(&["tasks", "rm", "--force", task])
+                .and_then(|mut ctr| Ok(ctr.output()?));
+            drop(removed);
+        }
+        let _ = self.kill();
+        for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+            remove_directories(&hierarchy.path().join(&self.namespace));
+        }
+    }
+}
+
+/// Removes a control group and those below it.
+fn remove_directories(top: &Path) {
+    for below in fs::read_dir(top).into_iter().flatten().flatten() {
+        if below.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_directories(&below.path());
+        }
+    }
+    let _ = fs::remove_dir(top);
+}
+
+/// The example in the manual that begins with these words.
+pub(crate) fn block(beginning: &str) -> Result<String> {
+    let blocks = MANUAL.split("```toml\n").skip(1);
+    let mut texts = blocks.filter_map(|rest| rest.split_once("```").map(|(text, _)| text));
+    let text = texts.find(|text| text.starts_with(beginning));
+    Ok(text
+        .with_context(|| format!("docs/containerd.md has no example that begins with {beginning:?}"))?
+        .to_owned())
+}
+
+/// What a server on this host answers to `GET /`, or `None` if none answers.
+pub(crate) fn http(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(START)).ok()?;
+    stream.write_all(b"GET / HTTP/1.0\r\nHost: test\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
