@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use xebec_oci::{Client, ClientConfig, Stats};
 
 use crate::failure::{Failure, FailureKind};
+use crate::paths::Paths;
 use crate::registry_memory::RememberedRegistries;
 
 /// Makes and keeps clients.
@@ -15,17 +16,20 @@ use crate::registry_memory::RememberedRegistries;
 pub struct Clients {
     /// The part of the configuration that is the host's: mirrors, certificates, budgets.
     settings: PathBuf,
+    /// Logins that the kubelet pulled with.
+    logins: PathBuf,
     memory: Arc<RememberedRegistries>,
     clients: Mutex<HashMap<Option<PathBuf>, Client>>,
 }
 
 impl Clients {
-    /// Clients with the settings of the file `settings` (`registries.toml`), which keep what they learn of registries in
-    /// the file `memory` (`registries.json`). Neither need exist.
-    pub fn new(settings: PathBuf, memory: PathBuf) -> Self {
+    /// Clients with the settings of `registries.toml`, which keep what they learn of registries in `registries.json`.
+    /// Neither need exist.
+    pub fn new(paths: &Paths) -> Self {
         Self {
-            settings,
-            memory: Arc::new(RememberedRegistries::new(memory)),
+            settings: paths.registries(),
+            logins: paths.logins(),
+            memory: Arc::new(RememberedRegistries::new(paths.registries_seen())),
             clients: Mutex::default(),
         }
     }
@@ -42,6 +46,7 @@ impl Clients {
         }
         let mut config = self.read_settings()?;
         config.docker_config = key.clone().or(config.docker_config);
+        config.more_docker_configs.push(self.logins.clone());
         let client = Client::remembering(config, self.memory.clone())
             .map_err(|error| Failure::new(FailureKind::Registry, error))?;
         clients.insert(key, client.clone());

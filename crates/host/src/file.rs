@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,11 +15,25 @@ static SERIAL: AtomicU64 = AtomicU64::new(0);
 /// # Errors
 /// I/O errors; the old file is then still there.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_with_mode(path, bytes, 0o666)
+}
+
+/// The same for a file that only its owner may read, at any time.
+///
+/// # Errors
+/// I/O errors; the old file is then still there.
+pub fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_with_mode(path, bytes, 0o600)
+}
+
+fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}.{serial}", std::process::id()));
     let write = || -> io::Result<()> {
-        let mut file = File::create(&temporary)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(mode);
+        let mut file = options.open(&temporary)?;
         file.write_all(bytes)?;
         file.sync_data()?;
         fs::rename(&temporary, path)?;

@@ -5,6 +5,7 @@
 //! * [`view`]: merged and mounted; [`sharing`] lets files of one layer be read from another.
 //! * [`keeper`], [`events`], [`worker`]: the daemon, [`settings`] what may be set about it. [`origin`] is where fills get bytes from, [`spool`] what
 //!   helps with registries that ignore ranges.
+//! * [`clients`]: who speaks to registries, [`logins`] by what the kubelet pulled with.
 //! * [`client`], [`protocol`]: how the command line speaks to it.
 //! * [`container`]: a container on a view.
 //! * [`explain`], [`start_report`]: why readers waited, and what starts asked for; [`page_set`]: sets of pages.
@@ -25,6 +26,7 @@ pub mod image;
 pub mod inventory;
 pub mod keeper;
 pub mod lazy;
+pub mod logins;
 pub mod origin;
 pub mod page_set;
 pub mod paths;

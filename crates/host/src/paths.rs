@@ -88,6 +88,11 @@ impl Paths {
         self.root.join("containers")
     }
 
+    /// Logins that the kubelet pulled with.
+    pub fn logins(&self) -> PathBuf {
+        self.root.join("logins.json")
+    }
+
     /// Metadata and files of containerd's snapshots.
     pub fn snapshots(&self) -> PathBuf {
         self.root.join("snapshots")

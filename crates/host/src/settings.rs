@@ -11,6 +11,7 @@
 //! [snapshotter]             # containerd may start its containers by this daemon; see docs/containerd.md
 //! enabled = true
 //! socket = "/run/xebec/snapshots.sock"   # the default, below the run directory
+//! image_service = "/run/containerd/containerd.sock"   # pass Kubernetes' image service on to there, and keep its logins
 //! ```
 
 use std::net::SocketAddr;
@@ -73,6 +74,8 @@ pub struct SnapshotterSettings {
     pub enabled: bool,
     /// At which socket; `snapshots.sock` in the run directory when absent.
     pub socket: Option<PathBuf>,
+    /// Where containerd listens, if the kubelet's calls of the image service are to be passed on to it.
+    pub image_service: Option<PathBuf>,
 }
 
 impl SnapshotterSettings {

@@ -9,12 +9,14 @@
 //! * [`Snapshotter`]: the operations. [`store`]: what survives everything, in one file; [`record`]: how a snapshot looks
 //!   there. [`directories`]: what lies beside it.
 //! * [`mounts`]: how a chain becomes a mount; [`usage`]: what it takes; [`filters`]: which snapshots a client wants listed.
+//! * [`image_service`]: between the kubelet and containerd, for the logins of pulls.
 //! * [`lazy`]: what this crate needs to know of lazy images, and no more.
 
 pub mod api;
 pub mod directories;
 mod error;
 pub mod filters;
+pub mod image_service;
 pub mod lazy;
 mod locks;
 pub mod mounts;

@@ -1,8 +1,10 @@
-//! The socket.
+//! The socket. Calls of the snapshots service are answered here, and those of Kubernetes' image service passed on, if that
+//! is wanted.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -10,6 +12,7 @@ use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
+use crate::image_service::ImageService;
 use crate::lazy::LazyImages;
 use crate::service;
 use crate::snapshotter::Snapshotter;
@@ -17,10 +20,11 @@ use crate::snapshotter::Snapshotter;
 /// How long accepting pauses when it fails, as it does when descriptors run out.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves whoever connects until `stop` says so; then calls under way are finished and connections closed.
+/// Serves whoever connects, with `images` Kubernetes' image service, too, until `stop` says so; then calls under way are finished and connections closed.
 pub async fn serve<L: LazyImages>(
     listener: UnixListener,
     snapshotter: Arc<Snapshotter<L>>,
+    images: Option<Arc<ImageService>>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut connections = tokio::task::JoinSet::new();
@@ -30,7 +34,7 @@ pub async fn serve<L: LazyImages>(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(converse(stream, snapshotter.clone(), stop.clone()));
+                    connections.spawn(converse(stream, snapshotter.clone(), images.clone(), stop.clone()));
                 }
                 Err(error) => {
                     warn!("cannot accept a connection to the snapshotter: {error}");
@@ -45,9 +49,19 @@ pub async fn serve<L: LazyImages>(
 async fn converse<L: LazyImages>(
     stream: tokio::net::UnixStream,
     snapshotter: Arc<Snapshotter<L>>,
+    images: Option<Arc<ImageService>>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let service = service_fn(move |request| service::answer(snapshotter.clone(), request));
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let (snapshotter, images) = (snapshotter.clone(), images.clone());
+        let images = images.filter(|_| ImageService::is_for(request.uri().path()));
+        async move {
+            match images {
+                Some(images) => Ok(images.answer(request).await),
+                None => service::answer(snapshotter, request).await,
+            }
+        }
+    });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(stream), service);

@@ -129,7 +129,7 @@ impl Images {
         Ok(Self {
             paths: paths.clone(),
             store: Arc::new(Store::open(&paths.layers())?),
-            clients: Arc::new(Clients::new(paths.registries(), paths.registries_seen())),
+            clients: Arc::new(Clients::new(paths)),
             records: Records::new(paths.images()),
             recordings: KeptRecordings::new(paths.recordings()),
             profiles: Profiles::new(paths.recordings()),

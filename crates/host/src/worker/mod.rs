@@ -194,7 +194,11 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         requests.widen_restored();
     }
     if requests.settings.snapshotter.enabled {
-        runtime.block_on(requests.snapshots.serve(&requests.images.paths, &containerd));
+        runtime.block_on(requests.snapshots.serve(
+            &requests.images.paths,
+            &requests.settings.snapshotter,
+            &containerd,
+        ));
     }
     // The original stays open under its number, where a keeper that takes over finds it.
     let accepting = listener

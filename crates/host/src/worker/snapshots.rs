@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tracing::{error, info, warn};
+use xebec_snapshotter::image_service::ImageService;
 use xebec_snapshotter::lazy::Nothing;
 use xebec_snapshotter::{Figures, Snapshotter, server};
 
+use crate::logins::KeptLogins;
 use crate::paths::Paths;
+use crate::settings::SnapshotterSettings;
 
 /// How long calls under way may take when the worker ends.
 const LAST_CALLS: Duration = Duration::from_secs(1);
@@ -32,7 +35,7 @@ struct Serving {
 impl Snapshots {
     /// Serves whoever connects to the socket. What keeps it from that is said in the log: readers need this worker all the
     /// same.
-    pub(super) async fn serve(&self, paths: &Paths, listener: &UnixListener) {
+    pub(super) async fn serve(&self, paths: &Paths, settings: &SnapshotterSettings, listener: &UnixListener) {
         let listener = listener.try_clone().and_then(|listener| {
             listener.set_nonblocking(true)?;
             tokio::net::UnixListener::from_std(listener)
@@ -49,7 +52,11 @@ impl Snapshots {
             warn!("snapshots: {problem}");
         }
         let (stop, told) = watch::channel(false);
-        let task = tokio::spawn(server::serve(listener, snapshotter.clone(), told));
+        let images = settings.image_service.as_ref().map(|containerd| {
+            let logins = Arc::new(KeptLogins::new(paths.logins()));
+            Arc::new(ImageService::new(containerd, logins))
+        });
+        let task = tokio::spawn(server::serve(listener, snapshotter.clone(), images, told));
         info!("serving containerd's snapshots");
         let _ = self.serving.set(Serving {
             snapshotter,

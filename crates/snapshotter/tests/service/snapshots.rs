@@ -1,12 +1,8 @@
 //! The service as a client of gRPC meets it, with lazy images that are made up.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod fake;
-
 use std::collections::HashMap;
 
-use fake::{Client, Host, image_labels};
+use crate::fake::{Client, Host, image_labels};
 use tonic::Code;
 use xebec_snapshotter::api::{
     CommitRequest, Empty, FieldMask, Info, InfoResponse, KeyRequest, Kind, ListRequest, MountsResponse,

@@ -12,6 +12,7 @@ use tonic::body::Body;
 use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
 use xebec_snapshotter::api::{Info, ListRequest, ListResponse, MountsResponse, SERVICE};
+use xebec_snapshotter::image_service::ImageService;
 use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Verdict};
 use xebec_snapshotter::record::LazyLayer;
 use xebec_snapshotter::usage::Usage;
@@ -96,6 +97,8 @@ pub(crate) struct Host {
     images: Arc<Images>,
     snapshotter: Option<Arc<Snapshotter<Images>>>,
     serving: Option<Serving>,
+    /// Passed on from the next start on.
+    pub(crate) image_service: Option<Arc<ImageService>>,
 }
 
 impl Host {
@@ -111,6 +114,7 @@ impl Host {
             images,
             snapshotter: None,
             serving: None,
+            image_service: None,
         };
         host.restart().await;
         host
@@ -125,6 +129,7 @@ impl Host {
         let task = tokio::spawn(xebec_snapshotter::server::serve(
             listener,
             snapshotter.clone(),
+            self.image_service.clone(),
             stopped,
         ));
         self.snapshotter = Some(snapshotter);
@@ -186,6 +191,8 @@ impl Host {
 /// A client of gRPC over one connection.
 pub(crate) struct Client {
     connection: hyper::client::conn::http2::SendRequest<Body>,
+    /// Sent with each call.
+    pub(crate) header: Option<(&'static str, &'static str)>,
 }
 
 impl Client {
@@ -196,7 +203,10 @@ impl Client {
                 .await
                 .unwrap();
         tokio::spawn(driver);
-        Client { connection }
+        Client {
+            connection,
+            header: None,
+        }
     }
 
     pub(crate) async fn call<Q, A>(&mut self, method: &str, request: Q) -> Result<A, Code>
@@ -204,10 +214,23 @@ impl Client {
         Q: Message + Default + 'static,
         A: Message + Default + 'static,
     {
+        self.call_of(SERVICE, method, request).await
+    }
+
+    /// A call of another service at the same socket.
+    pub(crate) async fn call_of<Q, A>(&mut self, service: &str, method: &str, request: Q) -> Result<A, Code>
+    where
+        Q: Message + Default + 'static,
+        A: Message + Default + 'static,
+    {
         let mut grpc = tonic::client::Grpc::new(Sender(self.connection.clone()));
-        let path = format!("/{SERVICE}/{method}").parse().unwrap();
+        let path = format!("/{service}/{method}").parse().unwrap();
         let codec = ProstCodec::<Q, A>::default();
-        let answer = grpc.unary(Request::new(request), path, codec).await;
+        let mut request = Request::new(request);
+        if let Some((name, value)) = self.header {
+            request.metadata_mut().insert(name, value.parse().unwrap());
+        }
+        let answer = grpc.unary(request, path, codec).await;
         answer
             .map(|answer| answer.into_inner())
             .map_err(|status| status.code())

@@ -1,0 +1,267 @@
+//! Kubernetes' image service, passed on to containerd, for one thing that is said there and nowhere else: the name and
+//! password with which a pod's image is pulled.
+//!
+//! containerd tells a snapshotter nothing of them, and a lazy image is read for as long as it runs. So the kubelet is told
+//! that its image service (`--image-service-endpoint`) is here; every call goes to containerd as it came and its answer
+//! back, and of `PullImage` the login is kept by whoever implements [`Logins`]. It is kept before the call goes on, since
+//! the pull itself asks for lazy layers, and taken back if the pull fails.
+//!
+//! Source: `runtime.v1.ImageService` in `k8s.io/cri-api` (`PullImageRequest`, `AuthConfig`).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http2;
+use hyper::{HeaderMap, Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use tokio::net::UnixStream;
+use tonic::Status;
+use tonic::body::Body;
+use tracing::warn;
+
+/// The service's name, the first part of each call's path.
+pub const SERVICE: &str = "runtime.v1.ImageService";
+/// The call that carries a login.
+const PULL: &str = "/runtime.v1.ImageService/PullImage";
+/// Longest request and answer of that call, in bytes: what gRPC allows by default.
+const LONGEST: usize = 4 << 20;
+/// What a message begins with: whether it is compressed, and its length in four bytes.
+const FRAME: usize = 5;
+
+/// A login, in the forms in which Kubernetes has it. Empty where it does not say.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Login {
+    /// Who.
+    pub username: String,
+    /// With which password.
+    pub password: String,
+    /// Both, as `base64(name:password)`.
+    pub auth: String,
+    /// An OAuth refresh token.
+    pub identity_token: String,
+    /// A bearer token.
+    pub registry_token: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Nothing of it may reach a log.
+        f.write_str("Login(…)")
+    }
+}
+
+/// Who keeps logins.
+pub trait Logins: Send + Sync + 'static {
+    /// From now on an image is read with this login, or with none. Gives what it was before.
+    ///
+    /// # Errors
+    /// For the log: why it cannot be kept.
+    fn put(&self, image: &str, login: Option<&Login>) -> Result<Option<Login>, String>;
+
+    /// `login` did not work: what was before is right again, unless somebody put another meanwhile.
+    ///
+    /// # Errors
+    /// For the log: why it cannot be kept.
+    fn take_back(&self, image: &str, login: Option<&Login>, before: Option<&Login>) -> Result<(), String>;
+}
+
+/// The way to containerd's image service.
+pub struct ImageService {
+    containerd: PathBuf,
+    logins: Arc<dyn Logins>,
+}
+
+/// `runtime.v1.PullImageRequest`, as far as it matters here.
+#[derive(Clone, PartialEq, prost::Message)]
+struct PullImageRequest {
+    #[prost(message, optional, tag = "1")]
+    image: Option<ImageSpec>,
+    #[prost(message, optional, tag = "2")]
+    auth: Option<AuthConfig>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ImageSpec {
+    #[prost(string, tag = "1")]
+    image: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+struct AuthConfig {
+    #[prost(string, tag = "1")]
+    username: String,
+    #[prost(string, tag = "2")]
+    password: String,
+    #[prost(string, tag = "3")]
+    auth: String,
+    #[prost(string, tag = "5")]
+    identity_token: String,
+    #[prost(string, tag = "6")]
+    registry_token: String,
+}
+
+impl fmt::Debug for AuthConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuthConfig(…)")
+    }
+}
+
+impl From<AuthConfig> for Login {
+    fn from(auth: AuthConfig) -> Self {
+        Self {
+            username: auth.username,
+            password: auth.password,
+            auth: auth.auth,
+            identity_token: auth.identity_token,
+            registry_token: auth.registry_token,
+        }
+    }
+}
+
+impl ImageService {
+    /// Passes calls on to containerd at this socket.
+    pub fn new(containerd: &Path, logins: Arc<dyn Logins>) -> Self {
+        Self {
+            containerd: containerd.to_owned(),
+            logins,
+        }
+    }
+
+    /// Whether a call is for this service.
+    pub(crate) fn is_for(path: &str) -> bool {
+        path.strip_prefix('/')
+            .and_then(|path| path.strip_prefix(SERVICE))
+            .is_some_and(|method| method.starts_with('/'))
+    }
+
+    /// Answers one call, with containerd's answer.
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let answered = match request.uri().path() == PULL {
+            true => self.pull(request).await,
+            false => self.pass_on(request.map(Body::new)).await,
+        };
+        answered.unwrap_or_else(Status::into_http)
+    }
+
+    async fn pull(&self, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+        let (head, body) = request.into_parts();
+        let body = Limited::new(body, LONGEST).collect().await;
+        let body = body.map_err(|error| Status::invalid_argument(format!("the request: {error}")))?;
+        let trailers = body.trailers().cloned();
+        let bytes = body.to_bytes();
+        let pulled = pulled(&bytes);
+        let kept = pulled.map(|(image, login)| Kept::put(self.logins.clone(), image, login));
+        let kept = match kept {
+            Some(kept) => kept.await,
+            None => None,
+        };
+        let answer = self
+            .pass_on_whole(Request::from_parts(head, whole(bytes, trailers)))
+            .await;
+        let has_worked = answer.as_ref().is_ok_and(|(has_worked, _)| *has_worked);
+        if let Some(kept) = kept.filter(|_| !has_worked) {
+            kept.take_back().await;
+        }
+        answer.map(|(_, answer)| answer)
+    }
+
+    /// Passes a call on and waits for all of the answer; whether that says that it worked.
+    async fn pass_on_whole(&self, request: Request<Body>) -> Result<(bool, Response<Body>), Status> {
+        let (head, body) = self.pass_on(request).await?.into_parts();
+        let body = Limited::new(body, LONGEST).collect().await;
+        let body = body.map_err(|error| Status::unavailable(format!("containerd's answer: {error}")))?;
+        let trailers = body.trailers().cloned();
+        let has_worked = is_ok(trailers.as_ref()).or_else(|| is_ok(Some(&head.headers)));
+        let answer = Response::from_parts(head, whole(body.to_bytes(), trailers));
+        Ok((has_worked == Some(true), answer))
+    }
+
+    async fn pass_on(&self, request: Request<Body>) -> Result<Response<Body>, Status> {
+        let away = |error: &dyn fmt::Display| {
+            Status::unavailable(format!("containerd at {}: {error}", self.containerd.display()))
+        };
+        let stream = UnixStream::connect(&self.containerd)
+            .await
+            .map_err(|error| away(&error))?;
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .map_err(|error| away(&error))?;
+        // It ends when the answer has been read.
+        tokio::spawn(connection);
+        let answer = sender.send_request(request).await.map_err(|error| away(&error))?;
+        Ok(answer.map(Body::new))
+    }
+}
+
+/// The image that is pulled, and the login, if the request says so.
+fn pulled(bytes: &Bytes) -> Option<(String, Option<Login>)> {
+    let (flag, message) = (bytes.first()?, bytes.get(FRAME..)?);
+    if *flag != 0 {
+        warn!("the kubelet compresses what it says, so logins of its pulls are not known");
+        return None;
+    }
+    let request = PullImageRequest::decode(message).ok()?;
+    let image = request.image?.image;
+    let login = request
+        .auth
+        .map(Login::from)
+        .filter(|login| *login != Login::default());
+    (!image.is_empty()).then_some((image, login))
+}
+
+fn is_ok(headers: Option<&HeaderMap>) -> Option<bool> {
+    let status = headers?.get("grpc-status")?;
+    Some(status.as_bytes() == b"0")
+}
+
+fn whole(bytes: Bytes, trailers: Option<HeaderMap>) -> Body {
+    let body = http_body_util::Full::new(bytes);
+    Body::new(body.with_trailers(async move { trailers.map(Ok) }))
+}
+
+/// A login that was kept for a pull that is under way.
+struct Kept {
+    logins: Arc<dyn Logins>,
+    image: String,
+    login: Option<Login>,
+    before: Option<Login>,
+}
+
+impl Kept {
+    async fn put(logins: Arc<dyn Logins>, image: String, login: Option<Login>) -> Option<Self> {
+        let put = tokio::task::spawn_blocking(move || {
+            let before = logins.put(&image, login.as_ref())?;
+            Ok::<_, String>(Self {
+                logins,
+                image,
+                login,
+                before,
+            })
+        });
+        match put.await {
+            Ok(Ok(kept)) => Some(kept),
+            Ok(Err(error)) => complain(&error),
+            Err(error) => complain(&error),
+        }
+    }
+
+    async fn take_back(self) {
+        let done = tokio::task::spawn_blocking(move || {
+            let (login, before) = (self.login.as_ref(), self.before.as_ref());
+            self.logins.take_back(&self.image, login, before)
+        });
+        if let Ok(Err(error)) = done.await {
+            warn!("a login that did not work stays: {error}");
+        }
+    }
+}
+
+fn complain<T>(error: &dyn fmt::Display) -> Option<T> {
+    warn!("the login of a pull is not kept, so lazy layers of its image may not be readable: {error}");
+    None
+}

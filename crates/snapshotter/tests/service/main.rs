@@ -1,0 +1,7 @@
+//! The socket as a client of gRPC meets it, with lazy images, a kubelet and a containerd that are made up.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod fake;
+mod image_service;
+mod snapshots;
