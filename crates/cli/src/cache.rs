@@ -149,6 +149,7 @@ pub(crate) fn remove(paths: &Paths, args: &RmiArgs) -> Result<(), Failure> {
             reference: reference.clone(),
             platform: None,
             docker_config: None,
+            part: None,
         };
         match daemon.ask(&Request::Forget { image }, &mut |_| ())? {
             Reply::Forgotten(forgotten) if args.json => all.push(*forgotten),

@@ -107,6 +107,7 @@ fn image_request(args: &ImageArgs) -> ImageRequest {
         reference: args.image.clone(),
         platform: args.platform.clone(),
         docker_config: docker_config.filter(|path| path.is_file()),
+        part: None,
     }
 }
 

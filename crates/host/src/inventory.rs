@@ -283,7 +283,7 @@ pub async fn inspect_image(
                 info.pages = layer.index.data_size / PAGE_SIZE;
                 info.present_pages = cached_layer(images, layer.key).present_pages;
             }
-            Err(reason) => info.lazy_by = format!("not lazy: {reason}"),
+            Err(not_chosen) => info.lazy_by = format!("not lazy: {}", not_chosen.reason),
         }
         info
     });

@@ -33,6 +33,18 @@ pub struct ImageRequest {
     pub platform: Option<String>,
     /// The user's docker `config.json`, for credentials.
     pub docker_config: Option<PathBuf>,
+    /// Of this manifest, and of it only the lower layers, wherever the reference leads now.
+    #[serde(default)]
+    pub part: Option<ImagePart>,
+}
+
+/// The lower layers of an image, as containerd keeps them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImagePart {
+    /// The manifest.
+    pub manifest: Digest,
+    /// How many layers, from the lowest; all of them if it has fewer.
+    pub layers: u32,
 }
 
 /// Who uses a view; it is unmounted when nobody does.
@@ -52,6 +64,11 @@ pub enum Holder {
         pid: u32,
         /// Its start time in clock ticks since boot, so that a reused process id is not taken for it.
         start_time: u64,
+    },
+    /// A snapshot of containerd, until it is removed.
+    Snapshot {
+        /// Its key.
+        key: String,
     },
 }
 
@@ -78,6 +95,7 @@ impl fmt::Display for Holder {
         match self {
             Self::Directory { path } => write!(f, "the mount on {}", path.display()),
             Self::Process { name, pid, .. } => write!(f, "{name} (process {pid})"),
+            Self::Snapshot { key } => write!(f, "containerd's snapshot {key}"),
         }
     }
 }

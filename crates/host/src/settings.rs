@@ -12,6 +12,7 @@
 //! enabled = true
 //! socket = "/run/xebec/snapshots.sock"   # the default, below the run directory
 //! image_service = "/run/containerd/containerd.sock"   # pass Kubernetes' image service on to there, and keep its logins
+//! docker_config = "/root/.docker/config.json"   # credentials for images that containerd asks for
 //! ```
 
 use std::net::SocketAddr;
@@ -76,6 +77,8 @@ pub struct SnapshotterSettings {
     pub socket: Option<PathBuf>,
     /// Where containerd listens, if the kubelet's calls of the image service are to be passed on to it.
     pub image_service: Option<PathBuf>,
+    /// A docker `config.json` with credentials for images that containerd asks for.
+    pub docker_config: Option<PathBuf>,
 }
 
 impl SnapshotterSettings {

@@ -102,12 +102,13 @@ pub trait LazyImages: Send + Sync + 'static {
     /// takes to be fetched.
     fn admit(&self, offer: LayerOffer) -> impl Future<Output = Verdict> + Send;
 
-    /// Shows the layers up to and with `layer`, flattened, and says where. Asked again under the same key, it may move to
-    /// another place; what was mounted from the first one goes on.
+    /// Shows the layers up to and with `layer`, flattened, and says where; `is_run` if a container may be started on it.
+    /// Asked again under the same key, it may move to another place; what was mounted from the first one goes on.
     fn view(
         &self,
         key: &str,
         layer: &LazyLayer,
+        is_run: bool,
     ) -> impl Future<Output = Result<PathBuf, SnapshotError>> + Send;
 
     /// Nobody uses what was shown under this key any more. Nothing happens if nothing was.
@@ -132,7 +133,7 @@ impl LazyImages for Nothing {
         })
     }
 
-    async fn view(&self, _key: &str, layer: &LazyLayer) -> Result<PathBuf, SnapshotError> {
+    async fn view(&self, _key: &str, layer: &LazyLayer, _is_run: bool) -> Result<PathBuf, SnapshotError> {
         let message = format!(
             "{} was lazy when it was pulled, and lazy images are off now",
             layer.reference

@@ -202,7 +202,7 @@ impl<L: LazyImages> Snapshotter<L> {
             let message = format!("snapshot {key:?} is committed, and only others made on it can be mounted");
             return Err(SnapshotError::precondition(message));
         }
-        let view = self.view(&key, &chain.below).await?;
+        let view = self.view(&key, chain.record.kind(), &chain.below).await?;
         self.in_background(move |inner| inner.mounts(&chain, view.as_deref()))
             .await
     }
@@ -240,7 +240,7 @@ impl<L: LazyImages> Snapshotter<L> {
         let below = self
             .in_background(move |inner| inner.can_be_made(&wanted, &on))
             .await?;
-        let view = self.view(&key, &below).await?;
+        let view = self.view(&key, kind, &below).await?;
         let has_view = view.is_some();
         if has_view && ID_MAPPINGS.iter().any(|label| labels.contains_key(*label)) {
             self.lazy.release(&key).await;
@@ -361,9 +361,10 @@ impl<L: LazyImages> Snapshotter<L> {
     }
 
     /// Shows the lazy layers of a chain, if it has any.
-    async fn view(&self, key: &str, below: &[Record]) -> Result<Option<PathBuf>, SnapshotError> {
+    async fn view(&self, key: &str, kind: Kind, below: &[Record]) -> Result<Option<PathBuf>, SnapshotError> {
+        let is_run = kind == Kind::Active;
         match below.iter().find_map(|record| record.lazy.as_ref()) {
-            Some(layer) => self.lazy.view(key, layer).await.map(Some),
+            Some(layer) => self.lazy.view(key, layer, is_run).await.map(Some),
             None => Ok(None),
         }
     }

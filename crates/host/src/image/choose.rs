@@ -50,13 +50,22 @@ enum Outcome {
     Whole(String),
 }
 
+/// Why a layer cannot be lazy.
+#[derive(Clone, Debug)]
+pub(crate) struct NotChosen {
+    /// There is an index, but it is not trusted enough.
+    pub(crate) is_refused: bool,
+    /// For people.
+    pub(crate) reason: String,
+}
+
 impl Images {
     /// What is found for each layer without reading any whole; the reason where there is nothing.
     pub(crate) async fn find_indexes(
         &self,
         request: &ImageRequest,
         found: &FoundImage,
-    ) -> Result<Vec<Result<PreparedLayer, String>>, Failure> {
+    ) -> Result<Vec<Result<PreparedLayer, NotChosen>>, Failure> {
         let client = self.clients.get(request.docker_config.as_deref())?;
         let (repository, manifest) = (found.reference.repository(), found.manifest_digest);
         let referrers = Referrers::by_type(client, repository, manifest);
@@ -67,8 +76,14 @@ impl Images {
             .into_iter()
             .map(|outcome| match outcome {
                 Outcome::Chosen(layer) => Ok(*layer),
-                Outcome::Refused(refusal) => Err(refusal.to_string()),
-                Outcome::Missing(reason) | Outcome::Whole(reason) => Err(reason),
+                Outcome::Refused(refusal) => Err(NotChosen {
+                    is_refused: true,
+                    reason: refusal.to_string(),
+                }),
+                Outcome::Missing(reason) | Outcome::Whole(reason) => Err(NotChosen {
+                    is_refused: false,
+                    reason,
+                }),
             })
             .collect())
     }

@@ -3,12 +3,14 @@
 //!
 //! * [`record`]: what was found is written down, so that the next start asks the registry for the tag only.
 //! * [`resolve`]: reference → manifest and configuration, from the registry or, when it is down, the record.
+//! * [`admission`]: which layers of an image could be lazy, without making any so.
 //! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the
 //!   blob's own table of contents, one that the service's recording carries, the image's index artifact.
 //! * `referrers`: what the registry lists beside the image, asked for once, and the configuration that comes with it.
 //! * [`streaming`]: a layer that has none of these is read whole and indexed while it streams in.
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
 
+pub mod admission;
 pub mod choose;
 pub mod publish;
 pub mod record;
@@ -205,7 +207,9 @@ impl Images {
             index: layer.key.index,
             root: layer.root,
         });
-        self.records.put(&self.record_of(&found, records.collect()))?;
+        if !found.is_part {
+            self.records.put(&self.record_of(&found, records.collect()))?;
+        }
         let stages_ms = vec![
             ("resolve", (resolved - start).as_secs_f64() * 1e3),
             ("find", (begun - resolved).as_secs_f64() * 1e3),

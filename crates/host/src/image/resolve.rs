@@ -45,6 +45,8 @@ pub struct FoundImage {
     pub diff_ids: Vec<Digest>,
     /// Whether the registry was not asked, because it could not be.
     pub offline: bool,
+    /// Whether upper layers were left out.
+    pub is_part: bool,
 }
 
 impl FoundImage {
@@ -90,6 +92,49 @@ impl Images {
             .reference
             .parse()
             .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let Some(part) = request.part else {
+            return self.resolve_named(request, reference, is_service, report).await;
+        };
+        let mut found = self
+            .resolve_manifest(request, reference, part.manifest, report)
+            .await?;
+        let layers = usize::try_from(part.layers).unwrap_or(usize::MAX);
+        found.is_part = layers < found.layers.len();
+        found.layers.truncate(layers);
+        found.diff_ids.truncate(layers);
+        Ok((found, None))
+    }
+
+    /// Finds a manifest that a name led to once; now it may lead elsewhere, or lead there for another platform.
+    pub(crate) async fn resolve_manifest(
+        &self,
+        request: &ImageRequest,
+        reference: Reference,
+        manifest: Digest,
+        report: &Report,
+    ) -> Result<FoundImage, Failure> {
+        let known = self.records.get(manifest);
+        if let Some(found) = known.and_then(|record| from_record(reference.clone(), &record, false)) {
+            return Ok(found);
+        }
+        let named = reference.clone();
+        match self.resolve_named(request, named, false, report).await {
+            Ok((found, _)) if found.manifest_digest == manifest => return Ok(found),
+            Err(failure) if failure.kind != FailureKind::NotFound => return Err(failure),
+            _ => {}
+        }
+        let exactly = reference.repository().at(manifest);
+        let (found, _) = self.resolve_named(request, exactly, false, report).await?;
+        Ok(FoundImage { reference, ..found })
+    }
+
+    async fn resolve_named(
+        &self,
+        request: &ImageRequest,
+        reference: Reference,
+        is_service: bool,
+        report: &Report,
+    ) -> Result<(FoundImage, Option<Referrers>), Failure> {
         let platform = match &request.platform {
             Some(text) => text
                 .parse()
@@ -191,6 +236,7 @@ fn found(image: ResolvedImage) -> FoundImage {
         layers: image.manifest.layers,
         diff_ids: image.config.rootfs.diff_ids,
         offline: false,
+        is_part: false,
     }
 }
 
@@ -222,6 +268,7 @@ fn from_record(reference: Reference, record: &ImageRecord, offline: bool) -> Opt
         layers: manifest.layers,
         diff_ids: config.rootfs.diff_ids,
         offline,
+        is_part: false,
     })
 }
 

@@ -194,11 +194,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         requests.widen_restored();
     }
     if requests.settings.snapshotter.enabled {
-        runtime.block_on(requests.snapshots.serve(
-            &requests.images.paths,
-            &requests.settings.snapshotter,
-            &containerd,
-        ));
+        runtime.block_on(snapshots::Snapshots::serve(&requests, &containerd));
     }
     // The original stays open under its number, where a keeper that takes over finds it.
     let accepting = listener

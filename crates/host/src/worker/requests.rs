@@ -35,12 +35,12 @@ use crate::worker::views::{Claim, LayerPair, Views};
 const PREPARATIONS: usize = 3;
 
 /// What a view is mounted for.
-struct Order {
-    holder: Holder,
-    completion: Option<Completion>,
-    purpose: Purpose,
+pub(super) struct Order {
+    pub(super) holder: Holder,
+    pub(super) completion: Option<Completion>,
+    pub(super) purpose: Purpose,
     /// Nothing is read ahead at first, whether there are free pages or not.
-    narrow: bool,
+    pub(super) narrow: bool,
 }
 
 /// Everything that requests need.
@@ -158,7 +158,7 @@ impl Requests {
         }
     }
 
-    async fn mount(
+    pub(super) async fn mount(
         self: &Arc<Self>,
         request: &ImageRequest,
         require_lazy: bool,
@@ -183,7 +183,11 @@ impl Requests {
         self.check_injected(&prepared, &order.purpose).await?;
         let loading = self.begin_loading(&prepared, recording).await?;
         let is_free = loading.as_ref().is_some_and(|loading| !loading.free.is_empty());
-        let plan = self.plan_start(&prepared, &order.purpose);
+        let plan = match order.holder {
+            // containerd does not say when it is ready, or what it is.
+            Holder::Snapshot { .. } => None,
+            _ => self.plan_start(&prepared, &order.purpose),
+        };
         let learns = plan.as_ref().is_some_and(|plan| plan.learns);
         order.narrow = learns;
         let holder = order.holder.clone();

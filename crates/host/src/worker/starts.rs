@@ -216,7 +216,7 @@ impl Requests {
         }
         let command = match &holder {
             Holder::Process { pid, .. } => *pid,
-            Holder::Directory { .. } => 0,
+            Holder::Directory { .. } | Holder::Snapshot { .. } => 0,
         };
         let mut different: Vec<RecordedLayer> = Vec::new();
         let mut watched = Vec::new();

@@ -455,6 +455,7 @@ fn same(one: &Holder, other: &Holder) -> bool {
     match (one, other) {
         (Holder::Directory { path: one }, Holder::Directory { path: other }) => one == other,
         (Holder::Process { name: one, .. }, Holder::Process { name: other, .. }) => one == other,
+        (Holder::Snapshot { key: one }, Holder::Snapshot { key: other }) => one == other,
         _ => false,
     }
 }
@@ -463,6 +464,8 @@ fn is_alive(holder: &Holder) -> bool {
     match holder {
         Holder::Directory { path } => mount::is_mounted(path).unwrap_or(true),
         Holder::Process { pid, start_time, .. } => process_start_time(*pid) == Some(*start_time),
+        // The store of snapshots knows.
+        Holder::Snapshot { .. } => true,
     }
 }
 
@@ -470,6 +473,7 @@ fn describe(holder: &Holder) -> String {
     match holder {
         Holder::Directory { path } => path.display().to_string(),
         Holder::Process { name, .. } => name.clone(),
+        Holder::Snapshot { key } => format!("snapshot {key}"),
     }
 }
 

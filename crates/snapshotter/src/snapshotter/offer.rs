@@ -50,11 +50,16 @@ impl<L: LazyImages> Snapshotter<L> {
                 Ok((there, below))
             })
             .await?;
-        if let Some(there) = &there {
-            // Not ours to give if it is something else by that name.
-            let is_it = there.lazy.is_some() && there.parent == parent;
-            return if is_it { Err(stands(target)) } else { Ok(None) };
+        // Not ours to give if it is something else by that name.
+        let is_other = |there: &Record| there.lazy.is_none() || there.parent != parent;
+        if there.as_ref().is_some_and(is_other) {
+            return Ok(None);
         }
+        let there = there.and_then(|there| there.lazy);
+        if there.as_ref().is_some_and(|there| there.reference == *reference) {
+            return Err(stands(target));
+        }
+        // By another name the same layers may need to be vouched for better; so it is asked again.
         let verdict = match lies_low(below.as_ref()) {
             false => Verdict::NotLazy(NotLazy {
                 reason: Reason::OnUnpacked,
@@ -81,7 +86,10 @@ impl<L: LazyImages> Snapshotter<L> {
                             layer: layer.clone(),
                             depth,
                         };
-                        self.stand(target, parent, labels, lazy).await?;
+                        match there {
+                            None => self.stand(target, parent, labels, lazy).await?,
+                            Some(there) => self.stand_for_both(target, &there, lazy).await?,
+                        }
                         return Err(stands(target));
                     }
                     refused => refused,
@@ -99,6 +107,23 @@ impl<L: LazyImages> Snapshotter<L> {
             not_lazy.detail
         );
         Ok(Some(not_lazy))
+    }
+
+    /// Lets a snapshot that stands for an image's layer stand for another image's too. Views are made as for the one of
+    /// the two that asks for more.
+    async fn stand_for_both(
+        &self,
+        target: &str,
+        there: &LazyLayer,
+        layer: LazyLayer,
+    ) -> Result<(), SnapshotError> {
+        if is_by_digest(&there.reference) || !is_by_digest(&layer.reference) {
+            return Ok(());
+        }
+        let target = target.to_owned();
+        let updated =
+            self.in_background(move |inner| inner.store.update(&target, |record| record.lazy = Some(layer)));
+        updated.await.map(|_| ())
     }
 
     /// Lets a committed snapshot stand for a lazy layer.
@@ -129,6 +154,11 @@ impl<L: LazyImages> Snapshotter<L> {
         self.count(Count::Lazy);
         Ok(())
     }
+}
+
+/// Whether an image is named by its digest. What is shown to such a one must be vouched for better than for a tag.
+fn is_by_digest(reference: &str) -> bool {
+    reference.contains('@')
 }
 
 /// Whether a layer on this one could be lazy.

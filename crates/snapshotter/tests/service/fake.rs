@@ -46,12 +46,20 @@ struct Images {
     views: PathBuf,
     held: Mutex<BTreeSet<String>>,
     offers: Mutex<usize>,
+    /// By which names views were asked for.
+    shown: Mutex<Vec<String>>,
 }
 
 impl LazyImages for Images {
     async fn admit(&self, offer: LayerOffer) -> Verdict {
         *self.offers.lock().unwrap() += 1;
         tokio::task::yield_now().await;
+        if offer.reference.ends_with("@distrusted") {
+            return Verdict::NotLazy(NotLazy {
+                reason: Reason::NotTrusted,
+                detail: "only its registry vouches for its index".to_owned(),
+            });
+        }
         match offer.reference.contains("half") && offer.depth > 1 {
             true => Verdict::NotLazy(NotLazy {
                 reason: Reason::NoIndex,
@@ -63,11 +71,12 @@ impl LazyImages for Images {
         }
     }
 
-    async fn view(&self, key: &str, layer: &LazyLayer) -> Result<PathBuf, SnapshotError> {
+    async fn view(&self, key: &str, layer: &LazyLayer, _is_run: bool) -> Result<PathBuf, SnapshotError> {
         if layer.reference.contains("broken") {
             return Err(SnapshotError::new(ErrorKind::Unavailable, "nobody answers"));
         }
         let path = self.views.join(format!("{}-{}", layer.manifest, layer.depth));
+        self.shown.lock().unwrap().push(layer.reference.clone());
         std::fs::create_dir_all(&path).unwrap();
         self.held.lock().unwrap().insert(key.to_owned());
         Ok(path)
@@ -108,6 +117,7 @@ impl Host {
             views: directory.path().join("views"),
             held: Mutex::default(),
             offers: Mutex::default(),
+            shown: Mutex::default(),
         });
         let mut host = Host {
             directory,
@@ -161,6 +171,10 @@ impl Host {
 
     pub(crate) fn hold(&self, key: &str) {
         self.images.held.lock().unwrap().insert(key.to_owned());
+    }
+
+    pub(crate) fn shown(&self) -> Vec<String> {
+        self.images.shown.lock().unwrap().clone()
     }
 
     pub(crate) fn offers(&self) -> usize {

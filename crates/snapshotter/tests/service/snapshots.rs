@@ -258,6 +258,37 @@ async fn what_is_not_lazy_is_unpacked_and_said() {
 }
 
 #[tokio::test]
+async fn a_chain_that_a_tag_made_is_not_believed_for_a_digest() {
+    let host = Host::start().await;
+    let mut client = host.connect().await;
+    let mut named = async |name: &str, key: &str| {
+        let mut labels = image_labels("lazy", 1);
+        labels.insert(
+            "containerd.io/snapshot/cri.image-ref".to_owned(),
+            format!("registry/{name}"),
+        );
+        let request = PrepareRequest {
+            key: key.to_owned(),
+            labels,
+            ..PrepareRequest::default()
+        };
+        client.call::<_, MountsResponse>("Prepare", request).await
+    };
+    assert_eq!(named("lazy:1", "a").await, Err(Code::AlreadyExists));
+    // What vouches for it is not enough for a digest: it is unpacked beside the other.
+    let made = named("lazy@distrusted", "b").await.unwrap();
+    assert_eq!(made.mounts[0].r#type, "bind");
+    assert_eq!(host.figures().unpacked["not-trusted"], 1);
+    // Where it is enough, views are made as for the digest from then on, and a tag does not change that.
+    assert_eq!(named("lazy@trusted", "c").await, Err(Code::AlreadyExists));
+    assert_eq!(named("lazy:2", "d").await, Err(Code::AlreadyExists));
+    mounts(&mut client, "Prepare", "run", "chain-lazy-1")
+        .await
+        .unwrap();
+    assert_eq!(host.shown(), ["registry/lazy@trusted"]);
+}
+
+#[tokio::test]
 async fn a_view_that_cannot_be_shown_leaves_nothing() {
     let host = Host::start().await;
     let mut client = host.connect().await;

@@ -1,0 +1,112 @@
+//! Which layers of an image could be lazy, without reading any whole and without making a view.
+//!
+//! This is what containerd's pull asks: its layers come one by one, lowest first, each with the chain ID of the layers up
+//! to it, and each is either read where it is or fetched and unpacked by containerd.
+
+use xebec_format::digest::Digest;
+
+use crate::failure::{Failure, FailureKind};
+use crate::image::choose::NotChosen;
+use crate::image::record::LayerRecord;
+use crate::image::{Images, Report};
+use crate::protocol::ImageRequest;
+
+/// What was found of an image's layers.
+pub(crate) struct Admission {
+    /// The manifest.
+    pub(crate) manifest: Digest,
+    /// The layers, bottom to top.
+    pub(crate) layers: Vec<AdmittedLayer>,
+}
+
+/// One layer.
+pub(crate) struct AdmittedLayer {
+    /// Its digest.
+    pub(crate) digest: Digest,
+    /// The chain ID of the layers up to and with it.
+    pub(crate) chain: Digest,
+    /// Why it cannot be lazy; `None` if it can.
+    pub(crate) not_lazy: Option<NotChosen>,
+}
+
+impl Images {
+    /// Finds an index for each layer, of the manifest if one is named, and keeps what is known of the image for those who
+    /// come when the registry is away.
+    ///
+    /// # Errors
+    /// When the image cannot be resolved or the registry cannot be asked for indexes.
+    pub(crate) async fn admission(
+        &self,
+        request: &ImageRequest,
+        manifest: Option<Digest>,
+        report: &Report,
+    ) -> Result<Admission, Failure> {
+        let found = match manifest {
+            None => self.resolve(request, report).await?,
+            Some(manifest) => {
+                let reference = request.reference.parse();
+                let reference = reference.map_err(|error| Failure::new(FailureKind::Usage, error))?;
+                self.resolve_manifest(request, reference, manifest, report)
+                    .await?
+            }
+        };
+        let chosen = self.find_indexes(request, &found).await?;
+        // Only the lowest can be lazy: those up to the first that is not.
+        let records: Vec<LayerRecord> = chosen
+            .iter()
+            .map_while(|chosen| chosen.as_ref().ok())
+            .map(|layer| LayerRecord {
+                layer: layer.key.layer,
+                index: layer.key.index,
+                root: layer.root,
+            })
+            .collect();
+        let known = self.records.get(found.manifest_digest);
+        if known.is_none_or(|known| known.layers.len() <= records.len()) {
+            self.records.put(&self.record_of(&found, records))?;
+        }
+        let described = found.layers.iter().zip(chain_ids(&found.diff_ids)).zip(chosen);
+        let layers = described.map(|((descriptor, chain), chosen)| AdmittedLayer {
+            digest: descriptor.digest,
+            chain,
+            not_lazy: chosen.err(),
+        });
+        Ok(Admission {
+            manifest: found.manifest_digest,
+            layers: layers.collect(),
+        })
+    }
+}
+
+/// Chain IDs of layers, lowest first, as the OCI image specification has them.
+fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
+    let mut chain: Option<Digest> = None;
+    let next = |diff_id: &Digest| {
+        let next = match chain {
+            None => *diff_id,
+            Some(below) => Digest::of(format!("{below} {diff_id}").as_bytes()),
+        };
+        chain = Some(next);
+        next
+    };
+    diff_ids.iter().map(next).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chain_ids_as_other_tools_have_them() {
+        // From `printf 'sha256:… sha256:…' | sha256sum`.
+        let diff_ids = [b"one", b"two", b"six"].map(|text| Digest::of(text));
+        let chains: Vec<String> = chain_ids(&diff_ids).iter().map(Digest::to_string).collect();
+        assert_eq!(chains, CHAINS);
+    }
+
+    const CHAINS: [&str; 3] = [
+        "sha256:7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed",
+        "sha256:ee90d7132b9e9a049b7b0a88db345ca31fb5e8a74a5ee57210478a9a2522d499",
+        "sha256:3e038e1a85d765a19b154ca8f8b5e1871dfa58bd52ff970d7f63c5c7baa5e066",
+    ];
+}

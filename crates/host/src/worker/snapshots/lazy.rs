@@ -1,0 +1,347 @@
+//! Lazy layers for containerd: which layers can be, and views of them.
+//!
+//! A pull offers an image's layers one by one. What is known of them is found out once, for the first, and kept for the
+//! others. A view is that of the image's layers up to the one that a container is made on, held for the container's
+//! snapshot; it is mounted as for `xebec run`, with the runtime image of the image's own service when it is the whole
+//! image.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::OnceCell;
+use tracing::{debug, info};
+use xebec_format::digest::Digest;
+use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Verdict};
+use xebec_snapshotter::record::LazyLayer;
+use xebec_snapshotter::usage::Usage;
+use xebec_snapshotter::{ErrorKind, LazyImages, SnapshotError};
+
+use crate::failure::{Failure, FailureKind};
+use crate::image::Report;
+use crate::image::admission::Admission;
+use crate::protocol::{Holder, ImagePart, ImageRequest, Purpose, Reply, ServiceCommand};
+use crate::worker::requests::{Order, Requests};
+
+/// How long what was found out of an image is believed: for the layers of one pull.
+const FRESH: Duration = Duration::from_secs(30);
+/// How long it is believed that an image could not be asked about.
+const FRESH_FAILURE: Duration = Duration::from_secs(2);
+/// How long finding out may take, before containerd unpacks instead.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a manifest's reference and its digest, if it was named, led to.
+type Found = Arc<OnceCell<Result<Arc<Admission>, NotLazy>>>;
+type Known = HashMap<(String, Option<String>), (Instant, Found)>;
+
+/// The images of a daemon, for containerd.
+pub(super) struct Layers {
+    requests: Weak<Requests>,
+    known: Mutex<Known>,
+}
+
+impl Layers {
+    pub(super) fn of(requests: &Arc<Requests>) -> Layers {
+        Layers {
+            requests: Arc::downgrade(requests),
+            known: Mutex::default(),
+        }
+    }
+
+    fn requests(&self) -> Result<Arc<Requests>, Failure> {
+        let gone = || Failure::new(FailureKind::Host, "the daemon is ending");
+        self.requests.upgrade().ok_or_else(gone)
+    }
+
+    fn known(&self, key: (String, Option<String>)) -> Found {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, (since, found)| {
+            let fresh = match found.get() {
+                Some(Err(_)) => FRESH_FAILURE,
+                Some(Ok(_)) | None => FRESH,
+            };
+            since.elapsed() < fresh
+        });
+        let entry = known.entry(key);
+        entry
+            .or_insert_with(|| (Instant::now(), Found::default()))
+            .1
+            .clone()
+    }
+
+    async fn find(&self, offer: &LayerOffer) -> Result<Arc<Admission>, NotLazy> {
+        let found = self.known((offer.reference.clone(), offer.manifest.clone()));
+        let found = found.get_or_init(|| async {
+            let found = tokio::time::timeout(PATIENCE, self.find_now(offer)).await;
+            let late = |_| {
+                let message = format!("nothing was known of it after {} s", PATIENCE.as_secs());
+                Failure::new(FailureKind::Registry, message)
+            };
+            let found = found.map_err(late).flatten();
+            found.map(Arc::new).map_err(|failure| NotLazy {
+                reason: match failure.kind {
+                    FailureKind::Trust => Reason::NotTrusted,
+                    FailureKind::Usage => Reason::WrongLabels,
+                    _ => Reason::Unreachable,
+                },
+                detail: failure.to_string(),
+            })
+        });
+        found.await.clone()
+    }
+
+    async fn find_now(&self, offer: &LayerOffer) -> Result<Admission, Failure> {
+        let requests = self.requests()?;
+        let digest = |text: &String| {
+            let parsed = text.parse::<Digest>();
+            parsed.map_err(|error| Failure::new(FailureKind::Usage, format!("{text:?}: {error}")))
+        };
+        let manifest = offer.manifest.as_ref().map(digest).transpose()?;
+        let request = request(&requests, &offer.reference, None);
+        let report = quietly();
+        requests.images.admission(&request, manifest, &report).await
+    }
+
+    async fn mount(&self, key: &str, layer: &LazyLayer, is_run: bool) -> Result<PathBuf, Failure> {
+        let requests = self.requests()?;
+        let holder = Holder::Snapshot { key: key.to_owned() };
+        let held = requests.views.list();
+        // It is mounted from there, or may be.
+        if let Some(view) = held.into_iter().find(|view| view.holders.contains(&holder)) {
+            return Ok(view.path);
+        }
+        if !requests.goes_on()? {
+            return Err(Failure::new(FailureKind::Host, "the daemon is ending"));
+        }
+        let manifest = layer.manifest.parse::<Digest>();
+        let manifest = manifest.map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let part = ImagePart {
+            manifest,
+            layers: layer.depth,
+        };
+        let request = request(&requests, &layer.reference, Some(part));
+        let is_whole =
+            requests.images.records().get(manifest).is_some_and(|record| {
+                record.layers.len() == usize::try_from(layer.depth).unwrap_or(usize::MAX)
+            });
+        let order = Order {
+            holder,
+            completion: None,
+            purpose: match is_run && is_whole {
+                true => Purpose::Service(ServiceCommand::default()),
+                false => Purpose::Files,
+            },
+            narrow: false,
+        };
+        match requests.mount(&request, true, order, &quietly()).await? {
+            Reply::Mounted(mounted) => Ok(mounted.path),
+            _ => Err(Failure::new(FailureKind::Host, "the daemon is ending")),
+        }
+    }
+}
+
+impl LazyImages for Layers {
+    async fn admit(&self, offer: LayerOffer) -> Verdict {
+        match self.find(&offer).await {
+            Ok(admission) => judge(&offer, &admission),
+            Err(not_lazy) => Verdict::NotLazy(not_lazy),
+        }
+    }
+
+    async fn view(&self, key: &str, layer: &LazyLayer, is_run: bool) -> Result<PathBuf, SnapshotError> {
+        let mounted = self.mount(key, layer, is_run).await;
+        mounted.map_err(|failure| {
+            let kind = match failure.kind {
+                FailureKind::Registry => ErrorKind::Unavailable,
+                FailureKind::NotFound | FailureKind::NotLazy | FailureKind::Trust | FailureKind::Usage => {
+                    ErrorKind::FailedPrecondition
+                }
+                FailureKind::Integrity | FailureKind::Host => ErrorKind::Internal,
+            };
+            SnapshotError::new(kind, format!("{}: {failure}", layer.reference))
+        })
+    }
+
+    async fn release(&self, key: &str) {
+        let Ok(requests) = self.requests() else { return };
+        let holder = Holder::Snapshot { key: key.to_owned() };
+        let released = requests.in_background(move |requests| {
+            let released = requests.views.release(None, &holder);
+            requests.forget_unused();
+            released
+        });
+        // Most snapshots hold none.
+        if let Err(failure) = released.await.flatten() {
+            debug!("{failure}");
+        }
+    }
+
+    fn held(&self) -> Vec<String> {
+        let views = self.requests().map(|requests| requests.views.list());
+        let holders = views
+            .unwrap_or_default()
+            .into_iter()
+            .flat_map(|view| view.holders);
+        let keys = holders.filter_map(|holder| match holder {
+            Holder::Snapshot { key } => Some(key),
+            _ => None,
+        });
+        keys.collect()
+    }
+
+    fn usage(&self, layer: &LazyLayer) -> Usage {
+        let Ok(requests) = self.requests() else {
+            return Usage::default();
+        };
+        let store = requests.images.store();
+        let manifest = layer.manifest.parse().ok();
+        let record = manifest.and_then(|manifest| requests.images.records().get(manifest));
+        let layers = record.map_or_else(Vec::new, |record| record.layers);
+        let own = layers
+            .iter()
+            .filter(|known| known.layer.to_string() == layer.layer);
+        let files = own.filter_map(|own| {
+            let data = store.directory().join(own.key().folder()).join("data");
+            std::fs::metadata(data).ok()
+        });
+        // Blocks, as the file system counts them; most of the file is holes.
+        files.fold(Usage::default(), |sum, file| Usage {
+            bytes: sum.bytes + file.blocks() * 512,
+            inodes: sum.inodes + 1,
+        })
+    }
+}
+
+/// Compares what a client says of a layer with what its image says.
+fn judge(offer: &LayerOffer, admission: &Admission) -> Verdict {
+    let not_lazy = |reason, detail: String| Verdict::NotLazy(NotLazy { reason, detail });
+    let depth = usize::try_from(offer.depth).unwrap_or(usize::MAX);
+    let (Some(layers), manifest) = (admission.layers.get(..depth), admission.manifest) else {
+        let detail = format!(
+            "the image has {} layers, and this would be number {depth}",
+            admission.layers.len()
+        );
+        return not_lazy(Reason::WrongLabels, detail);
+    };
+    let is_it = layers.last().is_some_and(|layer| {
+        layer.digest.to_string() == offer.layer && layer.chain.to_string() == offer.chain
+    });
+    if !is_it {
+        let detail = format!("layer {depth} of manifest {manifest} is another one");
+        return not_lazy(Reason::WrongLabels, detail);
+    }
+    match layers.iter().find_map(|layer| layer.not_lazy.as_ref()) {
+        None => Verdict::Lazy {
+            manifest: manifest.to_string(),
+        },
+        Some(refused) if refused.is_refused => not_lazy(Reason::NotTrusted, refused.reason.clone()),
+        Some(missing) => not_lazy(
+            Reason::NoIndex,
+            format!(
+                "{}. `xebec index --push {}` makes it lazy, on every host",
+                missing.reason, offer.reference
+            ),
+        ),
+    }
+}
+
+fn request(requests: &Requests, reference: &str, part: Option<ImagePart>) -> ImageRequest {
+    ImageRequest {
+        reference: reference.to_owned(),
+        platform: None,
+        docker_config: requests.settings.snapshotter.docker_config.clone(),
+        part,
+    }
+}
+
+/// containerd has no place for what is said on the way.
+fn quietly() -> Report {
+    Arc::new(|reply| {
+        if let Reply::Notice { text } = reply {
+            info!("{text}");
+        }
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use super::*;
+    use crate::image::admission::AdmittedLayer;
+    use crate::image::choose::NotChosen;
+
+    fn digest(text: &str) -> Digest {
+        Digest::of(text.as_bytes())
+    }
+
+    /// An image of layers that are lazy, refused (`r…`) or without index (`m…`).
+    fn image(layers: &[&str]) -> Admission {
+        let layers = layers.iter().map(|name| AdmittedLayer {
+            digest: digest(name),
+            chain: digest(&format!("up to {name}")),
+            not_lazy: match name.as_bytes().first() {
+                Some(b'r') => Some(true),
+                Some(b'm') => Some(false),
+                _ => None,
+            }
+            .map(|is_refused| NotChosen {
+                is_refused,
+                reason: "because".to_owned(),
+            }),
+        });
+        Admission {
+            manifest: digest("manifest"),
+            layers: layers.collect(),
+        }
+    }
+
+    fn offer(layer: &str, depth: u32) -> LayerOffer {
+        LayerOffer {
+            reference: "registry.example.com/app:1".to_owned(),
+            manifest: None,
+            layer: digest(layer).to_string(),
+            depth,
+            chain: digest(&format!("up to {layer}")).to_string(),
+            layers: Vec::new(),
+            below: None,
+        }
+    }
+
+    fn reason(offer: &LayerOffer, image: &Admission) -> Option<Reason> {
+        match judge(offer, image) {
+            Verdict::Lazy { manifest } => {
+                assert_eq!(manifest, digest("manifest").to_string());
+                None
+            }
+            Verdict::NotLazy(not_lazy) => Some(not_lazy.reason),
+        }
+    }
+
+    #[test]
+    fn what_the_labels_say_must_be_what_the_image_says() {
+        let image = image(&["a", "b", "m", "a"]);
+        assert_eq!(reason(&offer("a", 1), &image), None);
+        assert_eq!(reason(&offer("b", 2), &image), None);
+        for (layer, depth) in [("b", 1), ("a", 2), ("c", 2), ("a", 5), ("a", 0)] {
+            let wrong = reason(&offer(layer, depth), &image);
+            assert_eq!(wrong, Some(Reason::WrongLabels), "{layer} as number {depth}");
+        }
+        let elsewhere = LayerOffer {
+            chain: digest("up to another").to_string(),
+            ..offer("b", 2)
+        };
+        assert_eq!(reason(&elsewhere, &image), Some(Reason::WrongLabels));
+    }
+
+    #[test]
+    fn a_layer_is_as_lazy_as_those_below() {
+        assert_eq!(reason(&offer("m", 1), &image(&["m"])), Some(Reason::NoIndex));
+        assert_eq!(
+            reason(&offer("b", 2), &image(&["r", "b"])),
+            Some(Reason::NotTrusted)
+        );
+        assert_eq!(reason(&offer("a", 1), &image(&["a", "m"])), None);
+    }
+}
