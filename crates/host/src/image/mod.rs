@@ -186,6 +186,8 @@ impl Images {
         let start = Instant::now();
         let (found, referrers) = self.resolve_with(request, service.is_some(), report).await?;
         let resolved = Instant::now();
+        // A service is recorded on all of its image.
+        let service = service.filter(|_| !found.is_part);
         let client = self.clients.get(request.docker_config.as_deref())?;
         let (repository, manifest) = (found.reference.repository(), found.manifest_digest);
         let referrers = referrers.unwrap_or_else(|| match service {

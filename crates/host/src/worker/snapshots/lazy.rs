@@ -122,14 +122,10 @@ impl Layers {
             layers: layer.depth,
         };
         let request = request(&requests, &layer.reference, Some(part));
-        let is_whole =
-            requests.images.records().get(manifest).is_some_and(|record| {
-                record.layers.len() == usize::try_from(layer.depth).unwrap_or(usize::MAX)
-            });
         let order = Order {
             holder,
             completion: None,
-            purpose: match is_run && is_whole {
+            purpose: match is_run {
                 true => Purpose::Service(ServiceCommand::default()),
                 false => Purpose::Files,
             },
