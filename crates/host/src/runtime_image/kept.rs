@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 use tracing::warn;
@@ -20,6 +21,8 @@ const RECORDING: &str = "recording";
 const FACTS: &str = "facts.json";
 const ZONE: &str = "zone";
 const WRONG: &str = "wrong";
+
+static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// What vouches for a recording, and so for the pages that it brings. Facts only, judged anew at each use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,9 +125,11 @@ impl KeptRecordings {
         zone: Option<&[u8]>,
     ) -> Result<(), Failure> {
         let folder = self.of_image(manifest).join(name.hex());
+        // Several starts may keep the same at once.
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let temporary = self
             .directory
-            .join(format!(".new-{}-{}", name.short(), std::process::id()));
+            .join(format!(".new-{}-{}-{serial}", name.short(), std::process::id()));
         let failed = |error| Failure::host(format!("keep the recording in {}", folder.display()), error);
         let facts = serde_json::to_vec(evidence).map_err(|error| Failure::host("encode facts", error))?;
         if folder.is_dir() {
@@ -252,6 +257,30 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+
+    #[test]
+    fn several_may_keep_the_same_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = KeptRecordings::new(dir.path().to_owned());
+        let (image, name) = (Digest::of(b"image"), Digest::of(b"name"));
+        std::thread::scope(|scope| {
+            let keep = || {
+                kept.keep(
+                    image,
+                    name,
+                    b"recording",
+                    &Evidence::default(),
+                    Some(&[0; 1 << 20]),
+                )
+            };
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(keep)).collect();
+            all.into_iter().for_each(|one| one.join().unwrap().unwrap());
+        });
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+        let folder = kept.of_image(image).join(name.hex());
+        assert_eq!(fs::read(folder.join(RECORDING)).unwrap(), b"recording");
+    }
 
     #[test]
     fn newer_ones_are_looked_for_now_and_then() {
