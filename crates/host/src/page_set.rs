@@ -102,7 +102,7 @@ pub fn common(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
 }
 
 /// What the first of two lists of ascending runs has and the second has not.
-fn difference(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
+pub fn difference(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut rest = Vec::new();
     for run in one {
         let mut at = run.start;

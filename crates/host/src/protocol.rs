@@ -357,6 +357,9 @@ pub struct Loaded {
     pub pages: u64,
     /// Pages of them that were missing and could be brought.
     pub missing: u64,
+    /// Pages of them that another start was bringing in already.
+    #[serde(default)]
+    pub joined: u64,
     /// Pages that were brought, others in the same segments included.
     pub injected: u64,
     /// Bytes fetched for them.

@@ -12,6 +12,7 @@ mod overlap;
 mod picture;
 mod recordings;
 mod starts;
+mod together;
 mod trust;
 
 use std::collections::BTreeMap;
@@ -88,6 +89,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case("overlap-cut-off", overlap::cut_off),
         case("overlap-several", overlap::several),
         case("overlap-ends-early", overlap::ends_early),
+        case("together", together::together),
+        case("together-first-fails", together::first_fails),
         case("overlap-killed-worker", overlap::worker_killed),
         case("overlap-both-killed", overlap::both_killed),
         case("killed-worker", deaths::of_the_worker),

@@ -7,6 +7,7 @@
 //! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the
 //!   blob's own table of contents, one that the service's recording carries, the image's index artifact.
 //! * `referrers`: what the registry lists beside the image, asked for once, and the configuration that comes with it.
+//! * `turns`: of starts at the same moment one fetches what all of them lack.
 //! * [`streaming`]: a layer that has none of these is read whole and indexed while it streams in.
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
 
@@ -17,6 +18,7 @@ pub mod record;
 pub(crate) mod referrers;
 pub mod resolve;
 pub mod streaming;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,6 +36,7 @@ use crate::image::choose::Choice;
 use crate::image::record::{ImageRecord, LayerRecord, Records};
 use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
+use crate::image::turns::{Turn, Turns};
 use crate::paths::Paths;
 use crate::protocol::{ImageRequest, Reply, ServiceCommand};
 use crate::runtime_image::find::FoundRecording;
@@ -61,6 +64,7 @@ pub struct Images {
     pub(crate) records: Records,
     pub(crate) recordings: KeptRecordings,
     pub(crate) profiles: Profiles,
+    turns: Arc<Turns>,
 }
 
 /// A layer with the index by which it is used.
@@ -111,6 +115,8 @@ pub struct Begun {
     pub source: ZoneSource,
     /// What is on its way already.
     pub open: Option<ZoneStream>,
+    /// Others who start the same wait until this goes; it may when it is known which pages are on their way.
+    pub(crate) turn: Option<Turn>,
 }
 
 /// A service for which an image is prepared.
@@ -135,6 +141,7 @@ impl Images {
             records: Records::new(paths.images()),
             recordings: KeptRecordings::new(paths.recordings()),
             profiles: Profiles::new(paths.recordings()),
+            turns: Arc::default(),
         })
     }
 
@@ -242,11 +249,12 @@ impl Images {
         };
         let repository = found.reference.repository().clone();
         let source = ZoneSource::new(client, repository, service.paces.clone(), &recording);
-        let open = choice.begin(&recording, &source).await;
+        let (turn, open) = choice.begin(&recording, &source).await;
         Ok(Some(Ok(Begun {
             found: recording,
             source,
             open,
+            turn,
         })))
     }
 

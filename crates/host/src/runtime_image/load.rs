@@ -18,6 +18,7 @@ use xebec_format::PAGE_SIZE;
 use xebec_format::runtime_image::{PageRun, Recording, Segment, open_segment, ranges, wanted};
 
 use crate::free::FreePages;
+use crate::page_set::{PageSet, difference, normal};
 use crate::protocol::Loaded;
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::zone::{ZoneSource, ZoneStream};
@@ -51,6 +52,8 @@ pub struct Loader {
     injecting: OnceLock<Injecting>,
     /// Tells readers who wait for a page that more has come.
     coming: Mutex<Option<Coming>>,
+    /// What other starts are bringing in.
+    others: Mutex<PageSet>,
     decoders: Arc<Semaphore>,
 }
 
@@ -75,6 +78,7 @@ impl Loader {
             found,
             injecting: OnceLock::new(),
             coming: Mutex::default(),
+            others: Mutex::default(),
             decoders: Arc::new(Semaphore::new(cores)),
         }
     }
@@ -106,28 +110,48 @@ impl Loader {
     /// Lets pages be brought into those layers that `injecting` has: others are read by somebody who would not believe the
     /// recording. Gives the pages that a view may reach by a free device once they are there: all of the service's in
     /// these layers, and in others those that are present now. Until [`Self::load`] ends, who reads one of them early
-    /// waits for it.
+    /// waits for it; so do other starts that need them, as this one waits for what others are bringing in.
     pub fn allow(&self, injecting: Injecting) -> FreePages {
         self.injecting.get_or_init(|| injecting);
         let mut free = self.free_pages();
         let (coming, more) = watch::channel(());
-        for (number, target) in (0u16..).zip(&self.layers) {
-            let Some(target) = target.as_ref().filter(|_| self.target(number).is_some()) else {
-                continue;
-            };
-            let key = target.served.layer().key();
+        for (number, target) in self.targets() {
             let touched = self.found.service.touched.iter().map(|seen| seen.run);
             let touched = touched.filter(|run| run.layer == number);
-            free.add(key, touched.map(|run| run.first..run.end()).collect());
-            let layer = target.served.layer();
-            let is_there = |run: &Range<u64>| layer.presence().missing(run.clone()).is_empty();
-            if !free.runs(key).iter().all(is_there) {
-                let pages = free.runs(key).to_vec();
-                target.served.arrivals().expect(pages, more.clone());
-            }
+            let touched = touched.map(|run| run.first..run.end()).collect();
+            free.add(target.served.layer().key(), touched);
         }
         *self.coming() = Some(coming);
+        self.expect(&more);
         free
+    }
+
+    /// The layers that pages may be brought into, with their places in the recording.
+    fn targets(&self) -> impl Iterator<Item = (u16, &Target)> {
+        let numbers = (0u16..).zip(&self.layers).map(|(number, _)| number);
+        numbers.filter_map(|number| Some((number, self.target(number)?)))
+    }
+
+    /// Says that what is missing is on its way now, but for what others are bringing in. Whether anything is missing.
+    fn expect(&self, more: &watch::Receiver<()>) -> bool {
+        let (mut others, mut is_missing) = (PageSet::default(), false);
+        for (number, target) in self.targets() {
+            let runs = self.found.service.touched.iter().map(|seen| seen.run);
+            let runs = runs.filter(|run| run.layer == number);
+            let missing = normal(runs.flat_map(|run| self.missing(run)).collect());
+            is_missing |= !missing.is_empty();
+            others.insert(
+                target.served.layer().key(),
+                target.served.arrivals().expect(&missing, more),
+            );
+        }
+        *self.others.lock().unwrap_or_else(PoisonError::into_inner) = others;
+        is_missing
+    }
+
+    /// What other starts were bringing in when it was last looked.
+    fn others(&self) -> PageSet {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether all of these pages are there.
@@ -163,6 +187,7 @@ impl Loader {
             root: Some(self.found.root),
             pages: self.count(|_| true),
             missing: self.count(|run| !self.missing(run).is_empty()),
+            joined: self.others().count(),
             ..Loaded::default()
         };
         if loaded.missing > 0 {
@@ -246,13 +271,52 @@ impl Loader {
         })
     }
 
-    async fn bring(self: &Arc<Self>, loaded: &mut Loaded, open: Option<ZoneStream>) -> Result<(), String> {
-        let recording = &self.found.recording;
+    /// The missing pages of a run that nobody else is bringing in.
+    fn own(&self, run: PageRun, others: &PageSet) -> Vec<Range<u64>> {
+        let missing = self.missing(run);
+        let target = self.target(run.layer);
+        let others = target.map_or(&[][..], |target| others.runs(target.served.layer().key()));
+        difference(&missing, others)
+    }
+
+    async fn bring(
+        self: &Arc<Self>,
+        loaded: &mut Loaded,
+        mut open: Option<ZoneStream>,
+    ) -> Result<(), String> {
         let this = self.clone();
         let zeros = tokio::task::spawn_blocking(move || this.bring_zeros()).await;
         loaded.injected += zeros.map_err(|error| error.to_string())??;
+        loop {
+            let others = self.others();
+            self.bring_own(loaded, open.take(), &others).await?;
+            let more = self.coming().as_ref().map(Coming::subscribe);
+            let Some(more) = more.filter(|_| !others.is_empty()) else {
+                return Ok(());
+            };
+            for (_, target) in self.targets() {
+                let layer = target.served.layer();
+                let arrivals = target.served.arrivals();
+                arrivals
+                    .others_are_over(layer, others.runs(layer.key()), &more)
+                    .await;
+            }
+            // What did not come, since that start has ended or failed, is brought now.
+            if !self.expect(&more) {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn bring_own(
+        self: &Arc<Self>,
+        loaded: &mut Loaded,
+        open: Option<ZoneStream>,
+        others: &PageSet,
+    ) -> Result<(), String> {
+        let recording = &self.found.recording;
         let wanted = wanted(recording, &self.found.service, |run| {
-            !self.missing(*run).is_empty()
+            self.own(*run, others).iter().any(|run| !run.is_empty())
         });
         let is_coming = |number: &usize| {
             let segment = recording.segments.get(*number);

@@ -129,7 +129,12 @@ impl Requests {
         prepared: &PreparedImage,
         recording: Option<Result<Begun, String>>,
     ) -> Result<Option<Loading>, Failure> {
-        let Begun { found, source, open } = match recording {
+        let Begun {
+            found,
+            source,
+            open,
+            turn,
+        } = match recording {
             Some(Ok(begun)) => begun,
             Some(Err(refused)) => {
                 warn!("{}: {refused}", prepared.found.reference);
@@ -169,6 +174,8 @@ impl Requests {
         }
         let before = loader.free_pages();
         let free = loader.allow(injecting);
+        // Who starts the same sees now what is on its way.
+        drop(turn);
         let (told, outcome) = watch::channel(None);
         let (this, loading) = (self.clone(), loader.clone());
         let image = prepared.found.reference.clone();

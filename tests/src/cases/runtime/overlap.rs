@@ -9,6 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use xebec_format::digest::Digest;
+use xebec_testkit::compression::Compression;
 use xebec_testkit::registry::{Fault, When};
 
 use super::deaths::{entries, mounted_below};
@@ -19,19 +21,20 @@ use crate::runner::Outcome;
 use crate::world::World;
 
 /// So slow that a container reads before all has come: the zone has 1.6 MB.
-const SLOW: u64 = 600_000;
+pub(super) const SLOW: u64 = 600_000;
 /// So slow that it is not there for a long time.
 const VERY_SLOW: u64 = 20_000;
-const SOON: Duration = Duration::from_secs(30);
+pub(super) const SOON: Duration = Duration::from_secs(30);
 
 /// A service that is recorded, whose zone comes slowly. It goes on after it has read its files.
-struct Slow<'a> {
-    service: Service<'a>,
-    names: Names,
+pub(super) struct Slow<'a> {
+    pub(super) service: Service<'a>,
+    pub(super) names: Names,
+    pub(super) zone: Digest,
 }
 
 impl<'a> Slow<'a> {
-    fn new(world: &'a World, bytes_per_second: u64) -> Result<Self> {
+    pub(super) fn new(world: &'a World, bytes_per_second: u64) -> Result<Self> {
         let service = Service::new(world)?;
         let lab = &service.lab;
         let names = lab.push_indexed(&service.image, "app")?;
@@ -40,15 +43,30 @@ impl<'a> Slow<'a> {
         let zone = Published::new(lab, "app", &told)?.zone()?;
         let when = When::blob().path(&zone.to_string());
         lab.registry.inject(when, Fault::Trickle { bytes_per_second });
-        Ok(Self { service, names })
+        Ok(Self { service, names, zone })
     }
 
     /// A started container, which writes its statistics once it has read its files.
     fn spawn(&self, world: &World, stats: &str) -> Result<Running> {
-        let options = ["run", "--rm", "--probe", "log:ready", "--stats", stats];
-        // Not by the container's command, whose child the daemon would be.
         let lab = &self.service.lab;
+        // Not by the container's command, whose child the daemon would be.
         lab.xebec("root", &["pull", &self.names.tag])?.expect(0, &[])?;
+        self.spawn_at_once(world, stats)
+    }
+
+    /// A daemon that goes on when a container ends, and knows nothing of the image.
+    pub(super) fn start_daemon(&self) -> Result<()> {
+        let lab = &self.service.lab;
+        let other = lab.push_indexed(
+            &crate::lab::image(&[&[("file", b"file")]], Compression::Gzip(1))?,
+            "other",
+        )?;
+        lab.mount("root", &other.tag, &[]).map(drop)
+    }
+
+    /// The same as [`Self::spawn`], where the daemon runs already.
+    pub(super) fn spawn_at_once(&self, world: &World, stats: &str) -> Result<Running> {
+        let options = ["run", "--rm", "--probe", "log:ready", "--stats", stats];
         let mut run = world.xebec_at("root", &[&options[..], &command(&self.names)].concat());
         run.stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Running(run.spawn()?))
@@ -62,7 +80,7 @@ impl<'a> Slow<'a> {
         wait_until(SOON, "an own mount", || Ok(!entries(&self.arriving()).is_empty()))
     }
 
-    fn wait_for_its_end(&self) -> Result<()> {
+    pub(super) fn wait_for_its_end(&self) -> Result<()> {
         wait_until(SOON, "the own mount is gone", || {
             Ok(entries(&self.arriving()).is_empty() && mounted_below(&self.arriving())?.is_empty())
         })
@@ -70,10 +88,10 @@ impl<'a> Slow<'a> {
 }
 
 /// A container that is ended with the test.
-struct Running(Child);
+pub(super) struct Running(Child);
 
 impl Running {
-    fn end(mut self) -> Result<()> {
+    pub(super) fn end(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.0), Signal::TERM)?;
         self.0.wait()?;
         Ok(())

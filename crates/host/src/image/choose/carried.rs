@@ -13,6 +13,7 @@ use xebec_oci::Descriptor;
 use super::{Choice, Outcome};
 use crate::failure::Failure;
 use crate::image::PreparedLayer;
+use crate::image::turns::Turn;
 use crate::runtime_image::carry::MAX_CARRIED;
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::kept::Evidence;
@@ -29,17 +30,36 @@ pub(super) struct CarriedIndexes {
 
 impl Choice<'_> {
     /// Begins to fetch what the start by a recording needs, if the zone carries indexes of layers of which this host has
-    /// none that it may use. Gives the rest of the answer, in which the pages follow.
+    /// none that it may use. Gives the rest of the answer, in which the pages follow; and the turn, if another start might
+    /// do the same meanwhile.
     pub(in crate::image) async fn begin(
         &mut self,
         found: &FoundRecording,
         source: &ZoneSource,
-    ) -> Option<ZoneStream> {
+    ) -> (Option<Turn>, Option<ZoneStream>) {
         self.carried.evidence = found.evidence.clone();
         if found.evidence.listed.is_none() && found.evidence.signed.is_none() {
             // That this host made the recording says nothing of the indexes by which it did.
-            return None;
+            return (None, None);
         }
+        // In this order: who has just brought the indexes has the turn until it is known which pages are on their way.
+        let is_unknown = !self.unknown_indexes(found).is_empty();
+        let name = (found.name, self.found.reference.to_string());
+        if !is_unknown && !self.images.turns.is_taken(&name) {
+            return (None, None);
+        }
+        let turn = self.images.turns.take(name).await;
+        let unknown = self.unknown_indexes(found);
+        if unknown.is_empty() {
+            return (None, None);
+        }
+        let open = self.begin_to_fetch(found, source, unknown).await;
+        (Some(turn), open)
+    }
+
+    /// Layers that the recording's zones carry indexes of, of which this host has none. Takes those that it has, and may not
+    /// use yet.
+    fn unknown_indexes(&mut self, found: &FoundRecording) -> Vec<LayerKey> {
         let store = &self.images.store;
         let recording = &found.recording;
         let mut unknown: Vec<LayerKey> = Vec::new();
@@ -59,6 +79,16 @@ impl Choice<'_> {
                 unknown.push(key);
             }
         }
+        unknown
+    }
+
+    async fn begin_to_fetch(
+        &mut self,
+        found: &FoundRecording,
+        source: &ZoneSource,
+        unknown: Vec<LayerKey>,
+    ) -> Option<ZoneStream> {
+        let recording = &found.recording;
         let pages = self.missing_pages(found, &unknown);
         let missing = of_one_zone(recording, &unknown, &pages);
         let zone = missing.first()?.1.zone;
