@@ -56,7 +56,7 @@ def measure(service, image, net):
     for _ in range(RUNS):
         for way, found in ways.items():
             if way in ("lazy", "cold"):
-                services.fresh_host()
+                services.fresh_host(image.split("/")[0])
             if way == "disk":
                 bench.drop_caches()
             with network.shaped(net.mbit):

@@ -106,8 +106,13 @@ def start_daemon():
         time.sleep(0.02)
 
 
-def fresh_host():
+def fresh_host(registry=None):
+    """A host that never saw an image, and whose daemon runs. It is told that the registry speaks plain HTTP: one on the
+    loopback would be asked for TLS first, by a connection of its own, as no other is."""
     bench.forget()
+    os.makedirs(os.environ["XEBEC_ROOT"], exist_ok=True)
+    with open(os.path.join(os.environ["XEBEC_ROOT"], "registries.toml"), "w") as file:
+        file.write(f'plain_http = ["{registry or bench.REGISTRY}"]\n')
     start_daemon()
 
 
