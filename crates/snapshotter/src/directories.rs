@@ -19,6 +19,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use tracing::warn;
 
@@ -29,6 +30,8 @@ use crate::error::SnapshotError;
 pub struct Directories {
     root: PathBuf,
     removed: AtomicU64,
+    /// Held by who deletes.
+    deleting: Mutex<()>,
 }
 
 /// What a snapshot's own directory looks like from above.
@@ -80,6 +83,7 @@ impl Directories {
         let directories = Directories {
             root: root.to_owned(),
             removed: AtomicU64::new(0),
+            deleting: Mutex::default(),
         };
         for directory in [root, &root.join("u"), &root.join("w"), &root.join("out")] {
             make(directory, 0o700).or_else(|error| match error.kind() {
@@ -166,20 +170,41 @@ impl Directories {
 
     /// Deletes what was removed. What cannot be deleted is named in the log, and tried again the next time.
     pub fn delete_removed(&self) {
-        let out = self.root.join("out");
-        let entries = fs::read_dir(&out).map(|entries| entries.filter_map(Result::ok));
-        for entry in entries.into_iter().flatten() {
-            let path = entry.path();
-            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let deleted = match is_directory {
-                true => fs::remove_dir_all(&path),
-                false => fs::remove_file(&path),
-            };
-            // Another may be at it too.
-            if let Err(error) = deleted
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                warn!("cannot delete {}: {error}", path.display());
+        let _one = self.deleting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.delete();
+    }
+
+    /// The same, unless somebody is at it, who then does this too.
+    pub fn delete_removed_soon(&self) {
+        if let Ok(_one) = self.deleting.try_lock() {
+            self.delete();
+        }
+    }
+
+    fn delete(&self) {
+        let mut given_up = BTreeSet::new();
+        loop {
+            let entries = fs::read_dir(self.root.join("out"));
+            let entries = entries.into_iter().flatten().filter_map(Result::ok);
+            let left: Vec<_> = entries
+                .filter(|entry| !given_up.contains(&entry.file_name()))
+                .collect();
+            if left.is_empty() {
+                return;
+            }
+            for entry in left {
+                let path = entry.path();
+                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                let deleted = match is_directory {
+                    true => fs::remove_dir_all(&path),
+                    false => fs::remove_file(&path),
+                };
+                if let Err(error) = deleted
+                    && error.kind() != io::ErrorKind::NotFound
+                {
+                    warn!("cannot delete {}: {error}", path.display());
+                    given_up.insert(entry.file_name());
+                }
             }
         }
     }

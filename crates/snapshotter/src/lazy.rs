@@ -5,6 +5,12 @@
 //! shows the files of the image's layers up to that one, flattened, at a path. It is held under the key of the container's
 //! snapshot until that is released.
 //!
+//! A snapshot that stands for a layer is named by the chain of its layers, and images share it. Nobody has compared what
+//! an image's author says of its chain with what the layers hold, as containerd does when it unpacks. So what a container is
+//! shown comes from the image whose layer it was made on, never from another image that was there first: the lower
+//! snapshots of a chain only hold places, the uppermost one says which image it is, and one that is unpacked notes whose
+//! layers are below it.
+//!
 //! Admitted layers are always the lowest of a chain: a layer on an unpacked one is unpacked too. So one view and the
 //! directories above it are a whole chain.
 
@@ -41,6 +47,8 @@ pub enum Verdict {
     Lazy {
         /// The digest of the image's manifest.
         manifest: String,
+        /// It is the image's uppermost layer.
+        is_whole: bool,
     },
     /// No; containerd unpacks it.
     NotLazy(NotLazy),
@@ -53,6 +61,8 @@ pub struct NotLazy {
     pub reason: Reason,
     /// For people: what it is about, and what would help.
     pub detail: String,
+    /// The digest of the image's manifest, if all layers below this one can be lazy as this image's.
+    pub base: Option<String>,
 }
 
 /// Reasons why a layer is unpacked, to count by.
@@ -64,6 +74,8 @@ pub enum Reason {
     NotTrusted,
     /// The layer below it was unpacked.
     OnUnpacked,
+    /// The chain of its image's layers stands for an image of another repository.
+    OtherImage,
     /// The client's labels are not what the image says.
     WrongLabels,
     /// The image could not be asked about.
@@ -74,10 +86,11 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 6] = [
+    pub const ALL: [Reason; 7] = [
         Reason::NoIndex,
         Reason::NotTrusted,
         Reason::OnUnpacked,
+        Reason::OtherImage,
         Reason::WrongLabels,
         Reason::Unreachable,
         Reason::Off,
@@ -89,6 +102,7 @@ impl Reason {
             Reason::NoIndex => "no-index",
             Reason::NotTrusted => "not-trusted",
             Reason::OnUnpacked => "on-unpacked",
+            Reason::OtherImage => "other-image",
             Reason::WrongLabels => "wrong-labels",
             Reason::Unreachable => "unreachable",
             Reason::Off => "off",
@@ -130,6 +144,7 @@ impl LazyImages for Nothing {
         Verdict::NotLazy(NotLazy {
             reason: Reason::Off,
             detail: "lazy images are off".to_owned(),
+            base: None,
         })
     }
 

@@ -42,6 +42,10 @@ pub struct Record {
     /// Which layer of which image it is, if it has no files of its own.
     #[prost(message, optional, tag = "8")]
     pub lazy: Option<LazyLayer>,
+    /// If it was unpacked on lazy layers: the uppermost of these in its own image. The snapshot below may stand for the
+    /// same chain of another image.
+    #[prost(message, optional, tag = "9")]
+    pub base: Option<LazyLayer>,
 }
 
 /// A layer that is read where it is.
@@ -62,6 +66,11 @@ pub struct LazyLayer {
 }
 
 impl Record {
+    /// The lazy layers that it shows, itself among them, as its own image has them; `None` if it does not know of any.
+    pub fn lazy_part(&self) -> Option<&LazyLayer> {
+        self.lazy.as_ref().or(self.base.as_ref())
+    }
+
     /// What clients are told.
     pub fn info(&self, name: &str) -> Info {
         Info {

@@ -23,9 +23,10 @@ use crate::filters::Filters;
 use crate::lazy::{LazyImages, Reason};
 use crate::locks::KeyLocks;
 use crate::record::{LAZY, LazyLayer, Record, UNPACKED_BECAUSE};
-use crate::store::Store;
+use crate::store::{New, Store};
 use crate::usage::Usage;
 use inner::Inner;
+use offer::Unpacked;
 
 /// Longest key, in bytes. containerd's are a namespace, a number and at most 4096 bytes of the client's.
 const LONGEST_KEY: usize = 8 << 10;
@@ -80,7 +81,10 @@ impl<L: LazyImages> Snapshotter<L> {
         let directories = Directories::open(root)?;
         let store = Store::open(&directories.store())?;
         Ok(Snapshotter {
-            inner: Arc::new(Inner { store, directories }),
+            inner: Arc::new(Inner {
+                store,
+                directories: Arc::new(directories),
+            }),
             lazy,
             keys: KeyLocks::default(),
             counts: Mutex::default(),
@@ -110,7 +114,9 @@ impl<L: LazyImages> Snapshotter<L> {
                 self.lazy.release(&key).await;
             }
         }
-        self.cleanup().await
+        self.in_background(Inner::remove_strangers).await?;
+        self.delete_removed();
+        Ok(())
     }
 
     /// What is known of a snapshot.
@@ -202,7 +208,7 @@ impl<L: LazyImages> Snapshotter<L> {
             let message = format!("snapshot {key:?} is committed, and only others made on it can be mounted");
             return Err(SnapshotError::precondition(message));
         }
-        let view = self.view(&key, chain.record.kind(), &chain.below).await?;
+        let view = self.view(&key, chain.record.kind(), chain.lazy_part()).await?;
         self.in_background(move |inner| inner.mounts(&chain, view.as_deref()))
             .await
     }
@@ -224,12 +230,14 @@ impl<L: LazyImages> Snapshotter<L> {
     ) -> Result<Vec<Mount>, SnapshotError> {
         check_key(&key)?;
         check_labels(&labels)?;
-        let not_lazy = match kind {
+        let unpacked = match kind {
             Kind::Active => self.offer(&key, &parent, &labels).await?,
             _ => None,
         };
         let mut own_labels = HashMap::new();
-        if let Some(not_lazy) = not_lazy {
+        let mut base = None;
+        if let Some(Unpacked { not_lazy, base: own }) = unpacked {
+            base = own;
             let because = format!("{}: {}", not_lazy.reason.name(), not_lazy.detail);
             let because = because.chars().take(LONGEST_REASON).collect();
             own_labels.insert(UNPACKED_BECAUSE.to_owned(), because);
@@ -240,7 +248,8 @@ impl<L: LazyImages> Snapshotter<L> {
         let below = self
             .in_background(move |inner| inner.can_be_made(&wanted, &on))
             .await?;
-        let view = self.view(&key, kind, &below).await?;
+        let part = base.as_ref().or_else(|| below.iter().find_map(Record::lazy_part));
+        let view = self.view(&key, kind, part).await?;
         let has_view = view.is_some();
         if has_view && ID_MAPPINGS.iter().any(|label| labels.contains_key(*label)) {
             self.lazy.release(&key).await;
@@ -250,7 +259,18 @@ impl<L: LazyImages> Snapshotter<L> {
         }
         let created = self.in_background({
             let key = key.clone();
-            move |inner| inner.create(&key, kind, &parent, labels, own_labels, view.as_deref())
+            move |inner| {
+                let new = New {
+                    key: &key,
+                    kind,
+                    parent: &parent,
+                    labels,
+                    own_labels,
+                    lazy: None,
+                    base,
+                };
+                inner.create(new, view.as_deref())
+            }
         });
         let created = created.await;
         if created.is_err() && has_view {
@@ -311,8 +331,7 @@ impl<L: LazyImages> Snapshotter<L> {
         if removed.kind() != Kind::Committed {
             self.lazy.release(&key).await;
         }
-        let inner = self.inner.clone();
-        tokio::task::spawn_blocking(move || inner.directories.delete_removed());
+        self.delete_removed();
         Ok(())
     }
 
@@ -322,7 +341,7 @@ impl<L: LazyImages> Snapshotter<L> {
     /// When the store or its directories cannot be read.
     pub async fn cleanup(&self) -> Result<(), SnapshotError> {
         let cleaned = self.in_background(|inner| {
-            inner.store.ids(|ids| inner.directories.remove_strangers(ids))?;
+            inner.remove_strangers()?;
             inner.directories.delete_removed();
             Ok(())
         });
@@ -355,15 +374,26 @@ impl<L: LazyImages> Snapshotter<L> {
         Ok(figures)
     }
 
+    /// Begins to delete what removed snapshots left.
+    fn delete_removed(&self) {
+        let directories = self.inner.directories.clone();
+        tokio::task::spawn_blocking(move || directories.delete_removed_soon());
+    }
+
     fn count(&self, what: Count) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(what).or_default() += 1;
     }
 
     /// Shows the lazy layers of a chain, if it has any.
-    async fn view(&self, key: &str, kind: Kind, below: &[Record]) -> Result<Option<PathBuf>, SnapshotError> {
+    async fn view(
+        &self,
+        key: &str,
+        kind: Kind,
+        part: Option<&LazyLayer>,
+    ) -> Result<Option<PathBuf>, SnapshotError> {
         let is_run = kind == Kind::Active;
-        match below.iter().find_map(|record| record.lazy.as_ref()) {
+        match part {
             Some(layer) => self.lazy.view(key, layer, is_run).await.map(Some),
             None => Ok(None),
         }

@@ -60,6 +60,17 @@ pub struct New<'a> {
     pub own_labels: HashMap<String, String>,
     /// The layer that it stands for.
     pub lazy: Option<LazyLayer>,
+    /// See [`Record::base`].
+    pub base: Option<LazyLayer>,
+}
+
+impl Chain {
+    /// The lazy layers that the snapshot shows, if any: as the uppermost snapshot has them that was made for an image.
+    pub fn lazy_part(&self) -> Option<&LazyLayer> {
+        let all = std::iter::once(&self.record).chain(&self.below);
+        // What is below may stand for the same chain of other images.
+        all.into_iter().find_map(Record::lazy_part)
+    }
 }
 
 impl Store {
@@ -176,6 +187,7 @@ impl Store {
                 created,
                 updated: created,
                 lazy: new.lazy,
+                base: new.base,
                 ..Record::default()
             };
             record.set_labels(new.labels);

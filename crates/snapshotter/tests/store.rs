@@ -155,6 +155,7 @@ fn run(operations: Vec<Operation>) -> Result<(), TestCaseError> {
                     labels: labels("made", &key),
                     own_labels: HashMap::new(),
                     lazy: None,
+                    base: None,
                 };
                 let expected = match model.create(&key, &parent) {
                     Ok(()) if fails => Err(ErrorKind::ResourceExhausted),

@@ -1,7 +1,7 @@
 //! What waits for nobody: the store and the directories beside it.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tracing::{error, warn};
 
@@ -16,13 +16,18 @@ use crate::usage::{self, Usage};
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) store: Store,
-    pub(super) directories: Directories,
+    pub(super) directories: Arc<Directories>,
 }
 
 impl Inner {
     pub(super) fn measure(&self, id: u64) -> Result<Usage, SnapshotError> {
         let upper = self.directories.upper(id);
         usage::of(&upper).map_err(|error| SnapshotError::io("measure", &upper, &error))
+    }
+
+    /// Takes directories away that belong to no snapshot.
+    pub(super) fn remove_strangers(&self) -> Result<(), SnapshotError> {
+        self.store.ids(|ids| self.directories.remove_strangers(ids))
     }
 
     /// Says early what [`Store::create`] would say, and what it would be made on.
@@ -40,23 +45,8 @@ impl Inner {
         Ok(below)
     }
 
-    pub(super) fn create(
-        &self,
-        key: &str,
-        kind: Kind,
-        parent: &str,
-        labels: HashMap<String, String>,
-        own_labels: HashMap<String, String>,
-        view: Option<&Path>,
-    ) -> Result<Vec<Mount>, SnapshotError> {
-        let new = New {
-            key,
-            kind,
-            parent,
-            labels,
-            own_labels,
-            lazy: None,
-        };
+    pub(super) fn create(&self, new: New<'_>, view: Option<&Path>) -> Result<Vec<Mount>, SnapshotError> {
+        let kind = new.kind;
         let mut mounts = Vec::new();
         self.store.create(new, |chain| {
             let looks = match (chain.below.first(), view) {

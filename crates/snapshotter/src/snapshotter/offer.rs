@@ -11,6 +11,14 @@ use crate::lazy::{LayerOffer, LazyImages, NotLazy, Reason, Verdict};
 use crate::record::{LazyLayer, Record};
 use crate::store::New;
 
+/// What is to be done about a layer that is not lazy.
+pub(super) struct Unpacked {
+    /// Why.
+    pub(super) not_lazy: NotLazy,
+    /// The lazy layers below it, as its own image has them.
+    pub(super) base: Option<LazyLayer>,
+}
+
 /// The chain ID of what the snapshot is to become, set by every containerd client that unpacks.
 const TARGET: &str = "containerd.io/snapshot.ref";
 /// The image's name. This one and those below are set by CRI and by clients that are told to (`pkg/snapshotters` of
@@ -30,7 +38,7 @@ impl<L: LazyImages> Snapshotter<L> {
         key: &str,
         parent: &str,
         labels: &HashMap<String, String>,
-    ) -> Result<Option<NotLazy>, SnapshotError> {
+    ) -> Result<Option<Unpacked>, SnapshotError> {
         let named = |name: &str| labels.get(name).filter(|value| !value.is_empty());
         let (Some(target), Some(reference), Some(layer)) = (named(TARGET), named(REFERENCE), named(LAYER))
         else {
@@ -60,10 +68,13 @@ impl<L: LazyImages> Snapshotter<L> {
             return Err(stands(target));
         }
         // By another name the same layers may need to be vouched for better; so it is asked again.
+        let depth = below.as_ref().and_then(|below| below.lazy.as_ref());
+        let depth = depth.map_or(0, |below| below.depth) + 1;
         let verdict = match lies_low(below.as_ref()) {
             false => Verdict::NotLazy(NotLazy {
                 reason: Reason::OnUnpacked,
                 detail: format!("the layer below {layer} was unpacked"),
+                base: None,
             }),
             true => {
                 let below = below.and_then(|below| below.lazy);
@@ -71,15 +82,23 @@ impl<L: LazyImages> Snapshotter<L> {
                     reference: reference.clone(),
                     manifest: named(MANIFEST).cloned(),
                     layer: layer.clone(),
-                    depth: below.as_ref().map_or(0, |below| below.depth) + 1,
+                    depth,
                     chain: target.clone(),
                     layers: named(LAYERS)
                         .map_or_else(Vec::new, |layers| layers.split(',').map(str::to_owned).collect()),
                     below,
                 };
-                let depth = offer.depth;
                 match self.lazy.admit(offer).await {
-                    Verdict::Lazy { manifest } => {
+                    Verdict::Lazy { manifest, is_whole }
+                        if is_whole && is_of_other(there.as_ref(), reference) =>
+                    {
+                        Verdict::NotLazy(NotLazy {
+                            reason: Reason::OtherImage,
+                            detail: "an image of another repository has the same chain".to_owned(),
+                            base: Some(manifest),
+                        })
+                    }
+                    Verdict::Lazy { manifest, .. } => {
                         let lazy = LazyLayer {
                             reference: reference.clone(),
                             manifest,
@@ -106,18 +125,26 @@ impl<L: LazyImages> Snapshotter<L> {
             "layer {layer} of {reference} is not lazy, containerd unpacks it: {}",
             not_lazy.detail
         );
-        Ok(Some(not_lazy))
+        let base = not_lazy.base.as_ref().filter(|_| depth > 1);
+        let base = base.map(|manifest| LazyLayer {
+            reference: reference.clone(),
+            manifest: manifest.clone(),
+            layer: String::new(),
+            depth: depth - 1,
+        });
+        Ok(Some(Unpacked { not_lazy, base }))
     }
 
-    /// Lets a snapshot that stands for an image's layer stand for another image's too. Views are made as for the one of
-    /// the two that asks for more.
+    /// Lets a snapshot that stands for an image's layer stand for another image's too. Of one repository, views are made as
+    /// for the one of the two that asks for more; of others, this is not the uppermost layer, which alone matters.
     async fn stand_for_both(
         &self,
         target: &str,
         there: &LazyLayer,
         layer: LazyLayer,
     ) -> Result<(), SnapshotError> {
-        if is_by_digest(&there.reference) || !is_by_digest(&layer.reference) {
+        let is_stricter = is_by_digest(&layer.reference) && !is_by_digest(&there.reference);
+        if !is_stricter || is_of_other(Some(there), &layer.reference) {
             return Ok(());
         }
         let target = target.to_owned();
@@ -147,12 +174,28 @@ impl<L: LazyImages> Snapshotter<L> {
                 labels,
                 own_labels: lazy_labels(&layer),
                 lazy: Some(layer),
+                base: None,
             };
             inner.store.create(new, |_| Ok(()))
         });
         made.await?;
         self.count(Count::Lazy);
         Ok(())
+    }
+}
+
+/// Whether a snapshot stands for an image of another repository.
+fn is_of_other(there: Option<&LazyLayer>, reference: &str) -> bool {
+    there.is_some_and(|there| repository(&there.reference) != repository(reference))
+}
+
+/// A reference without tag and digest.
+fn repository(reference: &str) -> &str {
+    let named = reference.split_once('@').map_or(reference, |(named, _)| named);
+    match named.rsplit_once(':') {
+        // What is not a registry's port.
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => named,
     }
 }
 
@@ -178,5 +221,22 @@ fn some(found: Result<Record, SnapshotError>) -> Result<Option<Record>, Snapshot
         Ok(record) => Ok(Some(record)),
         Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repositories() {
+        for (reference, expected) in [
+            ("docker.io/library/nginx:1.27", "docker.io/library/nginx"),
+            ("registry:5000/app", "registry:5000/app"),
+            ("registry:5000/app:1@sha256:ab", "registry:5000/app"),
+            ("registry/app@sha256:ab", "registry/app"),
+        ] {
+            assert_eq!(repository(reference), expected);
+        }
     }
 }

@@ -58,15 +58,18 @@ impl LazyImages for Images {
             return Verdict::NotLazy(NotLazy {
                 reason: Reason::NotTrusted,
                 detail: "only its registry vouches for its index".to_owned(),
+                base: None,
             });
         }
         match offer.reference.contains("half") && offer.depth > 1 {
             true => Verdict::NotLazy(NotLazy {
                 reason: Reason::NoIndex,
                 detail: "it has no index".to_owned(),
+                base: offer.manifest,
             }),
             false => Verdict::Lazy {
                 manifest: offer.manifest.unwrap(),
+                is_whole: offer.depth == 3,
             },
         }
     }

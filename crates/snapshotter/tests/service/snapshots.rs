@@ -289,6 +289,53 @@ async fn a_chain_that_a_tag_made_is_not_believed_for_a_digest() {
 }
 
 #[tokio::test]
+async fn what_is_shown_is_never_another_images() {
+    let host = Host::start().await;
+    let mut client = host.connect().await;
+    let mut pull = async |repository: &str, depth: usize, no_index: bool| {
+        let mut labels = image_labels("lazy", depth);
+        let half = if no_index { "half/" } else { "" };
+        for (name, value) in [
+            ("image-ref", format!("{half}{repository}:1")),
+            ("manifest-digest", format!("manifest-{repository}")),
+        ] {
+            labels.insert(format!("containerd.io/snapshot/cri.{name}"), value);
+        }
+        let request = PrepareRequest {
+            key: format!("{repository}/{depth}"),
+            parent: match depth {
+                1 => String::new(),
+                _ => format!("chain-lazy-{}", depth - 1),
+            },
+            labels,
+            ..PrepareRequest::default()
+        };
+        client.call::<_, MountsResponse>("Prepare", request).await
+    };
+    for depth in 1..=3 {
+        assert_eq!(pull("bad", depth, false).await, Err(Code::AlreadyExists));
+    }
+    // Another image claims the same chain. Below its uppermost layer nobody minds who was first; that one is its own.
+    for depth in 1..=2 {
+        assert_eq!(pull("good", depth, false).await, Err(Code::AlreadyExists));
+    }
+    let made = pull("good", 3, false).await.unwrap();
+    let base = |made: &MountsResponse| std::fs::read_link(host.lower(made).last().unwrap()).unwrap();
+    assert_eq!(base(&made), host.view("good", 2));
+    // And of a third the second layer has no index.
+    let made = pull("third", 2, true).await.unwrap();
+    assert_eq!(base(&made), host.view("third", 1));
+    commit(&mut client, "good/3", "good").await.unwrap();
+    let made = mounts(&mut client, "Prepare", "run", "good").await.unwrap();
+    assert_eq!((host.lower(&made).len(), base(&made)), (2, host.view("good", 2)));
+    let made = mounts(&mut client, "Prepare", "run-bad", "chain-lazy-3")
+        .await
+        .unwrap();
+    assert_eq!(base(&made), host.view("bad", 3));
+    assert_eq!(host.figures().unpacked["other-image"], 1);
+}
+
+#[tokio::test]
 async fn a_view_that_cannot_be_shown_leaves_nothing() {
     let host = Host::start().await;
     let mut client = host.connect().await;

@@ -71,10 +71,10 @@ impl Layers {
             .clone()
     }
 
-    async fn find(&self, offer: &LayerOffer) -> Result<Arc<Admission>, NotLazy> {
-        let found = self.known((offer.reference.clone(), offer.manifest.clone()));
+    async fn find(&self, reference: &str, manifest: Option<&str>) -> Result<Arc<Admission>, NotLazy> {
+        let found = self.known((reference.to_owned(), manifest.map(str::to_owned)));
         let found = found.get_or_init(|| async {
-            let found = tokio::time::timeout(PATIENCE, self.find_now(offer)).await;
+            let found = tokio::time::timeout(PATIENCE, self.find_now(reference, manifest)).await;
             let late = |_| {
                 let message = format!("nothing was known of it after {} s", PATIENCE.as_secs());
                 Failure::new(FailureKind::Registry, message)
@@ -87,21 +87,39 @@ impl Layers {
                     _ => Reason::Unreachable,
                 },
                 detail: failure.to_string(),
+                base: None,
             })
         });
         found.await.clone()
     }
 
-    async fn find_now(&self, offer: &LayerOffer) -> Result<Admission, Failure> {
+    async fn find_now(&self, reference: &str, manifest: Option<&str>) -> Result<Admission, Failure> {
         let requests = self.requests()?;
-        let digest = |text: &String| {
+        let digest = |text: &str| {
             let parsed = text.parse::<Digest>();
             parsed.map_err(|error| Failure::new(FailureKind::Usage, format!("{text:?}: {error}")))
         };
-        let manifest = offer.manifest.as_ref().map(digest).transpose()?;
-        let request = request(&requests, &offer.reference, None);
+        let manifest = manifest.map(digest).transpose()?;
+        let request = request(&requests, reference, None);
         let report = quietly();
         requests.images.admission(&request, manifest, &report).await
+    }
+
+    /// Refuses what is not trusted any more.
+    async fn check(&self, layer: &LazyLayer) -> Result<(), Failure> {
+        // What cannot be asked about now is on this host, and was believed.
+        let Ok(admission) = self.find(&layer.reference, Some(&layer.manifest)).await else {
+            return Ok(());
+        };
+        let depth = usize::try_from(layer.depth).unwrap_or(usize::MAX);
+        let layers = admission.layers.iter().take(depth);
+        let refused = layers
+            .filter_map(|layer| layer.not_lazy.as_ref())
+            .find(|not_lazy| not_lazy.is_refused);
+        match refused {
+            None => Ok(()),
+            Some(refused) => Err(Failure::new(FailureKind::Trust, &refused.reason)),
+        }
     }
 
     async fn mount(&self, key: &str, layer: &LazyLayer, is_run: bool) -> Result<PathBuf, Failure> {
@@ -110,6 +128,7 @@ impl Layers {
         let held = requests.views.list();
         // It is mounted from there, or may be.
         if let Some(view) = held.into_iter().find(|view| view.holders.contains(&holder)) {
+            self.check(layer).await?;
             return Ok(view.path);
         }
         if !requests.goes_on()? {
@@ -140,7 +159,7 @@ impl Layers {
 
 impl LazyImages for Layers {
     async fn admit(&self, offer: LayerOffer) -> Verdict {
-        match self.find(&offer).await {
+        match self.find(&offer.reference, offer.manifest.as_deref()).await {
             Ok(admission) => judge(&offer, &admission),
             Err(not_lazy) => Verdict::NotLazy(not_lazy),
         }
@@ -212,34 +231,41 @@ impl LazyImages for Layers {
 
 /// Compares what a client says of a layer with what its image says.
 fn judge(offer: &LayerOffer, admission: &Admission) -> Verdict {
-    let not_lazy = |reason, detail: String| Verdict::NotLazy(NotLazy { reason, detail });
+    let not_lazy = |reason, detail: String, base| {
+        let not_lazy = NotLazy { reason, detail, base };
+        Verdict::NotLazy(not_lazy)
+    };
     let depth = usize::try_from(offer.depth).unwrap_or(usize::MAX);
     let (Some(layers), manifest) = (admission.layers.get(..depth), admission.manifest) else {
         let detail = format!(
             "the image has {} layers, and this would be number {depth}",
             admission.layers.len()
         );
-        return not_lazy(Reason::WrongLabels, detail);
+        return not_lazy(Reason::WrongLabels, detail, None);
     };
     let is_it = layers.last().is_some_and(|layer| {
         layer.digest.to_string() == offer.layer && layer.chain.to_string() == offer.chain
     });
     if !is_it {
         let detail = format!("layer {depth} of manifest {manifest} is another one");
-        return not_lazy(Reason::WrongLabels, detail);
+        return not_lazy(Reason::WrongLabels, detail, None);
     }
+    let below = layers.split_last().map_or(&[][..], |(_, below)| below);
+    let are_lazy = below.iter().all(|layer| layer.not_lazy.is_none());
+    let base = are_lazy.then(|| manifest.to_string());
     match layers.iter().find_map(|layer| layer.not_lazy.as_ref()) {
         None => Verdict::Lazy {
             manifest: manifest.to_string(),
+            is_whole: depth == admission.layers.len(),
         },
-        Some(refused) if refused.is_refused => not_lazy(Reason::NotTrusted, refused.reason.clone()),
-        Some(missing) => not_lazy(
-            Reason::NoIndex,
-            format!(
+        Some(refused) if refused.is_refused => not_lazy(Reason::NotTrusted, refused.reason.clone(), base),
+        Some(missing) => {
+            let detail = format!(
                 "{}. `xebec index --push {}` makes it lazy, on every host",
                 missing.reason, offer.reference
-            ),
-        ),
+            );
+            not_lazy(Reason::NoIndex, detail, base)
+        }
     }
 }
 
@@ -307,8 +333,9 @@ mod tests {
 
     fn reason(offer: &LayerOffer, image: &Admission) -> Option<Reason> {
         match judge(offer, image) {
-            Verdict::Lazy { manifest } => {
+            Verdict::Lazy { manifest, is_whole } => {
                 assert_eq!(manifest, digest("manifest").to_string());
+                assert_eq!(is_whole, usize::try_from(offer.depth) == Ok(image.layers.len()));
                 None
             }
             Verdict::NotLazy(not_lazy) => Some(not_lazy.reason),
@@ -339,5 +366,12 @@ mod tests {
             Some(Reason::NotTrusted)
         );
         assert_eq!(reason(&offer("a", 1), &image(&["a", "m"])), None);
+        // What is below may be lazy all the same.
+        let base = |layers: &[&str], depth| match judge(&offer("m", depth), &image(layers)) {
+            Verdict::NotLazy(not_lazy) => not_lazy.base.is_some(),
+            Verdict::Lazy { .. } => false,
+        };
+        assert!(base(&["a", "m"], 2));
+        assert!(!base(&["a", "r", "m"], 3));
     }
 }
