@@ -1,7 +1,7 @@
 //! The container's first process: this process's child, though the runtime made it.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::Sender;
 use std::thread;
 
@@ -84,6 +84,11 @@ impl Init {
             .spawn(watch)
             .map_err(failed)?;
         Ok(())
+    }
+
+    /// Can be waited for, and is ready when the process has ended.
+    pub(super) fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
     }
 
     pub(super) fn send(&self, signal: Signal) {

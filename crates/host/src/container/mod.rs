@@ -19,6 +19,7 @@ mod bundle;
 mod command;
 mod connection;
 mod error;
+mod gate;
 mod image_config;
 mod init;
 mod output;

@@ -86,7 +86,7 @@ pub(super) fn supervise(
     let (terminal, copies) = connection.open(options, &tail, &sender)?;
     init.watch(&sender)?;
     refuse_if_interrupted(&happenings)?;
-    bundle.runtime().start(bundle.id(), bundle.path())?;
+    bundle.runtime().start(bundle.id(), bundle.path(), init.pidfd())?;
     events(Event::Started);
     let watched = Watched {
         id: bundle.id().to_owned(),
