@@ -175,6 +175,12 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
+    /// Adds to a root's `daemon.toml`.
+    pub(crate) fn daemon_settings(&self, root: &str, more: &str) -> Result<()> {
+        self.settle(root)?;
+        fs::write(self.path(root).join("daemon.toml"), format!("{DAEMON}{more}")).context("write daemon.toml")
+    }
+
     /// Writes a root's `trust.toml`.
     pub(crate) fn trust(&self, root: &str, text: &str) -> Result<()> {
         self.settle(root)?;

@@ -413,6 +413,9 @@ pub(crate) struct StartArgs {
     /// Name readers in the log who wait longer than this (default 10s).
     #[arg(long, value_name = "TIME")]
     pub(crate) slow_reader: Option<String>,
+    /// How long a view stays mounted for the next start when nobody uses it any more (default 5m, 0s: not at all).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) linger: Option<String>,
     /// Serve metrics for Prometheus at this address, such as 127.0.0.1:9469.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<String>,
@@ -437,6 +440,7 @@ impl StartArgs {
             ("cache_size", &self.cache_size),
             ("fill_wait", &self.fill_wait),
             ("slow_reader", &self.slow_reader),
+            ("linger", &self.linger),
             ("metrics", &self.metrics),
             ("log", &self.log),
             ("learn", &self.learn),

@@ -218,6 +218,9 @@ fn print_status(status: &Status) {
             unpacked.concat()
         );
     }
+    if status.lingering_views > 0 {
+        println!("views kept for later     {}", status.lingering_views);
+    }
     for view in &status.views {
         println!(
             "view {} of {}: {} layers, {} complete, held by {}",

@@ -15,7 +15,7 @@ static SERIAL: AtomicU64 = AtomicU64::new(0);
 /// # Errors
 /// I/O errors; the old file is then still there.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write_with_mode(path, bytes, 0o666)
+    write(path, bytes, 0o666, true)
 }
 
 /// The same for a file that only its owner may read, at any time.
@@ -23,10 +23,18 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// I/O errors; the old file is then still there.
 pub fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write_with_mode(path, bytes, 0o600)
+    write(path, bytes, 0o600, true)
 }
 
-fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+/// The same for a file that means nothing after a restart of the host, and may be damaged then: nothing is synced.
+///
+/// # Errors
+/// I/O errors; the old file is then still there.
+pub fn write_for_this_boot(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write(path, bytes, 0o666, false)
+}
+
+fn write(path: &Path, bytes: &[u8], mode: u32, durably: bool) -> io::Result<()> {
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}.{serial}", std::process::id()));
@@ -35,9 +43,14 @@ fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         options.write(true).create(true).truncate(true).mode(mode);
         let mut file = options.open(&temporary)?;
         file.write_all(bytes)?;
-        file.sync_data()?;
+        if durably {
+            file.sync_data()?;
+        }
         fs::rename(&temporary, path)?;
-        match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        match path
+            .parent()
+            .filter(|parent| durably && !parent.as_os_str().is_empty())
+        {
             Some(parent) => File::open(parent)?.sync_all(),
             None => Ok(()),
         }

@@ -444,8 +444,11 @@ pub struct Status {
     pub cache_limit: Option<u64>,
     /// Counters.
     pub counters: Counters,
-    /// Mounted views.
+    /// Mounted views that somebody uses.
     pub views: Vec<ViewStatus>,
+    /// How many more are mounted, which nobody uses any more, for the next start.
+    #[serde(default)]
+    pub lingering_views: usize,
     /// Old views that may have served zeros, because keeper and worker both died.
     pub suspects: Vec<SuspectStatus>,
     /// containerd's snapshots, if it is served.

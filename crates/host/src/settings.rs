@@ -6,6 +6,7 @@
 //! slow_reader = "10s"       # a reader who waits longer is named in the log
 //! metrics = "127.0.0.1:9469"   # where Prometheus may ask; nowhere by default
 //! log = "json"              # or "text", the default
+//! linger = "5m"             # how long a view stays mounted for the next start when nobody uses it any more; "0s": not at all
 //! learn = true              # keep profiles of starts with a probe, for `xebec record --merge`
 //!
 //! [snapshotter]             # containerd may start its containers by this daemon; see docs/containerd.md
@@ -38,6 +39,9 @@ pub struct Settings {
     /// A reader who waits longer than this is named in the log.
     #[serde(with = "duration_text")]
     pub slow_reader: Duration,
+    /// How long a view stays mounted when nobody uses it any more.
+    #[serde(with = "duration_text")]
+    pub linger: Duration,
     /// Where metrics are served over HTTP, if anywhere.
     pub metrics: Option<SocketAddr>,
     /// How log lines look.
@@ -58,6 +62,7 @@ impl Default for Settings {
             cache_size: None,
             fill_wait: Duration::from_secs(600),
             slow_reader: Duration::from_secs(10),
+            linger: Duration::from_secs(300),
             metrics: None,
             log: LogFormat::Text,
             learn: false,

@@ -25,6 +25,8 @@ pub struct SharedContents {
 
 #[derive(Default)]
 struct Known {
+    /// Counts changes.
+    state: u64,
     layers: HashMap<LayerKey, u64>,
     contents: HashMap<Digest, Place>,
 }
@@ -60,6 +62,7 @@ impl SharedContents {
         if index.contents.as_ref().map(|section| section.digest) != Some(Digest::of(&digests)) {
             return;
         }
+        known.state += 1;
         known.layers.insert(key, index.data_size);
         for (extent, _, digest) in whole_files(&index, &digests) {
             let place = Place {
@@ -77,8 +80,17 @@ impl SharedContents {
             .known
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        known.layers.remove(&key);
+        if known.layers.remove(&key).is_none() {
+            return;
+        }
+        known.state += 1;
         known.contents.retain(|_, place| place.key != key);
+    }
+
+    /// A number that is another one after each change.
+    pub fn state(&self) -> u64 {
+        let known = self.known.lock();
+        known.unwrap_or_else(std::sync::PoisonError::into_inner).state
     }
 
     /// Whether a layer's files are read by others that are built now.

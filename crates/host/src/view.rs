@@ -5,7 +5,9 @@
 //! path, and so are the devices of free pages ([`crate::free`]) once these are there. A file whose contents this host has hashed in another
 //! complete layer points there instead of to its own layer, so those bytes are never fetched.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use xebec_cache::store::LayerKey;
@@ -16,26 +18,28 @@ use xebec_format::merge::merge;
 use xebec_kernel::mount::{self, Attributes, BackingDevice, Erofs};
 
 use crate::failure::{Failure, FailureKind};
-use crate::file::write_atomically;
+use crate::file::write_for_this_boot;
 use crate::free::FreePages;
 use crate::image::PreparedLayer;
 use crate::paths::Paths;
 use crate::sharing::SharedContents;
 
-/// A view that is written but perhaps not mounted.
+/// A view that is built but perhaps not mounted.
 pub struct BuiltView {
     /// Its name: two images with the same tree over the same data, reached by the same devices, share it.
     pub name: String,
-    /// The metadata image.
+    /// Where its metadata image is while it is mounted.
     pub metadata: PathBuf,
+    /// The metadata image.
+    pub bytes: Vec<u8>,
     /// The layers whose data files it reads, in the order of its devices.
     pub devices: Vec<LayerKey>,
     /// From this place on the devices are free.
     pub first_free: usize,
-    /// How long merging and writing took, in milliseconds.
+    /// How long merging took, in milliseconds.
     pub milliseconds: f64,
     /// What it shows, its contents as ranges of the devices.
-    pub tree: ImageTree,
+    pub tree: Arc<ImageTree>,
 }
 
 impl BuiltView {
@@ -57,10 +61,10 @@ pub struct ViewOptions<'a> {
     pub salt: Option<&'a str>,
 }
 
-/// Merges the layers' trees and writes the metadata image.
+/// Merges the layers' trees and makes the metadata image.
 ///
 /// # Errors
-/// Layers that do not go together (a hard link without target, say), and I/O errors.
+/// Layers that do not go together (a hard link without target, say).
 pub fn build(
     paths: &Paths,
     layers: &[PreparedLayer],
@@ -87,19 +91,15 @@ pub fn build(
         .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
     let name = Digest::of(&bytes).hex()[..32].to_owned();
     let metadata = paths.views().join(format!("{name}.erofs"));
-    let failed = |error| Failure::host(format!("write {}", metadata.display()), error);
-    std::fs::create_dir_all(paths.views()).map_err(failed)?;
-    if std::fs::metadata(&metadata).map_or(0, |m| m.len()) != bytes.len() as u64 {
-        write_atomically(&metadata, &bytes).map_err(failed)?;
-    }
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;
     Ok(BuiltView {
         name,
         metadata,
+        bytes,
         devices: devices.into_iter().map(|(key, _)| key).collect(),
         first_free,
         milliseconds,
-        tree,
+        tree: Arc::new(tree),
     })
 }
 
@@ -137,7 +137,10 @@ pub struct MountOptions<'a> {
     pub read_ahead_kib: Option<u32>,
 }
 
-/// Mounts a view at `target`. Gives what holds its read-ahead, if that can be told.
+/// Writes a view's metadata and mounts it at `target`. Gives what holds its read-ahead, if that can be told.
+///
+/// What an earlier start wrote is never used again: a power cut may have torn it. So this one need not be on the disk
+/// before the mount, either; [`sync`] brings it there.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -147,6 +150,9 @@ pub fn mount(
     options: &MountOptions<'_>,
     target: &Path,
 ) -> Result<Option<BackingDevice>, Failure> {
+    let failed = |error| Failure::host(format!("write {}", view.metadata.display()), error);
+    std::fs::create_dir_all(paths.views()).map_err(failed)?;
+    write_for_this_boot(&view.metadata, &view.bytes).map_err(failed)?;
     let mut erofs = Erofs::new(&view.metadata);
     for (number, key) in view.devices.iter().enumerate() {
         let directory = match number >= view.first_free {
@@ -170,6 +176,19 @@ pub fn mount(
         Failure::host(doing, error)
     })?;
     Ok(mounted.backing().cloned())
+}
+
+/// Brings the metadata of a mounted view to the disk: memory that holds it may be wanted for something else. Blocks.
+///
+/// # Errors
+/// When the disk does not take it: the view may come to be damaged.
+pub fn sync(metadata: &Path) -> Result<(), Failure> {
+    let synced = File::open(metadata).and_then(|file| file.sync_data());
+    match synced {
+        // The view is gone.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(|error| Failure::host(format!("sync {}", metadata.display()), error)),
+    }
 }
 
 /// Unmounts a view, lazily if readers hold it.

@@ -6,6 +6,7 @@ mod deaths;
 mod differential;
 mod faults;
 mod laziness;
+mod lingering;
 mod observe;
 mod outages;
 mod packaging;
@@ -32,6 +33,7 @@ pub(crate) fn all() -> Vec<Case> {
         trust::cases(),
         runtime::cases(),
         laziness::cases(),
+        lingering::cases(),
         deaths::cases(),
         succession::cases(),
         stops::cases(),

@@ -7,6 +7,8 @@ mod carried;
 mod contents_table;
 mod known;
 
+use std::sync::OnceLock;
+
 use futures_util::future::try_join_all;
 use tokio::sync::OnceCell;
 use tracing::warn;
@@ -36,6 +38,8 @@ pub(super) struct Choice<'a> {
     policy: Policy,
     repository: RepositoryName,
     carried: CarriedIndexes,
+    /// By which indexes this host used the image before.
+    used: OnceLock<Vec<LayerKey>>,
     artifacts: OnceCell<Vec<FoundArtifact>>,
 }
 
@@ -144,6 +148,7 @@ impl<'a> Choice<'a> {
             policy: images.policy()?,
             repository,
             carried: CarriedIndexes::default(),
+            used: OnceLock::new(),
             artifacts: OnceCell::new(),
         })
     }
@@ -253,6 +258,12 @@ impl<'a> Choice<'a> {
     fn decode(&self, number: usize, bytes: &[u8]) -> Result<LayerIndex, String> {
         let index =
             LayerIndex::decode(bytes).map_err(|error| format!("the index cannot be used: {error}"))?;
+        self.check(number, &index)?;
+        Ok(index)
+    }
+
+    /// Checks that an index speaks of this image's layer.
+    fn check(&self, number: usize, index: &LayerIndex) -> Result<(), String> {
         let (descriptor, diff_id) = match (self.found.layers.get(number), self.found.diff_ids.get(number)) {
             (Some(descriptor), Some(diff_id)) => (descriptor, diff_id),
             _ => return Err("there is no such layer".to_owned()),
@@ -266,7 +277,7 @@ impl<'a> Choice<'a> {
                 descriptor.digest
             ));
         }
-        Ok(index)
+        Ok(())
     }
 
     /// Writes new facts about an index down and judges it. The layer's folder is made if need be.

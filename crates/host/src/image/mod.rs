@@ -4,6 +4,7 @@
 //! * [`record`]: what was found is written down, so that the next start asks the registry for the tag only.
 //! * [`resolve`]: reference → manifest and configuration, from the registry or, when it is down, the record.
 //! * [`admission`]: which layers of an image could be lazy, without making any so.
+//! * `decoded`: indexes that are in memory already.
 //! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the
 //!   blob's own table of contents, one that the service's recording carries, the image's index artifact.
 //! * `referrers`: what the registry lists beside the image, asked for once, and the configuration that comes with it.
@@ -13,6 +14,7 @@
 
 pub mod admission;
 pub mod choose;
+mod decoded;
 pub mod publish;
 pub mod record;
 pub(crate) mod referrers;
@@ -33,6 +35,7 @@ use crate::clients::Clients;
 use crate::failure::{Failure, FailureKind};
 use crate::file::write_atomically;
 use crate::image::choose::Choice;
+use crate::image::decoded::DecodedIndexes;
 use crate::image::record::{ImageRecord, LayerRecord, Records};
 use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
@@ -65,6 +68,7 @@ pub struct Images {
     pub(crate) recordings: KeptRecordings,
     pub(crate) profiles: Profiles,
     turns: Arc<Turns>,
+    decoded: Arc<DecodedIndexes>,
 }
 
 /// A layer with the index by which it is used.
@@ -83,10 +87,10 @@ pub struct PreparedLayer {
 }
 
 impl PreparedLayer {
-    fn new(key: LayerKey, index: LayerIndex, root: Root, read_whole: bool) -> Self {
+    fn new(key: LayerKey, index: impl Into<Arc<LayerIndex>>, root: Root, read_whole: bool) -> Self {
         Self {
             key,
-            index: Arc::new(index),
+            index: index.into(),
             root,
             read_whole,
             contents: Arc::default(),
@@ -142,6 +146,7 @@ impl Images {
             recordings: KeptRecordings::new(paths.recordings()),
             profiles: Profiles::new(paths.recordings()),
             turns: Arc::default(),
+            decoded: Arc::default(),
         })
     }
 
@@ -217,7 +222,7 @@ impl Images {
             root: layer.root,
         });
         if !found.is_part {
-            self.records.put(&self.record_of(&found, records.collect()))?;
+            self.records.keep(&self.record_of(&found, records.collect()))?;
         }
         let stages_ms = vec![
             ("resolve", (resolved - start).as_secs_f64() * 1e3),

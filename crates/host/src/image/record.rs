@@ -13,6 +13,9 @@ use crate::failure::Failure;
 use crate::file::write_atomically;
 use crate::trust::Root;
 
+/// How old the note of an image's last use may be while it is used, in seconds.
+const SAME_USE: u64 = 60;
+
 /// An image that was prepared on this host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImageRecord {
@@ -115,6 +118,28 @@ impl Records {
             }
         }
         self.write(record).map_err(failed)
+    }
+
+    /// The same, but not if all that would change is that it was used a moment later: each write is synced, and somebody
+    /// waits for the start.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn keep(&self, record: &ImageRecord) -> Result<(), Failure> {
+        let known = self.get(record.manifest_digest);
+        let is_known = known.is_some_and(|known| {
+            let age = record.last_used.checked_sub(known.last_used);
+            let known = ImageRecord {
+                last_used: record.last_used,
+                ..known
+            };
+            // No other record has its references then: whoever took one would have taken it from this one.
+            known == *record && age.is_some_and(|age| age < SAME_USE)
+        });
+        if is_known {
+            return Ok(());
+        }
+        self.put(record)
     }
 
     /// Removes the record of a manifest; nothing happens if there is none.

@@ -26,7 +26,7 @@ const PROOF_AGAIN: Duration = Duration::from_secs(60);
 impl Requests {
     /// Goes on with what earlier workers were to bring in.
     pub(super) fn resume_completions(self: &Arc<Self>) {
-        for view in self.views.list() {
+        for view in self.views.held() {
             let layers = view.layers.iter();
             let layers = layers.filter_map(|pair| self.fills.find((*pair).into()));
             self.complete_in_background(layers.collect(), view.completion);
@@ -132,8 +132,9 @@ impl Requests {
     /// from its readers, so they are named.
     fn raise_alarm(&self, key: LayerKey, problem: &str) {
         error!("{}", alarm(key, problem));
-        for view in self.views.list() {
-            if view.layers.iter().any(|pair| LayerKey::from(*pair) == key) {
+        self.views.take_down_unused(|view| view.reads(key));
+        for view in self.views.held() {
+            if view.reads(key) {
                 error!(
                     "ALARM: {} is mounted with it, for {:?}; stop what runs on it",
                     view.reference, view.holders

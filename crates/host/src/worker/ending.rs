@@ -58,7 +58,7 @@ impl Requests {
                 .building
                 .write()
                 .unwrap_or_else(PoisonError::into_inner);
-            for view in self.views.list() {
+            for view in self.views.held() {
                 warn!(
                     "told to stop: view {} of {} is unmounted under its users",
                     view.path.display(),
@@ -135,13 +135,14 @@ impl Requests {
             .building
             .write()
             .unwrap_or_else(PoisonError::into_inner);
+        // One that was mounted since lingers perhaps.
         let reason = self.reason_to_stay();
         self.ended.store(reason.is_none(), Ordering::Release);
         reason
     }
 
     fn views_mounted(&self) -> Option<String> {
-        let views = self.views.list();
+        let views = self.views.held();
         let names: Vec<_> = views.iter().map(|view| view.path.display().to_string()).collect();
         (!names.is_empty()).then(|| format!("views are mounted: {}", names.join(", ")))
     }
@@ -150,6 +151,7 @@ impl Requests {
         if let Some(reason) = self.views_mounted() {
             return Some(reason);
         }
+        self.views.take_down_unused(|_| true);
         if let Some(suspect) = self.suspects.status().first() {
             return Some(format!(
                 "processes are still on an old view of {}",

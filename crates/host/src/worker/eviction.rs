@@ -1,8 +1,8 @@
 //! Evicting one layer, so that no reader ever sees what is gone.
 //!
 //! In this order, and whoever dies on the way leaves a consistent cache:
-//! 1. No request under way relies on the layer, no view reads it, no fill of it is under way; new ones wait
-//!    ([`Usage`](crate::worker::usage::Usage)).
+//! 1. No request under way relies on the layer, no view that is used reads it, no fill of it is under way; new ones
+//!    wait ([`Usage`](crate::worker::usage::Usage)). Views that linger are unmounted.
 //! 2. A lease proves that nobody else has its data file open: no view that was unmounted lazily, no command that
 //!    looks at it. Whoever opens it from now on waits.
 //! 3. Views stop being built on its files ([`SharedContents`](crate::sharing::SharedContents)).
@@ -32,6 +32,8 @@ impl Requests {
             .usage()
             .evict(key)
             .ok_or("a request under way uses it")?;
+        // Nobody can begin to use one of them now.
+        self.views.take_down_unused(|view| view.reads(key));
         if let Some(user) = self.user_of(key) {
             return Err(format!("it is in use by {user}"));
         }
@@ -80,10 +82,8 @@ impl Requests {
 
     /// The view that reads a layer, if any does.
     pub(super) fn user_of(&self, key: LayerKey) -> Option<String> {
-        let views = self.views.list();
-        let view = views
-            .iter()
-            .find(|view| view.layers.iter().any(|pair| LayerKey::from(*pair) == key))?;
+        let views = self.views.held();
+        let view = views.iter().find(|view| view.reads(key))?;
         Some(format!("{} on {}", view.reference, view.path.display()))
     }
 }

@@ -332,8 +332,14 @@ impl Requests {
         gauge(
             registry,
             "xebec_views",
-            "Mounted views",
-            self.views.list().len() as u64,
+            "Mounted views that are in use",
+            self.views.held().len() as u64,
+        );
+        gauge(
+            registry,
+            "xebec_views_lingering",
+            "Mounted views that are kept for the next start",
+            (self.views.list().len() - self.views.held().len()) as u64,
         );
         let cached = inventory::used_bytes(&self.images);
         registry.register_with_unit(

@@ -8,7 +8,8 @@
 //! * [`fills`]: from an event to pages that are there, of a layer that is `served`; `identify` tells of which.
 //! * [`explain`]: names what readers waited for. [`metrics`]: counts it, for Prometheus.
 //! * [`waits`]: readers who wait, and who did: for how long, and what for.
-//! * [`views`]: which views are mounted, over which layers, for whom; [`suspects`]: which may have served holes.
+//! * [`views`]: which views are mounted, over which layers, for whom; `viewing`: how a request comes by one;
+//!   [`suspects`]: which may have served holes.
 //! * [`keeper_watch`]: what a worker does that loses its keeper.
 //! * [`requests`]: what the command line asks for; `completion`: layers that are brought in whole, and proven;
 //!   `status`: what the daemon tells of itself; `ending`: when it may end.
@@ -49,6 +50,7 @@ pub mod suspects;
 pub mod touched;
 pub mod upkeep;
 pub mod usage;
+mod viewing;
 pub mod views;
 pub mod waits;
 
@@ -142,7 +144,13 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         &settings,
     );
     let suspects = Suspects::read(paths);
-    let views = Arc::new(Views::restore(paths, &fills, &suspects, journal.was_unguarded())?);
+    let views = Arc::new(Views::restore(
+        paths,
+        &fills,
+        &suspects,
+        journal.was_unguarded(),
+        settings.linger,
+    )?);
     journal.set_unguarded(false);
     let requests = Arc::new(Requests {
         images,
@@ -320,7 +328,8 @@ async fn serve(
                     return Ok(LastWord::Finished);
                 }
                 requests.sweep();
-                if requests.views.is_empty() && requests.root_was_replaced() {
+                if requests.views.are_unused() && requests.root_was_replaced() {
+                    requests.views.take_down_unused(|_| true);
                     info!("the root directory was removed: ending, so that the next command begins with the new one");
                     return Ok(LastWord::Finished);
                 }
@@ -330,7 +339,7 @@ async fn serve(
                 let is_awaited = requests.settings.snapshotter.enabled;
                 if is_own
                     && !is_awaited
-                    && requests.views.is_empty()
+                    && requests.views.are_unused()
                     && requests.suspects.is_empty()
                     && Arc::strong_count(&connections) == 1
                 {

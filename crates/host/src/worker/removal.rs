@@ -48,6 +48,8 @@ impl Requests {
             );
             return Err(Failure::new(FailureKind::Usage, message));
         }
+        self.views
+            .take_down_unused(|view| view.manifest == record.manifest_digest);
         self.images.records().remove(record.manifest_digest)?;
         self.images.recordings().forget(record.manifest_digest)?;
         let others = self.images.records().list();
@@ -88,7 +90,7 @@ impl Requests {
 
     /// Who has the image mounted: views made for it, and those that another image with the same files shares with it.
     fn users_of(&self, record: &ImageRecord) -> Option<String> {
-        let views = self.views.list();
+        let views = self.views.held();
         let reads_all = |pairs: &[LayerKey]| record.layers.iter().all(|layer| pairs.contains(&layer.key()));
         let view = views.iter().find(|view| {
             let keys: Vec<LayerKey> = view.layers.iter().map(|pair| (*pair).into()).collect();

@@ -1,7 +1,6 @@
 //! What the command line asks for.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,13 +10,12 @@ use xebec_kernel::journal::Journal;
 use xebec_kernel::mount;
 
 use crate::failure::{Failure, FailureKind};
-use crate::free::FreePages;
 use crate::image::{ForService, Images, PreparedImage, Report};
 use crate::protocol::{Completion, Holder, ImageRequest, Mounted, Purpose, Reply, Request, ServiceCommand};
 use crate::runtime_image::pace::Paces;
 use crate::settings::Settings;
 use crate::sharing::SharedContents;
-use crate::view::{self, MountOptions, ViewOptions};
+use crate::view;
 use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::loading::{Loading, Loadings};
 use crate::worker::quota::Quota;
@@ -28,7 +26,7 @@ use crate::worker::strict::{Reliance, Strictness, Use};
 use crate::worker::suspects::Suspects;
 use crate::worker::touched::ViewTree;
 use crate::worker::usage::Reservation;
-use crate::worker::views::{Claim, LayerPair, Views};
+use crate::worker::views::{LayerPair, Views};
 
 /// How often an image is prepared anew because a layer of it was evicted meanwhile. Once it is prepared its layers
 /// are the last to go, so a second time is unlikely.
@@ -39,8 +37,9 @@ pub(super) struct Order {
     pub(super) holder: Holder,
     pub(super) completion: Option<Completion>,
     pub(super) purpose: Purpose,
-    /// Nothing is read ahead at first, whether there are free pages or not.
-    pub(super) narrow: bool,
+    /// A profile is to be kept: nothing is read ahead at first, whether there are free pages or not, and what earlier
+    /// starts read is in nobody's memory.
+    pub(super) learns: bool,
 }
 
 /// Everything that requests need.
@@ -86,7 +85,7 @@ impl Requests {
                     holder,
                     completion,
                     purpose,
-                    narrow: false,
+                    learns: false,
                 };
                 self.mount(&image, require_lazy, order, report).await
             }
@@ -189,7 +188,7 @@ impl Requests {
             _ => self.plan_start(&prepared, &order.purpose),
         };
         let learns = plan.as_ref().is_some_and(|plan| plan.learns);
-        order.narrow = learns;
+        order.learns = learns;
         let holder = order.holder.clone();
         let mounted = self.in_background(move |this| {
             let _reservation = reservation;
@@ -265,27 +264,6 @@ impl Requests {
         Err(Failure::new(FailureKind::Host, message))
     }
 
-    /// Writes a view's metadata. The layers whose files it shares stay until the reservation goes.
-    fn build_view(
-        &self,
-        prepared: &PreparedImage,
-        options: &ViewOptions<'_>,
-    ) -> Result<(view::BuiltView, Reservation), Failure> {
-        loop {
-            let built = view::build(&self.images.paths, &prepared.layers, options)?;
-            let own = |key: &LayerKey| prepared.layers.iter().any(|layer| layer.key == *key);
-            let reservation = self.fills.usage().reserve(built.layers().iter().copied());
-            // One that was evicted before it was reserved is known no more.
-            if built
-                .layers()
-                .iter()
-                .all(|key| own(key) || self.shared.knows(*key))
-            {
-                return Ok((built, reservation));
-            }
-        }
-    }
-
     fn mount_prepared(
         &self,
         prepared: PreparedImage,
@@ -293,99 +271,38 @@ impl Requests {
         loading: Option<&Loading>,
         reliance: &Reliance,
     ) -> Result<(Mounted, Vec<Arc<ServedLayer>>, ViewTree), Failure> {
-        let is_recording = order.purpose == Purpose::Recording;
-        let salt = match is_recording {
-            true => Some(order.holder.to_string()),
-            false => self.salt(prepared.layers.iter().map(|layer| layer.key)),
-        };
-        let none = FreePages::none();
-        let free_pages = loading.map_or(&none, |loading| &loading.free);
-        let options = ViewOptions {
-            shared: (!is_recording).then_some(&self.shared),
-            free: free_pages,
-            is_complete: &|key| self.fills.is_complete(key),
-            salt: salt.as_deref(),
-        };
-        let (built, _reservation) = self.build_view(&prepared, &options)?;
         let start = Instant::now();
-        let layers: Vec<_> = built
-            .layers()
-            .iter()
-            .map(|key| self.fills.serve(*key, None))
-            .collect::<Result<_, _>>()?;
-        let reference = prepared.found.reference.to_string();
-        let manifest = prepared.found.manifest_digest;
-        let paths = &self.images.paths;
-        let recording = is_recording.then(|| paths.recording_mounts().join(&built.name));
-        let arriving = self.arriving_mount(&built.name, loading);
-        let (guarded, free) = (paths.guarded(), paths.layers());
-        let own = [recording.as_deref(), arriving.as_deref()].into_iter().flatten();
-        let own: Vec<&Path> = own.collect();
-        let how = MountOptions {
-            guarded: recording.as_deref().unwrap_or(&guarded),
-            free: arriving.as_deref().unwrap_or(&free),
-            is_complete: &|key| !is_recording && self.fills.is_complete(key),
-            read_ahead_kib: (is_recording || order.narrow || !free_pages.is_empty()).then_some(0),
-        };
-        let claim = Claim {
-            reference: &reference,
-            manifest,
-            holder: order.holder.clone(),
-            completion: order.completion,
-            by: reliance.by().clone(),
-        };
-        let path = self
-            .views
-            .hold(&built, claim, &how, || self.open_own_mounts(&own))?;
+        let view = self.hold_view(&prepared, &order, loading, reliance)?;
         let mut stages_ms: std::collections::BTreeMap<String, f64> = prepared
             .stages_ms
             .iter()
             .map(|(name, ms)| ((*name).to_owned(), *ms))
             .collect();
-        stages_ms.insert("view".to_owned(), built.milliseconds);
-        stages_ms.insert("mount".to_owned(), start.elapsed().as_secs_f64() * 1e3);
+        stages_ms.insert("view".to_owned(), view.built_ms);
+        stages_ms.insert(
+            "mount".to_owned(),
+            start.elapsed().as_secs_f64() * 1e3 - view.built_ms,
+        );
         let config: serde_json::Value = serde_json::from_slice(&prepared.found.config_bytes)
             .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
         let lazy = !prepared.layers.iter().any(|layer| layer.read_whole);
-        let pairs = built.layers().iter().map(|key| LayerPair {
-            layer: key.layer,
-            index: key.index,
+        let layers = view.layers.iter().map(|served| LayerPair {
+            layer: served.layer().key().layer,
+            index: served.layer().key().index,
         });
-        let layer_pairs = pairs.collect();
-        let tree = ViewTree {
-            tree: built.tree,
-            devices: built.devices,
-        };
+        let is_recording = order.purpose == Purpose::Recording;
         let mounted = Mounted {
-            layers: layer_pairs,
-            view: built.name,
-            path,
-            reference,
-            manifest,
+            layers: layers.collect(),
+            path: view.path,
+            reference: prepared.found.reference.to_string(),
+            manifest: prepared.found.manifest_digest,
             config,
             stages_ms,
             lazy,
-            recording,
+            recording: is_recording.then(|| self.images.paths.recording_mounts().join(&view.name)),
+            view: view.name,
         };
-        Ok((mounted, layers, tree))
-    }
-
-    /// Mounts of the blob cache for one view: they are guarded as the usual one is, and nothing else is opened by them.
-    /// Called while nobody else can make or remove them.
-    fn open_own_mounts(&self, paths: &[&Path]) -> Result<(), Failure> {
-        for path in paths {
-            let failed = |error| Failure::host(format!("make {}", path.display()), error);
-            std::fs::create_dir_all(path).map_err(failed)?;
-            if !mount::is_mounted(path).unwrap_or(false) {
-                mount::bind_private(&self.images.paths.layers(), path)
-                    .map_err(|error| Failure::host("mount the cache for a view", error))?;
-            }
-            // Also one that a worker left that died before it had.
-            self.fills
-                .guard(path)
-                .map_err(|error| Failure::host("guard the view's own mount", error))?;
-        }
-        Ok(())
+        Ok((mounted, view.layers, view.tree))
     }
 
     /// Content digests are worth a request only when there is something to share with.
@@ -451,8 +368,9 @@ impl Requests {
             self.raise_lies(&served);
         }
         let views = self.views.list();
+        // Nothing comes for a view that lingers.
         self.loadings
-            .retain(|name| views.iter().any(|view| view.name == name));
+            .retain(|name| views.iter().any(|view| view.name == name && view.is_held()));
         let views = views.into_iter().flat_map(|view| view.layers);
         let used: HashSet<LayerKey> = views.chain(self.suspects.layers()).map(LayerKey::from).collect();
         self.fills.retain(|key| used.contains(&key));

@@ -29,7 +29,7 @@ impl Requests {
     /// Who reads which layers by mounted views, and what they need; suspects are views of which nothing is known.
     pub(super) fn readers(&self) -> Vec<(Vec<LayerKey>, Option<Use>)> {
         let mut readers = Vec::new();
-        for view in self.views.list() {
+        for view in self.views.held() {
             let layers: Vec<LayerKey> = view.layers.iter().map(|pair| (*pair).into()).collect();
             if view.uses.is_empty() {
                 readers.push((layers.clone(), None));
@@ -148,8 +148,9 @@ impl Requests {
                 error!("{failure}");
             }
         }
-        for view in self.views.list() {
-            if view.layers.iter().any(|pair| LayerKey::from(*pair) == key) {
+        self.views.take_down_unused(|view| view.reads(key));
+        for view in self.views.held() {
+            if view.reads(key) {
                 error!(
                     "ALARM: {} is mounted with it, for {:?}; stop what runs on it",
                     view.reference, view.holders
@@ -175,9 +176,10 @@ impl Requests {
     /// Lets a view read ahead again after a time.
     pub(super) fn widen_after(self: &Arc<Self>, view: String, time: Duration) {
         let this = self.clone();
+        let narrowed = self.views.times_narrowed(&view);
         tokio::spawn(async move {
             tokio::time::sleep(time).await;
-            this.views.widen(&view, READ_AHEAD_KIB);
+            this.views.widen(&view, READ_AHEAD_KIB, narrowed);
         });
     }
 }

@@ -210,8 +210,8 @@ impl Requests {
         tree: ViewTree,
         loading: Option<Pending>,
     ) {
-        let (holders, is_narrow) = self.views.look(&mounted.view).unwrap_or_default();
-        if holders > 1 {
+        let (is_shared, is_narrow) = self.views.look(&mounted.view).unwrap_or_default();
+        if is_shared {
             self.starts.note_shared(&mounted.view);
         }
         let command = match &holder {
@@ -264,7 +264,7 @@ impl Requests {
                 false => WITHOUT_PROBE,
             },
             is_narrow,
-            is_shared: AtomicBool::new(holders > 1),
+            is_shared: AtomicBool::new(is_shared),
             watch: watch.clone(),
             inodes: tree.tree.inodes.len(),
             tree: Mutex::new(Some(tree)),
@@ -335,7 +335,7 @@ impl Requests {
     /// Blocks, for some milliseconds.
     fn conclude(&self, start: &ActiveStart, facts: &Facts, mut over: Over) {
         let began = Instant::now();
-        let (holders, is_narrow) = self.views.look(&start.view).unwrap_or_default();
+        let (is_shared, is_narrow) = self.views.look(&start.view).unwrap_or_default();
         let tree = lock(&start.tree).take();
         let nothing = PageSet::default();
         let recorded = facts
@@ -376,7 +376,7 @@ impl Requests {
             asked: AllAsked { entries, is_full },
             waits: self.waits_of(start, &over),
             is_exact: start.is_narrow && is_narrow,
-            is_shared: holders > 1 || start.is_shared.load(Ordering::Relaxed),
+            is_shared: is_shared || start.is_shared.load(Ordering::Relaxed),
         };
         let mut report = report(facts, &over, &seen, tree.as_ref());
         if start.learns {

@@ -11,6 +11,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::protocol::{Counters, SnapshotStatus, Status, Touched, ViewStatus};
 use crate::worker::fills::ServedLayer;
 use crate::worker::requests::Requests;
+use crate::worker::views::ViewRecord;
 
 impl Requests {
     /// What the daemon is doing.
@@ -31,7 +32,9 @@ impl Requests {
             bytes_written: count(&fills.bytes_written),
             failures: count(&fills.failures),
         };
-        let views = self.views.list().into_iter().map(|record| {
+        let (views, lingering): (Vec<_>, Vec<_>) =
+            self.views.list().into_iter().partition(ViewRecord::is_held);
+        let views = views.into_iter().map(|record| {
             let complete = |key: LayerKey| self.fills.find(key).is_some_and(|l| l.layer().is_complete());
             let complete_layers = record
                 .layers
@@ -65,6 +68,7 @@ impl Requests {
             cache_limit: self.settings.cache_size.map(|size| size.0),
             counters,
             views: views.collect(),
+            lingering_views: lingering.len(),
             suspects: self.suspects.status(),
             snapshots: self.snapshots.figures().map(|figures| SnapshotStatus {
                 active: figures.active,

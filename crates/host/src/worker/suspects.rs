@@ -353,11 +353,15 @@ mod tests {
             manifest: Digest::of(name.as_bytes()),
             layers: Vec::new(),
             holders: Vec::new(),
+            unused_since_ms: None,
             completion: None,
             uses: Vec::new(),
             own_mount: None,
             arriving: None,
             narrow: None,
+            backing: None,
+            was_shared: false,
+            narrowed: 0,
         }
     }
 

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use tracing::debug;
@@ -19,10 +20,10 @@ use xebec_kernel::page_cache::cached;
 use crate::page_set::{PageSet, common};
 
 /// A view's tree, and which layer each of its devices is of.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ViewTree {
     /// The tree, its contents as ranges of devices.
-    pub tree: ImageTree,
+    pub tree: Arc<ImageTree>,
     /// The layers, by the number of the device.
     pub devices: Vec<LayerKey>,
 }
@@ -232,14 +233,14 @@ mod tests {
             extents: vec![extent(0, 0, 1), extent(1, 2, 1), extent(2, 0, 2)],
         });
         ViewTree {
-            tree: ImageTree {
+            tree: Arc::new(ImageTree {
                 inodes: vec![
                     directory(vec![child("dir", 1)]),
                     directory(vec![child("file", 2)]),
                     file,
                 ],
                 root: InodeId(0),
-            },
+            }),
             devices: vec![key(1), key(2), key(1)],
         }
     }

@@ -86,9 +86,9 @@ impl Requests {
         }
     }
 
-    /// Layers of mounted views are in use now.
+    /// Layers of views that somebody uses are in use now.
     fn note_use(&self) {
-        for pair in self.views.list().iter().flat_map(|view| &view.layers) {
+        for pair in self.views.held().iter().flat_map(|view| &view.layers) {
             let (store, key) = (self.images.store(), LayerKey::from(*pair));
             let age = SystemTime::now().duration_since(store.last_used(key));
             // A time in the future is wrong, too.

@@ -1,30 +1,47 @@
 //! Mounted views: over which layers, where, and for whom. Each has a file in the run directory, so that the next
-//! worker knows it; a view that nobody holds is unmounted.
+//! worker knows it. A view that nobody holds any more **lingers** for a while ([`lingering`]) and is unmounted then.
+
+mod known;
+mod lingering;
+mod restore;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tracing::{error, info, warn};
+use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_kernel::mount::{self, BackingDevice};
 
 use crate::failure::{Failure, FailureKind};
-use crate::file::write_atomically;
+use crate::file::write_for_this_boot;
 use crate::paths::Paths;
 use crate::protocol::{Completion, Holder};
 use crate::view::{self, BuiltView, MountOptions};
-use crate::worker::fills::FillService;
 use crate::worker::strict::Use;
-use crate::worker::suspects::Suspects;
+use crate::worker::views::known::KnownViews;
+pub use crate::worker::views::known::{KnownView, ViewKey};
 
 /// The table of views.
 pub struct Views {
     paths: Paths,
+    /// How long a view stays mounted that nobody holds.
+    linger: Duration,
     table: Mutex<BTreeMap<String, ViewRecord>>,
+    /// What views of the table were built from, so that they are found without being built again.
+    known: Mutex<KnownViews>,
+}
+
+/// A view that is held.
+pub struct Held {
+    /// Where it is mounted.
+    pub path: PathBuf,
+    /// Whether it was mounted before, so that others may have read it.
+    pub was_mounted: bool,
 }
 
 /// What is kept of a view.
@@ -40,8 +57,11 @@ pub struct ViewRecord {
     pub manifest: Digest,
     /// Its layers, in the order of its devices.
     pub layers: Vec<LayerPair>,
-    /// Who uses it.
+    /// Who uses it; nobody while it lingers.
     pub holders: Vec<Holder>,
+    /// Since when nobody does, in milliseconds since the host was started.
+    #[serde(default)]
+    pub unused_since_ms: Option<u64>,
     /// How the rest of it is to be brought in, if that was asked for; a later worker goes on with it.
     #[serde(default)]
     pub completion: Option<Completion>,
@@ -54,9 +74,30 @@ pub struct ViewRecord {
     /// By what it reaches start-up pages that were not all there when it was mounted.
     #[serde(default)]
     pub arriving: Option<Arriving>,
-    /// The backing device whose read-ahead is kept small while the view's first service starts.
+    /// The backing device whose read-ahead is kept small while a service starts.
     #[serde(default)]
     pub narrow: Option<String>,
+    /// The view's backing device.
+    #[serde(default)]
+    pub backing: Option<String>,
+    /// Whether more than one has held it since it was mounted, one after the other or together.
+    #[serde(default)]
+    pub was_shared: bool,
+    /// How often its read-ahead was made small: who makes it large again later must mean the same time.
+    #[serde(skip)]
+    pub(super) narrowed: u64,
+}
+
+impl ViewRecord {
+    /// Whether somebody uses it.
+    pub fn is_held(&self) -> bool {
+        !self.holders.is_empty()
+    }
+
+    /// Whether it reads a layer.
+    pub fn reads(&self, key: LayerKey) -> bool {
+        self.layers.iter().any(|pair| LayerKey::from(*pair) == key)
+    }
 }
 
 /// A mount of the blob cache that is a view's own, and guarded until its free pages are all there.
@@ -101,111 +142,8 @@ impl From<LayerPair> for LayerKey {
 }
 
 impl Views {
-    /// Reads the records of an earlier worker back, serves their layers, and drops views that are not mounted. After
-    /// a time in which nobody held the group, those that may have served holes become suspects.
-    ///
-    /// # Errors
-    /// When the mounts cannot be listed.
-    pub fn restore(
-        paths: &Paths,
-        fills: &FillService,
-        suspects: &Suspects,
-        was_unguarded: bool,
-    ) -> Result<Self, Failure> {
-        fs::create_dir_all(paths.mounts())
-            .map_err(|error| Failure::host(format!("make {}", paths.mounts().display()), error))?;
-        let mut table = BTreeMap::new();
-        for entry in fs::read_dir(paths.mounts()).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.extension().is_none_or(|extension| extension != "json") {
-                continue;
-            }
-            let record = fs::read(&path)
-                .ok()
-                .and_then(|bytes| serde_json::from_slice::<ViewRecord>(&bytes).ok());
-            let mounted = |record: &ViewRecord| {
-                mount::is_mounted(&record.path).map_err(|error| Failure::host("list the mounts", error))
-            };
-            let record = match record {
-                Some(record) if mounted(&record)? => record,
-                _ => {
-                    let _ = fs::remove_file(&path);
-                    continue;
-                }
-            };
-            for pair in &record.layers {
-                if let Err(error) = fills.serve((*pair).into(), None) {
-                    warn!(
-                        "view {}: {error}; reads of that layer fail until the image is mounted again",
-                        record.name
-                    );
-                }
-            }
-            table.insert(record.name.clone(), record);
-        }
-        for pair in suspects.layers() {
-            if let Err(error) = fills.serve(pair.into(), None) {
-                warn!("an old view: {error}");
-            }
-        }
-        if was_unguarded {
-            let is_complete = |record: &ViewRecord| {
-                let layers = record.layers.iter();
-                let mut served = layers.map(|pair| fills.find((*pair).into()));
-                served.all(|served| served.is_some_and(|served| served.layer().is_complete()))
-            };
-            let views: Vec<_> = table
-                .values()
-                .map(|record| (record.clone(), is_complete(record)))
-                .collect();
-            for name in suspects.find(paths, &views) {
-                table.remove(&name);
-                let _ = fs::remove_file(paths.mounts().join(format!("{name}.json")));
-            }
-        }
-        for entry in fs::read_dir(paths.recording_mounts())
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let path = entry.path();
-            if !table
-                .values()
-                .any(|record| record.own_mount.as_ref() == Some(&path))
-            {
-                remove_own_mount(&path);
-            } else if was_unguarded && let Err(error) = fills.guard(&path) {
-                error!("{error}");
-            }
-        }
-        for entry in fs::read_dir(paths.arriving_mounts())
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let path = entry.path();
-            let mut arriving = table.values().filter_map(|record| record.arriving.as_ref());
-            let known = arriving.find(|arriving| arriving.mount == path);
-            // One without a record is still read if it cannot be unmounted, and its readers must go on raising events.
-            let is_due = match known {
-                Some(arriving) => was_unguarded && !arriving.over,
-                None => !remove_unused_mount(&path),
-            };
-            if is_due && let Err(error) = fills.guard(&path) {
-                error!("{error}");
-            }
-        }
-        if !table.is_empty() {
-            info!("{} views found mounted", table.len());
-        }
-        Ok(Self {
-            paths: paths.clone(),
-            table: Mutex::new(table),
-        })
-    }
-
     /// Mounts a view unless it is mounted, binds it to the directory that is to hold it, if one is, and notes who holds it.
-    /// Gives where it is. `open_own` makes the mounts of the cache that are the view's own, before it is mounted.
+    /// `open_own` makes the mounts of the cache that are the view's own, before it is mounted.
     ///
     /// # Errors
     /// When the kernel refuses, or the record cannot be written.
@@ -215,75 +153,136 @@ impl Views {
         claim: Claim<'_>,
         options: &MountOptions<'_>,
         open_own: impl FnOnce() -> Result<(), Failure>,
-    ) -> Result<PathBuf, Failure> {
+    ) -> Result<Held, Failure> {
         let mut table = self.lock();
-        let path = self.paths.mounts().join(&built.name);
-        if !table.contains_key(&built.name) {
-            if mount::is_mounted(&path).unwrap_or(false) {
-                // Left by a worker that died before it wrote the record.
-                view::unmount(&path)?;
-            }
-            let own_mount = (options.guarded != self.paths.guarded()).then(|| options.guarded.to_owned());
-            let arriving = (options.free != self.paths.layers()).then(|| options.free.to_owned());
-            // Under the lock: nobody else opens a file by them before they are guarded, or takes them away.
-            let mounted = open_own().and_then(|()| view::mount(&self.paths, built, options, &path));
-            let backing = mounted.inspect_err(|_| {
-                own_mount.iter().for_each(|own| remove_own_mount(own));
-                arriving.iter().for_each(|own| _ = remove_unused_mount(own));
-            })?;
-            let layers = built.layers().iter().map(|key| LayerPair {
-                layer: key.layer,
-                index: key.index,
-            });
-            let arriving = arriving.map(|mount| Arriving { mount, over: false });
-            // A recording's stays as it is.
-            let narrow = options
-                .read_ahead_kib
-                .and(backing)
-                .filter(|_| own_mount.is_none());
-            let record = ViewRecord {
-                name: built.name.clone(),
-                path: path.clone(),
-                reference: claim.reference.to_owned(),
-                manifest: claim.manifest,
-                layers: layers.collect(),
-                holders: Vec::new(),
-                completion: claim.completion,
-                uses: Vec::new(),
-                own_mount,
-                arriving,
-                narrow: narrow.map(|backing| backing.name().to_owned()),
-            };
+        let was_mounted = table.contains_key(&built.name);
+        if !was_mounted {
+            let record = self.mount(built, &claim, options, open_own)?;
             table.insert(built.name.clone(), record);
         }
-        if let Some(record) = table.get_mut(&built.name) {
-            if !record.holders.contains(&claim.holder) {
-                record.holders.push(claim.holder.clone());
+        let path = self.join(&mut table, &built.name, claim, options.read_ahead_kib)?;
+        Ok(Held { path, was_mounted })
+    }
+
+    /// The same for a view that is mounted; `None` if it is not.
+    ///
+    /// # Errors
+    /// As those of [`Self::hold`].
+    pub fn hold_mounted(
+        &self,
+        name: &str,
+        claim: Claim<'_>,
+        read_ahead_kib: Option<u32>,
+    ) -> Result<Option<PathBuf>, Failure> {
+        let mut table = self.lock();
+        if !table.contains_key(name) {
+            return Ok(None);
+        }
+        self.join(&mut table, name, claim, read_ahead_kib).map(Some)
+    }
+
+    fn mount(
+        &self,
+        built: &BuiltView,
+        claim: &Claim<'_>,
+        options: &MountOptions<'_>,
+        open_own: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<ViewRecord, Failure> {
+        let path = self.paths.mounts().join(&built.name);
+        if mount::is_mounted(&path).unwrap_or(false) {
+            // Left by a worker that died before it wrote the record.
+            view::unmount(&path)?;
+        }
+        let own_mount = (options.guarded != self.paths.guarded()).then(|| options.guarded.to_owned());
+        let arriving = (options.free != self.paths.layers()).then(|| options.free.to_owned());
+        // Under the lock: nobody else opens a file by them before they are guarded, or takes them away.
+        let mounted = open_own().and_then(|()| view::mount(&self.paths, built, options, &path));
+        let backing = mounted.inspect_err(|_| {
+            own_mount.iter().for_each(|own| remove_own_mount(own));
+            arriving.iter().for_each(|own| _ = remove_unused_mount(own));
+        })?;
+        let backing = backing.map(|backing| backing.name().to_owned());
+        let layers = built.layers().iter().map(|key| LayerPair {
+            layer: key.layer,
+            index: key.index,
+        });
+        Ok(ViewRecord {
+            name: built.name.clone(),
+            path,
+            reference: claim.reference.to_owned(),
+            manifest: claim.manifest,
+            layers: layers.collect(),
+            holders: Vec::new(),
+            unused_since_ms: None,
+            completion: None,
+            uses: Vec::new(),
+            // A recording's stays as it is.
+            narrow: options
+                .read_ahead_kib
+                .and(backing.clone())
+                .filter(|_| own_mount.is_none()),
+            backing,
+            was_shared: false,
+            narrowed: 1,
+            own_mount,
+            arriving: arriving.map(|mount| Arriving { mount, over: false }),
+        })
+    }
+
+    /// Adds a holder to a view of the table. Gives where it is.
+    fn join(
+        &self,
+        table: &mut BTreeMap<String, ViewRecord>,
+        name: &str,
+        claim: Claim<'_>,
+        read_ahead_kib: Option<u32>,
+    ) -> Result<PathBuf, Failure> {
+        let not_there = || Failure::new(FailureKind::NotFound, format!("no view {name} is mounted"));
+        let record = table.get_mut(name).ok_or_else(not_there)?;
+        let path = record.path.clone();
+        if record.unused_since_ms.take().is_some() {
+            // It is this holder's from now on.
+            claim.reference.clone_into(&mut record.reference);
+            record.manifest = claim.manifest;
+            record.was_shared = true;
+            if read_ahead_kib == Some(0) {
+                record.narrow_again();
             }
-            record.completion = claim.completion.or(record.completion);
-            if !record.uses.contains(&claim.by) {
-                record.uses.push(claim.by);
-            }
-            self.write(record)?;
-            // Under the lock: a sweep takes a directory for gone where nothing is mounted.
-            if let Holder::Directory { path: target } = &claim.holder
-                && let Err(error) = mount::bind_private(&path, target)
-            {
-                record.holders.retain(|other| !same(other, &claim.holder));
-                let _ = self.write(record);
-                self.drop_unheld(&mut table);
-                let doing = format!("mount the view on {}", target.display());
-                return Err(Failure::host(doing, error));
-            }
+        }
+        if !record.holders.contains(&claim.holder) {
+            record.was_shared |= record.is_held();
+            record.holders.push(claim.holder.clone());
+        }
+        record.completion = claim.completion.or(record.completion);
+        if !record.uses.contains(&claim.by) {
+            record.uses.push(claim.by);
+        }
+        self.write(record)?;
+        // Under the lock: a sweep takes a directory for gone where nothing is mounted.
+        if let Holder::Directory { path: target } = &claim.holder
+            && let Err(error) = mount::bind_private(&path, target)
+        {
+            record.holders.retain(|other| !same(other, &claim.holder));
+            let _ = self.write(record);
+            self.settle(table);
+            let doing = format!("mount the view on {}", target.display());
+            return Err(Failure::host(doing, error));
         }
         Ok(path)
     }
 
-    /// How many use a view, and whether it reads nothing ahead while a service starts; `None` if it is not mounted.
-    pub fn look(&self, name: &str) -> Option<(usize, bool)> {
+    /// Whether others use a view or did since it was mounted, and whether it reads nothing ahead while a service starts;
+    /// `None` if it is not mounted.
+    pub fn look(&self, name: &str) -> Option<(bool, bool)> {
         let table = self.lock();
         let record = table.get(name)?;
-        Some((record.holders.len(), record.narrow.is_some()))
+        let is_shared = record.was_shared || record.holders.len() > 1;
+        Some((is_shared, record.narrow.is_some()))
+    }
+
+    /// How often a view's read-ahead was made small.
+    pub fn times_narrowed(&self, name: &str) -> u64 {
+        self.lock().get(name).map_or(0, |record| record.narrowed)
     }
 
     /// A view's free pages are all there: `unguard` takes the guard off the mount by which it reaches them.
@@ -298,10 +297,11 @@ impl Views {
         let _ = self.write(record);
     }
 
-    /// Lets a view read ahead of what is asked for, if it was mounted so that it does not.
-    pub fn widen(&self, name: &str, kib: u32) {
+    /// Lets a view read ahead of what is asked for, if it does not since the time of that number.
+    pub fn widen(&self, name: &str, kib: u32, time: u64) {
         let mut table = self.lock();
-        let Some(record) = table.get_mut(name) else { return };
+        let record = table.get_mut(name).filter(|record| record.narrowed == time);
+        let Some(record) = record else { return };
         let Some(backing) = record.narrow.take() else {
             return;
         };
@@ -313,7 +313,7 @@ impl Views {
         let _ = self.write(record);
     }
 
-    /// Takes a holder off. Views that nobody holds any more are unmounted.
+    /// Takes a holder off. Views that nobody holds any more linger, or are unmounted.
     ///
     /// # Errors
     /// When nobody of that name holds a view, or unmounting fails.
@@ -331,7 +331,7 @@ impl Views {
                 self.write(record)?;
             }
         }
-        self.drop_unheld(&mut table);
+        self.settle(&mut table);
         if found {
             return Ok(());
         }
@@ -351,7 +351,7 @@ impl Views {
                 let _ = self.write(record);
             }
         }
-        self.drop_unheld(&mut table);
+        self.settle(&mut table);
         for entry in fs::read_dir(self.paths.arriving_mounts())
             .into_iter()
             .flatten()
@@ -377,46 +377,31 @@ impl Views {
                 while mount::is_mounted(&path).unwrap_or(false) && view::unmount(&path).is_ok() {}
             }
         }
-        self.drop_unheld(&mut table);
+        table.retain(|_, record| !self.take_down(record));
     }
 
-    /// A copy of the table.
+    /// A copy of the table, with views that linger.
     pub fn list(&self) -> Vec<ViewRecord> {
         self.lock().values().cloned().collect()
     }
 
-    /// Whether no view is mounted.
-    pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+    /// Those that somebody uses.
+    pub fn held(&self) -> Vec<ViewRecord> {
+        let table = self.lock();
+        table.values().filter(|view| view.is_held()).cloned().collect()
     }
 
-    fn drop_unheld(&self, table: &mut BTreeMap<String, ViewRecord>) {
-        table.retain(|name, record| {
-            if !record.holders.is_empty() {
-                return true;
-            }
-            if let Err(error) = view::unmount(&record.path) {
-                warn!("view {name}: {error}");
-                return true;
-            }
-            let _ = fs::remove_dir(&record.path);
-            if let Some(own) = &record.own_mount {
-                remove_own_mount(own);
-            }
-            if let Some(arriving) = &record.arriving {
-                remove_unused_mount(&arriving.mount);
-            }
-            let _ = fs::remove_file(self.record_path(name));
-            let _ = fs::remove_file(self.paths.views().join(format!("{name}.erofs")));
-            false
-        });
+    /// Whether nobody uses any.
+    pub fn are_unused(&self) -> bool {
+        !self.lock().values().any(ViewRecord::is_held)
     }
 
     fn write(&self, record: &ViewRecord) -> Result<(), Failure> {
         let path = self.record_path(&record.name);
         let bytes =
             serde_json::to_vec_pretty(record).map_err(|error| Failure::host("encode a view", error))?;
-        write_atomically(&path, &bytes)
+        // After a restart of the host nothing is mounted.
+        write_for_this_boot(&path, &bytes)
             .map_err(|error| Failure::host(format!("write {}", path.display()), error))
     }
 

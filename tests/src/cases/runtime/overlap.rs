@@ -37,6 +37,8 @@ impl<'a> Slow<'a> {
     pub(super) fn new(world: &'a World, bytes_per_second: u64) -> Result<Self> {
         let service = Service::new(world)?;
         let lab = &service.lab;
+        // What is looked for is what goes with a view.
+        lab.daemon_settings("root", "linger = \"0s\"\n")?;
         let names = lab.push_indexed(&service.image, "app")?;
         let words = [&["--probe", "log:ready"], &command(&names)[..]].concat();
         let told = service.record("recorder", &words)?;

@@ -1,5 +1,7 @@
 //! What this host knows of a layer: the indexes in its cache, and what vouches for them.
 
+use std::sync::Arc;
+
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 
@@ -13,12 +15,11 @@ impl Choice<'_> {
     /// The strongest admitted index of the cache; of equals the one that this image was used with before, so that
     /// its data is found again.
     pub(super) fn choose_from_store(&self, layer: Digest) -> Result<Option<(LayerKey, Root)>, Refusal> {
-        let used = self.images.records.get(self.found.manifest_digest);
-        let used: Vec<LayerKey> = used
-            .iter()
-            .flat_map(|record| &record.layers)
-            .map(|layer| layer.key())
-            .collect();
+        let used = self.used.get_or_init(|| {
+            let record = self.images.records.get(self.found.manifest_digest);
+            let layers = record.into_iter().flat_map(|record| record.layers);
+            layers.map(|layer| layer.key()).collect()
+        });
         let mut keys = self.images.store.indexes_of(layer);
         keys.sort_by_key(|key| !used.contains(key));
         let roots = keys.into_iter().map(|key| (key, self.roots(key)));
@@ -40,10 +41,19 @@ impl Choice<'_> {
         key: LayerKey,
         root: Root,
     ) -> Result<PreparedLayer, Failure> {
-        let bytes = self.images.store.index_bytes(key)?;
-        let index = self
-            .decode(number, &bytes)
-            .map_err(|reason| Failure::new(FailureKind::Integrity, reason))?;
+        let wrong = |reason| Failure::new(FailureKind::Integrity, reason);
+        let index = match self.images.decoded.get(key) {
+            Some(index) => {
+                self.check(number, &index).map_err(wrong)?;
+                index
+            }
+            None => {
+                let bytes = self.images.store.index_bytes(key)?;
+                let index = Arc::new(self.decode(number, &bytes).map_err(wrong)?);
+                self.images.decoded.note(key, &index);
+                index
+            }
+        };
         // Where its windows are as well, should `origins.json` have been lost.
         self.remember_origin(key, index.windows.as_ref())?;
         Ok(PreparedLayer::new(key, index, root, false))

@@ -148,7 +148,7 @@ impl Layers {
                 true => Purpose::Service(ServiceCommand::default()),
                 false => Purpose::Files,
             },
-            narrow: false,
+            learns: false,
         };
         match requests.mount(&request, true, order, &quietly()).await? {
             Reply::Mounted(mounted) => Ok(mounted.path),

@@ -1,0 +1,180 @@
+//! From an image that is prepared to a view of it that is held: the one that is mounted, or a new one.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tracing::error;
+use xebec_cache::store::LayerKey;
+use xebec_kernel::mount;
+
+use crate::failure::Failure;
+use crate::free::FreePages;
+use crate::image::PreparedImage;
+use crate::protocol::Purpose;
+use crate::view::{self, MountOptions, ViewOptions};
+use crate::worker::fills::ServedLayer;
+use crate::worker::loading::Loading;
+use crate::worker::requests::{Order, Requests};
+use crate::worker::strict::Reliance;
+use crate::worker::touched::ViewTree;
+use crate::worker::usage::Reservation;
+use crate::worker::views::{Claim, ViewKey};
+
+/// A view that is held.
+pub(super) struct HeldView {
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    /// The layers that it reads, each once.
+    pub(super) layers: Vec<Arc<ServedLayer>>,
+    pub(super) tree: ViewTree,
+    /// How long it took to build it, in milliseconds; 0 if it was mounted.
+    pub(super) built_ms: f64,
+}
+
+impl Requests {
+    /// Holds a view of an image: one that is mounted if it has all that the image's view would have now, else a new one.
+    pub(super) fn hold_view(
+        &self,
+        prepared: &PreparedImage,
+        order: &Order,
+        loading: Option<&Loading>,
+        reliance: &Reliance,
+    ) -> Result<HeldView, Failure> {
+        let is_recording = order.purpose == Purpose::Recording;
+        let salt = match is_recording {
+            true => Some(order.holder.to_string()),
+            false => self.salt(prepared.layers.iter().map(|layer| layer.key)),
+        };
+        let none = FreePages::none();
+        let free_pages = loading.map_or(&none, |loading| &loading.free);
+        let is_complete = |key| self.fills.is_complete(key);
+        let read_ahead_kib = (is_recording || order.learns || !free_pages.is_empty()).then_some(0);
+        let reference = prepared.found.reference.to_string();
+        let claim = || Claim {
+            reference: &reference,
+            manifest: prepared.found.manifest_digest,
+            holder: order.holder.clone(),
+            completion: order.completion,
+            by: reliance.by().clone(),
+        };
+        // Before it is built: what comes to be shared meanwhile makes it another.
+        let shared = self.shared.state();
+        let key = ViewKey::new(&prepared.layers, free_pages, is_complete, shared, salt.as_deref());
+        if !is_recording && let Some(known) = self.views.known(&key) {
+            let _reservation = self.fills.usage().reserve(known.layers().iter().copied());
+            let layers = self.serve_all(known.layers())?;
+            if order.learns {
+                self.views.take_down_unused(|view| view.name == known.name);
+            }
+            if let Some(path) = self.views.hold_mounted(&known.name, claim(), read_ahead_kib)? {
+                return Ok(HeldView {
+                    name: known.name.clone(),
+                    path,
+                    layers,
+                    tree: known.tree.clone(),
+                    built_ms: 0.0,
+                });
+            }
+        }
+        let options = ViewOptions {
+            shared: (!is_recording).then_some(&self.shared),
+            free: free_pages,
+            is_complete: &is_complete,
+            salt: salt.as_deref(),
+        };
+        let (built, _reservation) = self.build_view(prepared, &options)?;
+        let layers = self.serve_all(built.layers())?;
+        let paths = &self.images.paths;
+        let recording = is_recording.then(|| paths.recording_mounts().join(&built.name));
+        let arriving = self.arriving_mount(&built.name, loading);
+        let (guarded, free) = (paths.guarded(), paths.layers());
+        let own = [recording.as_deref(), arriving.as_deref()].into_iter().flatten();
+        let own: Vec<&Path> = own.collect();
+        let how = MountOptions {
+            guarded: recording.as_deref().unwrap_or(&guarded),
+            free: arriving.as_deref().unwrap_or(&free),
+            is_complete: &|key| !is_recording && self.fills.is_complete(key),
+            read_ahead_kib,
+        };
+        if order.learns {
+            self.views.take_down_unused(|view| view.name == built.name);
+        }
+        let held = self
+            .views
+            .hold(&built, claim(), &how, || self.open_own_mounts(&own))?;
+        if !held.was_mounted {
+            self.sync_later(built.metadata.clone());
+        }
+        if !is_recording {
+            self.views.know(key, &built, &prepared.layers);
+        }
+        Ok(HeldView {
+            name: built.name,
+            path: held.path,
+            layers,
+            tree: ViewTree {
+                tree: built.tree,
+                devices: built.devices,
+            },
+            built_ms: built.milliseconds,
+        })
+    }
+
+    fn serve_all(&self, keys: &[LayerKey]) -> Result<Vec<Arc<ServedLayer>>, Failure> {
+        let served = keys.iter().map(|key| self.fills.serve(*key, None));
+        Ok(served.collect::<Result<_, _>>()?)
+    }
+
+    /// Nobody waits for that.
+    fn sync_later(&self, metadata: PathBuf) {
+        let sync = move || {
+            if let Err(failure) = view::sync(&metadata) {
+                error!("{failure}; containers on the view may come to read it damaged");
+            }
+        };
+        let thread = std::thread::Builder::new().name("xebec-sync".to_owned());
+        if let Err(failure) = thread.spawn(sync) {
+            error!("sync a view's metadata: {failure}");
+        }
+    }
+
+    /// Builds a view. The layers whose files it shares stay until the reservation goes.
+    fn build_view(
+        &self,
+        prepared: &PreparedImage,
+        options: &ViewOptions<'_>,
+    ) -> Result<(view::BuiltView, Reservation), Failure> {
+        loop {
+            let built = view::build(&self.images.paths, &prepared.layers, options)?;
+            let own = |key: &LayerKey| prepared.layers.iter().any(|layer| layer.key == *key);
+            let reservation = self.fills.usage().reserve(built.layers().iter().copied());
+            // One that was evicted before it was reserved is known no more.
+            if built
+                .layers()
+                .iter()
+                .all(|key| own(key) || self.shared.knows(*key))
+            {
+                return Ok((built, reservation));
+            }
+        }
+    }
+
+    /// Mounts of the blob cache for one view: they are guarded as the usual one is, and nothing else is opened by them.
+    /// Called while nobody else can make or remove them.
+    fn open_own_mounts(&self, paths: &[&Path]) -> Result<(), Failure> {
+        for path in paths {
+            let failed = |error| Failure::host(format!("make {}", path.display()), error);
+            std::fs::create_dir_all(path).map_err(failed)?;
+            if !mount::is_mounted(path).unwrap_or(false) {
+                mount::bind_private(&self.images.paths.layers(), path)
+                    .map_err(|error| Failure::host("mount the cache for a view", error))?;
+            }
+            // Also one that a worker left that died before it had.
+            self.fills
+                .guard(path)
+                .map_err(|error| Failure::host("guard the view's own mount", error))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Views that nobody uses any more: they stay mounted for a while, since the next start of the same image then finds
+//! everything done, and what was read of it in memory.
+//!
+//! A view that lingers counts as unused: whoever evicts a layer, forgets an image or ends the daemon takes it down first
+//! ([`Views::take_down_unused`]). While it is mounted its layers lose no pages, so what its free devices rely on stays true.
+//! It keeps nobody's rules: what a later start needs of its pages is asked for anew, and one whose answer would be another
+//! view gets another, since the name has everything that it depends on.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tracing::{debug, warn};
+use xebec_kernel::mount::BackingDevice;
+
+use super::{ViewRecord, Views, remove_own_mount, remove_unused_mount};
+use crate::view;
+
+/// Views that linger at a time. Each is a mount, its metadata on the disk, and what is in the page cache, which the kernel
+/// takes back when it needs it.
+const MOST: usize = 8;
+
+impl ViewRecord {
+    /// Whether it may be kept for another: not one of a recording, and not one whose pages were still coming and may never.
+    fn may_linger(&self) -> bool {
+        let is_whole = self.arriving.as_ref().is_none_or(|arriving| arriving.over);
+        self.own_mount.is_none() && is_whole
+    }
+
+    /// Another service starts on it, by a recording: nothing is read ahead meanwhile.
+    pub(super) fn narrow_again(&mut self) {
+        let backing = self.backing.clone();
+        let Some(device) = backing.as_deref().and_then(BackingDevice::named) else {
+            return;
+        };
+        match device.set_read_ahead_kib(0) {
+            Ok(()) => {
+                self.narrow = backing;
+                self.narrowed += 1;
+            }
+            Err(error) => warn!("view {}: {error}", self.name),
+        }
+    }
+}
+
+impl Views {
+    /// Unmounts those that nobody uses and `which` names.
+    pub fn take_down_unused(&self, which: impl Fn(&ViewRecord) -> bool) {
+        let mut table = self.lock();
+        table.retain(|_, record| record.is_held() || !which(record) || !self.take_down(record));
+    }
+
+    /// Views that nobody holds begin to linger, or have lingered for long enough.
+    pub(super) fn settle(&self, table: &mut BTreeMap<String, ViewRecord>) {
+        let now = milliseconds_since_start();
+        let linger = u64::try_from(self.linger.as_millis()).unwrap_or(u64::MAX);
+        table.retain(|_, record| {
+            if record.is_held() {
+                return true;
+            }
+            let is_new = record.unused_since_ms.is_none();
+            let since = *record.unused_since_ms.get_or_insert(now);
+            if linger == 0 || !record.may_linger() || now.saturating_sub(since) >= linger {
+                return !self.take_down(record);
+            }
+            if is_new {
+                record.uses.clear();
+                record.completion = None;
+                debug!("view {} of {} lingers", record.name, record.reference);
+                // Without it the next worker lets it linger from when it begins.
+                let _ = self.write(record);
+            }
+            true
+        });
+        let unused = table.values().filter(|record| !record.is_held());
+        let mut since: Vec<u64> = unused.filter_map(|record| record.unused_since_ms).collect();
+        if since.len() <= MOST {
+            return;
+        }
+        since.sort_unstable();
+        // The oldest go.
+        let first = since.get(since.len() - MOST).copied().unwrap_or_default();
+        table.retain(|_, record| {
+            let goes = !record.is_held() && record.unused_since_ms.is_some_and(|since| since < first);
+            !goes || !self.take_down(record)
+        });
+    }
+
+    /// Unmounts a view; false if the kernel refuses.
+    pub(super) fn take_down(&self, record: &ViewRecord) -> bool {
+        let name = &record.name;
+        if let Err(error) = view::unmount(&record.path) {
+            warn!("view {name}: {error}");
+            return false;
+        }
+        self.forget_built(name);
+        let _ = fs::remove_dir(&record.path);
+        if let Some(own) = &record.own_mount {
+            remove_own_mount(own);
+        }
+        if let Some(arriving) = &record.arriving {
+            remove_unused_mount(&arriving.mount);
+        }
+        let _ = fs::remove_file(self.record_path(name));
+        let _ = fs::remove_file(self.paths.views().join(format!("{name}.erofs")));
+        true
+    }
+}
+
+/// By a clock that nobody sets.
+fn milliseconds_since_start() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = Duration::from_secs(now.tv_sec.unsigned_abs());
+    let rest = Duration::from_nanos(now.tv_nsec.unsigned_abs());
+    u64::try_from((seconds + rest).as_millis()).unwrap_or(u64::MAX)
+}
