@@ -341,7 +341,7 @@ fn every_kind_of_probe_is_seen() {
 #[test]
 fn what_is_said_and_over_at_once_is_not_missed() {
     let mut case = case!();
-    case.flag("rm").set("stop_timeout_ms", "50");
+    case.flag("rm").flag("exit_on_ready").set("stop_timeout_ms", "50");
     for _ in 0..20 {
         let run = case.set("probe", "log:^up$").shell("echo up; sleep 60").run();
         assert_eq!(run.events().get(3).map(String::as_str), Some("ready"), "{run:?}");
