@@ -7,10 +7,11 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lab::wait_until;
 use crate::world::{World, run};
@@ -87,6 +88,45 @@ impl<'a> Snapshots<'a> {
         }
         found.sort();
         Ok(found)
+    }
+
+    /// Waits until there is this and nothing else; what was removed is deleted in the background.
+    pub(crate) fn has_only(&self, wanted: &[PathBuf]) -> Result<()> {
+        wait_until(START, "removed snapshots are gone", || {
+            Ok(self.directories()? == wanted)
+        })
+        .with_context(|| format!("there are {:?}", self.directories().unwrap_or_default()))
+    }
+
+    /// Kills the process of that name, `keeper_pid` or `worker_pid`; what is left starts it again.
+    pub(crate) fn kill(&self, name: &str) -> Result<()> {
+        let status = self.world.daemon_status()?;
+        let pid = status.get(name).and_then(serde_json::Value::as_i64);
+        let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        kill_process(
+            pid.with_context(|| format!("no {name} in {status}"))?,
+            Signal::KILL,
+        )?;
+        Ok(())
+    }
+
+    /// Ends the daemon as a host does at shutdown, and starts it again.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.stop()?;
+        self.begin()
+    }
+
+    /// Ends the daemon; containers on lazy images must have been stopped.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        run(&mut self.world.xebec(&["daemon", "stop", "--force"]))?;
+        self.keeper.wait()?;
+        Ok(())
+    }
+
+    /// Starts the daemon again.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        self.keeper = Self::spawn(self.world)?;
+        self.wait()
     }
 }
 
@@ -227,6 +267,17 @@ impl<'a> Containerd<'a> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// The same, expected to fail; gives what it said.
+    pub(crate) fn refuses(&self, arguments: &[&str]) -> Result<String> {
+        let output: Output = self.ctr(arguments)?.output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(
+            !output.status.success(),
+            "{arguments:?} should have failed: {said}"
+        );
+        Ok(said)
+    }
+
     /// A Go program of `tests/containerd`, told where containerd is.
     pub(crate) fn tool(&self, name: &str, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(World::go_tool(name)?);
@@ -239,7 +290,7 @@ impl<'a> Containerd<'a> {
     pub(crate) fn last_words(&self) -> String {
         let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(12)..].join("\n")
+        lines[lines.len().saturating_sub(4)..].join("\n")
     }
 
     /// Keys of the snapshots in this namespace.

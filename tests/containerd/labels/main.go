@@ -1,7 +1,7 @@
 // labels pulls an image as nerdctl and Docker do: by containerd's client, with the handler that tells the snapshotter
 // which image and which layer it is asked for. `ctr` of containerd 1.7 does not tell it.
 //
-//	labels SNAPSHOTTER IMAGE     from a registry without TLS, by containerd at CONTAINERD_ADDRESS
+//	labels SNAPSHOTTER IMAGE     from a registry without TLS, by containerd at CONTAINERD_ADDRESS, in CONTAINERD_NAMESPACE
 package main
 
 import (
@@ -32,7 +32,7 @@ func pull(snapshotter, reference string) error {
 		return err
 	}
 	defer client.Close()
-	ctx := namespaces.WithNamespace(context.Background(), "default")
+	ctx := namespaces.WithNamespace(context.Background(), os.Getenv("CONTAINERD_NAMESPACE"))
 	hosts := docker.ConfigureDefaultRegistries(docker.WithPlainHTTP(docker.MatchAllHosts))
 	image, err := client.Pull(ctx, reference,
 		containerd.WithPullUnpack,

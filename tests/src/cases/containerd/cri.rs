@@ -8,6 +8,7 @@ use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
+use super::lazy::{push_indexed, without_layers};
 use super::{PORT, SOON};
 use crate::containerd::{Containerd, Line, Snapshots, block, http};
 use crate::lab::wait_until;
@@ -17,16 +18,16 @@ use crate::world::World;
 /// Where CRI keeps its images and containers.
 const NAMESPACE: &str = "k8s.io";
 
-/// A pod with nginx: pulled, started, looked into, removed; then its image is, and nothing is left.
+/// A pod with nginx: pulled without a layer, beside a pause image that is unpacked; started, looked into, removed; then its image is, and nothing is left.
 pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
     let pause = push_pause(world)?;
-    let reference = world.push(&World::built_image("nginx")?, "nginx")?;
+    let reference = push_indexed(world, "nginx")?;
     let snapshots = Snapshots::start(world)?;
     let empty = snapshots.directories()?;
     let containerd = Containerd::start(world, line, &configuration(world, line, &pause)?)?;
 
     containerd.tool("cri", &["pull", &pause])?;
-    let id = containerd.tool("cri", &["pull", &reference])?;
+    let id = without_layers(world, || containerd.tool("cri", &["pull", &reference]))?;
     ensure!(id.starts_with("sha256:"), "{id}");
     let name = containerd.namespace().to_owned();
     let ids = containerd.tool("cri", &["start", &reference, &name])?;

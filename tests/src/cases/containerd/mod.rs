@@ -1,10 +1,15 @@
 //! The snapshotter under containerd's own tests and under containerd itself, both lines that are in use.
 
 mod cri;
+mod lazy;
+mod many;
 mod plain;
+mod restarts;
 mod suite;
 
 use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -15,7 +20,7 @@ use crate::lab::wait_until;
 use crate::runner::{Case, Outcome};
 use crate::tree;
 use crate::truth;
-use crate::world::World;
+use crate::world::{World, run};
 
 /// Longest that one case may take, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -36,6 +41,13 @@ pub(crate) fn cases() -> Vec<Case> {
         case("plain-1.7", |world| plain::run_case(world, Line::OneSeven)),
         case("cri-2", |world| cri::run_case(world, Line::Two)),
         case("cri-1.7", |world| cri::run_case(world, Line::OneSeven)),
+        case("lazy-2", |world| lazy::run_case(world, Line::Two)),
+        case("lazy-1.7", |world| lazy::run_case(world, Line::OneSeven)),
+        case("changes", lazy::changes),
+        case("by-digest", lazy::by_digest),
+        case("killed", restarts::killed),
+        case("restarts", restarts::in_any_order),
+        case("many", many::run_case),
         case("nerdctl", nerdctl),
     ]);
     cases
@@ -58,12 +70,27 @@ fn start_web(containerd: &Containerd<'_>, reference: &str, name: &str) -> Result
     Ok(())
 }
 
-/// The requests for layers' blobs that the registry answered with their bytes, each with its client's name.
-fn blob_requests(world: &World) -> Result<Vec<String>> {
+/// The blobs that containerd asked the registry for.
+fn downloads(world: &World) -> Result<Vec<String>> {
     let access = fs::read(world.path("registry/access"))?;
     let text = String::from_utf8_lossy(&access).into_owned();
-    let is_blob = |line: &&str| line.contains("\"GET /v2/") && line.contains("/blobs/sha256:");
-    Ok(text.lines().filter(is_blob).map(str::to_owned).collect())
+    let is_download = |line: &&str| {
+        line.contains("\"GET /v2/") && line.contains("/blobs/sha256:") && line.contains("\"containerd/")
+    };
+    Ok(text.lines().filter(is_download).map(str::to_owned).collect())
+}
+
+/// Mounts a snapshot to be read, by a view of it that is called "check".
+fn mount_view(world: &World, containerd: &Containerd<'_>, snapshot: &str) -> Result<PathBuf> {
+    // Nothing refers to a view: it stays because it says so, and until then because nothing is to be collected.
+    containerd.collect()?;
+    containerd.does(&["snapshots", "view", "check", snapshot])?;
+    containerd.does(&["snapshots", "label", "check", "containerd.io/gc.root=test"])?;
+    let place = world.path("check");
+    fs::create_dir(&place)?;
+    let mount = containerd.does(&["snapshots", "mounts", &place.to_string_lossy(), "check"])?;
+    run(Command::new("sh").args(["-c", &mount]))?;
+    Ok(place)
 }
 
 /// Compares the image, as `ctr` mounts it from our snapshots, with what containerd's own code unpacks.

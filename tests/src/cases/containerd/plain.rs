@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use xebec_testkit::odd::Unpacker;
 
-use super::{blob_requests, compare, start_web};
+use super::{compare, downloads, mount_view, start_web};
 use crate::containerd::{Containerd, Line, Snapshots};
 use crate::runner::Outcome;
 use crate::truth;
@@ -24,15 +24,9 @@ pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
     containerd.does(&["images", "pull", "--plain-http", &reference])?;
     let unpacked = containerd.snapshots()?.len();
     ensure!(unpacked == layers, "{unpacked} snapshots of {layers} layers");
-    let of_containerd = blob_requests(world)?
-        .iter()
-        .filter(|request| request.contains("containerd/"))
-        .count();
+    let downloaded = downloads(world)?.len();
     // The layers and the configuration.
-    ensure!(
-        of_containerd > layers,
-        "{of_containerd} blobs for {layers} layers"
-    );
+    ensure!(downloaded == layers + 1, "{downloaded} blobs for {layers} layers");
     compare(world, &containerd, "nginx", &reference)?;
 
     start_web(&containerd, &reference, "web")?;
@@ -57,11 +51,7 @@ pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
     containerd.end("web")?;
     containerd.does(&["snapshots", "commit", "saved", "web"])?;
     containerd.does(&["containers", "rm", "web"])?;
-    containerd.does(&["snapshots", "view", "check", "saved"])?;
-    let place = world.path("check");
-    fs::create_dir(&place)?;
-    let mount = containerd.does(&["snapshots", "mounts", &place.to_string_lossy(), "check"])?;
-    run(Command::new("sh").args(["-c", &mount]))?;
+    let place = mount_view(world, &containerd, "saved")?;
     ensure!(
         fs::read(place.join("made"))? == b"made\n",
         "not what was committed"
@@ -88,8 +78,7 @@ pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
         "{:?}",
         containerd.snapshots()?
     );
-    let left = snapshots.directories()?;
-    ensure!(left == empty, "left behind: {left:?}");
+    snapshots.has_only(&empty)?;
     Ok(Outcome::Passed(format!(
         "{layers} layers unpacked, equal to {:?}, run, committed, and gone",
         Unpacker::Containerd

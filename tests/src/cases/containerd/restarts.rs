@@ -1,0 +1,151 @@
+//! Daemon and containerd are killed and restarted, in every order: what runs goes on, what was stopped starts again.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::lazy::{pull, push_indexed};
+use super::{PORT, SOON, start_web};
+use crate::containerd::{Containerd, Line, Snapshots, http};
+use crate::lab::wait_until;
+use crate::runner::Outcome;
+use crate::world::World;
+
+/// Files of the image that nginx does not need, so that they are not there when they are asked for.
+const COLD: &[&str] = &["usr/bin/perl", "usr/bin/dpkg", "usr/bin/apt-get", "usr/bin/tar"];
+
+/// A container on a lazy image, and what its files hold.
+struct Web<'a> {
+    containerd: &'a Containerd<'a>,
+    truth: &'a std::path::Path,
+}
+
+impl Web<'_> {
+    /// It answers, a program can be started in it, and a file that nobody has read yet is right.
+    fn is_well(&self, step: &str, cold: &str) -> Result<()> {
+        let well = || -> Result<()> {
+            wait_until(SOON, "nginx answers", || Ok(http(PORT).is_some()))?;
+            let exec = [
+                "tasks",
+                "exec",
+                "--exec-id",
+                step,
+                "web",
+                "cat",
+                "/etc/os-release",
+            ];
+            ensure!(self.containerd.does(&exec)?.contains("Debian"), "no exec");
+            let bytes = fs::read(self.containerd.root_of("web").join(cold))?;
+            ensure!(bytes == fs::read(self.truth.join(cold))?, "wrong bytes in {cold}");
+            Ok(())
+        };
+        well().with_context(|| format!("after {step}"))
+    }
+}
+
+/// Kills one process at a time under a container that runs.
+pub(super) fn killed(world: &World) -> Result<Outcome> {
+    let snapshots = Snapshots::start(world)?;
+    let mut containerd = Containerd::start(world, Line::Two, "")?;
+    let reference = push_indexed(world, "nginx")?;
+    pull(world, &containerd, Line::Two, &reference)?;
+    start_web(&containerd, &reference, "web")?;
+    let layout = World::built_image("nginx")?;
+    let truth = crate::truth::unpack_to(world, &layout, xebec_testkit::odd::Unpacker::Containerd)?;
+    let web = |containerd: &Containerd<'_>, step: &str, cold: &str| {
+        let truth = &truth;
+        Web { containerd, truth }.is_well(step, cold)
+    };
+    let [one, two, three, four] = COLD else {
+        anyhow::bail!("four files are read")
+    };
+    snapshots.kill("worker_pid")?;
+    web(&containerd, "worker-killed", one)?;
+    snapshots.kill("keeper_pid")?;
+    web(&containerd, "keeper-killed", two)?;
+    containerd.kill()?;
+    ensure!(http(PORT).is_some(), "without containerd");
+    snapshots.kill("worker_pid")?;
+    containerd.wake()?;
+    web(&containerd, "containerd-killed", three)?;
+    // What is started now needs all of them.
+    containerd.end("web")?;
+    containerd.does(&["containers", "rm", "web"])?;
+    start_web(&containerd, &reference, "web")?;
+    web(&containerd, "container-replaced", four)?;
+    let status = world.daemon_status()?;
+    let suspects = status.get("suspects").and_then(Value::as_array);
+    ensure!(suspects.is_some_and(Vec::is_empty), "{status}");
+    containerd.end("web")?;
+    containerd.does(&["containers", "rm", "web"])?;
+    containerd.does(&["images", "rm", "--sync", &reference])?;
+    snapshots.has_only(&[])?;
+    Ok(Outcome::Passed(
+        "worker, keeper and containerd killed under a container".to_owned(),
+    ))
+}
+
+/// Restarts both in each order while the container is stopped; it keeps what it wrote.
+pub(super) fn in_any_order(world: &World) -> Result<Outcome> {
+    let mut snapshots = Snapshots::start(world)?;
+    let mut containerd = Containerd::start(world, Line::Two, "")?;
+    let reference = push_indexed(world, "nginx")?;
+    pull(world, &containerd, Line::Two, &reference)?;
+    start_web(&containerd, &reference, "web")?;
+    let write = [
+        "tasks",
+        "exec",
+        "--exec-id",
+        "w",
+        "web",
+        "sh",
+        "-c",
+        "echo mine > /kept",
+    ];
+    containerd.does(&write)?;
+    for round in 0..4 {
+        containerd.end("web")?;
+        match round {
+            0 => snapshots.restart()?,
+            1 => {
+                containerd.kill()?;
+                snapshots.restart()?;
+                containerd.wake()?;
+            }
+            2 => {
+                snapshots.restart()?;
+                containerd.kill()?;
+                containerd.wake()?;
+            }
+            // containerd is up first, and finds nobody.
+            _ => {
+                snapshots.stop()?;
+                containerd.kill()?;
+                containerd.wake()?;
+                containerd.refuses(&["snapshots", "usage"])?;
+                snapshots.begin()?;
+            }
+        }
+        // containerd tries a connection that was refused again after some seconds.
+        wait_until(SOON, "the task starts", || {
+            Ok(containerd
+                .ctr(&["tasks", "start", "--detach", "web"])?
+                .output()?
+                .status
+                .success())
+        })
+        .with_context(|| format!("round {round}"))?;
+        wait_until(SOON, "nginx answers", || Ok(http(PORT).is_some()))
+            .with_context(|| format!("round {round}: {}", containerd.last_words()))?;
+        let kept = fs::read(containerd.root_of("web").join("kept"))?;
+        ensure!(kept == b"mine\n", "round {round}: what was written is not there");
+    }
+    containerd.end("web")?;
+    containerd.does(&["containers", "rm", "web"])?;
+    containerd.does(&["images", "rm", "--sync", &reference])?;
+    snapshots.has_only(&[])?;
+    Ok(Outcome::Passed(
+        "four orders; the container started again each time".to_owned(),
+    ))
+}
