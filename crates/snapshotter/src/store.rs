@@ -10,9 +10,13 @@
 //! | `numbers` | `next-id`, `version` | |
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::path::Path;
+use std::sync::{PoisonError, RwLock};
 
-use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction};
+use redb::{
+    Database, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction,
+};
 
 use crate::api::Kind;
 use crate::error::{ErrorKind, SnapshotError};
@@ -31,9 +35,17 @@ const MEMORY: usize = 4 << 20;
 const LONGEST_CHAIN: usize = 4096;
 
 /// The store.
-#[derive(Debug)]
 pub struct Store {
-    database: Database,
+    open: Box<dyn Fn() -> Result<Database, SnapshotError> + Send + Sync>,
+    /// None after a failure to write, until it is opened again: the database does nothing more then, and a disk that was
+    /// full may have room later.
+    database: RwLock<Option<Database>>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
 }
 
 /// A snapshot with those that it is made on.
@@ -79,19 +91,27 @@ impl Store {
     /// # Errors
     /// When it cannot be read or written, is of another version, or another process has it.
     pub fn open(file: &Path) -> Result<Store, SnapshotError> {
-        let database = redb::Builder::new()
-            .set_cache_size(MEMORY)
-            .create(file)
-            .map_err(SnapshotError::store)?;
-        let store = Store { database };
+        let path = file.to_owned();
+        Store::open_by(move || {
+            let database = redb::Builder::new().set_cache_size(MEMORY).create(&path);
+            database.map_err(SnapshotError::store)
+        })
+    }
+
+    fn open_by(
+        open: impl Fn() -> Result<Database, SnapshotError> + Send + Sync + 'static,
+    ) -> Result<Store, SnapshotError> {
+        let store = Store {
+            open: Box::new(open),
+            database: RwLock::default(),
+        };
         store.change(|tables| {
             let version = number(&tables.numbers, "version")?;
             match version {
                 None => insert(&mut tables.numbers, "version", VERSION),
                 Some(VERSION) => Ok(()),
                 Some(other) => Err(SnapshotError::precondition(format!(
-                    "{} is of version {other}, and this program reads version {VERSION}",
-                    file.display()
+                    "the snapshots' store is of version {other}, and this program reads version {VERSION}"
                 ))),
             }
         })?;
@@ -103,9 +123,7 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Internal`] when the file cannot be read, as for every operation.
     pub fn get(&self, key: &str) -> Result<Record, SnapshotError> {
-        let transaction = self.database.begin_read().map_err(SnapshotError::store)?;
-        let snapshots = transaction.open_table(SNAPSHOTS).map_err(SnapshotError::store)?;
-        record(&snapshots, key)?.ok_or_else(|| SnapshotError::not_found(key))
+        self.read(|snapshots| record(snapshots, key)?.ok_or_else(|| SnapshotError::not_found(key)))
     }
 
     /// One snapshot and all below it.
@@ -113,12 +131,12 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::NotFound`].
     pub fn chain(&self, key: &str) -> Result<Chain, SnapshotError> {
-        let transaction = self.database.begin_read().map_err(SnapshotError::store)?;
-        let snapshots = transaction.open_table(SNAPSHOTS).map_err(SnapshotError::store)?;
-        let top = record(&snapshots, key)?.ok_or_else(|| SnapshotError::not_found(key))?;
-        Ok(Chain {
-            below: below(&snapshots, &top.parent)?,
-            record: top,
+        self.read(|snapshots| {
+            let top = record(snapshots, key)?.ok_or_else(|| SnapshotError::not_found(key))?;
+            Ok(Chain {
+                below: below(snapshots, &top.parent)?,
+                record: top,
+            })
         })
     }
 
@@ -127,14 +145,14 @@ impl Store {
     /// # Errors
     /// When the file cannot be read.
     pub fn list(&self) -> Result<Vec<(String, Record)>, SnapshotError> {
-        let transaction = self.database.begin_read().map_err(SnapshotError::store)?;
-        let snapshots = transaction.open_table(SNAPSHOTS).map_err(SnapshotError::store)?;
-        let mut all = Vec::new();
-        for entry in snapshots.iter().map_err(SnapshotError::store)? {
-            let (name, bytes) = entry.map_err(SnapshotError::store)?;
-            all.push((name.value().to_owned(), decode(name.value(), bytes.value())?));
-        }
-        Ok(all)
+        self.read(|snapshots| {
+            let mut all = Vec::new();
+            for entry in snapshots.iter().map_err(SnapshotError::store)? {
+                let (name, bytes) = entry.map_err(SnapshotError::store)?;
+                all.push((name.value().to_owned(), decode(name.value(), bytes.value())?));
+            }
+            Ok(all)
+        })
     }
 
     /// The ids of all snapshots, while nobody changes anything: what `while_still` does sees no half-made snapshot.
@@ -296,11 +314,48 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Tables<'_>) -> Result<T, SnapshotError>,
     ) -> Result<T, SnapshotError> {
-        let transaction = self.database.begin_write().map_err(SnapshotError::store)?;
-        // One that is dropped changes nothing.
-        let done = work(&mut Tables::open(&transaction)?)?;
-        transaction.commit().map_err(SnapshotError::store)?;
-        Ok(done)
+        self.with(|database| {
+            let transaction = database.begin_write().map_err(SnapshotError::store)?;
+            // One that is dropped changes nothing.
+            let done = work(&mut Tables::open(&transaction)?)?;
+            transaction.commit().map_err(SnapshotError::store)?;
+            Ok(done)
+        })
+    }
+
+    fn read<T>(
+        &self,
+        work: impl FnOnce(&ReadOnlyTable<&'static str, &'static [u8]>) -> Result<T, SnapshotError>,
+    ) -> Result<T, SnapshotError> {
+        self.with(|database| {
+            let transaction = database.begin_read().map_err(SnapshotError::store)?;
+            work(&transaction.open_table(SNAPSHOTS).map_err(SnapshotError::store)?)
+        })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, SnapshotError>) -> Result<T, SnapshotError> {
+        let mut open = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        if open.is_none() {
+            drop(open);
+            let mut closed = self.database.write().unwrap_or_else(PoisonError::into_inner);
+            if closed.is_none() {
+                *closed = Some((self.open)()?);
+            }
+            drop(closed);
+            open = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        }
+        let Some(database) = open.as_ref() else {
+            let message = "the snapshots' store failed just now; try again";
+            return Err(SnapshotError::new(ErrorKind::Unavailable, message));
+        };
+        let done = work(database);
+        drop(open);
+        let failed =
+            |error: &SnapshotError| matches!(error.kind, ErrorKind::Internal | ErrorKind::ResourceExhausted);
+        if done.as_ref().is_err_and(failed) {
+            *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        done
     }
 }
 
@@ -401,3 +456,6 @@ fn insert(
     numbers.insert(name, value).map_err(SnapshotError::store)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
