@@ -4,11 +4,9 @@
 //! All three end with the same group and journal in hand *before* any worker is started or ended, so the group
 //! always has a holder and every owed event stays on record.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +18,8 @@ use xebec_kernel::fanotify::Group;
 use xebec_kernel::journal::Journal;
 use xebec_kernel::process::{Child, HandedDown};
 
-use super::files::{hidden, listen, listen_at};
+use super::containerd;
+use super::files::listen;
 use super::guard;
 use super::locks::{DirectoryLocks, LockError};
 use super::{KeeperConfig, KeeperError};
@@ -229,7 +228,6 @@ impl Holdings {
                 descriptors::GROUP,
                 descriptors::JOURNAL,
                 descriptors::SOCKET,
-                descriptors::SNAPSHOTS,
                 descriptors::RUN_LOCK,
                 descriptors::ROOT_LOCK,
             ];
@@ -239,11 +237,13 @@ impl Holdings {
                     .next()
                     .unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
             };
-            let copies = [next()?, next()?, next()?, next()?, next()?, next()?];
-            Ok((copies, worker))
+            let copies = [next()?, next()?, next()?, next()?, next()?];
+            // One of an earlier version has none, or something else by that number.
+            let snapshots = worker.copy_descriptor(descriptors::SNAPSHOTS).ok();
+            Ok((copies, snapshots, worker))
         };
         // It may have ended just now, or be another process by that id.
-        let Ok(([group, journal, socket, snapshots, run, root], worker)) = copied() else {
+        let Ok(([group, journal, socket, run, root], snapshots, worker)) = copied() else {
             return Ok(None);
         };
         let is_its_journal = journal
@@ -254,7 +254,7 @@ impl Holdings {
         }
         warn!("worker {pid} lost its keeper: taking over what it holds");
         let locks = DirectoryLocks::from_descriptors(run, root);
-        let sockets = (Some(socket.into()), Some(snapshots));
+        let sockets = (Some(socket.into()), snapshots);
         let holdings = Holdings::taken_over(config, group, journal, sockets, locks)?;
         Ok(Some((holdings, worker)))
     }
@@ -269,38 +269,13 @@ fn handed_or_new(
     handed.map_or_else(|| listen(&config.socket(), journal), Ok)
 }
 
-/// The socket at which containerd connects: what was handed down, if it is the one that is wanted, or one made now. If
-/// none is wanted, one that does not listen, for its number.
+/// The socket at which containerd connects.
 fn snapshots(config: &KeeperConfig, handed: Option<OwnedFd>) -> Result<OwnedFd, KeeperError> {
-    let listens = |handed: &OwnedFd| rustix::net::sockopt::socket_acceptconn(handed).unwrap_or(false);
-    let Some(path) = &config.snapshots else {
-        let placeholder = handed.filter(|handed| !listens(handed));
-        return placeholder.map_or_else(
-            || {
-                let flags = SocketFlags::CLOEXEC;
-                let made = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
-                made.map_err(|error| KeeperError::File {
-                    action: "make a socket for",
-                    path: config.run.clone(),
-                    source: error.into(),
-                })
-            },
-            Ok,
-        );
-    };
-    let is_at_path = |handed: &OwnedFd| {
-        let address = rustix::net::getsockname(handed);
-        let bound = address
-            .ok()
-            .and_then(|address| SocketAddrUnix::try_from(address).ok());
-        let bound =
-            bound.and_then(|bound| Some(Path::new(OsStr::from_bytes(bound.path_bytes()?)) == hidden(path)));
-        listens(handed) && bound == Some(true) && path.exists()
-    };
-    match handed.filter(is_at_path) {
-        Some(handed) => Ok(handed),
-        None => Ok(listen_at(path)?.into()),
-    }
+    containerd::socket(config.snapshots.as_deref(), handed).map_err(|source| KeeperError::File {
+        action: "make a socket for",
+        path: config.run.clone(),
+        source,
+    })
 }
 
 fn identity(descriptor: BorrowedFd<'_>) -> Option<(u64, u64)> {

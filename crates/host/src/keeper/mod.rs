@@ -22,6 +22,7 @@
 mod backoff;
 mod blame;
 mod config;
+pub(crate) mod containerd;
 mod files;
 mod guard;
 mod holdings;
@@ -478,7 +479,9 @@ impl<'a> Keeper<'a> {
             // Views may still be mounted: the next start finds the mount, guards it again, and says who read what.
             error!("ended without a worker's word that nothing is read any more");
         }
-        if let Some(snapshots) = &self.config.snapshots {
+        if let Some(snapshots) = &self.config.snapshots
+            && containerd::listens(&self.holdings.snapshots)
+        {
             let _ = fs::remove_file(snapshots);
         }
         for name in names::ALL {

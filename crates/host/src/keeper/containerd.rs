@@ -1,0 +1,127 @@
+//! The socket at which containerd connects.
+//!
+//! It has a number in every worker, so there is always one: where containerd is not served, it does not listen. Readers need
+//! a keeper whether containerd is served or not, so a socket that cannot be made is told of, and nothing else comes of it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use tracing::error;
+
+use super::files::{hidden, listen_at};
+
+/// What was handed down or copied, if it can be this socket: workers of earlier versions have anything by its number.
+pub(super) fn recognized(found: OwnedFd) -> Option<OwnedFd> {
+    let is_unix = socket_domain(&found) == Ok(AddressFamily::UNIX);
+    (is_unix && socket_type(&found) == Ok(SocketType::STREAM)).then_some(found)
+}
+
+/// Whether containerd is served at it.
+pub(crate) fn listens(socket: impl AsFd) -> bool {
+    socket_acceptconn(socket).unwrap_or(false)
+}
+
+/// What was handed down, if it is the socket that is wanted, or one made now. If none is wanted, or it cannot be made, one
+/// that does not listen.
+///
+/// # Errors
+/// When no socket at all can be had, as without free descriptors.
+pub(super) fn socket(path: Option<&Path>, handed: Option<OwnedFd>) -> io::Result<OwnedFd> {
+    let handed = handed.and_then(recognized);
+    let Some(path) = path else {
+        return placeholder(handed);
+    };
+    match handed {
+        Some(handed) if is_at(&handed, path) => Ok(handed),
+        handed => made(path).map_or_else(|| placeholder(handed), Ok),
+    }
+}
+
+fn made(path: &Path) -> Option<OwnedFd> {
+    match listen_at(path) {
+        Ok(listener) => Some(listener.into()),
+        Err(problem) => {
+            error!(
+                "containerd is not served: {problem}. Make that possible, or give another `socket` in [snapshotter] of \
+                 daemon.toml, and reload the service"
+            );
+            None
+        }
+    }
+}
+
+fn placeholder(handed: Option<OwnedFd>) -> io::Result<OwnedFd> {
+    match handed.filter(|handed| !listens(handed)) {
+        Some(handed) => Ok(handed),
+        None => Ok(rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?),
+    }
+}
+
+fn is_at(socket: &OwnedFd, path: &Path) -> bool {
+    let address = rustix::net::getsockname(socket).ok();
+    let bound = address.and_then(|address| SocketAddrUnix::try_from(address).ok());
+    let bound =
+        bound.and_then(|bound| Some(Path::new(OsStr::from_bytes(bound.path_bytes()?)) == hidden(path)));
+    listens(socket) && bound == Some(true) && path.exists()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn one_that_cannot_be_made_does_not_listen() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = dir.path().join("x".repeat(120));
+        for path in [dir.path().join("missing/snapshots.sock"), long] {
+            assert!(!listens(socket(Some(&path), None).unwrap()));
+            // Nor does one that listened elsewhere go on.
+            let elsewhere = UnixListener::bind(dir.path().join("elsewhere")).unwrap();
+            assert!(!listens(socket(Some(&path), Some(elsewhere.into())).unwrap()));
+            fs::remove_file(dir.path().join("elsewhere")).unwrap();
+        }
+    }
+
+    #[test]
+    fn one_that_was_made_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("snapshots.sock");
+        let made = socket(Some(&path), None).unwrap();
+        let inode = |socket: &OwnedFd| rustix::fs::fstat(socket).unwrap().st_ino;
+        let first = inode(&made);
+        let kept = socket(Some(&path), Some(made)).unwrap();
+        assert_eq!(inode(&kept), first);
+        UnixStream::connect(&path).unwrap();
+        let other = dir.path().join("other.sock");
+        let moved = socket(Some(&other), Some(kept)).unwrap();
+        assert_ne!(inode(&moved), first);
+        UnixStream::connect(&other).unwrap();
+        assert!(!listens(socket(None, Some(moved)).unwrap()));
+    }
+
+    #[test]
+    fn what_is_no_such_socket_is_not_kept() {
+        let file = || OwnedFd::from(File::open("/dev/null").unwrap());
+        let udp = || OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        for other in [file, udp] {
+            let inode = rustix::fs::fstat(other()).unwrap().st_ino;
+            let had = socket(None, Some(other())).unwrap();
+            assert_eq!(socket_domain(&had), Ok(AddressFamily::UNIX));
+            assert_ne!(rustix::fs::fstat(&had).unwrap().st_ino, inode);
+        }
+    }
+}
