@@ -26,7 +26,7 @@ pub fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write(path, bytes, 0o600, true)
 }
 
-/// The same for a file that means nothing after a restart of the host, and may be damaged then: nothing is synced.
+/// The same for a file that may be lost or damaged when the host restarts without warning: nothing is synced.
 ///
 /// # Errors
 /// I/O errors; the old file is then still there.

@@ -5,14 +5,20 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 use xebec_oci::memory::{LACK_LASTS, RegistryMemory};
 
+use crate::file::write_for_this_boot;
+
 /// Registries that are remembered; a host has images of a few.
 const MOST: usize = 1000;
+
+/// Held by the task of this program that changes the file, so that none forgets what another learnt meanwhile.
+static CHANGING: Mutex<()> = Mutex::new(());
 
 /// The file.
 #[derive(Debug)]
@@ -39,14 +45,11 @@ impl RememberedRegistries {
     /// Another program may write at the same time; then one of the two facts is lost, and is seen again. Nor is it synced:
     /// a start waits for this.
     fn write(&self, table: &Table) {
-        let temporary = self.0.with_extension(format!("json.{}", std::process::id()));
         let written = serde_json::to_vec(table)
             .map_err(std::io::Error::from)
-            .and_then(|bytes| fs::write(&temporary, &bytes))
-            .and_then(|()| fs::rename(&temporary, &self.0));
+            .and_then(|bytes| write_for_this_boot(&self.0, &bytes));
         if let Err(error) = written {
             warn!("{}: {error}", self.0.display());
-            let _ = fs::remove_file(&temporary);
         }
     }
 }
@@ -58,6 +61,7 @@ impl RegistryMemory for RememberedRegistries {
     }
 
     fn saw_referrers(&self, server: &str, has: bool) {
+        let _one = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = self.read();
         let now = crate::image::seconds_since_1970();
         let known = &mut table.no_referrers_api;
@@ -104,5 +108,28 @@ mod tests {
         assert_eq!(one.lacked_referrers("new"), None);
         one.saw_referrers("new", false);
         assert!(one.lacked_referrers("new").is_some(), "it is made anew");
+    }
+
+    #[test]
+    fn what_many_learn_at_once_is_all_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("registries.json");
+        let servers: Vec<String> = (0..32).map(|number| format!("registry-{number}")).collect();
+        std::thread::scope(|scope| {
+            for server in &servers {
+                let memory = RememberedRegistries::new(file.clone());
+                scope.spawn(move || memory.saw_referrers(server, false));
+            }
+        });
+        let memory = RememberedRegistries::new(file);
+        let lost = servers
+            .iter()
+            .filter(|server| memory.lacked_referrers(server).is_none());
+        assert_eq!(lost.count(), 0);
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            1,
+            "and nothing is left over"
+        );
     }
 }
