@@ -60,7 +60,9 @@ impl Looks {
     pub fn of(path: &Path) -> Result<Looks, SnapshotError> {
         let status = fs::metadata(path).map_err(|error| SnapshotError::io("look at", path, &error))?;
         Ok(Looks {
-            mode: status.mode() & 0o7777,
+            // Not the set-user and set-group bits: for a root directory they mean next to nothing, and the service's sandbox
+            // (RestrictSUIDSGID=yes) lets nobody set them.
+            mode: status.mode() & 0o1777,
             uid: status.uid(),
             gid: status.gid(),
         })
@@ -272,6 +274,17 @@ mod tests {
         for (id, text) in [(0, "0"), (35, "z"), (36, "10"), (u64::MAX, "3w5e11264sgsf")] {
             assert_eq!(base36(id), text);
             assert_eq!(u64::from_str_radix(text, 36), Ok(id));
+        }
+    }
+
+    #[test]
+    fn a_root_directory_is_not_made_with_bits_that_a_sandbox_forbids() {
+        let root = tempfile::tempdir().unwrap();
+        let layer = root.path().join("layer");
+        make(&layer, 0o700).unwrap();
+        for (mode, expected) in [(0o2755, 0o755), (0o4711, 0o711), (0o1777, 0o1777)] {
+            fs::set_permissions(&layer, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(Looks::of(&layer).unwrap().mode, expected);
         }
     }
 
