@@ -19,7 +19,6 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use tracing::warn;
 
@@ -30,8 +29,6 @@ use crate::error::SnapshotError;
 pub struct Directories {
     root: PathBuf,
     removed: AtomicU64,
-    /// Held by who deletes.
-    deleting: Mutex<()>,
 }
 
 /// What a snapshot's own directory looks like from above.
@@ -85,7 +82,6 @@ impl Directories {
         let directories = Directories {
             root: root.to_owned(),
             removed: AtomicU64::new(0),
-            deleting: Mutex::default(),
         };
         for directory in [root, &root.join("u"), &root.join("w"), &root.join("out")] {
             make(directory, 0o700).or_else(|error| match error.kind() {
@@ -145,7 +141,9 @@ impl Directories {
             return Ok(link);
         }
         let failed = |error: io::Error| SnapshotError::io("make", &link, &error);
-        let new = self.out();
+        // Not on the way out, where it would be deleted.
+        let new = link.with_extension("v.new");
+        let _ = fs::remove_file(&new);
         symlink(to, &new).map_err(failed)?;
         fs::rename(&new, &link).map_err(failed)?;
         Ok(link)
@@ -172,41 +170,19 @@ impl Directories {
 
     /// Deletes what was removed. What cannot be deleted is named in the log, and tried again the next time.
     pub fn delete_removed(&self) {
-        let _one = self.deleting.lock().unwrap_or_else(PoisonError::into_inner);
-        self.delete();
-    }
-
-    /// The same, unless somebody is at it, who then does this too.
-    pub fn delete_removed_soon(&self) {
-        if let Ok(_one) = self.deleting.try_lock() {
-            self.delete();
-        }
-    }
-
-    fn delete(&self) {
-        let mut given_up = BTreeSet::new();
-        loop {
-            let entries = fs::read_dir(self.root.join("out"));
-            let entries = entries.into_iter().flatten().filter_map(Result::ok);
-            let left: Vec<_> = entries
-                .filter(|entry| !given_up.contains(&entry.file_name()))
-                .collect();
-            if left.is_empty() {
-                return;
-            }
-            for entry in left {
-                let path = entry.path();
-                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                let deleted = match is_directory {
-                    true => fs::remove_dir_all(&path),
-                    false => fs::remove_file(&path),
-                };
-                if let Err(error) = deleted
-                    && error.kind() != io::ErrorKind::NotFound
-                {
-                    warn!("cannot delete {}: {error}", path.display());
-                    given_up.insert(entry.file_name());
-                }
+        let out = self.root.join("out");
+        let entries = fs::read_dir(&out).map(|entries| entries.filter_map(Result::ok));
+        for entry in entries.into_iter().flatten() {
+            let path = entry.path();
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let deleted = match is_directory {
+                true => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
+            if let Err(error) = deleted
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                warn!("cannot delete {}: {error}", path.display());
             }
         }
     }
@@ -221,7 +197,10 @@ impl Directories {
             for entry in fs::read_dir(&directory).map_err(failed)? {
                 let entry = entry.map_err(failed)?;
                 let name = entry.file_name();
-                let id = name.to_str().map(|name| name.strip_suffix(".v").unwrap_or(name));
+                let id = name
+                    .to_str()
+                    .map(|name| name.strip_suffix(".new").unwrap_or(name));
+                let id = id.map(|id| id.strip_suffix(".v").unwrap_or(id));
                 let id = id.and_then(|id| u64::from_str_radix(id, 36).ok());
                 if !id.is_some_and(|id| ids.contains(&id)) {
                     warn!("{} belongs to no snapshot: removing it", entry.path().display());
@@ -286,6 +265,28 @@ mod tests {
             fs::set_permissions(&layer, fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(Looks::of(&layer).unwrap().mode, expected);
         }
+    }
+
+    #[test]
+    fn links_are_made_while_others_are_deleted() {
+        let root = tempfile::tempdir().unwrap();
+        let directories = Directories::open(root.path()).unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    directories.delete_removed();
+                }
+            });
+            let made = (0..2000).map(|to| directories.link_view(1, &PathBuf::from(format!("/view-{to}"))));
+            let failed = made.filter_map(Result::err).next();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(failed.is_none(), "{failed:?}");
+        });
+        // What one left that died does not matter.
+        symlink("/elsewhere", root.path().join("u/1.v.new")).unwrap();
+        let link = directories.link_view(1, Path::new("/last")).unwrap();
+        assert_eq!(fs::read_link(link).unwrap(), Path::new("/last"));
     }
 
     #[test]

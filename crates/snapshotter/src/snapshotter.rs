@@ -9,11 +9,15 @@
 
 mod inner;
 mod offer;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
 use crate::api::{Info, Kind, Mount};
@@ -32,6 +36,9 @@ use offer::Unpacked;
 const LONGEST_KEY: usize = 8 << 10;
 /// Longest label, name and value together, in bytes, as the service is defined.
 const LONGEST_LABEL: usize = 4096;
+/// How many operations work at the store or its directories at once; others wait without a thread. The store has one writer,
+/// and threads that wait for a disk are missed by readers, whose pages are decoded by threads of the same pool.
+const AT_ONCE: usize = 4;
 /// How much of a reason is kept in a label, in characters.
 const LONGEST_REASON: usize = 512;
 /// Labels by which a client asks for id-mapped files.
@@ -45,6 +52,9 @@ pub struct Snapshotter<L> {
     inner: Arc<Inner>,
     lazy: Arc<L>,
     keys: KeyLocks,
+    turns: Arc<Semaphore>,
+    /// Held by who deletes.
+    deleting: Arc<tokio::sync::Mutex<()>>,
     counts: Mutex<BTreeMap<Count, u64>>,
 }
 
@@ -87,12 +97,15 @@ impl<L: LazyImages> Snapshotter<L> {
             }),
             lazy,
             keys: KeyLocks::default(),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            deleting: Arc::default(),
             counts: Mutex::default(),
         })
     }
 
     /// Takes away what operations left that never ended: directories, and views that are held for nobody. Makes
-    /// directories again that a snapshot lacks, as after a power loss.
+    /// directories again that a snapshot lacks, as after a power loss. What is taken away is deleted afterwards, which may
+    /// take long; nobody waits for it.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -115,7 +128,7 @@ impl<L: LazyImages> Snapshotter<L> {
             }
         }
         self.in_background(Inner::remove_strangers).await?;
-        self.delete_removed();
+        tokio::spawn(self.delete_removed());
         Ok(())
     }
 
@@ -331,7 +344,7 @@ impl<L: LazyImages> Snapshotter<L> {
         if removed.kind() != Kind::Committed {
             self.lazy.release(&key).await;
         }
-        self.delete_removed();
+        tokio::spawn(self.delete_removed());
         Ok(())
     }
 
@@ -340,12 +353,26 @@ impl<L: LazyImages> Snapshotter<L> {
     /// # Errors
     /// When the store or its directories cannot be read.
     pub async fn cleanup(&self) -> Result<(), SnapshotError> {
-        let cleaned = self.in_background(|inner| {
-            inner.remove_strangers()?;
-            inner.directories.delete_removed();
-            Ok(())
-        });
-        cleaned.await
+        self.in_background(Inner::remove_strangers).await?;
+        self.delete_removed().await;
+        Ok(())
+    }
+
+    /// Deletes what removed snapshots left, in one thread however many ask for it: trees may take long. Who asks while it is
+    /// done waits without a thread, and then finds what came too late for the one before.
+    fn delete_removed(&self) -> impl Future<Output = ()> + Send + use<L> {
+        // Not the store: whoever opens it next may do so while this goes on.
+        let (directories, deleting) = (self.inner.directories.clone(), self.deleting.clone());
+        async move {
+            let one = deleting.lock_owned().await;
+            let deleted = tokio::task::spawn_blocking(move || {
+                let _one = one;
+                directories.delete_removed();
+            });
+            if let Err(error) = deleted.await {
+                warn!("what removed snapshots left is not deleted: {error}");
+            }
+        }
     }
 
     /// What was done, and what there is.
@@ -374,12 +401,6 @@ impl<L: LazyImages> Snapshotter<L> {
         Ok(figures)
     }
 
-    /// Begins to delete what removed snapshots left.
-    fn delete_removed(&self) {
-        let directories = self.inner.directories.clone();
-        tokio::task::spawn_blocking(move || directories.delete_removed_soon());
-    }
-
     fn count(&self, what: Count) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(what).or_default() += 1;
@@ -403,9 +424,20 @@ impl<L: LazyImages> Snapshotter<L> {
         &self,
         work: impl FnOnce(&Inner) -> Result<T, SnapshotError> + Send + 'static,
     ) -> Result<T, SnapshotError> {
-        let inner = self.inner.clone();
-        let done = tokio::task::spawn_blocking(move || work(&inner)).await;
-        done.unwrap_or_else(|error| Err(SnapshotError::new(ErrorKind::Internal, error)))
+        let (inner, turns) = (self.inner.clone(), self.turns.clone());
+        let Ok(turn) = turns.acquire_owned().await else {
+            return Err(SnapshotError::new(
+                ErrorKind::Internal,
+                "no operation gets a turn",
+            ));
+        };
+        // Given back when the work is done, whether or not somebody still waits for it.
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work(&inner)
+        });
+        done.await
+            .unwrap_or_else(|error| Err(SnapshotError::new(ErrorKind::Internal, error)))
     }
 }
 
