@@ -203,6 +203,9 @@ fn print_status(status: &Status) {
             on.join(", ")
         );
     }
+    if let Some(problem) = &status.snapshots_problem {
+        println!("containerd is not served: {problem}");
+    }
     if let Some(snapshots) = &status.snapshots {
         println!(
             "containerd's snapshots   {} active, {} views, {} committed ({} lazy)",

@@ -454,6 +454,9 @@ pub struct Status {
     /// containerd's snapshots, if it is served.
     #[serde(default)]
     pub snapshots: Option<SnapshotStatus>,
+    /// Why containerd is not served that should be.
+    #[serde(default)]
+    pub snapshots_problem: Option<String>,
 }
 
 /// What containerd is served.

@@ -1,6 +1,9 @@
 //! The socket. Calls of the snapshots service are answered here, and those of Kubernetes' image service passed on, if that
 //! is wanted.
+//!
+//! It is served before the store is open, and when that fails too: who waits for an answer is told why there is none.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +13,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
+use tonic::Status;
+use tonic::body::Body;
 use tracing::{debug, warn};
 
 use crate::image_service::ImageService;
@@ -20,10 +25,20 @@ use crate::snapshotter::Snapshotter;
 /// How long accepting pauses when it fails, as it does when descriptors run out.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The snapshotter that is served.
+pub enum Opened<L> {
+    /// Not yet; calls wait.
+    Opening,
+    /// It could not be opened, and why; calls are answered by [`Code::Unavailable`](tonic::Code::Unavailable).
+    Failed(String),
+    /// This one.
+    Open(Arc<Snapshotter<L>>),
+}
+
 /// Serves whoever connects, with `images` Kubernetes' image service, too, until `stop` says so; then calls under way are finished and connections closed.
 pub async fn serve<L: LazyImages>(
     listener: UnixListener,
-    snapshotter: Arc<Snapshotter<L>>,
+    snapshotter: watch::Receiver<Opened<L>>,
     images: Option<Arc<ImageService>>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -48,7 +63,7 @@ pub async fn serve<L: LazyImages>(
 
 async fn converse<L: LazyImages>(
     stream: tokio::net::UnixStream,
-    snapshotter: Arc<Snapshotter<L>>,
+    snapshotter: watch::Receiver<Opened<L>>,
     images: Option<Arc<ImageService>>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -58,7 +73,7 @@ async fn converse<L: LazyImages>(
         async move {
             match images {
                 Some(images) => Ok(images.answer(request).await),
-                None => service::answer(snapshotter, request).await,
+                None => answer(snapshotter, request).await,
             }
         }
     });
@@ -75,6 +90,22 @@ async fn converse<L: LazyImages>(
     };
     if let Err(error) = ended {
         debug!("a connection to the snapshotter ended: {error}");
+    }
+}
+
+async fn answer<L: LazyImages>(
+    mut snapshotter: watch::Receiver<Opened<L>>,
+    request: hyper::Request<Incoming>,
+) -> Result<hyper::Response<Body>, Infallible> {
+    let is_settled = |opened: &Opened<L>| !matches!(opened, Opened::Opening);
+    let opened = match snapshotter.wait_for(is_settled).await.as_deref() {
+        Ok(Opened::Open(snapshotter)) => Ok(snapshotter.clone()),
+        Ok(Opened::Failed(problem)) => Err(problem.clone()),
+        Ok(Opened::Opening) | Err(_) => Err("the daemon ends".to_owned()),
+    };
+    match opened {
+        Ok(snapshotter) => service::answer(snapshotter, request).await,
+        Err(problem) => Ok(Status::unavailable(problem).into_http()),
     }
 }
 

@@ -200,9 +200,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         let _inside = runtime.enter();
         requests.resume_completions();
         requests.widen_restored();
-    }
-    if requests.settings.snapshotter.enabled {
-        runtime.block_on(snapshots::Snapshots::serve(&requests, &containerd));
+        snapshots::Snapshots::serve(&requests, &containerd);
     }
     // The original stays open under its number, where a keeper that takes over finds it.
     let accepting = listener
@@ -336,7 +334,7 @@ async fn serve(
                 // A service manager's service stays until it is stopped.
                 let is_own = requests.journal.custody() == Custody::Own;
                 // containerd cannot start it.
-                let is_awaited = requests.settings.snapshotter.enabled;
+                let is_awaited = requests.snapshots.are_served();
                 if is_own
                     && !is_awaited
                     && requests.views.are_unused()

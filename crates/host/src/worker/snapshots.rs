@@ -1,25 +1,35 @@
 //! containerd's snapshots, served.
 //!
-//! The keeper holds the socket, so that a client that connects while there is no worker waits for the next one. Calls that
-//! are under way when a worker ends are finished, if they are quick; a client whose call is not repeats it.
+//! The keeper holds the socket, so that a client that connects while there is no worker waits for the next one. Whether it
+//! listens decides, not the settings, which may have changed since the keeper read them: who can connect is answered. Until
+//! the store is open calls wait, and if it cannot be opened they are told why, while it is tried again. Calls that are under
+//! way when a worker ends are finished, if they are quick; a client whose call is not repeats it.
 
 mod lazy;
 
 use std::os::unix::net::UnixListener;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};
 use xebec_snapshotter::image_service::ImageService;
-use xebec_snapshotter::{Figures, Snapshotter, server};
+use xebec_snapshotter::server::{self, Opened};
+use xebec_snapshotter::{Figures, Snapshotter};
 
+use crate::keeper::containerd::listens;
 use crate::logins::KeptLogins;
+use crate::paths::Paths;
 use crate::worker::requests::Requests;
 use lazy::Layers;
 
 /// How long calls under way may take when the worker ends.
 const LAST_CALLS: Duration = Duration::from_secs(1);
+/// How long it is until a store is tried again that could not be opened, the first time; then twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The service, if it runs.
 #[derive(Default)]
@@ -28,15 +38,24 @@ pub struct Snapshots {
 }
 
 struct Serving {
-    snapshotter: Arc<Snapshotter<Layers>>,
+    opened: watch::Receiver<Opened<Layers>>,
     stop: watch::Sender<bool>,
-    task: std::sync::Mutex<Option<tokio::task::JoinHandle<()>>>,
+    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Snapshots {
-    /// Serves whoever connects to the socket. What keeps it from that is said in the log: readers need this worker all the
-    /// same.
-    pub(super) async fn serve(requests: &Arc<Requests>, listener: &UnixListener) {
+    /// Serves whoever connects to the socket, if it listens. What keeps it from that is said in the log: readers need this
+    /// worker all the same.
+    pub(super) fn serve(requests: &Arc<Requests>, listener: &UnixListener) {
+        if !listens(listener) {
+            if requests.settings.snapshotter.enabled {
+                error!(
+                    "containerd is not served: the keeper has no socket for it; its messages say why. After a change of \
+                     the settings, reload the service"
+                );
+            }
+            return;
+        }
         let listener = listener.try_clone().and_then(|listener| {
             listener.set_nonblocking(true)?;
             tokio::net::UnixListener::from_std(listener)
@@ -45,27 +64,26 @@ impl Snapshots {
             Ok(listener) => listener,
             Err(problem) => return error!("containerd cannot be served: {problem}"),
         };
-        let snapshotter =
-            match Snapshotter::open(&requests.images.paths.snapshots(), Arc::new(Layers::of(requests))) {
-                Ok(snapshotter) => Arc::new(snapshotter),
-                Err(problem) => return error!("containerd cannot be served: {problem}"),
-            };
-        if let Err(problem) = snapshotter.reconcile().await {
-            warn!("snapshots: {problem}");
-        }
         let (stop, told) = watch::channel(false);
+        let (settled, opened) = watch::channel(Opened::Opening);
+        let layers = Arc::new(Layers::of(requests));
+        tokio::spawn(open(requests.images.paths.clone(), layers, settled));
         let containerd = &requests.settings.snapshotter.image_service;
         let images = containerd.as_ref().map(|containerd| {
             let logins = Arc::new(KeptLogins::new(requests.images.paths.logins()));
             Arc::new(ImageService::new(containerd, logins))
         });
-        let task = tokio::spawn(server::serve(listener, snapshotter.clone(), images, told));
-        info!("serving containerd's snapshots");
+        let task = tokio::spawn(server::serve(listener, opened.clone(), images, told));
         let _ = requests.snapshots.serving.set(Serving {
-            snapshotter,
+            opened,
             stop,
-            task: std::sync::Mutex::new(Some(task)),
+            task: Mutex::new(Some(task)),
         });
+    }
+
+    /// Whether containerd can connect. It cannot start a daemon that has ended.
+    pub(super) fn are_served(&self) -> bool {
+        self.serving.get().is_some()
     }
 
     /// Takes no more calls, and waits for those under way.
@@ -74,11 +92,7 @@ impl Snapshots {
             return;
         };
         let _ = serving.stop.send(true);
-        let task = serving
-            .task
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .take();
+        let task = serving.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
             let _ = tokio::time::timeout(LAST_CALLS, task).await;
         }
@@ -86,7 +100,46 @@ impl Snapshots {
 
     /// What was done and what there is, if the service runs.
     pub(super) fn figures(&self) -> Option<Figures> {
-        let figures = self.serving.get()?.snapshotter.figures();
+        let Opened::Open(snapshotter) = &*self.serving.get()?.opened.borrow() else {
+            return None;
+        };
+        let figures = snapshotter.figures();
         figures.inspect_err(|problem| warn!("{problem}")).ok()
+    }
+
+    /// What keeps the service from running that containerd asks for, if anything does.
+    pub(super) fn problem(&self) -> Option<String> {
+        match &*self.serving.get()?.opened.borrow() {
+            Opened::Failed(problem) => Some(problem.clone()),
+            Opened::Opening | Opened::Open(_) => None,
+        }
+    }
+}
+
+/// Opens the store, and goes on trying: a full disk is emptied, and a file system mounted.
+async fn open(paths: Paths, layers: Arc<Layers>, settled: watch::Sender<Opened<Layers>>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let (root, layers) = (paths.snapshots(), layers.clone());
+        let opened =
+            spawn_blocking(move || Snapshotter::open(&root, layers).map_err(|error| error.to_string()));
+        let problem = match opened.await.map_err(|error| error.to_string()).flatten() {
+            Ok(snapshotter) => {
+                if let Err(problem) = snapshotter.reconcile().await {
+                    warn!("snapshots: {problem}");
+                }
+                info!("serving containerd's snapshots");
+                settled.send_replace(Opened::Open(Arc::new(snapshotter)));
+                return;
+            }
+            Err(problem) => problem,
+        };
+        error!(
+            "containerd's snapshots cannot be served, trying again in {} s: {problem}",
+            pause.as_secs_f32()
+        );
+        settled.send_replace(Opened::Failed(problem));
+        tokio::time::sleep(pause).await;
+        pause = LONGEST_PAUSE.min(pause * 2);
     }
 }

@@ -14,6 +14,14 @@ use crate::worker::requests::Requests;
 use crate::worker::views::ViewRecord;
 
 impl Requests {
+    fn snapshots_problem(&self) -> Option<String> {
+        let is_missed = self.settings.snapshotter.enabled && !self.snapshots.are_served();
+        match is_missed {
+            true => Some("the daemon has no socket for it, see its log; reload the service".to_owned()),
+            false => self.snapshots.problem(),
+        }
+    }
+
     /// What the daemon is doing.
     pub(super) fn status(&self) -> Status {
         let network = self.images.clients().stats();
@@ -70,6 +78,7 @@ impl Requests {
             views: views.collect(),
             lingering_views: lingering.len(),
             suspects: self.suspects.status(),
+            snapshots_problem: self.snapshots_problem(),
             snapshots: self.snapshots.figures().map(|figures| SnapshotStatus {
                 active: figures.active,
                 views: figures.views,

@@ -15,6 +15,7 @@ use xebec_snapshotter::api::{Info, ListRequest, ListResponse, MountsResponse, SE
 use xebec_snapshotter::image_service::ImageService;
 use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Verdict};
 use xebec_snapshotter::record::LazyLayer;
+use xebec_snapshotter::server::{Opened, serve};
 use xebec_snapshotter::usage::Usage;
 use xebec_snapshotter::{ErrorKind, Figures, LazyImages, SnapshotError, Snapshotter};
 
@@ -109,6 +110,7 @@ pub(crate) struct Host {
     images: Arc<Images>,
     snapshotter: Option<Arc<Snapshotter<Images>>>,
     serving: Option<Serving>,
+    opened: Option<watch::Sender<Opened<Images>>>,
     /// Passed on from the next start on.
     pub(crate) image_service: Option<Arc<ImageService>>,
 }
@@ -127,6 +129,7 @@ impl Host {
             images,
             snapshotter: None,
             serving: None,
+            opened: None,
             image_service: None,
         };
         host.restart().await;
@@ -134,25 +137,40 @@ impl Host {
     }
 
     pub(crate) async fn restart(&mut self) {
-        let snapshotter = Arc::new(Snapshotter::open(&self.root(), self.images.clone()).unwrap());
-        snapshotter.reconcile().await.unwrap();
+        self.listen();
+        self.open().await;
+    }
+
+    /// Serves before there is something to serve.
+    pub(crate) fn listen(&mut self) {
         let _ = std::fs::remove_file(self.socket());
         let listener = UnixListener::bind(self.socket()).unwrap();
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(xebec_snapshotter::server::serve(
-            listener,
-            snapshotter.clone(),
-            self.image_service.clone(),
-            stopped,
-        ));
-        self.snapshotter = Some(snapshotter);
+        let (opened, opening) = watch::channel(Opened::Opening);
+        let images = self.image_service.clone();
+        let task = tokio::spawn(serve(listener, opening, images, stopped));
+        self.opened = Some(opened);
         self.serving = Some((stop, task));
+    }
+
+    pub(crate) async fn open(&mut self) {
+        let snapshotter = Arc::new(Snapshotter::open(&self.root(), self.images.clone()).unwrap());
+        snapshotter.reconcile().await.unwrap();
+        let opened = self.opened.as_ref().unwrap();
+        opened.send_replace(Opened::Open(snapshotter.clone()));
+        self.snapshotter = Some(snapshotter);
+    }
+
+    pub(crate) fn fail_to_open(&self, problem: &str) {
+        let opened = self.opened.as_ref().unwrap();
+        opened.send_replace(Opened::Failed(problem.to_owned()));
     }
 
     pub(crate) async fn stop(&mut self) {
         let (stop, task) = self.serving.take().unwrap();
         stop.send(true).unwrap();
         task.await.unwrap();
+        self.opened = None;
         self.snapshotter = None;
     }
 

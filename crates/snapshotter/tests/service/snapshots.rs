@@ -48,6 +48,36 @@ fn of(key: &str) -> KeyRequest {
 }
 
 #[tokio::test]
+async fn who_cannot_be_served_is_told_so() {
+    let mut host = Host::start().await;
+    host.stop().await;
+    host.listen();
+    let mut client = host.connect().await;
+    host.fail_to_open("the disk is full");
+    assert_eq!(
+        mounts(&mut client, "Prepare", "a", "").await,
+        Err(Code::Unavailable)
+    );
+    // It is tried again, and the same connection then serves.
+    host.open().await;
+    mounts(&mut client, "Prepare", "a", "").await.unwrap();
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn calls_wait_until_the_store_is_open() {
+    let mut host = Host::start().await;
+    host.stop().await;
+    host.listen();
+    let mut client = host.connect().await;
+    let prepared = tokio::spawn(async move { mounts(&mut client, "Prepare", "a", "").await });
+    tokio::task::yield_now().await;
+    host.open().await;
+    prepared.await.unwrap().unwrap();
+    host.stop().await;
+}
+
+#[tokio::test]
 async fn a_snapshots_life() {
     let host = Host::start().await;
     let mut client = host.connect().await;
