@@ -59,24 +59,29 @@ impl<L: LazyImages> Snapshotter<L> {
             })
             .await?;
         // Not ours to give if it is something else by that name.
-        let is_other = |there: &Record| there.lazy.is_none() || there.parent != parent;
-        if there.as_ref().is_some_and(is_other) {
+        if there.as_ref().is_some_and(|there| there.lazy.is_none()) {
             return Ok(None);
         }
+        let is_elsewhere = there.as_ref().is_some_and(|there| there.parent != parent);
         let there = there.and_then(|there| there.lazy);
-        if there.as_ref().is_some_and(|there| there.reference == *reference) {
+        if !is_elsewhere && there.as_ref().is_some_and(|there| there.reference == *reference) {
             return Err(stands(target));
         }
         // By another name the same layers may need to be vouched for better; so it is asked again.
         let depth = below.as_ref().and_then(|below| below.lazy.as_ref());
         let depth = depth.map_or(0, |below| below.depth) + 1;
-        let verdict = match lies_low(below.as_ref()) {
-            false => Verdict::NotLazy(NotLazy {
+        let on_other = match lies_low(below.as_ref()) {
+            false => Some("the layer below it was unpacked"),
+            true if is_elsewhere => Some("it is lazy already, on another snapshot than was asked for"),
+            true => None,
+        };
+        let verdict = match on_other {
+            Some(detail) => Verdict::NotLazy(NotLazy {
                 reason: Reason::OnUnpacked,
-                detail: format!("the layer below {layer} was unpacked"),
+                detail: detail.to_owned(),
                 base: None,
             }),
-            true => {
+            None => {
                 let below = below.and_then(|below| below.lazy);
                 let offer = LayerOffer {
                     reference: reference.clone(),

@@ -366,6 +366,32 @@ async fn what_is_shown_is_never_another_images() {
 }
 
 #[tokio::test]
+async fn a_layer_that_is_lazy_on_others_is_unpacked_and_counted() {
+    let host = Host::start().await;
+    let mut client = host.connect().await;
+    for depth in 1..=2 {
+        assert_eq!(pull(&mut client, "lazy", depth).await, Err(Code::AlreadyExists));
+    }
+    // The same chain, whose lowest layer another client has unpacked.
+    mounts(&mut client, "Prepare", "a", "").await.unwrap();
+    commit(&mut client, "a", "unpacked-1").await.unwrap();
+    let request = PrepareRequest {
+        key: "extract".to_owned(),
+        parent: "unpacked-1".to_owned(),
+        labels: image_labels("lazy", 2),
+        ..PrepareRequest::default()
+    };
+    client
+        .call::<_, MountsResponse>("Prepare", request)
+        .await
+        .unwrap();
+    assert_eq!(host.figures().unpacked["on-unpacked"], 1);
+    let told: InfoResponse = client.call("Stat", of("extract")).await.unwrap();
+    let because = &told.info.unwrap().labels["containerd.io/snapshot/xebec.unpacked-because"];
+    assert!(because.starts_with("on-unpacked: "), "{because}");
+}
+
+#[tokio::test]
 async fn a_view_that_cannot_be_shown_leaves_nothing() {
     let host = Host::start().await;
     let mut client = host.connect().await;
