@@ -8,6 +8,8 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$XEBEC_TOP"
+# Packages are for everybody, whoever makes them.
+umask 022
 
 out=${XEBEC_OUT:-$XEBEC_TOP/out}
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)

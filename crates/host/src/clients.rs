@@ -45,8 +45,12 @@ impl Clients {
             return Ok(client.clone());
         }
         let mut config = self.read_settings()?;
+        // What somebody brings along comes first, what happens to be there for root last.
+        match &key {
+            Some(_) => config.docker_configs_after.push(self.logins.clone()),
+            None => config.docker_configs_before.push(self.logins.clone()),
+        }
         config.docker_config = key.clone().or(config.docker_config);
-        config.more_docker_configs.push(self.logins.clone());
         let client = Client::remembering(config, self.memory.clone())
             .map_err(|error| Failure::new(FailureKind::Registry, error))?;
         clients.insert(key, client.clone());

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ static SERIAL: AtomicU64 = AtomicU64::new(0);
 /// # Errors
 /// I/O errors; the old file is then still there.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write(path, bytes, 0o666, true)
+    write(path, bytes, 0o666, true, |_| Ok(()))
 }
 
 /// The same for a file that only its owner may read, at any time.
@@ -23,7 +23,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// I/O errors; the old file is then still there.
 pub fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write(path, bytes, 0o600, true)
+    write(path, bytes, 0o600, true, |_| Ok(()))
 }
 
 /// The same for a file that may be lost or damaged when the host restarts without warning: nothing is synced.
@@ -31,10 +31,37 @@ pub fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// I/O errors; the old file is then still there.
 pub fn write_for_this_boot(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write(path, bytes, 0o666, false)
+    write(path, bytes, 0o666, false, |_| Ok(()))
 }
 
-fn write(path: &Path, bytes: &[u8], mode: u32, durably: bool) -> io::Result<()> {
+/// The same for a file of somebody else, which keeps its owner and its permissions; `mode` is for one that is new.
+///
+/// # Errors
+/// I/O errors; the old file is then still there.
+pub fn replace_atomically(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let old = match fs::symlink_metadata(path) {
+        Ok(old) => Some(old),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    // It may hold what not everybody may read.
+    write(path, bytes, 0o600, true, |file| {
+        if let Some(old) = &old {
+            std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()))?;
+        }
+        let mode = old.as_ref().map_or(mode, |old| old.mode() & 0o7777);
+        file.set_permissions(fs::Permissions::from_mode(mode))
+    })
+}
+
+/// `dress` gives the new file what is not in its bytes, before they are there.
+fn write(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    durably: bool,
+    dress: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}.{serial}", std::process::id()));
@@ -42,6 +69,7 @@ fn write(path: &Path, bytes: &[u8], mode: u32, durably: bool) -> io::Result<()> 
         let mut options = File::options();
         options.write(true).create(true).truncate(true).mode(mode);
         let mut file = options.open(&temporary)?;
+        dress(&file)?;
         file.write_all(bytes)?;
         if durably {
             file.sync_data()?;

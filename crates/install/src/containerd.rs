@@ -55,7 +55,7 @@ pub fn keys(
     socket: &Path,
     data: &Path,
     is_default: bool,
-    has_unpack: bool,
+    unpack: Unpack,
 ) -> Vec<(Key, Wanted)> {
     let text = |path: &Path| Wanted::Text(path.to_string_lossy().into_owned());
     let proxy = |name: &[&str]| key(&[&["proxy_plugins", NAME], name].concat());
@@ -80,7 +80,7 @@ pub fn keys(
     if is_default {
         keys.push((images("snapshotter"), Wanted::Text(NAME.to_owned())));
     }
-    if version == Version::Three {
+    if unpack != Unpack::Unknown {
         // containerd's own pulls unpack only where this list says. It replaces the built-in one, so what that is for
         // goes first when there was no list.
         let list = key(&["plugins", "io.containerd.transfer.v1.local", "unpack_config"]);
@@ -91,7 +91,7 @@ pub fn keys(
                 field("snapshotter", snapshotter),
             ])
         };
-        if !has_unpack {
+        if unpack == Unpack::BuiltIn {
             keys.push((list.clone(), entry("overlayfs")));
         }
         keys.push((list, entry(NAME)));
@@ -99,14 +99,30 @@ pub fn keys(
     keys
 }
 
-/// Whether a file says where containerd's own pulls unpack.
-pub fn has_unpack(document: &DocumentMut) -> bool {
-    let transfer = document
-        .get("plugins")
-        .and_then(|plugins| plugins.get("io.containerd.transfer.v1.local"));
-    transfer
-        .and_then(|transfer| transfer.get("unpack_config"))
-        .is_some()
+/// Where containerd's own pulls unpack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unpack {
+    /// It is containerd 1.x, which has no such list.
+    Unknown,
+    /// The list is the built-in one.
+    BuiltIn,
+    /// The file has a list.
+    Listed,
+}
+
+impl Unpack {
+    /// What a file says, for a containerd of this major version, if that is known.
+    pub fn of(document: &DocumentMut, version: Version, containerd: Option<u32>) -> Self {
+        let transfer = document
+            .get("plugins")
+            .and_then(|plugins| plugins.get("io.containerd.transfer.v1.local"));
+        let list = transfer.and_then(|transfer| transfer.get("unpack_config"));
+        match list {
+            Some(_) => Self::Listed,
+            None if version == Version::Three || containerd == Some(2) => Self::BuiltIn,
+            None => Self::Unknown,
+        }
+    }
 }
 
 fn key(names: &[&str]) -> Key {

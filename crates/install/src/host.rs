@@ -23,21 +23,25 @@ impl Options {
             .any(|folder| self.sysroot.join(folder).join("xebec.service").is_file())
     }
 
+    /// Whether this is the program that a package brought.
+    pub(crate) fn is_program_packaged(&self) -> bool {
+        self.sysroot == Path::new("/") && self.program == Path::new(crate::PACKAGED_PROGRAM)
+    }
+
     /// Where what was changed is kept.
     pub(crate) fn record_file(&self) -> PathBuf {
         self.root.join("installed.json")
     }
 
-    /// Whether the host's containerd is of version 1. The program is not run: it may be another machine's. One of version
-    /// 2 is of another Go module, whose name is in it.
-    pub(crate) fn has_containerd_1(&self) -> bool {
+    /// The major version of the host's containerd, if it has one. The program is not run: it may be another machine's. One of
+    /// version 2 is of another Go module, whose name is in it.
+    pub(crate) fn containerd_version(&self) -> Option<u32> {
         let places = ["/usr/local/bin", "/usr/bin", "/usr/local/sbin", "/usr/sbin"];
         let programs = places.map(|folder| self.here(&Path::new(folder).join("containerd")));
-        let Some(bytes) = programs.iter().find_map(|program| std::fs::read(program).ok()) else {
-            return false;
-        };
+        let bytes = programs.iter().find_map(|program| std::fs::read(program).ok())?;
         let module = b"github.com/containerd/containerd/v2/";
-        !bytes.windows(module.len()).any(|window| window == module)
+        let is_second = bytes.windows(module.len()).any(|window| window == module);
+        Some(if is_second { 2 } else { 1 })
     }
 
     /// Reads a TOML file of the host; an empty one when it is not there.

@@ -14,6 +14,7 @@ pub mod record;
 
 mod host;
 mod removal;
+mod root;
 mod setup;
 mod units;
 
@@ -24,6 +25,8 @@ pub use setup::setup;
 
 /// Where the program goes when it is not where a package would have put it.
 pub const PROGRAM: &str = "/usr/local/bin/xebec";
+/// Where a package puts it.
+pub const PACKAGED_PROGRAM: &str = "/usr/bin/xebec";
 /// containerd's usual configuration.
 pub const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
 
@@ -49,19 +52,14 @@ pub struct Options {
 impl Options {
     /// A path of the host, as this process sees it.
     pub(crate) fn here(&self, path: &Path) -> PathBuf {
-        self.sysroot.join(path.strip_prefix("/").unwrap_or(path))
+        root::resolve(&self.sysroot, path)
     }
 
     /// Where the program is for the host: where a package put it, or where it is copied to.
     pub(crate) fn installed_program(&self) -> PathBuf {
-        let packaged = Path::new("/usr/bin/xebec");
-        match self.is_whole_host() && self.program == packaged {
-            true => packaged.to_owned(),
+        match self.is_packaged() {
+            true => PACKAGED_PROGRAM.into(),
             false => PROGRAM.into(),
         }
-    }
-
-    pub(crate) fn is_whole_host(&self) -> bool {
-        self.sysroot == Path::new("/")
     }
 }

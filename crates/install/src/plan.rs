@@ -1,13 +1,15 @@
 //! The steps of installing or removing, found before any of them is carried out.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::Serialize;
 use xebec_host::failure::Failure;
-use xebec_host::file::write_atomically;
+use xebec_host::file::replace_atomically;
+
+use crate::record::Record;
+use crate::root::resolve;
 
 /// What is to be done on a host, in order.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -16,6 +18,9 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What people should know or do themselves.
     pub notes: Vec<String>,
+    /// What is noted before the first step, and where; and again after each command.
+    #[serde(skip)]
+    pub(crate) record: Option<(PathBuf, Record)>,
 }
 
 /// One thing to do.
@@ -41,9 +46,9 @@ pub enum Action {
         /// What.
         #[serde(skip)]
         bytes: Vec<u8>,
-        /// Its permissions; those it has when absent.
+        /// Its permissions, if it is new.
         #[serde(skip)]
-        mode: Option<u32>,
+        mode: u32,
         /// The lines that change, for people; empty for a file that is ours alone.
         lines: Vec<String>,
     },
@@ -67,7 +72,7 @@ impl Plan {
         self.steps.iter().all(|step| step.is_done)
     }
 
-    pub(crate) fn write(&mut self, path: &Path, bytes: Vec<u8>, mode: Option<u32>, why: &str, is_done: bool) {
+    pub(crate) fn write(&mut self, path: &Path, bytes: Vec<u8>, mode: u32, why: &str, is_done: bool) {
         self.push(
             Action::Write {
                 path: path.to_owned(),
@@ -99,6 +104,10 @@ impl Plan {
     /// # Errors
     /// The first step that fails, with what is left undone after it; doing it all again goes on from there.
     pub fn carry_out(&self, sysroot: &Path, report: &mut dyn FnMut(&Step)) -> Result<(), Failure> {
+        let mut record = self.record.clone();
+        if let Some((file, record)) = &record {
+            record.write(&resolve(sysroot, file))?;
+        }
         let (commands, files): (Vec<&Step>, Vec<&Step>) = self
             .steps
             .iter()
@@ -115,6 +124,10 @@ impl Plan {
         for step in commands {
             if !step.is_done {
                 step.action.command()?;
+                if let (Some((file, record)), Action::Run { words, .. }) = (&mut record, &step.action) {
+                    record.pending.retain(|pending| pending != words);
+                    record.write(file)?;
+                }
             }
             report(step);
         }
@@ -130,7 +143,7 @@ fn enter(sysroot: &Path) -> Result<(), Failure> {
 
 impl Action {
     fn change(&self, sysroot: &Path) -> Result<(), Failure> {
-        let here = |path: &Path| sysroot.join(path.strip_prefix("/").unwrap_or(path));
+        let here = |path: &Path| resolve(sysroot, path);
         match self {
             Self::Write {
                 path, bytes, mode, ..
@@ -140,14 +153,7 @@ impl Action {
                     if let Some(folder) = here.parent() {
                         std::fs::create_dir_all(folder)?;
                     }
-                    let before = std::fs::metadata(&here).ok().map(|old| old.permissions().mode());
-                    write_atomically(&here, bytes)?;
-                    match mode.or(before) {
-                        Some(mode) => {
-                            std::fs::set_permissions(&here, PermissionsExt::from_mode(mode & 0o7777))
-                        }
-                        None => Ok(()),
-                    }
+                    replace_atomically(&here, bytes, *mode)
                 };
                 write().map_err(|error| Failure::host(format!("write {}", path.display()), error))
             }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 use xebec_host::failure::Failure;
+use xebec_host::file::write_privately;
 
 use crate::keys::Change;
 
@@ -19,6 +20,9 @@ pub struct Record {
     pub keys: BTreeMap<PathBuf, Vec<Change>>,
     /// Files of others that were not there before.
     pub made: Vec<PathBuf>,
+    /// Commands that what was changed needs and that have not succeeded yet, in order.
+    #[serde(default)]
+    pub pending: Vec<Vec<String>>,
 }
 
 impl Record {
@@ -39,6 +43,28 @@ impl Record {
             );
             Failure::new(xebec_host::failure::FailureKind::Host, what)
         })
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// When it cannot be written; the old one is there still.
+    pub fn write(&self, file: &Path) -> Result<(), Failure> {
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::host(format!("write {}", file.display()), error);
+        let bytes = serde_json::to_vec_pretty(self).map_err(|error| failed(&error))?;
+        if std::fs::read(file).is_ok_and(|there| there == bytes) {
+            return Ok(());
+        }
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+        }
+        write_privately(file, &bytes).map_err(|error| failed(&error))
+    }
+
+    /// Whether there is something to take back.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.keys.is_empty()
     }
 
     /// Adds changes of keys. One that was changed before keeps what it was then, unless somebody changed it since.

@@ -18,7 +18,7 @@ use crate::record::Record;
 pub fn removal(options: &Options) -> Result<Plan, Failure> {
     let mut plan = Plan::default();
     let record = Record::read(&options.here(&options.record_file()))?;
-    if record == Record::default() {
+    if record.is_empty() {
         plan.notes
             .push("nothing was installed by `xebec install` on this host".to_owned());
         return Ok(plan);
@@ -72,6 +72,12 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
                 .to_owned(),
         );
     }
+    if options.here(&options.root.join("logins.json")).exists() {
+        plan.notes.push(format!(
+            "logins of the kubelet's pulls are in {}: remove it when nothing runs on lazy images any more",
+            options.root.join("logins.json").display()
+        ));
+    }
     plan.notes.push(format!(
         "images and containers stay in {}; containers on lazy images need the daemon that still runs: stop them, then `{} daemon stop`",
         options.root.display(),
@@ -121,7 +127,7 @@ fn take_back(
     let action = Action::Write {
         path: file.to_owned(),
         bytes: document.to_string().into_bytes(),
-        mode: None,
+        mode: 0o644,
         lines,
     };
     plan.push(action, why, is_done);

@@ -5,7 +5,7 @@ use std::path::Path;
 use xebec_format::digest::Digest;
 use xebec_host::failure::{Failure, FailureKind};
 
-use crate::containerd::{self, Version};
+use crate::containerd::{self, Unpack, Version};
 use crate::keys::{self, Change, Key, Wanted};
 use crate::plan::{Action, Plan};
 use crate::record::Record;
@@ -19,8 +19,16 @@ pub fn setup(options: &Options) -> Result<Plan, Failure> {
     let mut plan = Plan::default();
     let mut record = Record::read(&options.here(&options.record_file()))?;
     let program = options.installed_program();
-    let is_new_program = put_program(options, &program, &mut plan, &mut record)?;
-    let are_new_units = put_units(options, &program, &mut plan, &mut record);
+    let mut is_new = match options.is_packaged() {
+        true => {
+            give_way(options, &mut plan, &mut record);
+            false
+        }
+        false => {
+            let is_new_program = put_program(options, &program, &mut plan, &mut record)?;
+            put_units(options, &program, &mut plan, &mut record) || is_new_program
+        }
+    };
     let enabled = vec!["snapshotter".to_owned(), "enabled".to_owned()];
     let settings = WantedKeys {
         keys: vec![(enabled, Wanted::Switch(true))],
@@ -28,33 +36,37 @@ pub fn setup(options: &Options) -> Result<Plan, Failure> {
         why: "the daemon serves containerd",
     };
     let file = options.root.join("daemon.toml");
-    let are_new_settings =
-        options.containerd.is_some() && set_keys(options, &file, &settings, &mut plan, &mut record)?;
+    if options.containerd.is_some() {
+        is_new |= set_keys(options, &file, &settings, &mut plan, &mut record)?;
+    }
     let is_new_containerd = match &options.containerd {
         Some(file) => set_containerd(options, file, &mut plan, &mut record)?,
         None => false,
     };
-    keep(options, &record, &mut plan)?;
-    let changed = is_new_program || are_new_settings;
-    start(options, are_new_units, changed, &mut plan);
-    finish(options, is_new_containerd, &mut plan);
+    run_commands(options, is_new, is_new_containerd, &mut plan, &mut record);
+    plan.record = Some((options.record_file(), record));
     Ok(plan)
 }
 
-/// The record is written before anything that it tells of.
-fn keep(options: &Options, record: &Record, plan: &mut Plan) -> Result<(), Failure> {
-    let bytes = serde_json::to_vec_pretty(record).map_err(|error| Failure::new(FailureKind::Host, error))?;
-    let path = options.record_file();
-    let is_done = is_so(options, &path, &bytes);
-    plan.write(
-        &path,
-        bytes,
-        Some(0o600),
-        "what was changed, for --uninstall",
-        is_done,
-    );
-    plan.steps.rotate_right(1);
-    Ok(())
+/// What was put here before a package came goes: systemd would take it for the newer.
+fn give_way(options: &Options, plan: &mut Plan, record: &mut Record) {
+    for (file, digest) in std::mem::take(&mut record.files) {
+        match std::fs::read(options.here(&file)) {
+            Ok(there) if Digest::of(&there) == digest => {
+                plan.push(Action::Remove { path: file }, "the package brings its own", false);
+            }
+            Ok(_) => plan.notes.push(format!(
+                "{} was changed since it was installed, and hides what the package brings",
+                file.display()
+            )),
+            Err(_) => {}
+        }
+    }
+    if !options.is_program_packaged() {
+        plan.notes.push(
+            "a package brought xebec to this host, and keeps it up to date; its program stays".to_owned(),
+        );
+    }
 }
 
 fn is_so(options: &Options, path: &Path, bytes: &[u8]) -> bool {
@@ -67,28 +79,22 @@ fn put_program(
     plan: &mut Plan,
     record: &mut Record,
 ) -> Result<bool, Failure> {
-    if options.is_whole_host() && options.program == program {
-        return Ok(false);
-    }
     let bytes = std::fs::read(&options.program)
         .map_err(|error| Failure::host(format!("read {}", options.program.display()), error))?;
     let is_done = is_so(options, program, &bytes);
     record.files.insert(program.to_owned(), Digest::of(&bytes));
-    plan.write(program, bytes, Some(0o755), "the program", is_done);
+    plan.write(program, bytes, 0o755, "the program", is_done);
     Ok(!is_done)
 }
 
 fn put_units(options: &Options, program: &Path, plan: &mut Plan, record: &mut Record) -> bool {
-    if options.is_packaged() {
-        return false;
-    }
     let mut is_new = false;
     for (name, text) in units::units(program, &options.root, &options.run) {
         let path = Path::new("/etc/systemd/system").join(name);
         let is_done = is_so(options, &path, text.as_bytes());
         is_new |= !is_done;
         record.files.insert(path.clone(), Digest::of(text.as_bytes()));
-        plan.write(&path, text.into_bytes(), Some(0o644), "the service", is_done);
+        plan.write(&path, text.into_bytes(), 0o644, "the service", is_done);
     }
     is_new
 }
@@ -102,15 +108,16 @@ fn set_containerd(
     let (text, document) = options.read_toml(file)?;
     let wrong = |error: String| Failure::new(FailureKind::Usage, format_args!("{}: {error}", file.display()));
     let is_empty = text.trim().is_empty();
+    let containerd_version = options.containerd_version();
     let version = match is_empty {
-        true if options.has_containerd_1() => Version::Two,
+        true if containerd_version == Some(1) => Version::Two,
         true => Version::Three,
         false => Version::of(&document).map_err(wrong)?,
     };
     let socket = options.run.join("snapshots.sock");
-    let has_unpack = containerd::has_unpack(&document);
+    let unpack = Unpack::of(&document, version, containerd_version);
     let wanted = WantedKeys {
-        keys: containerd::keys(version, &socket, &options.root, options.is_default, has_unpack),
+        keys: containerd::keys(version, &socket, &options.root, options.is_default, unpack),
         version: is_empty.then_some(version),
         why: "containerd knows the snapshotter",
     };
@@ -158,46 +165,79 @@ fn set_keys(
     let action = Action::Write {
         path: file.to_owned(),
         bytes: bytes.into_bytes(),
-        mode: is_new.then_some(0o644),
+        mode: 0o644,
         lines,
     };
     plan.push(action, wanted.why, is_done);
     Ok(!is_done)
 }
 
-/// Has the service manager start what is installed.
-fn start(options: &Options, are_new_units: bool, changed: bool, plan: &mut Plan) {
+/// Has the service manager take up what is new, and what an earlier time did not come to.
+fn run_commands(
+    options: &Options,
+    is_new: bool,
+    is_new_containerd: bool,
+    plan: &mut Plan,
+    record: &mut Record,
+) {
+    let restart = "restart containerd, which then reads its configuration: containers go on";
     if !options.has_systemd() {
         plan.notes.push(
             "systemd does not run on this host: start `xebec daemon start` at boot, before containerd"
                 .to_owned(),
         );
+        if is_new_containerd {
+            plan.notes.push(restart.to_owned());
+        }
         return;
     }
-    let reload = &["systemctl", "daemon-reload"];
-    plan.run(reload, "systemd reads the units", true, !are_new_units);
-    let enable = &["systemctl", "enable", "--now", "xebec.socket", "xebec.service"];
-    let is_done = !are_new_units && !changed;
-    plan.run(enable, "the daemon runs, now and after a boot", true, is_done);
-    // The new program takes over from the old one, or the new settings are read; readers wait some milliseconds.
-    let take_over = &["systemctl", "reload", "xebec.service"];
-    plan.run(take_over, "a running daemon takes up what is new", true, is_done);
-}
-
-/// What containerd needs after that.
-fn finish(options: &Options, is_new: bool, plan: &mut Plan) {
-    let restart = &["systemctl", "restart", "containerd.service"];
-    if options.restart_containerd && options.has_systemd() {
-        plan.run(
-            restart,
-            "containerd reads its configuration; containers go on",
-            true,
-            !is_new,
-        );
-    } else if is_new {
-        plan.notes.push(
-            "containerd reads its configuration when it is restarted: systemctl restart containerd (containers go on)"
-                .to_owned(),
-        );
+    let mut commands = vec![
+        (
+            &["systemctl", "daemon-reload"][..],
+            "systemd reads the units",
+            is_new,
+        ),
+        (
+            &["systemctl", "enable", "--now", "xebec.socket", "xebec.service"],
+            "the daemon runs, now and after a boot",
+            is_new,
+        ),
+        (
+            // The new program takes over from the old one, or the new settings are read; readers wait some milliseconds.
+            &["systemctl", "reload", "xebec.service"],
+            "a running daemon takes up what is new",
+            is_new,
+        ),
+    ];
+    let containerd = (
+        &["systemctl", "restart", "containerd.service"][..],
+        "containerd reads its configuration; containers go on",
+        is_new_containerd,
+    );
+    let before = std::mem::take(&mut record.pending);
+    let is_due = |words: &[&str], is_new: bool| is_new || before.iter().any(|pending| pending == words);
+    let is_restart_due = is_due(containerd.0, containerd.2);
+    match options.restart_containerd {
+        true => commands.push(containerd),
+        // Somebody may have done it since; who asks for it later gets it.
+        false if is_restart_due => {
+            record
+                .pending
+                .push(containerd.0.iter().map(|word| (*word).to_owned()).collect());
+            if is_new_containerd {
+                plan.notes
+                    .push(format!("{restart} (--restart-containerd does it)"));
+            }
+        }
+        false => {}
+    }
+    for (words, why, is_new) in commands {
+        let is_due = is_due(words, is_new);
+        if is_due {
+            record
+                .pending
+                .push(words.iter().map(|word| (*word).to_owned()).collect());
+        }
+        plan.run(words, why, true, !is_due);
     }
 }

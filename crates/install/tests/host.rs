@@ -172,6 +172,51 @@ fn what_the_owner_changed_stays() {
 }
 
 #[test]
+fn what_a_package_brings_later_is_not_hidden() {
+    let host = Host::with_config("version = 3\n");
+    host.install();
+    host.write("usr/lib/systemd/system/xebec.service", "packaged");
+    host.install();
+    assert!(!host.path("etc/systemd/system/xebec.service").exists());
+    assert!(!host.path("usr/local/bin/xebec").exists());
+    assert!(setup(&host.options).unwrap().is_done());
+    host.remove();
+    assert_eq!(host.read(CONFIG), "version = 3\n");
+}
+
+#[test]
+fn a_file_of_the_older_version_says_all_that_a_newer_containerd_needs() {
+    let host = Host::with_config("version = 2\n");
+    host.write(
+        "usr/bin/containerd",
+        "... github.com/containerd/containerd/v2/core ...",
+    );
+    host.install();
+    let text = host.read(CONFIG);
+    assert!(text.contains("unpack_config"), "{text}");
+    assert!(text.contains("io.containerd.grpc.v1.cri"), "{text}");
+    let host = Host::with_config("version = 2\n");
+    host.install();
+    assert!(!host.read(CONFIG).contains("unpack_config"));
+}
+
+#[test]
+fn links_permissions_and_owners_stay() {
+    let host = Host::with_config("");
+    let real = host.path("data/containerd.toml");
+    host.write("data/containerd.toml", "version = 3\n");
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::remove_file(host.path(CONFIG)).unwrap();
+    // As the host sees it, not as this process does.
+    std::os::unix::fs::symlink("/data/containerd.toml", host.path(CONFIG)).unwrap();
+    host.install();
+    assert!(host.path(CONFIG).is_symlink());
+    assert!(fs::read_to_string(&real).unwrap().contains("xebec"));
+    assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(!Path::new("/data/containerd.toml").exists());
+}
+
+#[test]
 fn what_a_package_brought_is_not_written_again() {
     let host = Host::with_config("version = 3\n");
     host.write("usr/lib/systemd/system/xebec.service", "packaged");

@@ -28,9 +28,12 @@ pub struct ClientConfig {
     pub docker_config: Option<PathBuf>,
     /// Where `docker-credential-*` programs are looked for before `PATH`, which services often have a short one of.
     pub helper_directory: Option<PathBuf>,
-    /// Files as docker writes them that are asked after that one; they need not exist.
+    /// Files as docker writes them that are asked before that one; they need not exist.
     #[serde(skip)]
-    pub more_docker_configs: Vec<PathBuf>,
+    pub docker_configs_before: Vec<PathBuf>,
+    /// The same after it.
+    #[serde(skip)]
+    pub docker_configs_after: Vec<PathBuf>,
     /// The kubelet's credential providers, which are asked after all files.
     pub credential_providers: Option<ProviderSettings>,
     /// How long, how often and how much at once.
@@ -47,7 +50,8 @@ impl Default for ClientConfig {
             mirrors: HashMap::new(),
             docker_config: None,
             helper_directory: None,
-            more_docker_configs: Vec::new(),
+            docker_configs_before: Vec::new(),
+            docker_configs_after: Vec::new(),
             credential_providers: None,
             budget: Budget::default(),
             user_agent: concat!("xebec/", env!("CARGO_PKG_VERSION")).to_owned(),

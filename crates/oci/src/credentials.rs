@@ -146,10 +146,11 @@ impl CredentialStore {
         }
     }
 
-    /// Also asks these files, which need not exist, after the user's.
+    /// Also asks these files, which need not exist, `before` and after the user's.
     #[must_use]
-    pub fn and_files(mut self, files: &[PathBuf]) -> Self {
-        self.files.extend_from_slice(files);
+    pub fn and_files(mut self, before: &[PathBuf], after: &[PathBuf]) -> Self {
+        self.files.splice(0..0, before.iter().cloned());
+        self.files.extend_from_slice(after);
         self
     }
 
@@ -169,15 +170,24 @@ impl CredentialStore {
         registry: &str,
         repository: &str,
     ) -> Result<Option<Credential>, CredentialError> {
+        // One that cannot be asked hides none of the others; it is told if those know nothing.
+        let mut problem = None;
         for file in &self.files {
-            if let Some(credential) = self.look_into(file, registry, repository).await? {
-                return Ok(Some(credential));
+            match self.look_into(file, registry, repository).await {
+                Ok(Some(credential)) => return Ok(Some(credential)),
+                Ok(None) => {}
+                Err(error) => problem = problem.or(Some(error)),
             }
         }
-        match &self.providers {
-            Some(providers) => providers.look_up(registry, repository, self.helper_timeout).await,
-            None => Ok(None),
+        if let Some(providers) = &self.providers {
+            let found = providers.look_up(registry, repository, self.helper_timeout);
+            match found.await {
+                Ok(Some(credential)) => return Ok(Some(credential)),
+                Ok(None) => {}
+                Err(error) => problem = problem.or(Some(error)),
+            }
         }
+        problem.map_or(Ok(None), Err)
     }
 
     async fn look_into(
@@ -248,10 +258,13 @@ async fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, CredentialError> {
         Err(error) => return Err(failed(error)),
     };
     let mut bytes = Vec::new();
-    file.take(MAX_CONFIG_JSON)
+    file.take(MAX_CONFIG_JSON + 1)
         .read_to_end(&mut bytes)
         .await
         .map_err(failed)?;
+    if bytes.len() as u64 > MAX_CONFIG_JSON {
+        return Err(failed(std::io::Error::other("it has more than a mebibyte")));
+    }
     Ok(Some(bytes))
 }
 
@@ -277,7 +290,9 @@ fn find_entry(
     let bare = |key: &str| {
         let key = key.trim_start_matches("https://").trim_start_matches("http://");
         let key = key.trim_end_matches('/');
-        key.trim_end_matches("/v1").trim_end_matches("/v2").to_owned()
+        // A repository's name may end like that, too.
+        let host = key.strip_suffix("/v1").or_else(|| key.strip_suffix("/v2"));
+        host.filter(|host| !host.contains('/')).unwrap_or(key).to_owned()
     };
     let by_bare: HashMap<String, &AuthEntry> = auths
         .iter()
@@ -373,6 +388,7 @@ mod tests {
             "https://index.docker.io/v1/": {"auth": "aHViOnB3OjE="},
             "r.example:5000": {"username": "u", "password": "p"},
             "https://old.example/v2/": {"auth": "bzpw"},
+            "r.example:5000/team/v2": {"username": "v2", "password": "p"},
             "r.example:5000/team/app": {"auth": "dGVhbTpw"},
             "acr.example": {"auth": "MDA6", "identitytoken": "refresh"},
             "empty.example": {}, "null.example": null, "bad.example": {"auth": "%%%"}
@@ -392,6 +408,14 @@ mod tests {
             Some(basic("u", "p"))
         );
         assert_eq!(get("old.example", "x").await.unwrap(), Some(basic("o", "p")));
+        assert_eq!(
+            get("r.example:5000", "team/v2").await.unwrap(),
+            Some(basic("v2", "p"))
+        );
+        assert_eq!(
+            get("r.example:5000", "team").await.unwrap(),
+            Some(basic("u", "p"))
+        );
         assert_eq!(
             get("acr.example", "x").await.unwrap(),
             Some(Credential::IdentityToken("refresh".to_owned()))

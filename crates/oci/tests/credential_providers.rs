@@ -66,7 +66,7 @@ impl Providers {
             directory: self.path("bin"),
         };
         let store = CredentialStore::new(Some(Path::new("/nonexistent")), None, Duration::from_secs(10))
-            .and_files(&[self.path("kept.json")])
+            .and_files(&[], &[self.path("kept.json")])
             .and_providers(Some(providers));
         store.look_up(registry, repository).await
     }
@@ -124,6 +124,27 @@ async fn files_come_first() {
     let found = providers.look_up("eu.cloud.example", "team/app").await.unwrap();
     assert_eq!(found, basic("kept", "p"));
     assert!(providers.look_up("eu.cloud.example", "other").await.is_err());
+}
+
+#[tokio::test]
+async fn a_file_that_is_damaged_hides_no_provider() {
+    let providers = Providers::new(CONFIG);
+    fs::write(providers.path("kept.json"), vec![b' '; (1 << 20) + 1]).unwrap();
+    providers.program(
+        "cloud",
+        &answer(r#"{"*.cloud.example": {"username": "AWS", "password": "p"}}"#),
+    );
+    let found = providers.look_up("eu.cloud.example", "app").await.unwrap();
+    assert_eq!(found, basic("AWS", "p"));
+    let error = providers
+        .look_up("other.example", "app")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("kept.json") && error.contains("mebibyte"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

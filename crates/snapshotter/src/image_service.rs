@@ -4,7 +4,8 @@
 //! containerd tells a snapshotter nothing of them, and a lazy image is read for as long as it runs. So the kubelet is told
 //! that its image service (`--image-service-endpoint`) is here; every call goes to containerd as it came and its answer
 //! back, and of `PullImage` the login is kept by whoever implements [`Logins`]. It is kept before the call goes on, since
-//! the pull itself asks for lazy layers, and taken back if the pull fails.
+//! the pull itself asks for lazy layers, and taken back if the pull fails. A kubelet that gives up waiting changes nothing
+//! of that: the pull is a task of its own.
 //!
 //! Source: `runtime.v1.ImageService` in `k8s.io/cri-api` (`PullImageRequest`, `AuthConfig`).
 
@@ -56,18 +57,22 @@ impl fmt::Debug for Login {
 
 /// Who keeps logins.
 pub trait Logins: Send + Sync + 'static {
-    /// From now on an image is read with this login, or with none. Gives what it was before.
+    /// An image is pulled with this login, or with none, and is read with it until the pull is over.
     ///
     /// # Errors
     /// For the log: why it cannot be kept.
-    fn put(&self, image: &str, login: Option<&Login>) -> Result<Option<Login>, String>;
+    fn begin(&self, image: &str, login: Option<&Login>) -> Result<Ticket, String>;
 
-    /// `login` did not work: what was before is right again, unless somebody put another meanwhile.
+    /// The pull is over. If it worked, its login stays; if not, the one that worked last is right again.
     ///
     /// # Errors
-    /// For the log: why it cannot be kept.
-    fn take_back(&self, image: &str, login: Option<&Login>, before: Option<&Login>) -> Result<(), String>;
+    /// For the log: why that cannot be kept.
+    fn end(&self, ticket: Ticket, has_worked: bool) -> Result<(), String>;
 }
+
+/// A pull that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
 
 /// The way to containerd's image service.
 pub struct ImageService {
@@ -140,32 +145,46 @@ impl ImageService {
     }
 
     /// Answers one call, with containerd's answer.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         let answered = match request.uri().path() == PULL {
-            true => self.pull(request).await,
+            true => {
+                let pull = tokio::spawn(self.pull(request)).await;
+                pull.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
+            }
             false => self.pass_on(request.map(Body::new)).await,
         };
         answered.unwrap_or_else(Status::into_http)
     }
 
-    async fn pull(&self, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+    async fn pull(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Status> {
         let (head, body) = request.into_parts();
         let body = Limited::new(body, LONGEST).collect().await;
         let body = body.map_err(|error| Status::invalid_argument(format!("the request: {error}")))?;
         let trailers = body.trailers().cloned();
         let bytes = body.to_bytes();
-        let pulled = pulled(&bytes);
-        let kept = pulled.map(|(image, login)| Kept::put(self.logins.clone(), image, login));
-        let kept = match kept {
-            Some(kept) => kept.await,
+        let logins = self.logins.clone();
+        let begun = pulled(&bytes)
+            .map(|(image, login)| tokio::task::spawn_blocking(move || logins.begin(&image, login.as_ref())));
+        let ticket = match begun {
+            Some(begun) => match begun.await.map_err(|error| error.to_string()).flatten() {
+                Ok(ticket) => Some(ticket),
+                Err(error) => {
+                    warn!("the login of a pull is not kept, so lazy layers may not be readable: {error}");
+                    None
+                }
+            },
             None => None,
         };
         let answer = self
             .pass_on_whole(Request::from_parts(head, whole(bytes, trailers)))
             .await;
         let has_worked = answer.as_ref().is_ok_and(|(has_worked, _)| *has_worked);
-        if let Some(kept) = kept.filter(|_| !has_worked) {
-            kept.take_back().await;
+        if let Some(ticket) = ticket {
+            let logins = self.logins.clone();
+            let ended = tokio::task::spawn_blocking(move || logins.end(ticket, has_worked));
+            if let Err(error) = ended.await.map_err(|error| error.to_string()).flatten() {
+                warn!("the login of a pull is not kept as it should be: {error}");
+            }
         }
         answer.map(|(_, answer)| answer)
     }
@@ -222,46 +241,4 @@ fn is_ok(headers: Option<&HeaderMap>) -> Option<bool> {
 fn whole(bytes: Bytes, trailers: Option<HeaderMap>) -> Body {
     let body = http_body_util::Full::new(bytes);
     Body::new(body.with_trailers(async move { trailers.map(Ok) }))
-}
-
-/// A login that was kept for a pull that is under way.
-struct Kept {
-    logins: Arc<dyn Logins>,
-    image: String,
-    login: Option<Login>,
-    before: Option<Login>,
-}
-
-impl Kept {
-    async fn put(logins: Arc<dyn Logins>, image: String, login: Option<Login>) -> Option<Self> {
-        let put = tokio::task::spawn_blocking(move || {
-            let before = logins.put(&image, login.as_ref())?;
-            Ok::<_, String>(Self {
-                logins,
-                image,
-                login,
-                before,
-            })
-        });
-        match put.await {
-            Ok(Ok(kept)) => Some(kept),
-            Ok(Err(error)) => complain(&error),
-            Err(error) => complain(&error),
-        }
-    }
-
-    async fn take_back(self) {
-        let done = tokio::task::spawn_blocking(move || {
-            let (login, before) = (self.login.as_ref(), self.before.as_ref());
-            self.logins.take_back(&self.image, login, before)
-        });
-        if let Ok(Err(error)) = done.await {
-            warn!("a login that did not work stays: {error}");
-        }
-    }
-}
-
-fn complain<T>(error: &dyn fmt::Display) -> Option<T> {
-    warn!("the login of a pull is not kept, so lazy layers of its image may not be readable: {error}");
-    None
 }

@@ -263,4 +263,15 @@ fn a_store_of_another_version_is_refused() {
     let file = directory.path().join("store");
     std::fs::write(&file, "no database at all").unwrap();
     assert!(Store::open(&file).is_err());
+    std::fs::remove_file(&file).unwrap();
+    drop(Store::open(&file).unwrap());
+    {
+        let later = redb::Database::open(&file).unwrap();
+        let change = later.begin_write().unwrap();
+        let numbers: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("numbers");
+        change.open_table(numbers).unwrap().insert("version", 2).unwrap();
+        change.commit().unwrap();
+    }
+    let error = Store::open(&file).unwrap_err();
+    assert!(error.to_string().contains("is of version 2"), "{error}");
 }

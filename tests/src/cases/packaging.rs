@@ -1,6 +1,7 @@
 //! Packages and manifests, by the tools that will read them: dpkg, kustomize, a validator of Kubernetes objects.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -102,16 +103,81 @@ fn debian(world: &World) -> Result<Outcome> {
     ensure!(!plan.contains("/etc/systemd/system"), "{plan}");
     ensure!(plan.contains("/etc/containerd/config.toml"), "{plan}");
 
+    let systemctl = Systemctl::put(&root)?;
+    let install = ["xebec", "install", "--restart-containerd"];
+    // A service that does not start is not forgotten.
+    systemctl.fails(true)?;
+    ensure!(inside(&install).is_err(), "a failing systemctl was not told");
+    systemctl.fails(false)?;
+    let said = inside(&install)?;
+    let ran = systemctl.ran()?;
+    for words in [
+        "enable --now xebec.socket xebec.service",
+        "restart containerd.service",
+    ] {
+        ensure!(ran.contains(words), "{words} is not among {ran:?}; {said}");
+    }
+    ensure!(inside(&install)?.contains("everything is as it should be"));
+    ensure!(systemctl.ran()?.is_empty(), "commands ran again for nothing");
+    // The owner's choice outlives an upgrade, and the program that runs gives way to the new one.
+    inside(&["dpkg", "-i", "--force-depends", "/xebec.deb"])?;
+    let ran = systemctl.ran()?;
+    ensure!(
+        ran.contains("reload xebec.service") && !ran.contains("enable"),
+        "{ran:?}"
+    );
+
     let state = root.join("var/lib/xebec/containers");
     fs::create_dir_all(&state)?;
-    inside(&["dpkg", "-i", "--force-depends", "/xebec.deb"])?;
     inside(&["dpkg", "--purge", "xebec"])?;
+    ensure!(systemctl.ran()?.contains("disable xebec.socket xebec.service"));
+    let config = fs::read_to_string(root.join("etc/containerd/config.toml")).unwrap_or_default();
+    ensure!(
+        !config.contains("xebec"),
+        "containerd is still told of it: {config}"
+    );
     ensure!(!root.join("usr/bin/xebec").exists(), "the program is still there");
     ensure!(state.is_dir(), "the state directory went with the package");
     Ok(Outcome::Passed(format!(
         "{} bytes",
         fs::metadata(&package)?.len()
     )))
+}
+
+/// A service manager that only notes what it is asked.
+struct Systemctl {
+    folder: PathBuf,
+}
+
+impl Systemctl {
+    fn put(root: &Path) -> Result<Self> {
+        let folder = root.join("run/systemd/system");
+        fs::create_dir_all(&folder)?;
+        let program = root.join("usr/bin/systemctl");
+        let script = "#!/bin/sh\necho \"$*\" >>/run/systemd/system/ran\n! [ -e /run/systemd/system/fails ]\n";
+        // What there was may be a link to a program of another name.
+        let _ = fs::remove_file(&program);
+        fs::write(&program, script)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        Ok(Self { folder })
+    }
+
+    fn fails(&self, does: bool) -> Result<()> {
+        let file = self.folder.join("fails");
+        match does {
+            true => fs::write(file, "")?,
+            false => fs::remove_file(file)?,
+        }
+        Ok(())
+    }
+
+    /// What it was asked since it was asked this.
+    fn ran(&self) -> Result<String> {
+        let file = self.folder.join("ran");
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        fs::write(file, "")?;
+        Ok(text)
+    }
 }
 
 /// What is applied to a cluster has only fields that there are, and installing does not end.

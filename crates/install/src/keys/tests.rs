@@ -7,19 +7,19 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::containerd::{self, Version};
+use crate::containerd::{self, Unpack, Version};
 
 const USERS: &str = "# mine\nversion = 3\n\n[plugins]\n  # about images\n  [plugins.'io.containerd.cri.v1.images']\n    \
      snapshotter = 'overlayfs' # as always\n    max_concurrent_downloads = 3\n";
 
 fn wanted(document: &DocumentMut, version: Version) -> Vec<(Key, Wanted)> {
-    let has_unpack = containerd::has_unpack(document);
+    let unpack = Unpack::of(document, version, None);
     containerd::keys(
         version,
         Path::new("/run/x.sock"),
         Path::new("/data"),
         true,
-        has_unpack,
+        unpack,
     )
 }
 

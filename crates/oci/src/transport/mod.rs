@@ -159,7 +159,7 @@ impl Transport {
             config.helper_directory.as_deref(),
             config.budget.helper_timeout,
         )
-        .and_files(&config.more_docker_configs)
+        .and_files(&config.docker_configs_before, &config.docker_configs_after)
         .and_providers(config.credential_providers.clone());
         let (budget, plain_http) = (config.budget.clone(), config.plain_http.clone());
         let auth = Authenticator::new(pools.clone(), budget, plain_http, store.clone());

@@ -15,7 +15,7 @@ use prost::Message;
 use tokio::net::UnixListener;
 use tonic::body::Body;
 use tonic::{Code, Status};
-use xebec_snapshotter::image_service::{ImageService, Login, Logins, SERVICE};
+use xebec_snapshotter::image_service::{ImageService, Login, Logins, SERVICE, Ticket};
 
 #[derive(Clone, PartialEq, Message)]
 struct Spec {
@@ -51,32 +51,45 @@ struct Text {
 /// Logins in memory, and each change of them.
 #[derive(Default)]
 struct Kept {
+    tried: Mutex<Vec<(String, Option<Login>)>>,
     now: Mutex<HashMap<String, Login>>,
     history: Mutex<Vec<String>>,
 }
 
 impl Kept {
-    fn set(&self, image: &str, login: Option<&Login>) -> Option<Login> {
+    fn say(&self, what: &str, image: &str, login: Option<&Login>) {
         let name = login.map_or("nobody", |login| &login.username);
-        self.history.lock().unwrap().push(format!("{image} {name}"));
-        let mut now = self.now.lock().unwrap();
-        match login {
-            Some(login) => now.insert(image.to_owned(), login.clone()),
-            None => now.remove(image),
-        }
+        self.history
+            .lock()
+            .unwrap()
+            .push(format!("{what} {image} {name}"));
     }
 }
 
 impl Logins for Kept {
-    fn put(&self, image: &str, login: Option<&Login>) -> Result<Option<Login>, String> {
-        match image.contains("full-disk") {
-            true => Err("no space".to_owned()),
-            false => Ok(self.set(image, login)),
+    fn begin(&self, image: &str, login: Option<&Login>) -> Result<Ticket, String> {
+        if image.contains("full-disk") {
+            return Err("no space".to_owned());
         }
+        self.say("begin", image, login);
+        let mut tried = self.tried.lock().unwrap();
+        tried.push((image.to_owned(), login.cloned()));
+        Ok(Ticket(tried.len() as u64 - 1))
     }
 
-    fn take_back(&self, image: &str, _: Option<&Login>, before: Option<&Login>) -> Result<(), String> {
-        self.set(image, before);
+    fn end(&self, ticket: Ticket, has_worked: bool) -> Result<(), String> {
+        let (image, login) = self.tried.lock().unwrap()[usize::try_from(ticket.0).unwrap()].clone();
+        self.say(
+            if has_worked { "worked" } else { "failed" },
+            &image,
+            login.as_ref(),
+        );
+        let mut now = self.now.lock().unwrap();
+        match login {
+            _ if !has_worked => {}
+            Some(login) => drop(now.insert(image, login)),
+            None => drop(now.remove(&image)),
+        }
         Ok(())
     }
 }
@@ -91,6 +104,9 @@ async fn containerd(request: Request<Incoming>) -> Result<hyper::Response<Body>,
     }
     let mut trailers = hyper::HeaderMap::new();
     let pull = Pull::decode(&bytes[5..]).unwrap();
+    if pull.other == "slow" {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
     let is_wrong = pull.auth.as_ref().is_some_and(|auth| auth.password == "wrong");
     trailers.insert("grpc-status", if is_wrong { "7" } else { "0" }.parse().unwrap());
     let answer = Text {
@@ -160,6 +176,10 @@ impl Node {
         client.call_of(SERVICE, "PullImage", request).await
     }
 
+    fn history(&self) -> String {
+        self.kept.history.lock().unwrap().join(", ")
+    }
+
     async fn client(&self) -> Client {
         let mut client = self.host.connect().await;
         client.header = Some(("x-of-the-kubelet", "kept"));
@@ -202,9 +222,41 @@ async fn a_login_that_is_refused_gives_way_to_the_one_before() {
     let history = node.kept.history.lock().unwrap().join(", ");
     assert_eq!(
         history,
-        format!("{image} robot, {image} thief, {image} robot"),
+        format!("begin {image} robot, worked {image} robot, begin {image} thief, failed {image} thief"),
         "it is there while the pull is under way"
     );
+}
+
+#[tokio::test]
+async fn a_kubelet_that_gives_up_leaves_no_login_untold() {
+    let node = Node::start().await;
+    let mut client = node.client().await;
+    let request = Pull {
+        image: Some(Spec {
+            image: "app".to_owned(),
+        }),
+        auth: Some(Auth {
+            username: "thief".to_owned(),
+            password: "wrong".to_owned(),
+        }),
+        other: "slow".to_owned(),
+    };
+    let mut call = tokio::spawn(async move {
+        let answer: Result<Text, Code> = client.call_of(SERVICE, "PullImage", request).await;
+        answer
+    });
+    while !node.history().contains("begin app thief") {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        assert!(!call.is_finished());
+    }
+    call.abort();
+    let _ = (&mut call).await;
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !node.history().contains("failed app thief") {
+        assert!(std::time::Instant::now() < deadline, "{}", node.history());
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(node.user("app"), None);
 }
 
 #[tokio::test]
