@@ -30,8 +30,16 @@ async fn threads_are_left_to_others() {
     assert!(most.load(Ordering::SeqCst) <= AT_ONCE);
 }
 
-#[tokio::test]
-async fn what_was_removed_is_deleted_by_one_and_nobody_waits() {
+#[test]
+fn what_was_removed_is_deleted_by_one_and_nobody_waits() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        // Work in it is done in the order in which it is asked for.
+        .max_blocking_threads(1)
+        .build();
+    runtime.unwrap().block_on(deletes_one_by_one());
+}
+
+async fn deletes_one_by_one() {
     let root = tempfile::tempdir().unwrap();
     let snapshotter = Snapshotter::open(root.path(), Arc::new(Nothing)).unwrap();
     let out = root.path().join("out");
@@ -41,6 +49,7 @@ async fn what_was_removed_is_deleted_by_one_and_nobody_waits() {
     snapshotter.reconcile().await.unwrap();
     assert_eq!(std::fs::read_dir(root.path().join("u")).unwrap().count(), 0);
     tokio::task::yield_now().await;
+    tokio::task::spawn_blocking(|| ()).await.unwrap();
     assert_eq!(std::fs::read_dir(&out).unwrap().count(), 1);
     drop(one);
     // Comes after all who asked before.
