@@ -1,6 +1,6 @@
 //! Reference → manifest and configuration. A manifest that this host has a record of is the same image as then, so only the
 //! tag is asked for; a service that is started here for the first time has its configuration from its recording, if there
-//! is one ([`crate::image::referrers`]).
+//! is one (`image/referrers.rs`).
 
 use std::time::Duration;
 

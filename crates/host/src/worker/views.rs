@@ -1,5 +1,5 @@
 //! Mounted views: over which layers, where, and for whom. Each has a file in the run directory, so that the next
-//! worker knows it. A view that nobody holds any more **lingers** for a while ([`lingering`]) and is unmounted then.
+//! worker knows it. A view that nobody holds any more **lingers** for a while (`views/lingering.rs`) and is unmounted then.
 
 mod known;
 mod lingering;
