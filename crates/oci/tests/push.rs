@@ -224,6 +224,20 @@ async fn a_registry_without_the_api_is_asked_by_tag() {
     // What is not under the tag may be in the API by now.
     assert_eq!(list(&reader, &two).await, 0);
     assert_eq!(asked_for_lists(&registry), (1, 1));
+    // A list that cannot be read hides none that the API has.
+    let damaged = Fault::Answer {
+        status: 200,
+        content_type: "application/vnd.oci.image.index.v1+json",
+        body: "{".to_owned(),
+    };
+    registry.inject(When::any().path("/manifests/sha256-").times(1), damaged);
+    assert!(
+        reader
+            .referrers(&repository, &two.manifest_digest, None)
+            .await
+            .is_err()
+    );
+    assert_eq!(asked_for_lists(&registry), (1, 1));
     // It is: the registry was upgraded. From then on the API is asked.
     let empty = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#;
     let upgraded = Fault::Answer {

@@ -110,23 +110,17 @@ impl<L: LazyImages> Snapshotter<L> {
     /// # Errors
     /// When the store cannot be read.
     pub async fn reconcile(&self) -> Result<(), SnapshotError> {
-        let names = self
-            .in_background(|inner| {
-                let all = inner.store.list()?;
-                for (name, record) in &all {
-                    inner.restore(name, record)?;
+        self.in_background(|inner| {
+            for (name, record) in &inner.store.list()? {
+                // One that cannot be mended keeps none of the others from it.
+                if let Err(problem) = inner.restore(name, record) {
+                    warn!("snapshot {name:?}: {problem}");
                 }
-                let names: Vec<String> = all.into_iter().map(|(name, _)| name).collect();
-                Ok(names)
-            })
-            .await?;
-        for key in self.lazy.held() {
-            let _one = self.keys.lock(&key).await;
-            if !names.contains(&key) {
-                info!("no snapshot {key:?} is there any more: releasing its view");
-                self.lazy.release(&key).await;
             }
-        }
+            Ok(())
+        })
+        .await?;
+        self.release_strangers().await?;
         self.in_background(Inner::remove_strangers).await?;
         tokio::spawn(self.delete_removed());
         Ok(())
@@ -262,7 +256,12 @@ impl<L: LazyImages> Snapshotter<L> {
             .in_background(move |inner| inner.can_be_made(&wanted, &on))
             .await?;
         let part = base.as_ref().or_else(|| below.iter().find_map(Record::lazy_part));
-        let view = self.view(&key, kind, part).await?;
+        let view = self.view(&key, kind, part).await;
+        if view.is_err() {
+            // It may be held all the same.
+            self.lazy.release(&key).await;
+        }
+        let view = view?;
         let has_view = view.is_some();
         if has_view && ID_MAPPINGS.iter().any(|label| labels.contains_key(*label)) {
             self.lazy.release(&key).await;
@@ -353,8 +352,27 @@ impl<L: LazyImages> Snapshotter<L> {
     /// # Errors
     /// When the store or its directories cannot be read.
     pub async fn cleanup(&self) -> Result<(), SnapshotError> {
+        self.release_strangers().await?;
         self.in_background(Inner::remove_strangers).await?;
         self.delete_removed().await;
+        Ok(())
+    }
+
+    /// Gives back views that are held for nobody.
+    async fn release_strangers(&self) -> Result<(), SnapshotError> {
+        for key in self.lazy.held() {
+            // Who makes a snapshot holds its view first, under this lock.
+            let _one = self.keys.lock(&key).await;
+            let wanted = key.clone();
+            let found = self.in_background(move |inner| inner.store.get(&wanted)).await;
+            match found {
+                Err(error) if error.kind == ErrorKind::NotFound => {
+                    info!("no snapshot {key:?} is there any more: releasing its view");
+                    self.lazy.release(&key).await;
+                }
+                found => drop(found?),
+            }
+        }
         Ok(())
     }
 

@@ -123,6 +123,15 @@ fn goes_first(world: &World) -> Result<Outcome> {
         "it is mounted though the daemon has ended"
     );
     use_once(&lab, &two, 2)?;
+    // Somebody else's hand: the next start is not shown an empty directory.
+    let views = fs::read_dir(lab.path("root-run/views"))?;
+    let view = views
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.is_dir());
+    rustix::mount::unmount(view.context("no view")?, rustix::mount::UnmountFlags::empty())?;
+    use_once(&lab, &two, 2)?;
+    ensure!(lingering(&lab)? == 1);
     Ok(Outcome::Passed("gone for rmi, gc and stop".to_owned()))
 }
 

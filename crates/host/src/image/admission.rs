@@ -78,6 +78,27 @@ impl Images {
     }
 }
 
+impl Images {
+    /// Judges what this host keeps of a manifest's lowest layers, as if they were started now, without asking anybody.
+    ///
+    /// # Errors
+    /// [`FailureKind::Trust`] when one may not be used any more, or `trust.toml` cannot be read.
+    pub(crate) fn judge_kept(
+        &self,
+        request: &ImageRequest,
+        manifest: Digest,
+        layers: usize,
+    ) -> Result<(), Failure> {
+        let reference = request.reference.parse();
+        let reference = reference.map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        match self.known_manifest(reference, manifest) {
+            Some(found) => self.judge_stored(request, &found, layers),
+            // Without a record there is no view either.
+            None => self.policy().map(|_| ()),
+        }
+    }
+}
+
 /// Chain IDs of layers, lowest first, as the OCI image specification has them.
 fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
     let mut chain: Option<Digest> = None;

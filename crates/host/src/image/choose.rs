@@ -93,6 +93,28 @@ impl Images {
     }
 }
 
+impl Images {
+    /// Judges the indexes that this host keeps of an image's lowest layers.
+    ///
+    /// # Errors
+    /// [`FailureKind::Trust`] when there are some of a layer, and none may be used.
+    pub(crate) fn judge_stored(
+        &self,
+        request: &ImageRequest,
+        found: &FoundImage,
+        layers: usize,
+    ) -> Result<(), Failure> {
+        let client = self.clients.get(request.docker_config.as_deref())?;
+        let referrers = Referrers::by_type(client, found.reference.repository(), found.manifest_digest);
+        let choice = Choice::new(self, request, found, &referrers)?;
+        for layer in found.layers.iter().take(layers) {
+            let chosen = choice.choose_from_store(layer.digest);
+            chosen.map_err(|refusal| Failure::new(FailureKind::Trust, refusal))?;
+        }
+        Ok(())
+    }
+}
+
 impl<'a> Choice<'a> {
     /// Finds an admitted index for each layer; layers without one are read whole, unless laziness is required.
     pub(super) async fn layers(

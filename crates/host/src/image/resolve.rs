@@ -114,6 +114,12 @@ impl Images {
         report: &Report,
     ) -> Result<FoundImage, Failure> {
         let known = self.records.get(manifest);
+        // That a digest leads to another manifest must have been seen.
+        let leads_there = |record: &ImageRecord| match reference.digest() {
+            Some(named) if named != manifest => record.references.contains(&reference.to_string()),
+            _ => true,
+        };
+        let known = known.filter(leads_there);
         if let Some(found) = known.and_then(|record| from_record(reference.clone(), &record, false)) {
             return Ok(found);
         }
@@ -121,11 +127,21 @@ impl Images {
         match self.resolve_named(request, named, false, report).await {
             Ok((found, _)) if found.manifest_digest == manifest => return Ok(found),
             Err(failure) if failure.kind != FailureKind::NotFound => return Err(failure),
+            _ if reference.is_by_digest() => {
+                let message = format!("{reference} does not lead to manifest {manifest}");
+                return Err(Failure::new(FailureKind::Usage, message));
+            }
             _ => {}
         }
         let exactly = reference.repository().at(manifest);
         let (found, _) = self.resolve_named(request, exactly, false, report).await?;
         Ok(FoundImage { reference, ..found })
+    }
+
+    /// A manifest as this host's record has it.
+    pub(crate) fn known_manifest(&self, reference: Reference, manifest: Digest) -> Option<FoundImage> {
+        let record = self.records.get(manifest)?;
+        from_record(reference, &record, true)
     }
 
     async fn resolve_named(

@@ -354,6 +354,7 @@ mod tests {
             layers: Vec::new(),
             holders: Vec::new(),
             unused_since_ms: None,
+            is_spoiled: false,
             completion: None,
             uses: Vec::new(),
             own_mount: None,

@@ -63,11 +63,14 @@ impl Requests {
         let key = ViewKey::new(&prepared.layers, free_pages, is_complete, shared, salt.as_deref());
         if !is_recording && let Some(known) = self.views.known(&key) {
             let _reservation = self.fills.usage().reserve(known.layers().iter().copied());
-            let layers = self.serve_all(known.layers())?;
+            // One of another image's may have been evicted meanwhile; then it is built without that.
+            let layers = self.serve_all(known.layers());
             if order.learns {
                 self.views.take_down_unused(|view| view.name == known.name);
             }
-            if let Some(path) = self.views.hold_mounted(&known.name, claim(), read_ahead_kib)? {
+            if let Ok(layers) = layers
+                && let Some(path) = self.views.hold_mounted(&known.name, claim(), read_ahead_kib)?
+            {
                 return Ok(HeldView {
                     name: known.name.clone(),
                     path,
@@ -104,7 +107,7 @@ impl Requests {
             .views
             .hold(&built, claim(), &how, || self.open_own_mounts(&own))?;
         if !held.was_mounted {
-            self.sync_later(built.metadata.clone());
+            self.sync_later(built.name.clone(), built.metadata.clone());
         }
         if !is_recording {
             self.views.know(key, &built, &prepared.layers);
@@ -127,10 +130,12 @@ impl Requests {
     }
 
     /// Nobody waits for that.
-    fn sync_later(&self, metadata: PathBuf) {
+    fn sync_later(&self, name: String, metadata: PathBuf) {
+        let views = self.views.clone();
         let sync = move || {
             if let Err(failure) = view::sync(&metadata) {
                 error!("{failure}; containers on the view may come to read it damaged");
+                views.spoil(&name);
             }
         };
         let thread = std::thread::Builder::new().name("xebec-sync".to_owned());

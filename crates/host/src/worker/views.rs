@@ -62,6 +62,9 @@ pub struct ViewRecord {
     /// Since when nobody does, in milliseconds since the host was started.
     #[serde(default)]
     pub unused_since_ms: Option<u64>,
+    /// Its metadata could not be written, so nobody else gets it.
+    #[serde(default)]
+    pub is_spoiled: bool,
     /// How the rest of it is to be brought in, if that was asked for; a later worker goes on with it.
     #[serde(default)]
     pub completion: Option<Completion>,
@@ -155,6 +158,7 @@ impl Views {
         open_own: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Held, Failure> {
         let mut table = self.lock();
+        self.drop_unmounted(&mut table, &built.name);
         let was_mounted = table.contains_key(&built.name);
         if !was_mounted {
             let record = self.mount(built, &claim, options, open_own)?;
@@ -175,10 +179,32 @@ impl Views {
         read_ahead_kib: Option<u32>,
     ) -> Result<Option<PathBuf>, Failure> {
         let mut table = self.lock();
+        self.drop_unmounted(&mut table, name);
         if !table.contains_key(name) {
             return Ok(None);
         }
         self.join(&mut table, name, claim, read_ahead_kib).map(Some)
+    }
+
+    /// Nobody else gets a view: what is on the disk of it may not be what was written.
+    pub fn spoil(&self, name: &str) {
+        let mut table = self.lock();
+        self.forget_built(name);
+        if let Some(record) = table.get_mut(name) {
+            record.is_spoiled = true;
+            let _ = self.write(record);
+        }
+        self.settle(&mut table);
+    }
+
+    /// Forgets a view that nobody uses if somebody unmounted it.
+    fn drop_unmounted(&self, table: &mut BTreeMap<String, ViewRecord>, name: &str) {
+        let is_gone = table
+            .get(name)
+            .is_some_and(|record| !record.is_held() && !mount::is_mounted(&record.path).unwrap_or(true));
+        if is_gone {
+            table.retain(|other, record| other != name || !self.take_down(record));
+        }
     }
 
     fn mount(
@@ -214,6 +240,7 @@ impl Views {
             layers: layers.collect(),
             holders: Vec::new(),
             unused_since_ms: None,
+            is_spoiled: false,
             completion: None,
             uses: Vec::new(),
             // A recording's stays as it is.
@@ -239,6 +266,12 @@ impl Views {
     ) -> Result<PathBuf, Failure> {
         let not_there = || Failure::new(FailureKind::NotFound, format!("no view {name} is mounted"));
         let record = table.get_mut(name).ok_or_else(not_there)?;
+        if record.is_spoiled {
+            let message = format!(
+                "the metadata of view {name} could not be written; stop what runs on it, and see whether the disk is sound"
+            );
+            return Err(Failure::new(FailureKind::Host, message));
+        }
         let path = record.path.clone();
         if record.unused_since_ms.take().is_some() {
             // It is this holder's from now on.
@@ -257,7 +290,11 @@ impl Views {
         if !record.uses.contains(&claim.by) {
             record.uses.push(claim.by);
         }
-        self.write(record)?;
+        if let Err(failure) = self.write(record) {
+            record.holders.retain(|other| !same(other, &claim.holder));
+            self.settle(table);
+            return Err(failure);
+        }
         // Under the lock: a sweep takes a directory for gone where nothing is mounted.
         if let Holder::Directory { path: target } = &claim.holder
             && let Err(error) = mount::bind_private(&path, target)

@@ -54,7 +54,15 @@ pub fn both_killed() {
     kept.sort();
     assert_eq!(
         kept,
-        ["group", "journal", "root-lock", "run-lock", "socket", "worker"]
+        [
+            "group",
+            "journal",
+            "root-lock",
+            "run-lock",
+            "snapshots",
+            "socket",
+            "worker"
+        ]
     );
 }
 

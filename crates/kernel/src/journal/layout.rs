@@ -32,8 +32,9 @@ pub const RAW_BYTES: usize = 4096;
 /// `XBCJRNL` and a NUL.
 const MAGIC: u64 = u64::from_ne_bytes(*b"XBCJRNL\0");
 
-/// Version of this layout. A worker of another version must not touch the journal.
-pub(super) const VERSION: u32 = 2;
+/// Version of this layout, and of which numbers a worker's descriptors have that no event can have: workers of version 2
+/// had one fewer, without containerd's socket. A worker of another version must not touch the journal.
+pub(super) const VERSION: u32 = 3;
 
 /// An entry is free: its other fields mean nothing.
 pub(super) const FREE: u32 = 0;

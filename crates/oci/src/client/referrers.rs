@@ -86,15 +86,21 @@ impl Client {
         subject: &Digest,
         artifact_type: Option<&str>,
     ) -> Result<Vec<Descriptor>, ClientError> {
-        let list = self.tag_list(repository, subject).await?.manifests;
-        if !list.is_empty() {
-            return Ok(list);
+        let list = self
+            .tag_list(repository, subject)
+            .await
+            .map(|list| list.manifests);
+        if list.as_ref().is_ok_and(|list| !list.is_empty()) {
+            return list;
         }
         let (server, listed) = self.referrers_by_api(repository, subject, artifact_type).await?;
-        if listed.is_ok() {
-            self.has_referrers(&server);
+        match listed {
+            Ok(listed) => {
+                self.has_referrers(&server);
+                Ok(listed)
+            }
+            Err(_) => list,
         }
-        Ok(listed.unwrap_or_default())
     }
 
     async fn referrers_api_first(

@@ -475,6 +475,9 @@ async fn a_restart_takes_away_what_nobody_has() {
     assert_eq!(host.held(), ["run"]);
     assert!(!host.root().join("u/zzz").exists());
     let mut client = host.connect().await;
+    host.hold("a later stranger's");
+    client.call::<_, Empty>("Cleanup", of("")).await.unwrap();
+    assert_eq!(host.held(), ["run"]);
     let again: MountsResponse = client.call("Mounts", of("own")).await.unwrap();
     assert_eq!(again, kept);
     assert!(std::fs::exists(&kept.mounts[0].source).unwrap());

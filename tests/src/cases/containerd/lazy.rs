@@ -114,6 +114,16 @@ pub(super) fn by_digest(world: &World) -> Result<Outcome> {
     );
     super::start_web(&containerd, &reference, "web")?;
     containerd.end("web")?;
+    // What nobody vouches for any more is not started again, and nothing is while that cannot be read.
+    let trust = world.path("root/trust.toml");
+    for text in ["registry-root = \"never\"\n", "registry-root = = 1\n"] {
+        fs::write(&trust, text)?;
+        let refused = containerd.refuses(&["tasks", "start", "--detach", "web"])?;
+        ensure!(refused.contains("trust.toml"), "{refused}");
+    }
+    fs::remove_file(&trust)?;
+    containerd.does(&["tasks", "start", "--detach", "web"])?;
+    containerd.end("web")?;
     containerd.does(&["containers", "rm", "web"])?;
     containerd.does(&["images", "rm", "--sync", &reference])?;
     containerd.does(&["--namespace", &other, "images", "rm", "--sync", &named])?;

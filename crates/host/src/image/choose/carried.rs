@@ -2,6 +2,7 @@
 //! image they come by the request that brings its pages, and no index artifact is asked for.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tracing::{debug, warn};
@@ -19,6 +20,9 @@ use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::kept::Evidence;
 use crate::runtime_image::zone::{ZoneSource, ZoneStream};
 use crate::trust::Record;
+
+/// How long a start waits for another to bring what both need. One that succeeds takes seconds at most.
+const TURN: Duration = Duration::from_secs(30);
 
 /// Indexes that came with a recording, and what vouches for them: what vouches for the recording, which names them.
 #[derive(Default)]
@@ -48,13 +52,16 @@ impl Choice<'_> {
         if !is_unknown && !self.images.turns.is_taken(&name) {
             return (None, None);
         }
-        let turn = self.images.turns.take(name).await;
+        // Who has waited that long does it, too, rather than fail after all the others did.
+        let turn = tokio::time::timeout(TURN, self.images.turns.take(name))
+            .await
+            .ok();
         let unknown = self.unknown_indexes(found);
         if unknown.is_empty() {
             return (None, None);
         }
         let open = self.begin_to_fetch(found, source, unknown).await;
-        (Some(turn), open)
+        (turn, open)
     }
 
     /// Layers that the recording's zones carry indexes of, of which this host has none. Takes those that it has, and may not

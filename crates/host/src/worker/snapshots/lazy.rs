@@ -105,30 +105,24 @@ impl Layers {
         requests.images.admission(&request, manifest, &report).await
     }
 
-    /// Refuses what is not trusted any more.
-    async fn check(&self, layer: &LazyLayer) -> Result<(), Failure> {
-        // What cannot be asked about now is on this host, and was believed.
-        let Ok(admission) = self.find(&layer.reference, Some(&layer.manifest)).await else {
-            return Ok(());
-        };
-        let depth = usize::try_from(layer.depth).unwrap_or(usize::MAX);
-        let layers = admission.layers.iter().take(depth);
-        let refused = layers
-            .filter_map(|layer| layer.not_lazy.as_ref())
-            .find(|not_lazy| not_lazy.is_refused);
-        match refused {
-            None => Ok(()),
-            Some(refused) => Err(Failure::new(FailureKind::Trust, &refused.reason)),
-        }
+    /// Refuses what is not trusted any more. Nobody is asked: what vouched for it is written down here.
+    async fn check(&self, requests: &Arc<Requests>, layer: &LazyLayer) -> Result<(), Failure> {
+        let manifest = layer.manifest.parse::<Digest>();
+        let manifest = manifest.map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let request = request(requests, &layer.reference, None);
+        let layers = usize::try_from(layer.depth).unwrap_or(usize::MAX);
+        let judged =
+            requests.in_background(move |requests| requests.images.judge_kept(&request, manifest, layers));
+        judged.await?
     }
 
     async fn mount(&self, key: &str, layer: &LazyLayer, is_run: bool) -> Result<PathBuf, Failure> {
         let requests = self.requests()?;
         let holder = Holder::Snapshot { key: key.to_owned() };
-        let held = requests.views.list();
+        self.check(&requests, layer).await?;
         // It is mounted from there, or may be.
-        if let Some(view) = held.into_iter().find(|view| view.holders.contains(&holder)) {
-            self.check(layer).await?;
+        let mut held = requests.views.list().into_iter();
+        if let Some(view) = held.find(|view| view.holders.contains(&holder)) {
             return Ok(view.path);
         }
         if !requests.goes_on()? {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use tracing::{debug, warn};
-use xebec_kernel::mount::BackingDevice;
+use xebec_kernel::mount::{self, BackingDevice};
 
 use super::{ViewRecord, Views, remove_own_mount, remove_unused_mount};
 use crate::view;
@@ -25,7 +25,7 @@ impl ViewRecord {
     /// Whether it may be kept for another: not one of a recording, and not one whose pages were still coming and may never.
     fn may_linger(&self) -> bool {
         let is_whole = self.arriving.as_ref().is_none_or(|arriving| arriving.over);
-        self.own_mount.is_none() && is_whole
+        self.own_mount.is_none() && is_whole && !self.is_spoiled
     }
 
     /// Another service starts on it, by a recording: nothing is read ahead meanwhile.
@@ -91,8 +91,11 @@ impl Views {
     pub(super) fn take_down(&self, record: &ViewRecord) -> bool {
         let name = &record.name;
         if let Err(error) = view::unmount(&record.path) {
-            warn!("view {name}: {error}");
-            return false;
+            // Somebody may have done it.
+            if mount::is_mounted(&record.path).unwrap_or(true) {
+                warn!("view {name}: {error}");
+                return false;
+            }
         }
         self.forget_built(name);
         let _ = fs::remove_dir(&record.path);
