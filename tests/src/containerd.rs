@@ -173,9 +173,9 @@ impl<'a> Containerd<'a> {
     fn configure(&self, more: &str) -> Result<()> {
         let place = |name: &str| self.directory.join(name).display().to_string();
         fs::create_dir_all(self.directory.join("conf.d"))?;
-        let (version, title, opt) = match self.line {
-            Line::Two => (3, "# containerd 2.x\n", "io.containerd.internal.v1.opt"),
-            Line::OneSeven => (2, "# containerd 1.7\n", "io.containerd.internal.v1.opt"),
+        let (version, title) = match self.line {
+            Line::Two => (3, "# containerd 2.x\n"),
+            Line::OneSeven => (2, "# containerd 1.7\n"),
         };
         // CRI is switched on by who needs it: it looks for networks, and for the host's directories.
         let disabled = if more.contains("cri") {
@@ -186,7 +186,7 @@ impl<'a> Containerd<'a> {
         let main = format!(
             "version = {version}\nroot = {:?}\nstate = {:?}\nimports = [{:?}]\n\
              disabled_plugins = [{disabled}\"io.containerd.nri.v1.nri\"]\n\
-             [grpc]\naddress = {:?}\n[ttrpc]\naddress = {:?}\n[plugins.\"{opt}\"]\npath = {:?}\n",
+             [grpc]\naddress = {:?}\n[ttrpc]\naddress = {:?}\n[plugins.\"io.containerd.internal.v1.opt\"]\npath = {:?}\n",
             place("root"),
             place("state"),
             place("conf.d/*.toml"),
