@@ -293,6 +293,13 @@ impl<'a> Containerd<'a> {
         lines[lines.len().saturating_sub(4)..].join("\n")
     }
 
+    /// Asks that this namespace has no snapshot any more.
+    pub(crate) fn has_none(&self) -> Result<()> {
+        let left = self.snapshots()?;
+        ensure!(left.is_empty(), "snapshots are left: {left:?}");
+        Ok(())
+    }
+
     /// Keys of the snapshots in this namespace.
     pub(crate) fn snapshots(&self) -> Result<Vec<String>> {
         let listed = self.does(&["snapshots", "ls"])?;

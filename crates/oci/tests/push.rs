@@ -194,11 +194,7 @@ fn asked_for_lists(registry: &FaultyRegistry) -> (usize, usize) {
 
 #[tokio::test]
 async fn a_registry_without_the_api_is_asked_by_tag() {
-    let options = Options {
-        referrers_api: false,
-        ..Options::default()
-    };
-    let registry = FaultyRegistry::with(options).unwrap();
+    let registry = without_the_api();
     let (one, two) = (put_image(&registry, 1000), put_image(&registry, 2000));
     let repository = repository(&registry);
     let list = async |client: &Client, image: &Image| {
@@ -252,13 +248,17 @@ async fn a_registry_without_the_api_is_asked_by_tag() {
     assert_eq!(asked_for_lists(&registry), (1, 0));
 }
 
-#[tokio::test]
-async fn only_clear_answers_are_remembered() {
-    let registry = FaultyRegistry::with(Options {
+fn without_the_api() -> FaultyRegistry {
+    FaultyRegistry::with(Options {
         referrers_api: false,
         ..Options::default()
     })
-    .unwrap();
+    .unwrap()
+}
+
+#[tokio::test]
+async fn only_clear_answers_are_remembered() {
+    let registry = without_the_api();
     let image = put_image(&registry, 1000);
     let repository = repository(&registry);
     push_empty(&client(), &repository).await;
@@ -296,11 +296,7 @@ async fn only_clear_answers_are_remembered() {
 
 #[tokio::test]
 async fn writers_of_one_list_do_not_lose_each_other() {
-    let registry = FaultyRegistry::with(Options {
-        referrers_api: false,
-        ..Options::default()
-    })
-    .unwrap();
+    let registry = without_the_api();
     let image = put_image(&registry, 1000);
     let repository = repository(&registry);
     push_empty(&client(), &repository).await;

@@ -186,27 +186,6 @@ impl Views {
         self.join(&mut table, name, claim, read_ahead_kib).map(Some)
     }
 
-    /// Nobody else gets a view: what is on the disk of it may not be what was written.
-    pub fn spoil(&self, name: &str) {
-        let mut table = self.lock();
-        self.forget_built(name);
-        if let Some(record) = table.get_mut(name) {
-            record.is_spoiled = true;
-            let _ = self.write(record);
-        }
-        self.settle(&mut table);
-    }
-
-    /// Forgets a view that nobody uses if somebody unmounted it.
-    fn drop_unmounted(&self, table: &mut BTreeMap<String, ViewRecord>, name: &str) {
-        let is_gone = table
-            .get(name)
-            .is_some_and(|record| !record.is_held() && !mount::is_mounted(&record.path).unwrap_or(true));
-        if is_gone {
-            table.retain(|other, record| other != name || !self.take_down(record));
-        }
-    }
-
     fn mount(
         &self,
         built: &BuiltView,

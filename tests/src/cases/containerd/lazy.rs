@@ -161,11 +161,7 @@ pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
         containerd.does(&["images", "rm", "--sync", reference])?;
     }
     containerd.collect()?;
-    ensure!(
-        containerd.snapshots()?.is_empty(),
-        "{:?}",
-        containerd.snapshots()?
-    );
+    containerd.has_none()?;
     snapshots.has_only(&empty)?;
     Ok(Outcome::Passed(format!(
         "{} services, no layer downloaded",

@@ -87,6 +87,27 @@ impl Views {
         });
     }
 
+    /// Nobody else gets a view: what is on the disk of it may not be what was written.
+    pub fn spoil(&self, name: &str) {
+        let mut table = self.lock();
+        self.forget_built(name);
+        if let Some(record) = table.get_mut(name) {
+            record.is_spoiled = true;
+            let _ = self.write(record);
+        }
+        self.settle(&mut table);
+    }
+
+    /// Forgets a view that nobody uses if somebody unmounted it.
+    pub(super) fn drop_unmounted(&self, table: &mut BTreeMap<String, ViewRecord>, name: &str) {
+        let is_gone = table
+            .get(name)
+            .is_some_and(|record| !record.is_held() && !mount::is_mounted(&record.path).unwrap_or(true));
+        if is_gone {
+            table.retain(|other, record| other != name || !self.take_down(record));
+        }
+    }
+
     /// Unmounts a view; false if the kernel refuses.
     pub(super) fn take_down(&self, record: &ViewRecord) -> bool {
         let name = &record.name;
