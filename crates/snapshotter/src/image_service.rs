@@ -15,14 +15,13 @@ use std::sync::Arc;
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http2;
 use hyper::{HeaderMap, Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use tokio::net::UnixStream;
 use tonic::Status;
 use tonic::body::Body;
 use tracing::warn;
+
+use crate::containerd::{Channel, ContainerdError};
 
 /// The service's name, the first part of each call's path.
 pub const SERVICE: &str = "runtime.v1.ImageService";
@@ -201,18 +200,11 @@ impl ImageService {
     }
 
     async fn pass_on(&self, request: Request<Body>) -> Result<Response<Body>, Status> {
-        let away = |error: &dyn fmt::Display| {
+        let away = |error: ContainerdError| Status::unavailable(error.to_string());
+        let mut channel = Channel::connect(&self.containerd).await.map_err(away)?;
+        let answer = channel.send(request).await.map_err(|error| {
             Status::unavailable(format!("containerd at {}: {error}", self.containerd.display()))
-        };
-        let stream = UnixStream::connect(&self.containerd)
-            .await
-            .map_err(|error| away(&error))?;
-        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-            .await
-            .map_err(|error| away(&error))?;
-        // It ends when the answer has been read.
-        tokio::spawn(connection);
-        let answer = sender.send_request(request).await.map_err(|error| away(&error))?;
+        })?;
         Ok(answer.map(Body::new))
     }
 }

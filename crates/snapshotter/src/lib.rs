@@ -9,10 +9,12 @@
 //! * [`Snapshotter`]: the operations. [`store`]: what survives everything, in one file; [`record`]: how a snapshot looks
 //!   there. [`directories`]: what lies beside it.
 //! * [`mounts`]: how a chain becomes a mount; [`usage`]: what it takes; [`filters`]: which snapshots a client wants listed.
+//! * [`containerd`]: a client of containerd's own services.
 //! * [`image_service`]: between the kubelet and containerd, for the logins of pulls.
 //! * [`lazy`]: what this crate needs to know of lazy images, and no more.
 
 pub mod api;
+pub mod containerd;
 pub mod directories;
 mod error;
 pub mod filters;
