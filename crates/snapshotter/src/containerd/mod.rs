@@ -4,6 +4,8 @@
 //! one. A client speaks for one namespace of containerd, on one connection, which ends with it.
 
 pub mod containers;
+pub mod content;
+pub mod images;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,73 @@
+//! `containerd.services.images.v1.Images`: which names containerd has for images.
+//!
+//! Source: `api/services/images/v1/images.proto` and `api/types/descriptor.proto` in containerd, the same from 1.7 to 2.x.
+
+use std::collections::HashMap;
+
+use tonic::Code;
+
+use super::{Containerd, ContainerdError};
+
+/// The service's name.
+pub const SERVICE: &str = "containerd.services.images.v1.Images";
+
+/// `containerd.types.Descriptor`.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Descriptor {
+    /// What it is.
+    #[prost(string, tag = "1")]
+    pub media_type: String,
+    /// Its digest.
+    #[prost(string, tag = "2")]
+    pub digest: String,
+    /// Its length in bytes.
+    #[prost(int64, tag = "3")]
+    pub size: i64,
+    /// What else is said of it.
+    #[prost(map = "string, string", tag = "5")]
+    pub annotations: HashMap<String, String>,
+}
+
+/// A name and what it stands for.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Image {
+    /// The name, unique in its namespace.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// What clients noted.
+    #[prost(map = "string, string", tag = "2")]
+    pub labels: HashMap<String, String>,
+    /// A manifest, or an image index.
+    #[prost(message, optional, tag = "3")]
+    pub target: Option<Descriptor>,
+}
+
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+struct GetImageRequest {
+    #[prost(string, tag = "1")]
+    name: String,
+}
+
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+struct GetImageResponse {
+    #[prost(message, optional, tag = "1")]
+    image: Option<Image>,
+}
+
+impl Containerd {
+    /// The image of that very name, if there is one.
+    ///
+    /// # Errors
+    /// What containerd answered.
+    pub async fn image(&self, name: &str) -> Result<Option<Image>, ContainerdError> {
+        let asked = GetImageRequest {
+            name: name.to_owned(),
+        };
+        let answer: Result<GetImageResponse, _> = self.call(SERVICE, "Get", asked).await;
+        match answer {
+            Ok(answer) => Ok(answer.image),
+            Err(error) if error.code() == Some(Code::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
