@@ -81,6 +81,9 @@ pub fn keys(
         keys.push((images("snapshotter"), Wanted::Text(NAME.to_owned())));
     }
     if unpack != Unpack::Unknown {
+        // containerd 2.x leaves mapped ids to us, and so no image is copied for them. 1.x cannot mount what we answer.
+        let words = vec!["remap-ids".to_owned()];
+        keys.push((proxy(&["capabilities"]), Wanted::Words(words)));
         // containerd's own pulls unpack only where this list says. It replaces the built-in one, so what that is for
         // goes first when there was no list.
         let list = key(&["plugins", "io.containerd.transfer.v1.local", "unpack_config"]);

@@ -13,6 +13,8 @@ pub enum Wanted {
     Text(String),
     /// Yes or no.
     Switch(bool),
+    /// This list of texts.
+    Words(Vec<String>),
     /// A list of tables that has one with these texts among others.
     Among(Vec<(String, String)>),
 }
@@ -102,7 +104,7 @@ pub fn set(document: &mut DocumentMut, key: &[String], wanted: &Wanted) -> Resul
     let before_text = before.map(bare_text);
     match wanted {
         Wanted::Among(fields) => append(table, last, fields).map_err(|found| wrong(key, found))?,
-        Wanted::Text(_) | Wanted::Switch(_) => {
+        Wanted::Text(_) | Wanted::Switch(_) | Wanted::Words(_) => {
             if before.is_some_and(|item| !item.is_value()) {
                 return Err(wrong(key, "a table"));
             }
@@ -201,6 +203,12 @@ fn is_so(item: &Item, wanted: &Wanted) -> bool {
     match wanted {
         Wanted::Text(text) => item.as_str() == Some(text),
         Wanted::Switch(switch) => item.as_bool() == Some(*switch),
+        Wanted::Words(words) => item.as_array().is_some_and(|array| {
+            array
+                .iter()
+                .map(Value::as_str)
+                .eq(words.iter().map(|word| Some(&**word)))
+        }),
         Wanted::Among(fields) => match item {
             Item::ArrayOfTables(tables) => tables.iter().any(|table| has(table, fields)),
             Item::Value(Value::Array(array)) => array
@@ -261,6 +269,7 @@ fn plain(wanted: &Wanted) -> Value {
     match wanted {
         Wanted::Text(text) => text.as_str().into(),
         Wanted::Switch(switch) => (*switch).into(),
+        Wanted::Words(words) => Value::Array(words.iter().map(String::as_str).collect()),
         Wanted::Among(fields) => Value::InlineTable(inline(fields)),
     }
 }

@@ -6,6 +6,7 @@
 //! <root>/u/<id>       the files of an unpacked layer, or what a container wrote
 //! <root>/u/<id>.v     where the view of the lazy layers below is, a symbolic link
 //! <root>/w/<id>       overlayfs works there
+//! <root>/m/<id>       what is below it once more, if its ids are mapped: see [`crate::mapped`]
 //! <root>/out/<n>      removed, and being deleted
 //! ```
 //!
@@ -99,7 +100,17 @@ impl Directories {
 
     /// What a snapshot adds.
     pub fn upper(&self, id: u64) -> PathBuf {
-        self.root.join("u").join(base36(id))
+        self.uppers().join(base36(id))
+    }
+
+    /// What holds the directories of all snapshots.
+    pub fn uppers(&self) -> PathBuf {
+        self.root.join("u")
+    }
+
+    /// A snapshot's name here.
+    pub fn name(id: u64) -> String {
+        base36(id)
     }
 
     /// Where overlayfs works for it.
@@ -109,7 +120,7 @@ impl Directories {
 
     /// The link to the view below it.
     pub fn view(&self, id: u64) -> PathBuf {
-        self.root.join("u").join(format!("{}.v", base36(id)))
+        self.uppers().join(format!("{}.v", base36(id)))
     }
 
     /// Makes a snapshot's own directory, and one to work in if it is to be written. What lies there by that id is left

@@ -15,9 +15,10 @@
 //! directories above it are a whole chain.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::SnapshotError;
+use crate::mapped::Binder;
 use crate::record::LazyLayer;
 use crate::usage::Usage;
 
@@ -111,7 +112,7 @@ impl Reason {
 }
 
 /// Whoever can show images without unpacking them.
-pub trait LazyImages: Send + Sync + 'static {
+pub trait LazyImages: Binder {
     /// Whether a layer can be read where it is. May take as long as a registry takes to answer, never as long as a layer
     /// takes to be fetched.
     fn admit(&self, offer: LayerOffer) -> impl Future<Output = Verdict> + Send;
@@ -138,6 +139,18 @@ pub trait LazyImages: Send + Sync + 'static {
 /// Nobody: every layer is unpacked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nothing;
+
+impl Binder for Nothing {
+    fn bind(&self, from: &Path, _at: &Path) -> Result<(), SnapshotError> {
+        let message = format!(
+            "{} is the view of a lazy image, and those are off",
+            from.display()
+        );
+        Err(SnapshotError::precondition(message))
+    }
+
+    fn unbind(&self, _at: &Path) {}
+}
 
 impl LazyImages for Nothing {
     async fn admit(&self, _offer: LayerOffer) -> Verdict {

@@ -9,6 +9,7 @@
 //! * [`Snapshotter`]: the operations. [`store`]: what survives everything, in one file; [`record`]: how a snapshot looks
 //!   there. [`directories`]: what lies beside it.
 //! * [`mounts`]: how a chain becomes a mount; [`usage`]: what it takes; [`filters`]: which snapshots a client wants listed.
+//! * [`id_mapping`] and [`mapped`]: for containers in user namespaces.
 //! * [`containerd`]: a client of containerd's own services.
 //! * [`image_service`]: between the kubelet and containerd, for the logins of pulls.
 //! * [`lazy`]: what this crate needs to know of lazy images, and no more.
@@ -18,9 +19,11 @@ pub mod containerd;
 pub mod directories;
 mod error;
 pub mod filters;
+pub mod id_mapping;
 pub mod image_service;
 pub mod lazy;
 mod locks;
+pub mod mapped;
 pub mod mounts;
 pub mod record;
 pub mod server;
@@ -31,4 +34,5 @@ pub mod usage;
 
 pub use error::{ErrorKind, SnapshotError};
 pub use lazy::LazyImages;
+pub use mapped::Binder;
 pub use snapshotter::{Figures, Snapshotter};

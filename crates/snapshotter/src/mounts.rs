@@ -4,18 +4,24 @@
 //! single other, is that one's, bound; all others are an overlay. Where the chain begins with lazy layers, the view that
 //! shows them flattened is the lowest directory.
 //!
+//! With mapped ids the directories below are mapped, by containerd, which is told how; the snapshot's own is not, its files
+//! have the mapped owners on disk. So one on nothing is bound as it is.
+//!
 //! `index=off` and the like: an upper directory is used by one overlay at a time, and lower ones are shared between
 //! many, which overlayfs would refuse to trust with an index.
 
 use std::path::{Path, PathBuf};
 
 use crate::api::{Kind, Mount};
+use crate::id_mapping::IdMapping;
 
 /// What a mount is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layers<'a> {
     /// [`Kind::Active`] or [`Kind::View`].
     pub kind: Kind,
+    /// How ids of the directories below it are mapped.
+    pub id_mapping: Option<&'a IdMapping>,
     /// The snapshot's own directory.
     pub upper: &'a Path,
     /// Where overlayfs works for it.
@@ -31,7 +37,9 @@ pub fn compose(layers: &Layers<'_>) -> Vec<Mount> {
         [] => bind(layers.upper, is_read_only),
         [only] if is_read_only => bind(only, true),
         lower => {
-            let mut options = Vec::new();
+            let mut options = layers
+                .id_mapping
+                .map_or_else(Vec::new, |mapping| mapping.options().to_vec());
             if !is_read_only {
                 options.push(format!("workdir={}", layers.work.display()));
                 options.push(format!("upperdir={}", layers.upper.display()));
@@ -69,6 +77,7 @@ mod tests {
         let lower: Vec<PathBuf> = lower.iter().map(PathBuf::from).collect();
         let mounts = compose(&Layers {
             kind,
+            id_mapping: None,
             upper: Path::new("/s/u/7"),
             work: Path::new("/s/w/7"),
             lower: &lower,
@@ -103,6 +112,7 @@ mod tests {
         lower.push(directories.view(id));
         let mounts = compose(&Layers {
             kind: Kind::Active,
+            id_mapping: None,
             upper: Path::new("/var/lib/xebec/snapshots/u/10000"),
             work: Path::new("/var/lib/xebec/snapshots/w/10000"),
             lower: &lower,

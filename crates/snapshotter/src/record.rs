@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::api::{Info, Kind, Timestamp};
+use crate::id_mapping::IdMapping;
 use crate::usage::Usage;
 
 /// Labels that this snapshotter sets itself. Clients cannot change them.
@@ -46,6 +47,12 @@ pub struct Record {
     /// same chain of another image.
     #[prost(message, optional, tag = "9")]
     pub base: Option<LazyLayer>,
+    /// How ids of what is below are mapped. Later labels change nothing: files were written by it.
+    #[prost(message, optional, tag = "10")]
+    pub id_mapping: Option<IdMapping>,
+    /// It is containerd's copy of an image with mapped owners; see [`crate::id_mapping`].
+    #[prost(bool, tag = "11")]
+    pub is_copy: bool,
 }
 
 /// A layer that is read where it is.

@@ -24,13 +24,15 @@ use crate::api::{Info, Kind, Mount};
 use crate::directories::Directories;
 use crate::error::{ErrorKind, SnapshotError};
 use crate::filters::Filters;
+use crate::id_mapping::IdMapping;
 use crate::lazy::{LazyImages, Reason};
 use crate::locks::KeyLocks;
+use crate::mapped::Mapped;
 use crate::record::{LAZY, LazyLayer, Record, UNPACKED_BECAUSE};
 use crate::store::{New, Store};
 use crate::usage::Usage;
 use inner::Inner;
-use offer::Unpacked;
+use offer::{TARGET, Unpacked};
 
 /// Longest key, in bytes. containerd's are a namespace, a number and at most 4096 bytes of the client's.
 const LONGEST_KEY: usize = 8 << 10;
@@ -41,11 +43,6 @@ const LONGEST_LABEL: usize = 4096;
 const AT_ONCE: usize = 4;
 /// How much of a reason is kept in a label, in characters.
 const LONGEST_REASON: usize = 512;
-/// Labels by which a client asks for id-mapped files.
-const ID_MAPPINGS: [&str; 2] = [
-    "containerd.io/snapshot/uidmapping",
-    "containerd.io/snapshot/gidmapping",
-];
 
 /// A snapshotter.
 pub struct Snapshotter<L> {
@@ -94,6 +91,7 @@ impl<L: LazyImages> Snapshotter<L> {
             inner: Arc::new(Inner {
                 store,
                 directories: Arc::new(directories),
+                mapped: Mapped::new(root, lazy.clone()),
             }),
             lazy,
             keys: KeyLocks::default(),
@@ -255,6 +253,14 @@ impl<L: LazyImages> Snapshotter<L> {
         let below = self
             .in_background(move |inner| inner.can_be_made(&wanted, &on))
             .await?;
+        // What a layer is unpacked into has the layer's own owners. Its labels come from the image's author, too.
+        let mut id_mapping = match labels.contains_key(TARGET) {
+            true => None,
+            false => IdMapping::of(&labels)?,
+        };
+        if below.iter().any(|record| record.is_copy) {
+            id_mapping = None;
+        }
         let part = base.as_ref().or_else(|| below.iter().find_map(Record::lazy_part));
         let view = self.view(&key, kind, part).await;
         if view.is_err() {
@@ -263,12 +269,6 @@ impl<L: LazyImages> Snapshotter<L> {
         }
         let view = view?;
         let has_view = view.is_some();
-        if has_view && ID_MAPPINGS.iter().any(|label| labels.contains_key(*label)) {
-            self.lazy.release(&key).await;
-            return Err(SnapshotError::precondition(
-                "files of a lazy image cannot be id-mapped; take \"remap-ids\" out of the proxy plugin's capabilities",
-            ));
-        }
         let created = self.in_background({
             let key = key.clone();
             move |inner| {
@@ -280,6 +280,7 @@ impl<L: LazyImages> Snapshotter<L> {
                     own_labels,
                     lazy: None,
                     base,
+                    id_mapping,
                 };
                 inner.create(new, view.as_deref())
             }
@@ -313,7 +314,9 @@ impl<L: LazyImages> Snapshotter<L> {
                     Kind::Active => inner.measure(record.id)?,
                     _ => Usage::default(),
                 };
-                inner.store.commit(&key, &name, labels, &parent, usage)
+                inner.store.commit(&key, &name, labels, &parent, usage)?;
+                inner.unbind(record.id);
+                Ok(())
             }
         });
         committed.await?;
@@ -332,6 +335,7 @@ impl<L: LazyImages> Snapshotter<L> {
             let key = key.clone();
             move |inner| {
                 let removed = inner.store.remove(&key)?;
+                inner.unbind(removed.id);
                 if let Err(error) = inner.directories.remove(removed.id) {
                     // It is gone all the same; `cleanup` tries again.
                     warn!("{error}");

@@ -20,6 +20,7 @@ use redb::{
 
 use crate::api::Kind;
 use crate::error::{ErrorKind, SnapshotError};
+use crate::id_mapping::{self, IdMapping};
 use crate::record::{LazyLayer, Record, UNPACKED_BECAUSE, now};
 use crate::usage::Usage;
 
@@ -74,6 +75,8 @@ pub struct New<'a> {
     pub lazy: Option<LazyLayer>,
     /// See [`Record::base`].
     pub base: Option<LazyLayer>,
+    /// See [`Record::id_mapping`].
+    pub id_mapping: Option<IdMapping>,
 }
 
 impl Chain {
@@ -206,6 +209,7 @@ impl Store {
                 updated: created,
                 lazy: new.lazy,
                 base: new.base,
+                id_mapping: new.id_mapping,
                 ..Record::default()
             };
             record.set_labels(new.labels);
@@ -263,6 +267,9 @@ impl Store {
             committed.created = now();
             committed.updated = committed.created;
             committed.usage = Some(usage);
+            // How the container's ids were mapped says nothing of one that is made on what it wrote.
+            committed.id_mapping = None;
+            committed.is_copy = id_mapping::is_copy(key, name);
             committed.labels.retain(|name, _| name == UNPACKED_BECAUSE);
             committed.set_labels(labels);
             tables.snapshots.remove(key).map_err(SnapshotError::store)?;

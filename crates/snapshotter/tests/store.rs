@@ -156,6 +156,7 @@ fn run(operations: Vec<Operation>) -> Result<(), TestCaseError> {
                     own_labels: HashMap::new(),
                     lazy: None,
                     base: None,
+                    id_mapping: None,
                 };
                 let expected = match model.create(&key, &parent) {
                     Ok(()) if fails => Err(ErrorKind::ResourceExhausted),

@@ -270,6 +270,8 @@ fn containerd_reads_it(world: &World) -> Result<Outcome> {
         if images.contains("v1.images") {
             let told = exports?.get("enable_remote_snapshot_annotations").cloned();
             ensure!(told.as_ref().and_then(toml::Value::as_str) == Some("true"));
+            let capabilities = found(&["proxy_plugins", "xebec", "capabilities"])?;
+            ensure!(capabilities.to_string() == "[\"remap-ids\"]", "{capabilities}");
             let unpack = found(&["plugins", "io.containerd.transfer.v1.local", "unpack_config"])?;
             let unpack = unpack.to_string();
             ensure!(

@@ -15,6 +15,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::file::is_same;
 use crate::protocol::Reply;
 use crate::worker::requests::Requests;
+use crate::worker::snapshots::unbind_all;
 use crate::worker::upkeep;
 
 /// How long what is just ending by itself (a refused reader, a sync) may take, before whoever stops the daemon is told
@@ -65,6 +66,7 @@ impl Requests {
                     view.reference
                 );
             }
+            unbind_all(&self.images.paths);
             self.views.clear();
             self.loadings.retain(|_| false);
             self.fills.refuse(true);

@@ -5,6 +5,7 @@
 //! the store is open calls wait, and if it cannot be opened they are told why, while it is tried again. Calls that are under
 //! way when a worker ends are finished, if they are quick; a client whose call is not repeats it.
 
+mod binds;
 mod lazy;
 
 use std::os::unix::net::UnixListener;
@@ -22,6 +23,7 @@ use crate::keeper::containerd::listens;
 use crate::logins::KeptLogins;
 use crate::paths::Paths;
 use crate::worker::requests::Requests;
+pub(super) use binds::unbind_all;
 use lazy::Layers;
 
 /// How long calls under way may take when the worker ends.

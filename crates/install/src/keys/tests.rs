@@ -62,6 +62,10 @@ fn is_there(text: &str, key: &[String], wanted: &Wanted) -> bool {
     match wanted {
         Wanted::Text(text) => value.as_str() == Some(text),
         Wanted::Switch(switch) => value.as_bool() == Some(*switch),
+        Wanted::Words(words) => {
+            let found = value.as_array().unwrap().iter().map(toml::Value::as_str);
+            found.eq(words.iter().map(|word| Some(&**word)))
+        }
         Wanted::Among(fields) => value
             .as_array()
             .unwrap()

@@ -8,6 +8,7 @@ use tracing::{error, warn};
 use crate::api::{Kind, Mount};
 use crate::directories::{Directories, Looks};
 use crate::error::{ErrorKind, SnapshotError};
+use crate::mapped::Mapped;
 use crate::mounts::{self, Layers};
 use crate::record::Record;
 use crate::store::{Chain, New, Store};
@@ -17,6 +18,7 @@ use crate::usage::{self, Usage};
 pub(super) struct Inner {
     pub(super) store: Store,
     pub(super) directories: Arc<Directories>,
+    pub(super) mapped: Mapped,
 }
 
 impl Inner {
@@ -27,7 +29,16 @@ impl Inner {
 
     /// Takes directories away that belong to no snapshot.
     pub(super) fn remove_strangers(&self) -> Result<(), SnapshotError> {
-        self.store.ids(|ids| self.directories.remove_strangers(ids))
+        self.store.ids(|ids| {
+            let names = ids.iter().map(|id| Directories::name(*id)).collect();
+            self.mapped.unbind_strangers(&names);
+            self.directories.remove_strangers(ids)
+        })
+    }
+
+    /// Takes away what is bound for a snapshot, which holds its view.
+    pub(super) fn unbind(&self, id: u64) {
+        self.mapped.unbind(&Directories::name(id));
     }
 
     /// Says early what [`Store::create`] would say, and what it would be made on.
@@ -48,33 +59,66 @@ impl Inner {
     pub(super) fn create(&self, new: New<'_>, view: Option<&Path>) -> Result<Vec<Mount>, SnapshotError> {
         let kind = new.kind;
         let mut mounts = Vec::new();
-        self.store.create(new, |chain| {
-            let looks = match (chain.below.first(), view) {
+        let mut id = None;
+        let created = self.store.create(new, |chain| {
+            id = Some(chain.record.id);
+            // It may be left over from one that never came to be.
+            self.unbind(chain.record.id);
+            let mut looks = match (chain.below.first(), view) {
                 (None, _) => Looks::DEFAULT,
                 (Some(parent), Some(view)) if parent.lazy.is_some() => Looks::of(view)?,
                 (Some(parent), _) => Looks::of(&self.directories.upper(parent.id))?,
             };
+            if let Some(mapping) = &chain.record.id_mapping {
+                (looks.uid, looks.gid) = mapping.owner(looks.uid, looks.gid);
+            }
             let is_written = kind == Kind::Active;
             self.directories.create(chain.record.id, is_written, looks)?;
             mounts = self.mounts(chain, view)?;
             Ok(())
-        })?;
-        Ok(mounts)
+        });
+        if let (Err(_), Some(id)) = (&created, id) {
+            self.unbind(id);
+        }
+        created.map(|_| mounts)
     }
 
     pub(super) fn mounts(&self, chain: &Chain, view: Option<&Path>) -> Result<Vec<Mount>, SnapshotError> {
         let id = chain.record.id;
+        let kind = chain.record.kind();
+        let id_mapping = chain.record.id_mapping.as_ref();
         let unpacked = chain.below.iter().filter(|record| record.lazy.is_none());
         let mut lower: Vec<PathBuf> = unpacked.map(|record| self.directories.upper(record.id)).collect();
-        if let Some(view) = view {
+        let is_alone = lower.len() + usize::from(view.is_some()) == 1;
+        // containerd maps nothing in a bind that is only read. An overlay needs two directories; an empty one below changes
+        // nothing.
+        let is_extended = id_mapping.is_some() && is_alone && kind == Kind::View;
+        match (view, id_mapping) {
+            (None, _) => {}
+            (Some(view), Some(_)) => {
+                let uppers = self.directories.uppers();
+                let is_mixed = is_extended || !lower.is_empty();
+                let name = Directories::name(id);
+                let place = self.mapped.bind(&name, view, is_mixed.then_some(&*uppers))?;
+                let moved = |path: &PathBuf| place.uppers.join(path.file_name().unwrap_or_default());
+                lower = lower.iter().map(moved).collect();
+                lower.push(place.view.clone());
+                if is_extended {
+                    lower.push(moved(&self.directories.upper(id)));
+                }
+            }
             // By a link beside the others, so that all have a directory in common; see `directories`.
-            lower.push(match lower.is_empty() && chain.record.kind() == Kind::View {
+            (Some(view), None) => lower.push(match lower.is_empty() && kind == Kind::View {
                 true => view.to_owned(),
                 false => self.directories.link_view(id, view)?,
-            });
+            }),
+        }
+        if is_extended && view.is_none() {
+            lower.push(self.directories.upper(id));
         }
         Ok(mounts::compose(&Layers {
-            kind: chain.record.kind(),
+            kind,
+            id_mapping,
             upper: &self.directories.upper(id),
             work: &self.directories.work(id),
             lower: &lower,

@@ -20,7 +20,7 @@ pub(super) struct Unpacked {
 }
 
 /// The chain ID of what the snapshot is to become, set by every containerd client that unpacks.
-const TARGET: &str = "containerd.io/snapshot.ref";
+pub(super) const TARGET: &str = "containerd.io/snapshot.ref";
 /// The image's name. This one and those below are set by CRI and by clients that are told to (`pkg/snapshotters` of
 /// containerd).
 const REFERENCE: &str = "containerd.io/snapshot/cri.image-ref";
@@ -180,6 +180,7 @@ impl<L: LazyImages> Snapshotter<L> {
                 own_labels: lazy_labels(&layer),
                 lazy: Some(layer),
                 base: None,
+                id_mapping: None,
             };
             inner.store.create(new, |_| Ok(()))
         });

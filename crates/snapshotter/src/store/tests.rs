@@ -70,6 +70,7 @@ fn a_disk_that_was_full_has_room_again() {
             own_labels: HashMap::new(),
             lazy: None,
             base: None,
+            id_mapping: None,
         };
         store
             .create(new, |_| Ok(()))

@@ -17,7 +17,7 @@ use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Verdict};
 use xebec_snapshotter::record::LazyLayer;
 use xebec_snapshotter::server::{Opened, serve};
 use xebec_snapshotter::usage::Usage;
-use xebec_snapshotter::{ErrorKind, Figures, LazyImages, SnapshotError, Snapshotter};
+use xebec_snapshotter::{Binder, ErrorKind, Figures, LazyImages, SnapshotError, Snapshotter};
 
 /// Labels as containerd sets them for a layer of an image.
 pub(crate) fn image_labels(image: &str, depth: usize) -> HashMap<String, String> {
@@ -49,6 +49,26 @@ struct Images {
     offers: Mutex<usize>,
     /// By which names views were asked for.
     shown: Mutex<Vec<String>>,
+}
+
+/// What a link leads to is bound there.
+impl Binder for Images {
+    fn bind(&self, from: &Path, at: &Path) -> Result<(), SnapshotError> {
+        if from.to_string_lossy().contains("unbindable") {
+            return Err(SnapshotError::new(ErrorKind::Internal, "it cannot be mounted"));
+        }
+        let bound = std::fs::read_link(at.with_extension("bound"));
+        if bound.is_ok_and(|bound| bound == from) {
+            return Ok(());
+        }
+        self.unbind(at);
+        std::os::unix::fs::symlink(from, at.with_extension("bound")).unwrap();
+        Ok(())
+    }
+
+    fn unbind(&self, at: &Path) {
+        let _ = std::fs::remove_file(at.with_extension("bound"));
+    }
 }
 
 impl LazyImages for Images {

@@ -4,5 +4,6 @@
 
 mod containers;
 mod fake;
+mod id_mapping;
 mod image_service;
 mod snapshots;

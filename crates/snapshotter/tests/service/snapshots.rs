@@ -1,7 +1,5 @@
 //! The service as a client of gRPC meets it, with lazy images that are made up.
 
-use std::collections::HashMap;
-
 use crate::fake::{Client, Host, image_labels};
 use tonic::Code;
 use xebec_snapshotter::api::{
@@ -406,25 +404,6 @@ async fn a_view_that_cannot_be_shown_leaves_nothing() {
     );
     assert!(host.held().is_empty());
     assert_eq!(host.directories(), 0);
-}
-
-#[tokio::test]
-async fn id_mapping_over_a_view_is_refused() {
-    let host = Host::start().await;
-    let mut client = host.connect().await;
-    assert_eq!(pull(&mut client, "lazy", 1).await, Err(Code::AlreadyExists));
-    let request = PrepareRequest {
-        key: "run".to_owned(),
-        parent: "chain-lazy-1".to_owned(),
-        labels: HashMap::from([(
-            "containerd.io/snapshot/uidmapping".to_owned(),
-            "0:1000:1".to_owned(),
-        )]),
-        ..PrepareRequest::default()
-    };
-    let refused = client.call::<_, MountsResponse>("Prepare", request).await;
-    assert_eq!(refused, Err(Code::FailedPrecondition));
-    assert!(host.held().is_empty());
 }
 
 #[tokio::test]

@@ -4,7 +4,9 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use xebec_testkit::compression::Compression;
 use xebec_testkit::odd::Unpacker;
+use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
 use super::{compare, downloads, mount_view};
 use crate::containerd::{Containerd, Line, Snapshots, http};
@@ -71,6 +73,19 @@ pub(super) fn push_indexed(world: &World, image: &str) -> Result<String> {
     run(&mut world.xebec_at("builder", &["index", "--push", &reference]))?;
     run(&mut world.xebec_at("builder", &["daemon", "stop", "--force"]))?;
     Ok(reference)
+}
+
+/// Pushes an image whose lower layers tell themselves what is in them, and are lazy for that, and whose uppermost is not.
+pub(super) fn push_mixed(world: &World) -> Result<String> {
+    let base = world.push(&World::built_image("estargz")?, "mixed")?;
+    let mut tar = TarBuilder::new();
+    tar.file_with(&Header::new("etc/on-top", Kind::File).mode(0o644), b"on top\n");
+    let layer = world.path("on-top.tar.gz");
+    fs::write(&layer, Compression::Gzip(1).encode(&tar.into_bytes())?)?;
+    let mut crane = Command::new(World::tool("crane")?);
+    crane.args(["append", "--insecure", "--base", &base, "--new_tag", &base]);
+    run(crane.arg("--new_layer").arg(&layer))?;
+    Ok(base)
 }
 
 /// Pulls an image by a client that says which image it pulls; no layer may be downloaded.

@@ -6,6 +6,7 @@ mod many;
 mod plain;
 mod restarts;
 mod suite;
+mod user_namespaces;
 
 use std::fs;
 use std::path::PathBuf;
@@ -47,6 +48,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("by-digest", lazy::by_digest),
         case("killed", restarts::killed),
         case("restarts", restarts::in_any_order),
+        case("user-namespaces", user_namespaces::run_case),
         case("many", many::run_case),
         case("nerdctl", nerdctl),
     ]);
