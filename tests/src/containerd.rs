@@ -278,6 +278,13 @@ impl<'a> Containerd<'a> {
         Ok(said)
     }
 
+    /// `xebec`, told of this containerd as `ctr` is.
+    pub(crate) fn xebec(&self, arguments: &[&str]) -> Command {
+        let mut command = self.world.xebec(arguments);
+        self.tell(&mut command);
+        command
+    }
+
     /// A Go program of `tests/containerd`, told where containerd is.
     pub(crate) fn tool(&self, name: &str, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(World::go_tool(name)?);

@@ -6,11 +6,13 @@
 )]
 
 mod container;
+mod containerd;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 pub(crate) use container::{RecordArgs, RunArgs};
+pub(crate) use containerd::CtrPullArgs;
 use xebec_host::settings::{LogFormat, Overrides, Settings, Size};
 
 /// Start containers before their images arrive.
@@ -74,6 +76,8 @@ pub(crate) enum Command {
     Record(Box<RecordArgs>),
     /// Make an image known to this host; with --complete, bring all of it in.
     Pull(PullArgs),
+    /// Make an image known to containerd, lazily, where its own clients cannot (`ctr` of containerd 1.7).
+    CtrPull(CtrPullArgs),
     /// Show layers, codecs, laziness, trust and what is cached of an image.
     Inspect(InspectArgs),
     /// Verify what is cached of an image.

@@ -2,6 +2,7 @@
 
 mod args;
 mod cache;
+mod ctr_pull;
 mod daemon;
 mod doctor;
 mod explain;
@@ -82,6 +83,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Index(args) => images::index(&paths, &args)?,
         Command::Record(args) => record::record(&paths, &args)?,
         Command::Pull(args) => images::pull(&paths, &args)?,
+        Command::CtrPull(args) => ctr_pull::ctr_pull(&paths, &args)?,
         Command::Check(args) => images::check(&paths, &args)?,
         Command::Inspect(args) => listing::inspect(&paths, &args)?,
         Command::Images(args) => listing::images(&paths, args)?,

@@ -16,6 +16,7 @@ pub mod check;
 pub mod client;
 pub mod clients;
 pub mod container;
+pub mod ctr_pull;
 pub mod events;
 pub mod explain;
 pub mod facts;

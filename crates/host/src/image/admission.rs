@@ -100,7 +100,7 @@ impl Images {
 }
 
 /// Chain IDs of layers, lowest first, as the OCI image specification has them.
-fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
+pub(crate) fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
     let mut chain: Option<Digest> = None;
     let next = |diff_id: &Digest| {
         let next = match chain {

@@ -21,6 +21,8 @@ pub struct ResolvedImage {
     pub reference: Reference,
     /// Where its manifest and blobs are.
     pub repository: Repository,
+    /// The indexes on the way to the manifest, as they were sent, the first one first.
+    pub indexes: Vec<FetchedManifest>,
     /// The index that named the manifest, if one did; of several, the first.
     pub index_digest: Option<Digest>,
     /// That index, parsed.
@@ -68,6 +70,7 @@ pub struct LocatedImage {
     fetched: FetchedManifest,
     manifest: ImageManifest,
     index: Option<(Digest, Index, Bytes)>,
+    indexes: Vec<FetchedManifest>,
     /// What the index says that the manifest is for.
     chosen: Option<Platform>,
 }
@@ -115,6 +118,7 @@ impl Client {
         let repository = reference.repository();
         let mut name = reference.manifest_name();
         let mut index = None;
+        let mut indexes = Vec::new();
         let mut chosen = None;
         for _ in 0..=MAX_INDEX_DEPTH {
             let fetched = self.manifest(repository, &name, ACCEPT_IMAGE).await?;
@@ -139,6 +143,7 @@ impl Client {
                         fetched,
                         manifest: *manifest,
                         index,
+                        indexes,
                         chosen,
                     });
                 }
@@ -148,6 +153,7 @@ impl Client {
                     };
                     name = entry.digest.to_string();
                     chosen = entry.platform.clone().or(chosen);
+                    indexes.push(fetched.clone());
                     index = index.or(Some((fetched.digest, *list, fetched.bytes)));
                 }
             }
@@ -177,6 +183,7 @@ impl Client {
             fetched,
             manifest,
             index,
+            indexes,
             chosen,
         } = located;
         let repository = reference.repository();
@@ -220,6 +227,7 @@ impl Client {
         Ok(ResolvedImage {
             repository: repository.clone(),
             reference,
+            indexes,
             index_digest: index.as_ref().map(|(digest, ..)| *digest),
             index_bytes: index.as_ref().map(|(_, _, bytes)| bytes.clone()),
             index: index.map(|(_, index, _)| index),

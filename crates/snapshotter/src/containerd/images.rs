@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use tonic::Code;
 
 use super::{Containerd, ContainerdError};
+use crate::api::{Empty, FieldMask};
 
 /// The service's name.
 pub const SERVICE: &str = "containerd.services.images.v1.Images";
@@ -54,7 +55,41 @@ struct GetImageResponse {
     image: Option<Image>,
 }
 
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+struct PutImageRequest {
+    #[prost(message, optional, tag = "1")]
+    image: Option<Image>,
+    /// Which fields; absent when it is made.
+    #[prost(message, optional, tag = "2")]
+    update_mask: Option<FieldMask>,
+}
+
 impl Containerd {
+    /// Gives an image a name, which may have stood for another one.
+    ///
+    /// # Errors
+    /// What containerd answered.
+    pub async fn put_image(&self, image: Image) -> Result<(), ContainerdError> {
+        loop {
+            let mut asked = PutImageRequest {
+                image: Some(image.clone()),
+                update_mask: None,
+            };
+            match self.call::<_, Empty>(SERVICE, "Create", asked.clone()).await {
+                Err(error) if error.code() == Some(Code::AlreadyExists) => {}
+                answer => return answer.map(|_| ()),
+            }
+            // Its labels stay.
+            let paths = vec!["target".to_owned()];
+            asked.update_mask = Some(FieldMask { paths });
+            match self.call::<_, Empty>(SERVICE, "Update", asked).await {
+                // It was removed meanwhile.
+                Err(error) if error.code() == Some(Code::NotFound) => {}
+                answer => return answer.map(|_| ()),
+            }
+        }
+    }
+
     /// The image of that very name, if there is one.
     ///
     /// # Errors

@@ -5,7 +5,11 @@
 
 pub mod containers;
 pub mod content;
+pub mod diff;
 pub mod images;
+pub mod ingest;
+pub mod leases;
+pub mod snapshots;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,6 +22,7 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::net::UnixStream;
+use tokio_stream::Stream;
 use tonic::body::Body;
 use tonic::client::{Grpc, GrpcService};
 use tonic::metadata::{Ascii, MetadataValue};
@@ -28,6 +33,8 @@ use tonic_prost::ProstCodec;
 pub const USUAL_SOCKET: &str = "/run/containerd/containerd.sock";
 /// The header that says which namespace a call is about.
 const NAMESPACE: &str = "containerd-namespace";
+/// The header that says which lease keeps what a call makes.
+const LEASE: &str = "containerd-lease";
 /// Longest answer, in bytes: what containerd sends at most.
 const LONGEST_ANSWER: usize = 16 << 20;
 
@@ -75,6 +82,7 @@ impl ContainerdError {
 pub struct Containerd {
     channel: Channel,
     namespace: MetadataValue<Ascii>,
+    lease: Option<MetadataValue<Ascii>>,
 }
 
 impl fmt::Debug for Containerd {
@@ -94,7 +102,11 @@ impl Containerd {
         };
         let namespace = namespace.parse().map_err(refused)?;
         let channel = Channel::connect(socket).await?;
-        Ok(Self { channel, namespace })
+        Ok(Self {
+            channel,
+            namespace,
+            lease: None,
+        })
     }
 
     /// A call with one answer.
@@ -142,6 +154,33 @@ impl Containerd {
         }
     }
 
+    /// A call with questions and answers as they come. The first question must be there.
+    ///
+    /// # Errors
+    /// What containerd answered.
+    pub async fn exchange<Q, A>(
+        &self,
+        service: &str,
+        method: &str,
+        asked: impl Stream<Item = Q> + Send + 'static,
+    ) -> Result<Answers<A>, ContainerdError>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let call = Call::new(service, method)?;
+        let mut grpc = self.grpc(&call).await?;
+        let codec = ProstCodec::<Q, A>::default();
+        let path = call.path.clone();
+        match grpc.streaming(self.request(asked), path, codec).await {
+            Ok(stream) => Ok(Answers {
+                stream: stream.into_inner(),
+                call,
+            }),
+            Err(status) => Err(call.refused(&status)),
+        }
+    }
+
     /// What a call is made with.
     async fn grpc(&self, call: &Call) -> Result<Grpc<Channel>, ContainerdError> {
         let origin = Uri::from_static("http://localhost");
@@ -156,6 +195,9 @@ impl Containerd {
     fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.metadata_mut().insert(NAMESPACE, self.namespace.clone());
+        if let Some(lease) = &self.lease {
+            request.metadata_mut().insert(LEASE, lease.clone());
+        }
         request
     }
 }
@@ -174,6 +216,12 @@ impl<A> Answers<A> {
     pub async fn next(&mut self) -> Result<Option<A>, ContainerdError> {
         let next = self.stream.message().await;
         next.map_err(|status| self.call.refused(&status))
+    }
+
+    /// That there was no answer where one belongs.
+    pub(crate) fn ended(&self) -> ContainerdError {
+        self.call
+            .refused(&Status::unavailable("it ended without an answer"))
     }
 }
 

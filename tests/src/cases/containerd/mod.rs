@@ -1,6 +1,7 @@
 //! The snapshotter under containerd's own tests and under containerd itself, both lines that are in use.
 
 mod cri;
+mod ctr_pull;
 mod lazy;
 mod many;
 mod plain;
@@ -48,6 +49,9 @@ pub(crate) fn cases() -> Vec<Case> {
         case("by-digest", lazy::by_digest),
         case("killed", restarts::killed),
         case("restarts", restarts::in_any_order),
+        case("ctr-pull-2", |world| ctr_pull::run_case(world, Line::Two)),
+        case("ctr-pull-1.7", |world| ctr_pull::run_case(world, Line::OneSeven)),
+        case("ctr-pull-broken-off", ctr_pull::broken_off),
         case("user-namespaces", user_namespaces::run_case),
         case("many", many::run_case),
         case("nerdctl", nerdctl),

@@ -1,0 +1,74 @@
+//! `xebec ctr-pull`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use xebec_host::clients::Clients;
+use xebec_host::ctr_pull::{Pulled, PulledLayer, Target, pull};
+use xebec_host::failure::Failure;
+use xebec_host::paths::Paths;
+
+use crate::args::CtrPullArgs;
+use crate::progress::Progress;
+use crate::{image_request, print_json, text};
+
+/// `xebec ctr-pull IMAGE`.
+pub(crate) fn ctr_pull(paths: &Paths, args: &CtrPullArgs) -> Result<(), Failure> {
+    let clients = Clients::new(paths);
+    let target = Target {
+        socket: socket(&args.address),
+        namespace: args.namespace.clone(),
+        snapshotter: args.snapshotter.clone(),
+        blobs: args.blobs,
+        require_lazy: args.require_lazy,
+    };
+    let request = image_request(&args.image);
+    let progress = Arc::new(Progress::new());
+    let report = progress.report();
+    let pulled = crate::runtime()?.block_on(async {
+        let ask = |kind| signal(kind).map_err(|error| Failure::host("wait for a signal", error));
+        let mut terminate = ask(SignalKind::terminate())?;
+        let mut interrupt = ask(SignalKind::interrupt())?;
+        let interrupted = async {
+            tokio::select! {
+                _ = terminate.recv() => (),
+                _ = interrupt.recv() => (),
+            }
+        };
+        pull(&clients, &request, &target, interrupted, &report).await
+    })?;
+    if args.json {
+        return print_json(&pulled);
+    }
+    print_pulled(&pulled);
+    Ok(())
+}
+
+/// A socket as containerd's own clients take it.
+fn socket(address: &Path) -> PathBuf {
+    let text = address.to_str().and_then(|text| text.strip_prefix("unix://"));
+    text.map_or_else(|| address.to_owned(), PathBuf::from)
+}
+
+fn print_pulled(pulled: &Pulled) {
+    let mut rows = vec![["LAYER", "SIZE", "FETCHED", ""].map(str::to_owned).to_vec()];
+    for layer in &pulled.layers {
+        rows.push(vec![
+            layer.layer.short(),
+            text::size(layer.size),
+            text::size(layer.fetched),
+            state(layer),
+        ]);
+    }
+    print!("{}", text::table(&rows));
+    println!("{}: {}", pulled.name, pulled.target);
+}
+
+fn state(layer: &PulledLayer) -> String {
+    match &layer.unpacked_because {
+        _ if layer.is_lazy => "lazy".to_owned(),
+        Some(because) => format!("NOT LAZY: {because}"),
+        None => "was there, unpacked".to_owned(),
+    }
+}

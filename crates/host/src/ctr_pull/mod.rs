@@ -1,0 +1,219 @@
+//! An image into containerd, for clients that do not say which image they pull.
+//!
+//! A snapshotter can only leave a layer where it is if it is told which image and which layer that is. `ctr` of containerd
+//! 1.7 tells it nothing, nor do others. So this does what containerd's own client does, at containerd's own services, with
+//! the labels that are missing there: a lease; the image's documents as blobs, with labels that say what refers to what; a
+//! snapshot for each layer, which is lazy at once or else is fetched, and unpacked by containerd; the image's name. Whoever
+//! has that name can start it then, as if containerd had pulled it.
+//!
+//! Nothing is left of one that fails, or is interrupted: the lease alone holds it. One that is killed leaves a lease that
+//! expires in a day.
+
+mod blobs;
+mod layers;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use tracing::warn;
+use xebec_format::digest::Digest;
+use xebec_oci::{Client, Platform, Reference, ResolvedImage};
+use xebec_snapshotter::containerd::images::{Descriptor, Image};
+use xebec_snapshotter::containerd::leases::{EXPIRES, rfc3339};
+use xebec_snapshotter::containerd::{Containerd, ContainerdError};
+
+pub use xebec_snapshotter::containerd::USUAL_SOCKET;
+
+use crate::clients::Clients;
+use crate::failure::{Failure, FailureKind};
+use crate::image::Report;
+use crate::image::admission::chain_ids;
+use crate::image::resolve::registry_failure;
+use crate::protocol::ImageRequest;
+
+/// How long a lease counts that nobody deletes, as containerd's own client has it.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Where to, and how.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// containerd's socket.
+    pub socket: PathBuf,
+    /// The namespace of containerd.
+    pub namespace: String,
+    /// What containerd calls our snapshotter.
+    pub snapshotter: String,
+    /// Fetch the blobs of lazy layers, too, for what needs them.
+    pub blobs: bool,
+    /// Fail rather than unpack.
+    pub require_lazy: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pulled {
+    /// The image's name in containerd.
+    pub name: String,
+    /// What the name stands for: the manifest, or the image index that has it.
+    pub target: Digest,
+    /// The manifest.
+    pub manifest: Digest,
+    /// The layers, the lowest first.
+    pub layers: Vec<PulledLayer>,
+}
+
+/// One layer.
+#[derive(Clone, Debug, Serialize)]
+pub struct PulledLayer {
+    /// Its blob.
+    pub layer: Digest,
+    /// The blob's size in bytes.
+    pub size: u64,
+    /// The name of its snapshot.
+    pub chain: Digest,
+    /// Whether it is read where it is.
+    pub is_lazy: bool,
+    /// Why not, if it was unpacked now.
+    pub unpacked_because: Option<String>,
+    /// What was fetched of the blob, in bytes.
+    pub fetched: u64,
+}
+
+/// One pull.
+struct Pull<'a> {
+    client: Client,
+    containerd: Containerd,
+    image: &'a ResolvedImage,
+    target: &'a Target,
+    /// Nobody else's: names of blobs and snapshots on their way begin with it.
+    id: String,
+    report: &'a Report,
+}
+
+/// Has containerd know an image, with every layer lazy that can be. Ends early, as a failure, when `interrupted` does.
+///
+/// # Errors
+/// The registry's and containerd's; [`FailureKind::NotLazy`] if that was required.
+pub async fn pull(
+    clients: &Clients,
+    request: &ImageRequest,
+    target: &Target,
+    interrupted: impl Future<Output = ()>,
+    report: &Report,
+) -> Result<Pulled, Failure> {
+    let reference: Reference = request.reference.parse().map_err(wrong)?;
+    let platform = match &request.platform {
+        Some(text) => text.parse().map_err(wrong)?,
+        None => Platform::host(),
+    };
+    let containerd = Containerd::connect(&target.socket, &target.namespace).await;
+    let containerd = containerd.map_err(|error| refused(&error))?;
+    // Before anything is fetched.
+    let known = containerd.snapshots(&target.snapshotter).stat("xebec").await;
+    known.map_err(|error| unknown_snapshotter(&error, target))?;
+    let client = clients.get(request.docker_config.as_deref())?;
+    let image = client.resolve(&reference, &platform).await;
+    let image = image.map_err(|error| registry_failure(&error))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let id = format!("xebec-ctr-pull-{}-{}", now.as_nanos(), std::process::id());
+    let labels = HashMap::from([(EXPIRES.to_owned(), rfc3339((now + LONGEST).as_secs()))]);
+    let leased = containerd.leased(&id, labels).await;
+    let pull = Pull {
+        client,
+        containerd: leased.map_err(|error| refused(&error))?,
+        image: &image,
+        target,
+        id: id.clone(),
+        report,
+    };
+    let pulled = tokio::select! {
+        pulled = pull.run() => pulled,
+        () = interrupted => Err(Failure::new(FailureKind::Host, "interrupted; nothing of it is left")),
+    };
+    if pulled.is_err() {
+        pull.give_up().await;
+    }
+    // What failed is gone when this says so.
+    if let Err(error) = containerd.unlease(&id, pulled.is_err()).await {
+        warn!("the lease {id} stays until it expires: {error}");
+    }
+    pulled
+}
+
+impl Pull<'_> {
+    async fn run(&self) -> Result<Pulled, Failure> {
+        let diff_ids: Vec<Digest> = self.image.layers().map(|(_, diff_id)| diff_id).collect();
+        let chains = chain_ids(&diff_ids);
+        self.documents(chains.last()).await?;
+        let mut layers = self.layers(&chains).await?;
+        if self.target.blobs {
+            self.layer_blobs(&mut layers).await?;
+        }
+        let named = self.named();
+        let pulled = Pulled {
+            name: self.image.reference.to_string(),
+            target: named.digest.parse().unwrap_or(self.image.manifest_digest),
+            manifest: self.image.manifest_digest,
+            layers,
+        };
+        let image = Image {
+            name: pulled.name.clone(),
+            labels: HashMap::new(),
+            target: Some(named),
+        };
+        self.containerd
+            .put_image(image)
+            .await
+            .map_err(|error| refused(&error))?;
+        Ok(pulled)
+    }
+
+    /// What the image's name stands for.
+    fn named(&self) -> Descriptor {
+        let image = self.image;
+        match image.indexes.first() {
+            Some(index) => Descriptor {
+                media_type: blobs::index_type(index),
+                digest: index.digest.to_string(),
+                size: length(index.bytes.len()),
+                annotations: HashMap::new(),
+            },
+            None => Descriptor {
+                media_type: image.manifest_media_type.clone(),
+                digest: image.manifest_digest.to_string(),
+                size: length(image.manifest_bytes.len()),
+                annotations: HashMap::new(),
+            },
+        }
+    }
+}
+
+fn length(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn wrong(error: impl std::fmt::Display) -> Failure {
+    Failure::new(FailureKind::Usage, error)
+}
+
+fn refused(error: &ContainerdError) -> Failure {
+    Failure::new(FailureKind::Host, error)
+}
+
+/// What keeps containerd from asking our snapshotter, and what to do about it.
+fn unknown_snapshotter(error: &ContainerdError, target: &Target) -> Failure {
+    let text = error.to_string();
+    let advice = if text.contains("snapshotter not loaded") {
+        "`xebec install` puts it into containerd's configuration; or name another one by --snapshotter"
+    } else {
+        "is Xebec's daemon running, with [snapshotter] enabled (`xebec daemon status`)?"
+    };
+    let message = format!(
+        "containerd at {} cannot ask the snapshotter {:?}: {text}; {advice}",
+        target.socket.display(),
+        target.snapshotter
+    );
+    Failure::new(FailureKind::Host, message)
+}
