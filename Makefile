@@ -7,7 +7,7 @@ RUN := source scripts/env.sh;
 
 .PHONY: help
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install what is needed (Debian packages, Go and Cargo tools); quick when it is all there
@@ -63,7 +63,7 @@ fuzz: setup ## fuzz each parser; SECONDS_EACH=N (60) and TARGET=NAME may be give
 
 .PHONY: bench
 bench: setup ## run the benchmarks and print their table
-	@scripts/bench.sh
+	@scripts/bench.sh; SMALL=1 scripts/bench.sh containerd; scripts/bench.sh operations
 
 .PHONY: bench-runtime
 bench-runtime: setup ## measure starts by runtime images, a line for each image and network; SMALL=1 for two images
@@ -76,6 +76,18 @@ bench-large: setup ## the same for an image of several gigabytes; needs 20 GB of
 .PHONY: bench-readahead
 bench-readahead: setup ## measure what read-ahead, prefetching and the unit of fills do to starts
 	@scripts/bench.sh readahead
+
+.PHONY: bench-peers
+bench-peers: setup ## build what bench-containerd compares with: stargz-snapshotter and soci-snapshotter
+	@scripts/peers.sh
+
+.PHONY: bench-containerd
+bench-containerd: setup ## measure starts under containerd beside overlayfs and the peers that are installed; SMALL=1 for two images
+	@scripts/bench.sh containerd
+
+.PHONY: bench-operations
+bench-operations: setup ## measure snapshot operations in a second beside containerd's own snapshotters
+	@scripts/bench.sh operations
 
 .PHONY: clean
 clean: ## remove what building leaves in the checkout (not the caches of tools and images)

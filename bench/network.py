@@ -1,4 +1,5 @@
-"""Networks between this host and the registry, all of them on the loopback of this network namespace.
+"""Networks between this host and the registry: the loopback of this network namespace, or a pair of veth devices to the
+namespace of the registry, whose counters then say what moved.
 
 A limited one is `tc`'s token bucket with packets of Ethernet's size. A far one goes through a proxy (delay.py), since not
 every kernel has netem.
@@ -24,6 +25,38 @@ def shaped(mbit):
     finally:
         run("tc", "qdisc", "del", "dev", "lo", "root")
         run("ip", "link", "set", "lo", "mtu", "65536")
+
+
+class Link:
+    """A pair of veth devices, which `scripts/bench.sh` has made: `device` here, `peer` in the namespace of the registry."""
+
+    # In the order of /proc/net/dev (proc_net_dev in proc(5)); /sys shows those of whoever mounted it.
+    COUNTERS = {"rx_bytes": 0, "rx_packets": 1, "tx_bytes": 8, "tx_packets": 9}
+
+    def __init__(self, device, peer, namespace):
+        self.device = device
+        self.ends = [([], device), (["nsenter", f"--net={namespace}"], peer)]
+
+    def counters(self):
+        """What this end has received and sent so far: bytes with the headers of Ethernet, packets as the kernel handed them
+        over (several segments of TCP may be one, where nothing limits the link)."""
+        with open("/proc/self/net/dev") as file:
+            fields = next(line for line in file if line.strip().startswith(f"{self.device}:")).partition(":")[2].split()
+        return {name: int(fields[place]) for name, place in self.COUNTERS.items()}
+
+    @contextlib.contextmanager
+    def shaped(self, mbit):
+        """Both ends limited to `mbit` Mbit/s; `None` leaves them as fast as memory."""
+        done = []
+        try:
+            for enter, device in self.ends if mbit else []:
+                command = [*enter, "tc", "qdisc", "add", "dev", device, "root", "tbf"]
+                subprocess.run([*command, "rate", f"{mbit}mbit", "burst", "256kb", "latency", "50ms"], check=True)
+                done.append([*enter, "tc", "qdisc", "del", "dev", device, "root"])
+            yield
+        finally:
+            for command in done:
+                subprocess.run(command, check=True)
 
 
 @contextlib.contextmanager

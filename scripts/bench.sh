@@ -6,6 +6,8 @@
 #   bench.sh runtime    starts by runtime images, a line for each image and network; SMALL=1 for nginx and python only
 #   bench.sh large      the same for an image of several gigabytes, which is built first (20 GB of room)
 #   bench.sh readahead  what read-ahead, prefetching and the unit of fills do to starts
+#   bench.sh containerd starts under containerd beside overlayfs and peers; SMALL=1 for nginx and python only
+#   bench.sh operations snapshot operations in a second, beside containerd's own snapshotters
 #
 #   BENCH_RUNS=N             runs of each measurement (7)
 #   BENCH_ONLY="NAME ..."    only these: index view read first_byte nginx python; of runtime and readahead: images
@@ -13,7 +15,11 @@
 #                            round trips (0 1000 100 10ms)
 #   BENCH_PARTS="NAME ..."   experiments of readahead: cold warm disk lazy complete ahead shared large unit
 #   BENCH_UNITS="N ..."      of the experiment unit: units of fills in KiB, for each of which a program is built
-#   BENCH_JSON=FILE          every single value, as JSON
+#   BENCH_JSON=FILE          every single value, as JSON; of containerd: rows that it has are not measured again
+#   BENCH_SYSTEMS="NAME,..." of containerd: parts of the names of systems
+#   BENCH_EROFS_UTILS=DIR    of containerd: a folder with a newer mkfs.erofs than the distribution's
+#   BENCH_BUDGET=SECONDS     of containerd: after that no further row is begun
+#   BENCH_PUBLISH=only       of containerd: only make the images, which are kept
 #
 # Everything happens in network, mount and process namespaces of its own, with state of its own; nothing is left
 # running or mounted. Needs root, 6 GB of room and an otherwise idle machine.
@@ -52,6 +58,12 @@ build_unit() {
     BENCH_UNIT_PROGRAMS+=" $kib=$XEBEC_CACHE/bench/units/$kib"
 }
 
+# What calls snapshotters.
+build_operations() {
+    export BENCH_GOTOOLS=$XEBEC_CACHE/bench/gotools
+    CGO_ENABLED=0 go build -C tests/containerd -o "$BENCH_GOTOOLS/" ./operations
+}
+
 # make_image NAME ARGUMENT...: unless it is there already.
 make_image() {
     local name=$1 target=$BENCH_IMAGES/$1
@@ -71,12 +83,15 @@ prepare() {
     }
     if [[ $what != all ]]; then
         local images=(nginx redis postgres scipy node jvm)
+        [[ $what == containerd ]] && images=(nginx redis python node)
+        [[ $what == operations ]] && images=()
         [[ ${SMALL:-} == 1 ]] && images=(nginx python)
         [[ -n ${BENCH_ONLY:-} ]] && read -r -a images <<<"$BENCH_ONLY"
         [[ $what == large ]] && images=(torch)
         scripts/images/build.sh "${images[@]}" python
         [[ $what != readahead ]] || make_big
-        XEBEC_BIN=$(scripts/release.sh)
+        [[ $what != operations ]] || build_operations
+        XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
         BENCH_PROGRAMS=$(dirname "$XEBEC_BIN")
         export XEBEC_BIN BENCH_PROGRAMS
         local kib
@@ -103,17 +118,59 @@ inside() {
     export BENCH_SCRATCH XEBEC_ROOT=$BENCH_SCRATCH/root XEBEC_RUN=$BENCH_SCRATCH/run
     trap clean_up EXIT
     ip link set lo up
-    registry_start "$BENCH_SCRATCH/registry"
+    if [[ $what == containerd || $what == operations ]]; then
+        start_far_registry
+    else
+        registry_start "$BENCH_SCRATCH/registry"
+    fi
     export REGISTRY REGISTRY_LOG
     local program=bench
     case $what in
-    runtime | readahead) program=$what ;;
+    runtime | readahead | containerd | operations) program=$what ;;
     large)
         program=runtime
         export BENCH_ONLY=torch
         ;;
     esac
     PYTHONDONTWRITEBYTECODE=1 python3 "bench/$program.py"
+}
+
+# The registry in a network namespace of its own, at the other end of a pair of veth devices, and a third namespace for
+# second containers. What is in the registry is kept in the cache, since converting images takes minutes. All of it is gone
+# with this script's namespaces, however it ends.
+start_far_registry() {
+    export BENCH_REGISTRY_NETNS=/run/netns/registry BENCH_SECOND_NETNS=/run/netns/second BENCH_NAMESPACE=xebec-bench-$$-$RANDOM
+    # Shims put sockets there, whatever containerd is told.
+    mount -t tmpfs bench /run
+    ip netns add registry
+    ip netns add second
+    ip -n second link set lo up
+    ip -n registry link set lo up
+    ip link add xebec-client type veth peer name xebec-server netns registry
+    ip addr add 10.88.0.1/24 dev xebec-client
+    ip -n registry addr add 10.88.0.2/24 dev xebec-server
+    ip link set xebec-client up
+    ip -n registry link set xebec-server up
+    # One of the peers speaks plain HTTP to no other name (bench/systems/soci.py).
+    echo "10.88.0.2 localhost" >"$BENCH_SCRATCH/hosts"
+    mount --bind "$BENCH_SCRATCH/hosts" /etc/hosts
+    local directory=$BENCH_SCRATCH/registry
+    if [[ $what == containerd ]]; then
+        directory=$XEBEC_CACHE/bench/registry
+        mkdir -p "$directory"
+        exec 8>"$directory.lock"
+        flock --nonblock 8 || {
+            say "another benchmark uses $directory"
+            exit 1
+        }
+    fi
+    registry_start "$directory" 10.88.0.2:5000 nsenter "--net=$BENCH_REGISTRY_NETNS"
+    export BENCH_REGISTRY_PID=$REGISTRY_PID
+}
+
+# Control groups bear the name of containerd's namespace, and outlive everything else of it.
+remove_groups() {
+    [[ -z ${BENCH_NAMESPACE:-} ]] || find /sys/fs/cgroup -depth -type d -path "*/$BENCH_NAMESPACE*" -exec rmdir {} + 2>/dev/null || true
 }
 
 clean_up() {
@@ -123,6 +180,7 @@ clean_up() {
     registry_stop || true
     umount --recursive --lazy "$BENCH_SCRATCH"/{plain,mounted,overlay/merged,root,run} >/dev/null 2>&1 || true
     rm -rf --one-file-system "$BENCH_SCRATCH"
+    remove_groups
     exit "$status"
 }
 
@@ -131,7 +189,7 @@ case "${1:-all}" in
     what=$2
     inside
     ;;
-all | runtime | large | readahead)
+all | runtime | large | readahead | containerd | operations)
     what=${1:-all}
     prepare
     exec unshare --net --mount --pid --fork --kill-child --mount-proc "${BASH_SOURCE[0]}" --inside "$what"

@@ -1,6 +1,8 @@
-# Starts the CNCF distribution registry on loopback, for scripts. To be sourced after env.sh.
+# Starts the CNCF distribution registry, for scripts. To be sourced after env.sh.
 #
-#   registry_start DIR   storage, configuration and logs go below DIR; sets REGISTRY (host:port) and REGISTRY_PID
+#   registry_start DIR [ADDRESS [COMMAND...]]
+#                        storage, configuration and logs go below DIR; sets REGISTRY (host:port) and REGISTRY_PID. It
+#                        listens on ADDRESS (127.0.0.1:0), and COMMAND starts it (in another network namespace)
 #   registry_mark        a mark in the access log, for registry_count
 #   registry_count MARK  "REQUESTS BYTES" that were answered since that mark
 #   registry_stop        ends it
@@ -8,7 +10,8 @@
 REGISTRY='' REGISTRY_PID='' REGISTRY_LOG=''
 
 registry_start() {
-    local dir=$1 tries
+    local dir=$1 address=${2:-127.0.0.1:0} tries
+    local -a start=("${@:3}")
     mkdir -p "$dir/storage"
     REGISTRY_LOG="$dir/access.log"
     : >"$dir/registry.log" # it is looked into before the server may have opened it
@@ -18,13 +21,13 @@ log: {level: info, accesslog: {disabled: false}}
 storage:
   filesystem: {rootdirectory: $dir/storage}
   delete: {enabled: true}
-http: {addr: "127.0.0.1:0"}
+http: {addr: "$address"}
 YAML
-    OTEL_TRACES_EXPORTER=none registry serve "$dir/config.yml" >"$REGISTRY_LOG" 2>"$dir/registry.log" &
+    OTEL_TRACES_EXPORTER=none ${start[@]+"${start[@]}"} registry serve "$dir/config.yml" >"$REGISTRY_LOG" 2>"$dir/registry.log" &
     REGISTRY_PID=$!
     # It was told port 0; the one it got is in its log.
     for ((tries = 0; tries < 100; tries++)); do
-        REGISTRY=$(sed -n 's/.*listening on \(127\.0\.0\.1:[0-9]*\).*/\1/p' "$dir/registry.log" | head -n1)
+        REGISTRY=$(sed -n 's/.*listening on \([0-9.]*:[0-9]*\).*/\1/p' "$dir/registry.log" | head -n1)
         [[ -n $REGISTRY ]] && return 0
         kill -0 "$REGISTRY_PID" 2>/dev/null || break
         sleep 0.1

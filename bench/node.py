@@ -1,0 +1,126 @@
+"""One containerd with root, state and socket of its own, as each system of `bench/systems` gets one.
+
+Every system has the same containerd, shim and runc, and differs by what `bench/systems` adds to the configuration.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+
+import bench
+
+# CRI and NRI are of no use here, and look at directories of the host.
+CONFIGURATION = """version = 3
+root = "{top}/root"
+state = "{top}/state"
+disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", "io.containerd.nri.v1.nri"]
+[grpc]
+address = "{top}/sock"
+[ttrpc]
+address = "{top}/ttrpc"
+[plugins."io.containerd.internal.v1.opt"]
+path = "{top}/opt"
+"""
+PATIENCE_S = 30
+
+
+def wait_until(what, is_so, process=None):
+    """Asks every 20 ms; an error names `what`."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        if time.monotonic() > deadline or (process and process.poll() is not None):
+            raise RuntimeError(f"{what}: not within {PATIENCE_S} s")
+        time.sleep(0.02)
+
+
+def remove(top):
+    """Unmounts all below a directory, deepest first, and removes it."""
+    with open("/proc/self/mountinfo") as file:
+        points = [line.split()[4].encode().decode("unicode_escape") for line in file]
+    for point in reversed(points):
+        if point.startswith(top + "/"):
+            bench.LIBC.umount2(point.encode(), 2)  # MNT_DETACH
+    if os.path.exists(top):
+        shutil.rmtree(top)
+
+
+def tail(path, size=1500):
+    try:
+        with open(path, errors="replace") as file:
+            return file.read()[-size:]
+    except FileNotFoundError:
+        return ""
+
+
+class Node:
+    """Started by `start`, with nothing in it; ended and removed by `stop`."""
+
+    def __init__(self, top, snapshotter, namespace):
+        self.top, self.namespace = top, namespace
+        self.process = None
+        self.environment = {
+            **os.environ,
+            "CONTAINERD_ADDRESS": os.path.join(top, "sock"),
+            "CONTAINERD_NAMESPACE": namespace,
+            "CONTAINERD_SNAPSHOTTER": snapshotter,
+            "CONTAINERD_SUPPRESS_DEPRECATION_WARNINGS": "true",
+        }
+
+    def start(self, more, environment=None):
+        """`more` is added to the configuration."""
+        os.makedirs(self.top)
+        config, self.log = os.path.join(self.top, "config.toml"), os.path.join(self.top, "log")
+        with open(config, "w") as file:
+            file.write(CONFIGURATION.format(top=self.top) + more)
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(
+                ["containerd", "--config", config],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **(environment or {})},
+            )
+        answers = lambda: os.path.exists(self.environment["CONTAINERD_ADDRESS"]) and self.try_ctr("version").returncode == 0
+        try:
+            wait_until("containerd starts", answers, self.process)
+        except RuntimeError as error:
+            raise RuntimeError(f"{error}; its log: {tail(self.log)}") from error
+        time.sleep(0.3)  # its first collection of garbage
+
+    def try_ctr(self, *arguments):
+        return subprocess.run(
+            ["ctr", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=self.environment, timeout=900,
+        )
+
+    def ctr(self, *arguments):
+        """Runs it, and gives what it printed."""
+        done = self.try_ctr(*arguments)
+        if done.returncode != 0:
+            raise RuntimeError(
+                f"ctr {' '.join(arguments)}: {done.stderr.decode()[-1500:]}; containerd's log: {tail(self.log)}"
+            )
+        return done.stdout.decode()
+
+    def begin(self, reference, name, *options):
+        """`ctr run`, which ends when the container's process was started."""
+        return subprocess.Popen(
+            ["ctr", "run", "--detach", "--null-io", *options, reference, name],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.environment,
+        )
+
+    def end(self, name):
+        """Ends a container, and forgets it and its snapshot."""
+        self.try_ctr("tasks", "rm", "--force", name)
+        self.try_ctr("containers", "rm", name)
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            for name in self.try_ctr("tasks", "ls", "--quiet").stdout.decode().split():
+                self.end(name)
+            self.process.terminate()
+            try:
+                self.process.wait(timeout=PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.process = None
+        remove(self.top)

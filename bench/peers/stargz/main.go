@@ -1,0 +1,203 @@
+// Command peer-stargz is made of the parts of stargz-snapshotter that the Go proxy offers: its snapshotter, its analyzer and its
+// converter. Its own commands are a module that refers to its neighbours by path, which `go install` refuses.
+//
+//	peer-stargz serve ROOT SOCKET REGISTRY   the snapshotter, in its default configuration; REGISTRY speaks plain HTTP
+//	peer-stargz convert FROM TO SECONDS      an image that containerd has, as eStargz; with the files that the image's
+//	                                         service opens within SECONDS in front (0: as they come)
+//	peer-stargz version                      what it is made of
+//	peer-stargz fanotify DIRECTORY           used by convert, in a mount namespace
+//
+// containerd is found by CONTAINERD_ADDRESS and CONTAINERD_NAMESPACE.
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	snapshotsapi "github.com/containerd/containerd/api/services/snapshots/v1"
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/contrib/snapshotservice"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/images/converter"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/containerd/platforms"
+	"github.com/containerd/stargz-snapshotter/analyzer"
+	notifier "github.com/containerd/stargz-snapshotter/analyzer/fanotify/service"
+	"github.com/containerd/stargz-snapshotter/estargz"
+	"github.com/containerd/stargz-snapshotter/fs/config"
+	estargzconvert "github.com/containerd/stargz-snapshotter/nativeconverter/estargz"
+	"github.com/containerd/stargz-snapshotter/recorder"
+	"github.com/containerd/stargz-snapshotter/service"
+	"github.com/containerd/stargz-snapshotter/service/resolver"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	runtimespec "github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc"
+)
+
+const module = "github.com/containerd/stargz-snapshotter"
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "peer-stargz:", err)
+		os.Exit(1)
+	}
+}
+
+func run(arguments []string) error {
+	switch {
+	case len(arguments) == 4 && arguments[0] == "serve":
+		return serve(arguments[1], arguments[2], arguments[3])
+	case len(arguments) == 4 && arguments[0] == "convert":
+		return convert(arguments[1], arguments[2], arguments[3])
+	case len(arguments) == 2 && arguments[0] == "fanotify":
+		return notifier.Serve(arguments[1], os.Stdin, os.Stdout)
+	case len(arguments) == 1 && arguments[0] == "version":
+		return version()
+	}
+	return errors.New("serve ROOT SOCKET REGISTRY, convert FROM TO SECONDS, or version")
+}
+
+func version() error {
+	information, _ := debug.ReadBuildInfo()
+	for _, part := range information.Deps {
+		if part.Path == module {
+			fmt.Println(part.Version)
+			return nil
+		}
+	}
+	return errors.New("built without " + module)
+}
+
+// serve runs until a signal, and then takes its mounts down.
+func serve(root, socket, registry string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// What its own program takes for what a configuration file does not say.
+	settings := service.Config{
+		Config: config.Config{
+			DirectoryCacheConfig: config.DirectoryCacheConfig{Direct: true},
+			FuseConfig:           config.FuseConfig{MergeBufferSize: 400 << 20, MergeWorkerCount: 10},
+		},
+		ResolverConfig: service.ResolverConfig(resolver.Config{
+			Host: map[string]resolver.HostConfig{
+				registry: {Mirrors: []resolver.MirrorConfig{{Host: registry, Insecure: true}}},
+			},
+		}),
+	}
+	snapshotter, err := service.NewStargzSnapshotterService(ctx, root, &settings)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer()
+	snapshotsapi.RegisterSnapshotsServer(server, snapshotservice.FromSnapshotter(snapshotter))
+	go func() {
+		<-ctx.Done()
+		server.Stop()
+	}()
+	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return snapshotter.Close()
+}
+
+func convert(from, to, seconds string) error {
+	period, err := strconv.Atoi(seconds)
+	if err != nil {
+		return err
+	}
+	client, err := containerd.New(os.Getenv("CONTAINERD_ADDRESS"))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx := namespaces.WithNamespace(context.Background(), os.Getenv("CONTAINERD_NAMESPACE"))
+	ctx, done, err := client.WithLease(ctx)
+	if err != nil {
+		return err
+	}
+	defer done(ctx)
+	var files map[digest.Digest][]estargz.Option
+	if period > 0 {
+		files, err = record(ctx, client, from, time.Duration(period)*time.Second)
+		if err != nil {
+			return err
+		}
+	}
+	// The level is that of `ctr-remote optimize`.
+	layers := estargzconvert.LayerConvertWithLayerAndCommonOptsFunc(files, estargz.WithCompressionLevel(gzip.BestCompression))
+	_, err = converter.Convert(ctx, client, to, from,
+		converter.WithPlatform(platforms.DefaultStrict()), converter.WithDockerToOCI(true), converter.WithLayerConvertFunc(layers))
+	return err
+}
+
+// record starts the image's service on this host's network and gives for each layer which of its files were opened, in order.
+func record(ctx context.Context, client *containerd.Client, name string, period time.Duration) (map[digest.Digest][]estargz.Option, error) {
+	specification := func(image containerd.Image, root string) ([]oci.SpecOpts, func() error, error) {
+		options := []oci.SpecOpts{
+			oci.WithDefaultSpec(), oci.WithDefaultUnixDevices, oci.WithRootFSPath(root), oci.WithImageConfig(image),
+			oci.WithHostNamespace(runtimespec.NetworkNamespace),
+		}
+		return options, func() error { return nil }, nil
+	}
+	recorded, err := analyzer.Analyze(ctx, client, name, analyzer.WithPeriod(period), analyzer.WithSpecOpts(specification))
+	if err != nil {
+		return nil, err
+	}
+	image, err := client.ImageService().Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	store := client.ContentStore()
+	manifest, err := images.Manifest(ctx, store, image.Target, platforms.DefaultStrict())
+	if err != nil {
+		return nil, err
+	}
+	reader, err := store.ReaderAt(ctx, ocispec.Descriptor{Digest: recorded})
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	return prioritized(content.NewReader(reader), manifest.Layers)
+}
+
+// prioritized sorts a recording by layer.
+func prioritized(recording io.Reader, layers []ocispec.Descriptor) (map[digest.Digest][]estargz.Option, error) {
+	paths := map[digest.Digest][]string{}
+	for decoder := json.NewDecoder(recording); decoder.More(); {
+		var entry recorder.Entry
+		if err := decoder.Decode(&entry); err != nil {
+			return nil, err
+		}
+		if entry.LayerIndex == nil || *entry.LayerIndex >= len(layers) {
+			return nil, fmt.Errorf("the recording names no layer for %q", entry.Path)
+		}
+		layer := layers[*entry.LayerIndex].Digest
+		paths[layer] = append(paths[layer], entry.Path)
+	}
+	if len(paths) == 0 {
+		return nil, errors.New("nothing was recorded")
+	}
+	options := map[digest.Digest][]estargz.Option{}
+	for layer, files := range paths {
+		options[layer] = []estargz.Option{estargz.WithPrioritizedFiles(files)}
+	}
+	return options, nil
+}
