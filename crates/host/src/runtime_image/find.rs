@@ -13,7 +13,7 @@ use xebec_format::runtime_image::limits::MAX_RECORDING;
 use xebec_format::runtime_image::{Recording, Service, ServiceKey};
 use xebec_oci::{Client, ClientError, Descriptor};
 
-use crate::container::{self, ImageConfig};
+use crate::container::{self, ImageConfig, RunError};
 use crate::failure::{Failure, FailureKind};
 use crate::image::referrers::Referrers;
 use crate::image::resolve::{FoundImage, registry_failure};
@@ -68,16 +68,19 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(found: &FoundImage, command: &ServiceCommand) -> Result<Self, Failure> {
+    /// `None` if neither the image nor the command says what is to run: containerd says that later.
+    fn new(found: &FoundImage, command: &ServiceCommand) -> Result<Option<Self>, Failure> {
         let config = ImageConfig::from_blob(&found.config_bytes)
             .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
-        let argv = container::args(&config, command.entrypoint.as_deref(), &command.command)
-            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let argv = match container::args(&config, command.entrypoint.as_deref(), &command.command) {
+            Err(RunError::NoCommand) => return Ok(None),
+            argv => argv.map_err(|error| Failure::new(FailureKind::Usage, error))?,
+        };
         let image = config.env.iter().filter_map(|text| text.split_once('='));
         let image = image.map(|(name, value)| (name.to_owned(), value.to_owned()));
         // The user's come last, and the last one counts.
         let env = image.chain(command.env.iter().cloned()).collect();
-        Ok(Self { argv, env })
+        Ok(Some(Self { argv, env }))
     }
 
     fn is(&self, key: &ServiceKey) -> bool {
@@ -112,7 +115,9 @@ impl Images {
         referrers: &Referrers,
         command: &ServiceCommand,
     ) -> Result<Result<FoundRecording, Option<String>>, Failure> {
-        let wanted = Wanted::new(found, command)?;
+        let Some(wanted) = Wanted::new(found, command)? else {
+            return Ok(Err(None));
+        };
         let choice = Choice::new(self, found)?;
         let needed = choice.needed(self);
         let kept = self.recordings.list(found.manifest_digest);

@@ -41,7 +41,9 @@ impl Images {
         command: &ServiceCommand,
     ) -> Result<(), Failure> {
         let manifest = found.manifest_digest;
-        let wanted = Wanted::new(found, command)?;
+        let Some(wanted) = Wanted::new(found, command)? else {
+            return Ok(());
+        };
         let choice = Choice::new(self, found)?;
         let referrers = Referrers::by_type(client.clone(), found.reference.repository(), manifest);
         let listed = choice.fetch(client, &referrers).await;
