@@ -3,6 +3,9 @@
 //! Both lines of containerd that `scripts/setup.sh` builds are used. What is configured is what `docs/containerd.md`
 //! tells users to copy, with this case's paths in place of the usual ones.
 
+mod leftovers;
+mod snapshots;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,10 +14,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lab::wait_until;
 use crate::world::{World, run};
+pub(crate) use leftovers::Leftovers;
+pub(crate) use snapshots::Snapshots;
 
 /// How long a daemon may take to be ready.
 const START: Duration = Duration::from_secs(30);
@@ -32,110 +36,6 @@ pub(crate) enum Line {
     Two,
     /// 1.7
     OneSeven,
-}
-
-/// `xebec daemon` with its snapshotter switched on.
-pub(crate) struct Snapshots<'a> {
-    world: &'a World,
-    keeper: Child,
-}
-
-impl<'a> Snapshots<'a> {
-    /// Starts one in the root "root", with nothing in it.
-    pub(crate) fn start(world: &'a World) -> Result<Self> {
-        fs::create_dir_all(world.path(ROOT))?;
-        fs::write(world.path(ROOT).join("daemon.toml"), block("[snapshotter]")?)?;
-        let keeper = Self::spawn(world)?;
-        let snapshots = Self { world, keeper };
-        snapshots.wait()?;
-        Ok(snapshots)
-    }
-
-    fn spawn(world: &World) -> Result<Child> {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(world.path("daemon.log"))?;
-        let mut command = world.xebec(&["daemon", "start"]);
-        command.stdout(Stdio::null()).stderr(log);
-        command.spawn().context("cannot start the daemon")
-    }
-
-    fn wait(&self) -> Result<()> {
-        wait_until(START, "the snapshotter's socket answers", || {
-            Ok(std::os::unix::net::UnixStream::connect(self.socket()).is_ok())
-        })
-        .with_context(|| fs::read_to_string(self.world.path("daemon.log")).unwrap_or_default())
-    }
-
-    /// Where it listens.
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.world.path(&format!("{ROOT}-run")).join("snapshots.sock")
-    }
-
-    /// What there is of snapshots on disk, for comparison: a path for each snapshot's directories, and not what is in them.
-    pub(crate) fn directories(&self) -> Result<Vec<PathBuf>> {
-        let top = self.world.path(ROOT).join("snapshots");
-        let mut found = Vec::new();
-        // The socket answers before there is a directory.
-        for place in fs::read_dir(&top).into_iter().flatten() {
-            let place = place?.path();
-            if place.is_dir() {
-                for snapshot in fs::read_dir(&place)? {
-                    found.push(snapshot?.path());
-                }
-            }
-        }
-        found.sort();
-        Ok(found)
-    }
-
-    /// Waits until there is this and nothing else; what was removed is deleted in the background.
-    pub(crate) fn has_only(&self, wanted: &[PathBuf]) -> Result<()> {
-        wait_until(START, "removed snapshots are gone", || {
-            Ok(self.directories()? == wanted)
-        })
-        .with_context(|| format!("there are {:?}", self.directories().unwrap_or_default()))
-    }
-
-    /// Kills the process of that name, `keeper_pid` or `worker_pid`; what is left starts it again.
-    pub(crate) fn kill(&self, name: &str) -> Result<()> {
-        let status = self.world.daemon_status()?;
-        let pid = status.get(name).and_then(serde_json::Value::as_i64);
-        let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        kill_process(
-            pid.with_context(|| format!("no {name} in {status}"))?,
-            Signal::KILL,
-        )?;
-        Ok(())
-    }
-
-    /// Ends the daemon as a host does at shutdown, and starts it again.
-    pub(crate) fn restart(&mut self) -> Result<()> {
-        self.stop()?;
-        self.begin()
-    }
-
-    /// Ends the daemon; containers on lazy images must have been stopped.
-    pub(crate) fn stop(&mut self) -> Result<()> {
-        run(&mut self.world.xebec(&["daemon", "stop", "--force"]))?;
-        self.keeper.wait()?;
-        Ok(())
-    }
-
-    /// Starts the daemon again.
-    pub(crate) fn begin(&mut self) -> Result<()> {
-        self.keeper = Self::spawn(self.world)?;
-        self.wait()
-    }
-}
-
-impl Drop for Snapshots<'_> {
-    fn drop(&mut self) {
-        let _ = self.world.xebec(&["daemon", "stop", "--force"]).output();
-        let _ = self.keeper.kill();
-        let _ = self.keeper.wait();
-    }
 }
 
 /// A containerd.

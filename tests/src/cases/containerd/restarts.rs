@@ -88,7 +88,7 @@ pub(super) fn killed(world: &World) -> Result<Outcome> {
 
 /// Restarts both in each order while the container is stopped; it keeps what it wrote.
 pub(super) fn in_any_order(world: &World) -> Result<Outcome> {
-    let mut snapshots = Snapshots::start(world)?;
+    let snapshots = Snapshots::start(world)?;
     let mut containerd = Containerd::start(world, Line::Two, "")?;
     let reference = push_indexed(world, "nginx")?;
     pull(world, &containerd, Line::Two, &reference)?;

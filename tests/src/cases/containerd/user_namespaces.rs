@@ -70,7 +70,7 @@ fn is_well(world: &World, containerd: &Containerd<'_>, name: &str, step: &str) -
 }
 
 pub(super) fn run_case(world: &World) -> Result<Outcome> {
-    let mut snapshots = Snapshots::start(world)?;
+    let snapshots = Snapshots::start(world)?;
     let containerd = Containerd::start(world, Line::Two, "")?;
     // Programs of root's children in the container come here by the directories of this case.
     run(Command::new("chmod").arg("711").arg(&world.directory))?;
