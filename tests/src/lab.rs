@@ -408,10 +408,16 @@ pub(crate) fn wait_until(limit: Duration, what: &str, mut holds: impl FnMut() ->
 
 /// Mounts a new ext4 file system of `size` bytes: one that can be full, and that raises events (tmpfs cannot).
 pub(crate) fn mount_small(directory: &Path, size: u64) -> Result<()> {
+    mount_small_with(directory, size, &[])
+}
+
+/// The same, made with more options of `mkfs.ext4`.
+pub(crate) fn mount_small_with(directory: &Path, size: u64, options: &[&str]) -> Result<()> {
     let image = directory.with_extension("ext4");
     File::create(&image)?.set_len(size)?;
     run(Command::new("mkfs.ext4")
         .args(["-q", "-m", "0", "-O", "^has_journal"])
+        .args(options)
         .arg(&image))?;
     fs::create_dir_all(directory)?;
     run(Command::new("mount")

@@ -8,6 +8,7 @@
 //! <root>/w/<id>       overlayfs works there
 //! <root>/m/<id>       what is below it once more, if its ids are mapped: see [`crate::mapped`]
 //! <root>/out/<n>      removed, and being deleted
+//! <root>/reserve      room for when the disk is full
 //! ```
 //!
 //! Ids are numbers in base 36, and all that can be a lower directory lies in one: overlayfs takes options of one page
@@ -15,7 +16,7 @@
 //! fit with ids up to 36⁵.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -24,11 +25,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tracing::warn;
 
 use crate::error::SnapshotError;
+use crate::reserve::Reserve;
 
 /// The directories of one snapshotter.
 #[derive(Debug)]
 pub struct Directories {
     root: PathBuf,
+    reserve: Reserve,
     removed: AtomicU64,
 }
 
@@ -82,6 +85,7 @@ impl Directories {
         }
         let directories = Directories {
             root: root.to_owned(),
+            reserve: Reserve::at(root.join("reserve")),
             removed: AtomicU64::new(0),
         };
         for directory in [root, &root.join("u"), &root.join("w"), &root.join("out")] {
@@ -91,6 +95,20 @@ impl Directories {
             })?;
         }
         Ok(directories)
+    }
+
+    /// Brings names to the disk that were made here: a file that is synced may still have none after a power cut.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn sync(&self) -> Result<(), SnapshotError> {
+        let synced = File::open(&self.root).and_then(|root| root.sync_all());
+        synced.map_err(|error| SnapshotError::io("sync", &self.root, &error))
+    }
+
+    /// What is given up when the disk is full.
+    pub(crate) fn reserve(&self) -> &Reserve {
+        &self.reserve
     }
 
     /// The store's file.
@@ -173,29 +191,23 @@ impl Directories {
             match fs::rename(&path, self.out()) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // A name takes room; deleting makes some.
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => delete(&path),
                 Err(error) => return Err(SnapshotError::io("remove", &path, &error)),
             }
         }
         Ok(())
     }
 
-    /// Deletes what was removed. What cannot be deleted is named in the log, and tried again the next time.
+    /// Deletes what was removed, and takes room again that was given. What cannot be deleted is named in the log, and tried
+    /// again the next time.
     pub fn delete_removed(&self) {
         let out = self.root.join("out");
         let entries = fs::read_dir(&out).map(|entries| entries.filter_map(Result::ok));
         for entry in entries.into_iter().flatten() {
-            let path = entry.path();
-            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let deleted = match is_directory {
-                true => fs::remove_dir_all(&path),
-                false => fs::remove_file(&path),
-            };
-            if let Err(error) = deleted
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                warn!("cannot delete {}: {error}", path.display());
-            }
+            delete(&entry.path());
         }
+        self.reserve.take();
     }
 
     /// Takes away what belongs to no snapshot.
@@ -234,6 +246,19 @@ impl Directories {
                 return path;
             }
         }
+    }
+}
+
+fn delete(path: &Path) {
+    let is_directory = fs::symlink_metadata(path).is_ok_and(|status| status.is_dir());
+    let deleted = match is_directory {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    if let Err(error) = deleted
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        warn!("cannot delete {}: {error}", path.display());
     }
 }
 

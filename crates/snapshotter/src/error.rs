@@ -69,6 +69,8 @@ impl SnapshotError {
         let error = error.into();
         let kind = match &error {
             redb::Error::Io(error) => kind_of(error),
+            // Of another operation at the same time; it is opened again for the next.
+            redb::Error::PreviousIo => ErrorKind::Unavailable,
             _ => ErrorKind::Internal,
         };
         SnapshotError::new(kind, format!("the snapshots' store: {error}"))

@@ -7,7 +7,7 @@
 //! * [`api`]: the messages, as containerd's clients send them. [`server`]: the socket; [`service`]: calls to operations
 //!   and errors to gRPC's status codes.
 //! * [`Snapshotter`]: the operations. [`store`]: what survives everything, in one file; [`record`]: how a snapshot looks
-//!   there. [`directories`]: what lies beside it.
+//!   there. [`directories`]: what lies beside it, with some room for when the disk is full.
 //! * [`mounts`]: how a chain becomes a mount; [`usage`]: what it takes; [`filters`]: which snapshots a client wants listed.
 //! * [`id_mapping`] and [`mapped`]: for containers in user namespaces.
 //! * [`containerd`]: a client of containerd's own services.
@@ -26,6 +26,7 @@ mod locks;
 pub mod mapped;
 pub mod mounts;
 pub mod record;
+mod reserve;
 pub mod server;
 pub mod service;
 mod snapshotter;

@@ -86,7 +86,9 @@ impl<L: LazyImages> Snapshotter<L> {
     /// When it cannot be read or written.
     pub fn open(root: &Path, lazy: Arc<L>) -> Result<Snapshotter<L>, SnapshotError> {
         let directories = Directories::open(root)?;
-        let store = Store::open(&directories.store())?;
+        let reserve = directories.reserve().clone();
+        let store = Store::open(&directories.store(), move || reserve.give())?;
+        directories.sync()?;
         Ok(Snapshotter {
             inner: Arc::new(Inner {
                 store,

@@ -9,20 +9,21 @@
 //! | `children` | ids of parent and child | the child's name |
 //! | `numbers` | `next-id`, `version` | |
 
+mod tables;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
-use redb::{
-    Database, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction,
-};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::api::Kind;
 use crate::error::{ErrorKind, SnapshotError};
 use crate::id_mapping::{self, IdMapping};
 use crate::record::{LazyLayer, Record, UNPACKED_BECAUSE, now};
 use crate::usage::Usage;
+use tables::{Tables, below, check, decode, insert, link, number, put, record};
 
 const SNAPSHOTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("snapshots");
 const CHILDREN: TableDefinition<'_, (u64, u64), &str> = TableDefinition::new("children");
@@ -38,6 +39,8 @@ const LONGEST_CHAIN: usize = 4096;
 /// The store.
 pub struct Store {
     open: Box<dyn Fn() -> Result<Database, SnapshotError> + Send + Sync>,
+    /// Makes room on a full disk for what must be possible there, and says whether it could.
+    make_room: Box<dyn Fn() -> bool + Send + Sync>,
     /// None after a failure to write, until it is opened again: the database does nothing more then, and a disk that was
     /// full may have room later.
     database: RwLock<Option<Database>>,
@@ -89,36 +92,58 @@ impl Chain {
 }
 
 impl Store {
-    /// Opens the file, or makes it.
+    /// Opens the file, or makes it. `make_room` is called when the disk is full and the store is opened or something is
+    /// removed, which changes the file too; it says whether it made any.
     ///
     /// # Errors
     /// When it cannot be read or written, is of another version, or another process has it.
-    pub fn open(file: &Path) -> Result<Store, SnapshotError> {
+    pub fn open(
+        file: &Path,
+        make_room: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Store, SnapshotError> {
         let path = file.to_owned();
-        Store::open_by(move || {
+        let open = move || {
             let database = redb::Builder::new().set_cache_size(MEMORY).create(&path);
             database.map_err(SnapshotError::store)
-        })
+        };
+        Store::open_by(open, make_room)
     }
 
     fn open_by(
         open: impl Fn() -> Result<Database, SnapshotError> + Send + Sync + 'static,
+        make_room: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Store, SnapshotError> {
         let store = Store {
             open: Box::new(open),
+            make_room: Box::new(make_room),
             database: RwLock::default(),
         };
-        store.change(|tables| {
-            let version = number(&tables.numbers, "version")?;
-            match version {
-                None => insert(&mut tables.numbers, "version", VERSION),
-                Some(VERSION) => Ok(()),
-                Some(other) => Err(SnapshotError::precondition(format!(
-                    "the snapshots' store is of version {other}, and this program reads version {VERSION}"
-                ))),
+        store.even_if_full(|| store.check_version())?;
+        Ok(store)
+    }
+
+    fn check_version(&self) -> Result<(), SnapshotError> {
+        let is_there = self.with(|database| {
+            let transaction = database.begin_read().map_err(SnapshotError::store)?;
+            match transaction.open_table(NUMBERS) {
+                Ok(numbers) => check(number(&numbers, "version")?),
+                Err(redb::TableError::TableDoesNotExist(_)) => Ok(false),
+                Err(error) => Err(SnapshotError::store(error)),
             }
         })?;
-        Ok(store)
+        match is_there {
+            // Nothing is written to one that is there: its disk may be full.
+            true => Ok(()),
+            false => self.change(|tables| insert(&mut tables.numbers, "version", VERSION)),
+        }
+    }
+
+    /// Does what must be possible on a full disk.
+    fn even_if_full<T>(&self, work: impl Fn() -> Result<T, SnapshotError>) -> Result<T, SnapshotError> {
+        match work() {
+            Err(error) if error.kind == ErrorKind::ResourceExhausted && (self.make_room)() => work(),
+            done => done,
+        }
     }
 
     /// One snapshot.
@@ -291,11 +316,15 @@ impl Store {
         })
     }
 
-    /// Forgets a snapshot, and says what it was.
+    /// Forgets a snapshot, and says what it was. Works on a full disk, too: how else would there be room again?
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::FailedPrecondition`] when another is made on it.
     pub fn remove(&self, key: &str) -> Result<Record, SnapshotError> {
+        self.even_if_full(|| self.remove_now(key))
+    }
+
+    fn remove_now(&self, key: &str) -> Result<Record, SnapshotError> {
         self.change(|tables| {
             let removed = record(&tables.snapshots, key)?.ok_or_else(|| SnapshotError::not_found(key))?;
             let children = (removed.id, 0)..=(removed.id, u64::MAX);
@@ -346,7 +375,7 @@ impl Store {
             drop(open);
             let mut closed = self.database.write().unwrap_or_else(PoisonError::into_inner);
             if closed.is_none() {
-                *closed = Some((self.open)()?);
+                *closed = Some(self.even_if_full(|| (self.open)())?);
             }
             drop(closed);
             open = self.database.read().unwrap_or_else(PoisonError::into_inner);
@@ -357,111 +386,19 @@ impl Store {
         };
         let done = work(database);
         drop(open);
-        let failed =
-            |error: &SnapshotError| matches!(error.kind, ErrorKind::Internal | ErrorKind::ResourceExhausted);
+        let failed = |error: &SnapshotError| {
+            let kinds = [
+                ErrorKind::Internal,
+                ErrorKind::ResourceExhausted,
+                ErrorKind::Unavailable,
+            ];
+            kinds.contains(&error.kind)
+        };
         if done.as_ref().is_err_and(failed) {
             *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
         done
     }
-}
-
-struct Tables<'t> {
-    snapshots: Table<'t, &'static str, &'static [u8]>,
-    children: Table<'t, (u64, u64), &'static str>,
-    numbers: Table<'t, &'static str, u64>,
-}
-
-impl<'t> Tables<'t> {
-    fn open(transaction: &'t WriteTransaction) -> Result<Tables<'t>, SnapshotError> {
-        Ok(Tables {
-            snapshots: transaction.open_table(SNAPSHOTS).map_err(SnapshotError::store)?,
-            children: transaction.open_table(CHILDREN).map_err(SnapshotError::store)?,
-            numbers: transaction.open_table(NUMBERS).map_err(SnapshotError::store)?,
-        })
-    }
-}
-
-type Snapshots<'a> = &'a dyn Lookup;
-
-/// Both kinds of tables, of those who read and of those who write.
-trait Lookup {
-    fn find(&self, key: &str) -> Result<Option<Record>, SnapshotError>;
-}
-
-impl<T: ReadableTable<&'static str, &'static [u8]>> Lookup for T {
-    fn find(&self, key: &str) -> Result<Option<Record>, SnapshotError> {
-        let found = self.get(key).map_err(SnapshotError::store)?;
-        found.map(|bytes| decode(key, bytes.value())).transpose()
-    }
-}
-
-fn record(snapshots: Snapshots<'_>, key: &str) -> Result<Option<Record>, SnapshotError> {
-    match key.is_empty() {
-        true => Ok(None),
-        false => snapshots.find(key),
-    }
-}
-
-/// The snapshot `parent` and those that it is made on; none if there is no parent.
-fn below(snapshots: Snapshots<'_>, parent: &str) -> Result<Vec<Record>, SnapshotError> {
-    let mut found = Vec::new();
-    let mut next = parent.to_owned();
-    while !next.is_empty() {
-        let record = record(snapshots, &next)?.ok_or_else(|| SnapshotError::not_found(&next))?;
-        next.clone_from(&record.parent);
-        found.push(record);
-        if found.len() > LONGEST_CHAIN {
-            let message = format!("{parent:?} is made on more than {LONGEST_CHAIN} others");
-            return Err(SnapshotError::precondition(message));
-        }
-    }
-    Ok(found)
-}
-
-fn decode(name: &str, bytes: &[u8]) -> Result<Record, SnapshotError> {
-    prost::Message::decode(bytes).map_err(|error| {
-        let message = format!("the record of snapshot {name:?} is damaged: {error}");
-        SnapshotError::new(ErrorKind::Internal, message)
-    })
-}
-
-fn put(
-    snapshots: &mut Table<'_, &'static str, &'static [u8]>,
-    key: &str,
-    record: &Record,
-) -> Result<(), SnapshotError> {
-    let bytes = prost::Message::encode_to_vec(record);
-    snapshots
-        .insert(key, bytes.as_slice())
-        .map_err(SnapshotError::store)?;
-    Ok(())
-}
-
-fn link(
-    children: &mut Table<'_, (u64, u64), &'static str>,
-    parent: u64,
-    child: u64,
-    name: &str,
-) -> Result<(), SnapshotError> {
-    children
-        .insert((parent, child), name)
-        .map_err(SnapshotError::store)?;
-    Ok(())
-}
-
-fn number(numbers: &Table<'_, &'static str, u64>, name: &'static str) -> Result<Option<u64>, SnapshotError> {
-    let found = numbers.get(name).map_err(SnapshotError::store)?;
-    Ok(found.map(|value| value.value()))
-}
-
-fn insert(
-    numbers: &mut Table<'_, &'static str, u64>,
-    name: &'static str,
-    value: u64,
-) -> Result<(), SnapshotError> {
-    numbers.insert(name, value).map_err(SnapshotError::store)?;
-    Ok(())
 }
 
 #[cfg(test)]

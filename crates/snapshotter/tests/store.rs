@@ -136,7 +136,7 @@ fn run(operations: Vec<Operation>) -> Result<(), TestCaseError> {
     let directory = tempfile::tempdir().unwrap();
     let file = |life: usize| -> PathBuf { directory.path().join(format!("{life}.redb")) };
     let mut life = 0;
-    let mut store = Store::open(&file(life)).unwrap();
+    let mut store = Store::open(&file(life), || false).unwrap();
     let mut model = Model::default();
     for operation in operations {
         match operation {
@@ -210,7 +210,7 @@ fn run(operations: Vec<Operation>) -> Result<(), TestCaseError> {
             Operation::Crash => {
                 std::fs::copy(file(life), file(life + 1)).unwrap();
                 life += 1;
-                store = Store::open(&file(life)).unwrap();
+                store = Store::open(&file(life), || false).unwrap();
             }
         }
         check(&store, &model)?;
@@ -263,9 +263,9 @@ fn a_store_of_another_version_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("store");
     std::fs::write(&file, "no database at all").unwrap();
-    assert!(Store::open(&file).is_err());
+    assert!(Store::open(&file, || false).is_err());
     std::fs::remove_file(&file).unwrap();
-    drop(Store::open(&file).unwrap());
+    drop(Store::open(&file, || false).unwrap());
     {
         let later = redb::Database::open(&file).unwrap();
         let change = later.begin_write().unwrap();
@@ -273,6 +273,6 @@ fn a_store_of_another_version_is_refused() {
         change.open_table(numbers).unwrap().insert("version", 2).unwrap();
         change.commit().unwrap();
     }
-    let error = Store::open(&file).unwrap_err();
+    let error = Store::open(&file, || false).unwrap_err();
     assert!(error.to_string().contains("is of version 2"), "{error}");
 }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod power;
+mod room;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,27 +59,12 @@ impl StorageBackend for Disk {
 fn a_disk_that_was_full_has_room_again() {
     let disk = Disk::default();
     let same = disk.clone();
-    let store = Store::open_by(move || {
+    let open = move || {
         let database = redb::Builder::new().create_with_backend(same.clone());
         database.map_err(SnapshotError::store)
-    })
-    .unwrap();
-    let create = |key: &str| {
-        let new = New {
-            key,
-            kind: Kind::Active,
-            parent: "",
-            labels: HashMap::new(),
-            own_labels: HashMap::new(),
-            lazy: None,
-            base: None,
-            id_mapping: None,
-        };
-        store
-            .create(new, |_| Ok(()))
-            .map(|_| ())
-            .map_err(|error| error.kind)
     };
+    let store = Store::open_by(open, || false).unwrap();
+    let create = |key: &str| create(&store, key, "").map_err(|error| error.kind);
     create("before").unwrap();
     disk.is_full.store(true, Ordering::Relaxed);
     for _ in 0..3 {
@@ -84,6 +72,24 @@ fn a_disk_that_was_full_has_room_again() {
     }
     disk.is_full.store(false, Ordering::Relaxed);
     create("after").unwrap();
-    let names: Vec<String> = store.list().unwrap().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["after", "before"]);
+    assert_eq!(names(&store), ["after", "before"]);
+}
+
+fn create(store: &Store, key: &str, parent: &str) -> Result<(), SnapshotError> {
+    let new = New {
+        key,
+        kind: Kind::Active,
+        parent,
+        labels: HashMap::new(),
+        own_labels: HashMap::new(),
+        lazy: None,
+        base: None,
+        id_mapping: None,
+    };
+    store.create(new, |_| Ok(())).map(|_| ())
+}
+
+fn names(store: &Store) -> Vec<String> {
+    let all = store.list().unwrap().into_iter();
+    all.map(|(name, _)| name).collect()
 }

@@ -2,6 +2,7 @@
 
 mod cri;
 mod ctr_pull;
+mod full;
 mod lazy;
 mod many;
 mod plain;
@@ -54,6 +55,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case("ctr-pull-broken-off", ctr_pull::broken_off),
         case("user-namespaces", user_namespaces::run_case),
         case("many", many::run_case),
+        case("full-of-bytes", full::of_bytes),
+        case("full-of-files", full::of_files),
         case("nerdctl", nerdctl),
     ]);
     cases
