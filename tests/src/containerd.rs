@@ -26,6 +26,8 @@ const START: Duration = Duration::from_secs(30);
 const MANUAL: &str = include_str!("../../docs/containerd.md");
 /// The root of the daemon under test.
 const ROOT: &str = "root";
+/// The directory of containerd.
+const CONTAINERD: &str = "c";
 /// The snapshotter's name in containerd.
 const NAME: &str = "xebec";
 
@@ -55,7 +57,7 @@ impl<'a> Containerd<'a> {
         let mut containerd = Self {
             world,
             line,
-            directory: world.path("c"),
+            directory: world.path(CONTAINERD),
             // Control groups are named after it, and are removed with it.
             namespace: format!("xebec-e2e-{}", std::process::id()),
             process: None,
@@ -261,6 +263,11 @@ impl Drop for Containerd<'_> {
             remove_directories(&hierarchy.path().join(&self.namespace));
         }
     }
+}
+
+/// Where this case's containerd listens.
+pub(crate) fn listens(world: &World) -> PathBuf {
+    world.path(CONTAINERD).join("sock")
 }
 
 /// Removes a control group and those below it.

@@ -12,6 +12,8 @@
 //! [snapshotter]             # containerd may start its containers by this daemon; see docs/containerd.md
 //! enabled = true
 //! socket = "/run/xebec/snapshots.sock"   # the default, below the run directory
+//! address = "/run/containerd/containerd.sock"   # the default: where containerd says of which image a container is
+//! unproven = "refuse"       # what becomes of a container whose image's name wants more than vouches for its layers
 //! image_service = "/run/containerd/containerd.sock"   # pass Kubernetes' image service on to there, and keep its logins
 //! docker_config = "/root/.docker/config.json"   # credentials for images that containerd asks for
 //! ```
@@ -23,9 +25,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use xebec_oci::config::duration_text;
+use xebec_snapshotter::containerd::USUAL_SOCKET;
+use xebec_snapshotter::containerd::owners::Owners;
 
 use crate::failure::{Failure, FailureKind};
 use crate::paths::Paths;
+
+/// Where containerd listens if nobody says otherwise.
+pub const USUAL_CONTAINERD: &str = USUAL_SOCKET;
 
 /// Settings of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -80,6 +87,10 @@ pub struct SnapshotterSettings {
     pub enabled: bool,
     /// At which socket; `snapshots.sock` in the run directory when absent.
     pub socket: Option<PathBuf>,
+    /// Where containerd listens; where calls of the image service go when absent, and else where it usually does.
+    pub address: Option<PathBuf>,
+    /// What is done about containers by whose name lazy layers are not vouched for.
+    pub unproven: Unproven,
     /// Where containerd listens, if the kubelet's calls of the image service are to be passed on to it.
     pub image_service: Option<PathBuf>,
     /// A docker `config.json` with credentials for images that containerd asks for.
@@ -92,6 +103,27 @@ impl SnapshotterSettings {
         let usual = || paths.run().join("snapshots.sock");
         self.enabled.then(|| self.socket.clone().unwrap_or_else(usual))
     }
+
+    /// Whom to ask of which image a container is, if anybody.
+    pub fn owners(&self) -> Option<Owners> {
+        let address = self.address.clone().or_else(|| self.image_service.clone());
+        let address = address.unwrap_or_else(|| PathBuf::from(USUAL_CONTAINERD));
+        (self.unproven != Unproven::Allow).then(|| Owners::at(address))
+    }
+}
+
+/// What is done about a container whose image is named by its digest, or is another repository's, on lazy layers that were
+/// let in for a name that needed less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unproven {
+    /// It is not started, and it is said what would help.
+    #[default]
+    Refuse,
+    /// The layers are read whole and proven, and it is started then.
+    Prove,
+    /// It is started, and containerd is not asked.
+    Allow,
 }
 
 /// Yes or no; also as a word, as options give it.

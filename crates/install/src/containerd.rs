@@ -102,6 +102,11 @@ pub fn keys(
     keys
 }
 
+/// Where containerd listens, if its configuration says so.
+pub fn listens(document: &DocumentMut) -> Option<&str> {
+    document.get("grpc")?.get("address")?.as_str()
+}
+
 /// Where containerd's own pulls unpack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unpack {

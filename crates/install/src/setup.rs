@@ -4,6 +4,7 @@ use std::path::Path;
 
 use xebec_format::digest::Digest;
 use xebec_host::failure::{Failure, FailureKind};
+use xebec_host::settings::USUAL_CONTAINERD;
 
 use crate::containerd::{self, Unpack, Version};
 use crate::keys::{self, Change, Key, Wanted};
@@ -29,14 +30,13 @@ pub fn setup(options: &Options) -> Result<Plan, Failure> {
             put_units(options, &program, &mut plan, &mut record) || is_new_program
         }
     };
-    let enabled = vec!["snapshotter".to_owned(), "enabled".to_owned()];
-    let settings = WantedKeys {
-        keys: vec![(enabled, Wanted::Switch(true))],
-        version: None,
-        why: "the daemon serves containerd",
-    };
     let file = options.root.join("daemon.toml");
-    if options.containerd.is_some() {
+    if let Some(containerd) = &options.containerd {
+        let settings = WantedKeys {
+            keys: daemon_keys(options, containerd, &file)?,
+            version: None,
+            why: "the daemon serves containerd",
+        };
         is_new |= set_keys(options, &file, &settings, &mut plan, &mut record)?;
     }
     let is_new_containerd = match &options.containerd {
@@ -46,6 +46,23 @@ pub fn setup(options: &Options) -> Result<Plan, Failure> {
     run_commands(options, is_new, is_new_containerd, &mut plan, &mut record);
     plan.record = Some((options.record_file(), record));
     Ok(plan)
+}
+
+/// What the daemon's settings are to say.
+fn daemon_keys(options: &Options, containerd: &Path, settings: &Path) -> Result<Vec<(Key, Wanted)>, Failure> {
+    let key = |name: &str| vec!["snapshotter".to_owned(), name.to_owned()];
+    let mut keys = vec![(key("enabled"), Wanted::Switch(true))];
+    let (_, document) = options.read_toml(containerd)?;
+    let (_, there) = options.read_toml(settings)?;
+    let is_said = there
+        .get("snapshotter")
+        .and_then(|table| table.get("address"))
+        .is_some();
+    let listens = containerd::listens(&document).filter(|listens| *listens != USUAL_CONTAINERD);
+    if let Some(listens) = listens.filter(|_| !is_said) {
+        keys.push((key("address"), Wanted::Text(listens.to_owned())));
+    }
+    Ok(keys)
 }
 
 /// What was put here before a package came goes: systemd would take it for the newer.

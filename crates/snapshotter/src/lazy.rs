@@ -17,6 +17,7 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
+use crate::containerd::owners::ContainerImage;
 use crate::error::SnapshotError;
 use crate::mapped::Binder;
 use crate::record::LazyLayer;
@@ -126,6 +127,22 @@ pub trait LazyImages: Binder {
         is_run: bool,
     ) -> impl Future<Output = Result<PathBuf, SnapshotError>> + Send;
 
+    /// A container is made on `layer`, whose chain ID is `chain`, by the name of `image`, which need not be the one for which
+    /// the layer was let in. Says as which image's the layers up to and with that one are shown to it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::FailedPrecondition`](crate::ErrorKind::FailedPrecondition) when what vouches for them is not enough for
+    /// that name, [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when that cannot be told now.
+    fn own(
+        &self,
+        image: &ContainerImage,
+        chain: &str,
+        layer: &LazyLayer,
+    ) -> impl Future<Output = Result<LazyLayer, SnapshotError>> + Send;
+
+    /// Whether the layers up to and with `layer` may be shown by whatever name, as far as is known on this host.
+    fn holds_for_digest(&self, layer: &LazyLayer) -> impl Future<Output = bool> + Send;
+
     /// Nobody uses what was shown under this key any more. Nothing happens if nothing was.
     fn release(&self, key: &str) -> impl Future<Output = ()> + Send;
 
@@ -167,6 +184,19 @@ impl LazyImages for Nothing {
             layer.reference
         );
         Err(SnapshotError::precondition(message))
+    }
+
+    async fn own(
+        &self,
+        _image: &ContainerImage,
+        _chain: &str,
+        layer: &LazyLayer,
+    ) -> Result<LazyLayer, SnapshotError> {
+        Ok(layer.clone())
+    }
+
+    async fn holds_for_digest(&self, _layer: &LazyLayer) -> bool {
+        true
     }
 
     async fn release(&self, _key: &str) {}

@@ -9,6 +9,7 @@
 
 mod inner;
 mod offer;
+mod own;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests;
@@ -21,6 +22,7 @@ use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
 use crate::api::{Info, Kind, Mount};
+use crate::containerd::owners::Owners;
 use crate::directories::Directories;
 use crate::error::{ErrorKind, SnapshotError};
 use crate::filters::Filters;
@@ -48,6 +50,8 @@ const LONGEST_REASON: usize = 512;
 pub struct Snapshotter<L> {
     inner: Arc<Inner>,
     lazy: Arc<L>,
+    /// Who knows for which image a snapshot is.
+    owners: Option<Owners>,
     keys: KeyLocks,
     turns: Arc<Semaphore>,
     /// Held by who deletes.
@@ -96,11 +100,18 @@ impl<L: LazyImages> Snapshotter<L> {
                 mapped: Mapped::new(root, lazy.clone()),
             }),
             lazy,
+            owners: None,
             keys: KeyLocks::default(),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             deleting: Arc::default(),
             counts: Mutex::default(),
         })
+    }
+
+    /// Asks there by which image's name a container on lazy layers is made, before it gets them.
+    #[must_use]
+    pub fn asking(self, owners: Option<Owners>) -> Snapshotter<L> {
+        Snapshotter { owners, ..self }
     }
 
     /// Takes away what operations left that never ended: directories, and views that are held for nobody. Makes
@@ -204,7 +215,8 @@ impl<L: LazyImages> Snapshotter<L> {
     /// Mounts of an active snapshot or a view. A lazy image's view is shown again if it is shown no more.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::FailedPrecondition`] for a committed one; what [`LazyImages::view`] says.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::FailedPrecondition`] for a committed one, and for one of an image whose name
+    /// wants more than vouches for its layers; what [`LazyImages::view`] says.
     pub async fn mounts(&self, key: String) -> Result<Vec<Mount>, SnapshotError> {
         let _one = self.keys.lock(&key).await;
         let wanted = key.clone();
@@ -215,7 +227,11 @@ impl<L: LazyImages> Snapshotter<L> {
             let message = format!("snapshot {key:?} is committed, and only others made on it can be mounted");
             return Err(SnapshotError::precondition(message));
         }
-        let view = self.view(&key, chain.record.kind(), chain.lazy_part()).await?;
+        let part = match chain.lazy_part().cloned() {
+            Some(part) => Some(self.own_part(&key, &chain, part).await?),
+            None => None,
+        };
+        let view = self.view(&key, chain.record.kind(), part.as_ref()).await?;
         self.in_background(move |inner| inner.mounts(&chain, view.as_deref()))
             .await
     }

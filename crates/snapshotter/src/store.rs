@@ -89,6 +89,13 @@ impl Chain {
         // What is below may stand for the same chain of other images.
         all.into_iter().find_map(Record::lazy_part)
     }
+
+    /// The name of the uppermost snapshot below that stands for a lazy layer: the chain ID of the lazy layers.
+    pub fn lazy_name(&self) -> Option<&str> {
+        let named = std::iter::once(&self.record).chain(&self.below);
+        let mut named = named.map(|record| record.parent.as_str()).zip(&self.below);
+        named.find_map(|(name, record)| record.lazy.is_some().then_some(name))
+    }
 }
 
 impl Store {

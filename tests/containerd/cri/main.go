@@ -2,7 +2,7 @@
 //
 //	cri pull IMAGE [USER PASSWORD]   prints the image's id
 //	cri start IMAGE NAME             a pod of the host's network with one container, in the control group /NAME;
-//	                                 prints both ids
+//	                                 prints both ids; if that fails, the pod is removed
 //	cri exec CONTAINER COMMAND...    prints what it prints, and fails as it fails
 //	cri stop POD                     stops and removes the pod and what is in it
 //	cri rmi IMAGE
@@ -101,18 +101,23 @@ func (k kubelet) pull(ctx context.Context, words []string) error {
 	return nil
 }
 
-func (k kubelet) start(ctx context.Context, reference, name string) error {
+func (k kubelet) start(ctx context.Context, reference, name string) (err error) {
 	config := sandbox(name)
 	pod, err := k.runtime.RunPodSandbox(ctx, &runtime.RunPodSandboxRequest{Config: config})
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, k.stop(ctx, pod.PodSandboxId))
+		}
+	}()
 	container, err := k.runtime.CreateContainer(ctx, &runtime.CreateContainerRequest{
 		PodSandboxId:  pod.PodSandboxId,
 		SandboxConfig: config,
 		Config: &runtime.ContainerConfig{
 			Metadata: &runtime.ContainerMetadata{Name: name},
-			Image:    image(reference),
+			Image:    &runtime.ImageSpec{Image: reference, UserSpecifiedImage: reference},
 			Linux: &runtime.LinuxContainerConfig{
 				SecurityContext: &runtime.LinuxContainerSecurityContext{NamespaceOptions: hostNetwork()},
 			},

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use xebec_kernel::process;
 use xebec_testkit::service_manager::ServiceManager;
 
-use super::{ROOT, START, block};
+use super::{ROOT, START, block, listens};
 use crate::lab::wait_until;
 use crate::world::{World, run};
 
@@ -47,13 +47,13 @@ impl<'a> Snapshots<'a> {
 
     /// The same with more settings, which are not of a table.
     pub(crate) fn start_with(world: &'a World, settings: &str) -> Result<Self> {
-        Self::settle(world, settings)?;
+        Self::settle(world, settings, &listens(world), "")?;
         Self::begun(world, None)
     }
 
     /// The same as a service: a stand-in for the service manager holds what the daemon gives it, and starts it again.
     pub(crate) fn start_as_service(world: &'a World, settings: &str) -> Result<Self> {
-        Self::settle(world, settings)?;
+        Self::settle(world, settings, &listens(world), "")?;
         let (root, run) = (world.path(ROOT), world.path(&format!("{ROOT}-run")));
         fs::create_dir_all(&run)?;
         let mut manager = ServiceManager::new(&world.directory, world.binary(), ["daemon", "start"])?;
@@ -64,10 +64,26 @@ impl<'a> Snapshots<'a> {
         Self::begun(world, Some(manager))
     }
 
-    fn settle(world: &World, settings: &str) -> Result<()> {
+    /// Writes what the manual says, and where containerd listens; `settings` before it, `more` of the same table after it.
+    fn settle(world: &World, settings: &str, containerd: &Path, more: &str) -> Result<()> {
         fs::create_dir_all(world.path(ROOT))?;
-        let settings = settings.to_owned() + &block("[snapshotter]")?;
+        let section = block("[snapshotter]")?;
+        let settings = format!("{settings}{section}address = {containerd:?}\n{more}");
         fs::write(world.path(ROOT).join("daemon.toml"), settings).context("write daemon.toml")
+    }
+
+    /// Starts the daemon again with `more` in its table of the settings.
+    pub(crate) fn restart_with(&self, more: &str) -> Result<()> {
+        self.stop()?;
+        Self::settle(self.world, "", &listens(self.world), more)?;
+        self.begin()
+    }
+
+    /// Starts the daemon again, which is told that containerd listens there.
+    pub(crate) fn restart_elsewhere(&self, containerd: &Path) -> Result<()> {
+        self.stop()?;
+        Self::settle(self.world, "", containerd, "")?;
+        self.begin()
     }
 
     fn begun(world: &'a World, manager: Option<ServiceManager>) -> Result<Self> {

@@ -92,10 +92,32 @@ impl Images {
         let reference = request.reference.parse();
         let reference = reference.map_err(|error| Failure::new(FailureKind::Usage, error))?;
         match self.known_manifest(reference, manifest) {
-            Some(found) => self.judge_stored(request, &found, layers),
+            Some(found) => self.judge_stored(request, &found, layers).map(|_| ()),
             // Without a record there is no view either.
             None => self.policy().map(|_| ()),
         }
+    }
+
+    /// Judges a manifest's lowest layers in the same way, and gives their chain ID; `None` if this host does not know all of
+    /// them.
+    ///
+    /// # Errors
+    /// Those of [`Self::judge_kept`].
+    pub(crate) fn judge_known(
+        &self,
+        request: &ImageRequest,
+        manifest: Digest,
+        layers: usize,
+    ) -> Result<Option<Digest>, Failure> {
+        let reference = request.reference.parse();
+        let reference = reference.map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let Some(found) = self.known_manifest(reference, manifest) else {
+            return Ok(None);
+        };
+        let are_known = self.judge_stored(request, &found, layers)?;
+        let chains = chain_ids(&found.diff_ids);
+        let chain = layers.checked_sub(1).and_then(|top| chains.get(top).copied());
+        Ok(chain.filter(|_| are_known))
     }
 }
 

@@ -94,7 +94,7 @@ impl Images {
 }
 
 impl Images {
-    /// Judges the indexes that this host keeps of an image's lowest layers.
+    /// Judges the indexes that this host keeps of an image's lowest layers, and says whether there is one of each.
     ///
     /// # Errors
     /// [`FailureKind::Trust`] when there are some of a layer, and none may be used.
@@ -103,15 +103,17 @@ impl Images {
         request: &ImageRequest,
         found: &FoundImage,
         layers: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let client = self.clients.get(request.docker_config.as_deref())?;
         let referrers = Referrers::by_type(client, found.reference.repository(), found.manifest_digest);
         let choice = Choice::new(self, request, found, &referrers)?;
+        let mut are_all = layers <= found.layers.len();
         for layer in found.layers.iter().take(layers) {
             let chosen = choice.choose_from_store(layer.digest);
-            chosen.map_err(|refusal| Failure::new(FailureKind::Trust, refusal))?;
+            let chosen = chosen.map_err(|refusal| Failure::new(FailureKind::Trust, refusal))?;
+            are_all &= chosen.is_some();
         }
-        Ok(())
+        Ok(are_all)
     }
 }
 

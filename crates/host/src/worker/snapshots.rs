@@ -7,6 +7,7 @@
 
 mod binds;
 mod lazy;
+mod own;
 
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};
+use xebec_snapshotter::containerd::owners::Owners;
 use xebec_snapshotter::image_service::ImageService;
 use xebec_snapshotter::server::{self, Opened};
 use xebec_snapshotter::{Figures, Snapshotter};
@@ -69,7 +71,8 @@ impl Snapshots {
         let (stop, told) = watch::channel(false);
         let (settled, opened) = watch::channel(Opened::Opening);
         let layers = Arc::new(Layers::of(requests));
-        tokio::spawn(open(requests.images.paths.clone(), layers, settled));
+        let owners = requests.settings.snapshotter.owners();
+        tokio::spawn(open(requests.images.paths.clone(), layers, owners, settled));
         let containerd = &requests.settings.snapshotter.image_service;
         let images = containerd.as_ref().map(|containerd| {
             let logins = Arc::new(KeptLogins::new(requests.images.paths.logins()));
@@ -119,7 +122,12 @@ impl Snapshots {
 }
 
 /// Opens the store, and goes on trying: a full disk is emptied, and a file system mounted.
-async fn open(paths: Paths, layers: Arc<Layers>, settled: watch::Sender<Opened<Layers>>) {
+async fn open(
+    paths: Paths,
+    layers: Arc<Layers>,
+    owners: Option<Owners>,
+    settled: watch::Sender<Opened<Layers>>,
+) {
     let mut pause = FIRST_PAUSE;
     loop {
         let (root, layers) = (paths.snapshots(), layers.clone());
@@ -127,6 +135,7 @@ async fn open(paths: Paths, layers: Arc<Layers>, settled: watch::Sender<Opened<L
             spawn_blocking(move || Snapshotter::open(&root, layers).map_err(|error| error.to_string()));
         let problem = match opened.await.map_err(|error| error.to_string()).flatten() {
             Ok(snapshotter) => {
+                let snapshotter = snapshotter.asking(owners);
                 if let Err(problem) = snapshotter.reconcile().await {
                     warn!("snapshots: {problem}");
                 }

@@ -9,6 +9,7 @@ pub mod diff;
 pub mod images;
 pub mod ingest;
 pub mod leases;
+pub mod owners;
 pub mod snapshots;
 
 use std::fmt;

@@ -64,10 +64,14 @@ impl<L: LazyImages> Snapshotter<L> {
         }
         let is_elsewhere = there.as_ref().is_some_and(|there| there.parent != parent);
         let there = there.and_then(|there| there.lazy);
-        if !is_elsewhere && there.as_ref().is_some_and(|there| there.reference == *reference) {
+        let is_same = |there: &LazyLayer| {
+            there.reference == *reference
+                && named(MANIFEST).is_none_or(|manifest| there.manifest == *manifest)
+        };
+        if !is_elsewhere && there.as_ref().is_some_and(is_same) {
             return Err(stands(target));
         }
-        // By another name the same layers may need to be vouched for better; so it is asked again.
+        // By another name the same layers may need to be vouched for better, and a tag may have moved; so it is asked again.
         let depth = below.as_ref().and_then(|below| below.lazy.as_ref());
         let depth = depth.map_or(0, |below| below.depth) + 1;
         let on_other = match lies_low(below.as_ref()) {
@@ -141,7 +145,8 @@ impl<L: LazyImages> Snapshotter<L> {
     }
 
     /// Lets a snapshot that stands for an image's layer stand for another image's too. Of one repository, views are made as
-    /// for the one of the two that asks for more; of others, this is not the uppermost layer, which alone matters.
+    /// for the one of the two that asks for more, or for what its tag means now; of others, this is not the uppermost layer,
+    /// which alone matters.
     async fn stand_for_both(
         &self,
         target: &str,
@@ -149,7 +154,8 @@ impl<L: LazyImages> Snapshotter<L> {
         layer: LazyLayer,
     ) -> Result<(), SnapshotError> {
         let is_stricter = is_by_digest(&layer.reference) && !is_by_digest(&there.reference);
-        if !is_stricter || is_of_other(Some(there), &layer.reference) {
+        let has_moved = layer.reference == there.reference && layer.manifest != there.manifest;
+        if !(is_stricter || has_moved) || is_of_other(Some(there), &layer.reference) {
             return Ok(());
         }
         let target = target.to_owned();

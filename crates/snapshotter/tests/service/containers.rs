@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 use std::path::Path;
 
+use crate::fake::{Client, Host};
+use crate::snapshots::{mounts, of, pull};
 use http_body_util::BodyExt;
 use hyper::Request;
 use hyper::body::{Bytes, Incoming};
@@ -12,7 +14,9 @@ use prost::Message;
 use tokio::net::UnixListener;
 use tonic::body::Body;
 use tonic::{Code, Status};
+use xebec_snapshotter::api::MountsResponse;
 use xebec_snapshotter::containerd::containers::{Container, SERVICE};
+use xebec_snapshotter::containerd::owners::Owners;
 use xebec_snapshotter::containerd::{Containerd, ContainerdError};
 
 #[derive(Clone, PartialEq, Message)]
@@ -27,8 +31,35 @@ struct Told {
     container: Option<Container>,
 }
 
-/// A container for each filter, which has the namespace for its image, then nothing, then a status.
+/// Containers by name, each with a snapshot and an image; asked without a filter, all of them.
+const CONTAINERS: [(&str, &str, &str); 3] = [
+    ("web", "web", "registry/app:1"),
+    ("mine", "mine-snapshot", "registry/lazy@unproven"),
+    ("other", "other", "registry/other:2"),
+];
+
+/// What a containerd knows that has [`CONTAINERS`].
+fn known(filter: Option<&str>) -> Vec<Option<Container>> {
+    let all = CONTAINERS
+        .into_iter()
+        .filter(|(id, _, _)| filter.is_none_or(|filter| filter == format!("id==\"{id}\"")));
+    all.map(|(id, snapshot, image)| {
+        Some(Container {
+            id: id.to_owned(),
+            snapshot_key: snapshot.to_owned(),
+            image: image.to_owned(),
+            ..Container::default()
+        })
+    })
+    .collect()
+}
+
+/// A container for each filter, which has the namespace for its image, then nothing, then a status; in the namespace "run"
+/// those that there are.
 async fn answer(request: Request<Incoming>) -> Result<hyper::Response<Body>, Infallible> {
+    if request.uri().path().ends_with("Images/Get") {
+        return Ok(Status::not_found("no such image").into_http());
+    }
     if request.uri().path() != format!("/{SERVICE}/ListStream") {
         return Ok(Status::unimplemented(request.uri().path()).into_http());
     }
@@ -38,15 +69,20 @@ async fn answer(request: Request<Incoming>) -> Result<hyper::Response<Body>, Inf
         .to_owned();
     let bytes = request.into_body().collect().await.unwrap().to_bytes();
     let asked = Asked::decode(&bytes[5..]).unwrap();
-    let containers = asked.filters.iter().map(|filter| {
-        Some(Container {
-            id: filter.clone(),
-            image: namespace.clone(),
-            ..Container::default()
-        })
-    });
+    let mut containers: Vec<Option<Container>> = match namespace.as_str() {
+        "run" => known(asked.filters.first().map(String::as_str)),
+        _ => {
+            let echo = |filter: &String| Container {
+                id: filter.clone(),
+                image: namespace.clone(),
+                ..Container::default()
+            };
+            asked.filters.iter().map(|filter| Some(echo(filter))).collect()
+        }
+    };
+    containers.push(None);
     let mut framed = Vec::new();
-    for container in containers.chain([None]) {
+    for container in containers {
         let told = Told { container };
         framed.push(0);
         framed.extend(u32::try_from(told.encoded_len()).unwrap().to_be_bytes());
@@ -109,4 +145,56 @@ async fn containers_of_a_namespace_and_what_goes_wrong() {
         .await;
     assert_eq!(missing.unwrap_err().code(), Some(Code::Unimplemented));
     assert!(listed(&socket, "no\nname").await.is_err());
+}
+
+#[tokio::test]
+async fn containers_are_shown_what_their_own_image_vouches_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("containerd.sock");
+    let mut host = Host::start().await;
+    host.stop().await;
+    host.owners = Some(Owners::at(socket.clone()));
+    host.restart().await;
+    let mut client = host.connect().await;
+    for image in ["lazy", "signed"] {
+        assert_eq!(pull(&mut client, image, 1).await, Err(Code::AlreadyExists));
+    }
+    // Nobody answers: only what holds by whatever name is shown.
+    for (name, on) in [
+        ("web", "lazy"),
+        ("mine-snapshot", "lazy"),
+        ("early", "lazy"),
+        ("other", "signed"),
+    ] {
+        let key = format!("run/7/{name}");
+        mounts(&mut client, "Prepare", &key, &format!("chain-{on}-1"))
+            .await
+            .unwrap();
+        let told = told(&mut client, name).await;
+        let is_told = told.is_ok() || told == Err(Code::Unavailable);
+        assert!(is_told && told.is_ok() == (on == "signed"), "{name}: {told:?}");
+    }
+    serve(&socket);
+    let last = |host: &Host| host.shown().last().cloned().unwrap();
+    // Not a container yet, one of another image's name, and one whose image nobody vouches for.
+    told(&mut client, "early").await.unwrap();
+    assert_eq!(last(&host), "registry/lazy:1");
+    told(&mut client, "web").await.unwrap();
+    assert_eq!(last(&host), "registry/app:1");
+    assert_eq!(
+        told(&mut client, "mine-snapshot").await,
+        Err(Code::FailedPrecondition)
+    );
+    assert_eq!(last(&host), "registry/app:1");
+    // Whose it is stays noted.
+    host.stop().await;
+    host.owners = None;
+    host.restart().await;
+    let mut client = host.connect().await;
+    told(&mut client, "web").await.unwrap();
+    assert_eq!(last(&host), "registry/app:1");
+}
+
+async fn told(client: &mut Client, name: &str) -> Result<MountsResponse, Code> {
+    client.call("Mounts", of(&format!("run/7/{name}"))).await
 }

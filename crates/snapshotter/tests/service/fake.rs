@@ -12,6 +12,7 @@ use tonic::body::Body;
 use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
 use xebec_snapshotter::api::{Info, ListRequest, ListResponse, MountsResponse, SERVICE};
+use xebec_snapshotter::containerd::owners::{ContainerImage, Owners};
 use xebec_snapshotter::image_service::ImageService;
 use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Verdict};
 use xebec_snapshotter::record::LazyLayer;
@@ -106,6 +107,29 @@ impl LazyImages for Images {
         Ok(path)
     }
 
+    async fn own(
+        &self,
+        image: &ContainerImage,
+        chain: &str,
+        layer: &LazyLayer,
+    ) -> Result<LazyLayer, SnapshotError> {
+        assert!(chain.starts_with("chain-"), "{chain}");
+        match image.name.as_str() {
+            name if name.ends_with("@unproven") => {
+                let message = format!("{name} on layers of {}", layer.reference);
+                Err(SnapshotError::new(ErrorKind::FailedPrecondition, message))
+            }
+            name => Ok(LazyLayer {
+                reference: name.to_owned(),
+                ..layer.clone()
+            }),
+        }
+    }
+
+    async fn holds_for_digest(&self, layer: &LazyLayer) -> bool {
+        layer.reference.contains("signed")
+    }
+
     async fn release(&self, key: &str) {
         self.held.lock().unwrap().remove(key);
     }
@@ -133,6 +157,8 @@ pub(crate) struct Host {
     opened: Option<watch::Sender<Opened<Images>>>,
     /// Passed on from the next start on.
     pub(crate) image_service: Option<Arc<ImageService>>,
+    /// Asked from the next start on.
+    pub(crate) owners: Option<Owners>,
 }
 
 impl Host {
@@ -151,6 +177,7 @@ impl Host {
             serving: None,
             opened: None,
             image_service: None,
+            owners: None,
         };
         host.restart().await;
         host
@@ -174,7 +201,11 @@ impl Host {
     }
 
     pub(crate) async fn open(&mut self) {
-        let snapshotter = Arc::new(Snapshotter::open(&self.root(), self.images.clone()).unwrap());
+        let snapshotter = Arc::new(
+            Snapshotter::open(&self.root(), self.images.clone())
+                .unwrap()
+                .asking(self.owners.clone()),
+        );
         snapshotter.reconcile().await.unwrap();
         let opened = self.opened.as_ref().unwrap();
         opened.send_replace(Opened::Open(snapshotter.clone()));

@@ -7,7 +7,12 @@ use xebec_snapshotter::api::{
     PrepareRequest, UpdateRequest, UsageResponse,
 };
 
-async fn mounts(client: &mut Client, method: &str, key: &str, parent: &str) -> Result<MountsResponse, Code> {
+pub(crate) async fn mounts(
+    client: &mut Client,
+    method: &str,
+    key: &str,
+    parent: &str,
+) -> Result<MountsResponse, Code> {
     let request = PrepareRequest {
         key: key.to_owned(),
         parent: parent.to_owned(),
@@ -16,7 +21,7 @@ async fn mounts(client: &mut Client, method: &str, key: &str, parent: &str) -> R
     client.call(method, request).await
 }
 
-async fn pull(client: &mut Client, image: &str, depth: usize) -> Result<MountsResponse, Code> {
+pub(crate) async fn pull(client: &mut Client, image: &str, depth: usize) -> Result<MountsResponse, Code> {
     let request = PrepareRequest {
         key: format!("default/{depth}/extract-{image}"),
         parent: match depth {
@@ -38,7 +43,7 @@ async fn commit(client: &mut Client, key: &str, name: &str) -> Result<Empty, Cod
     client.call("Commit", request).await
 }
 
-fn of(key: &str) -> KeyRequest {
+pub(crate) fn of(key: &str) -> KeyRequest {
     KeyRequest {
         key: key.to_owned(),
         ..KeyRequest::default()
@@ -361,6 +366,41 @@ async fn what_is_shown_is_never_another_images() {
         .unwrap();
     assert_eq!(base(&made), host.view("bad", 3));
     assert_eq!(host.figures().unpacked["other-image"], 1);
+}
+
+#[tokio::test]
+async fn a_tag_that_has_moved_is_what_it_means_now() {
+    let host = Host::start().await;
+    let mut client = host.connect().await;
+    assert_eq!(pull(&mut client, "lazy", 1).await, Err(Code::AlreadyExists));
+    let moved = |manifest: &str| {
+        let mut labels = image_labels("lazy", 1);
+        labels.insert(
+            "containerd.io/snapshot/cri.manifest-digest".to_owned(),
+            manifest.to_owned(),
+        );
+        PrepareRequest {
+            key: format!("other/1/{manifest}"),
+            labels,
+            ..PrepareRequest::default()
+        }
+    };
+    for (number, manifest) in ["manifest-moved", "manifest-moved", "manifest-again"]
+        .iter()
+        .enumerate()
+    {
+        let before = host.offers();
+        let answer: Result<MountsResponse, Code> = client.call("Prepare", moved(manifest)).await;
+        assert_eq!(answer, Err(Code::AlreadyExists));
+        // It is asked once for each.
+        assert_eq!(host.offers() - before, usize::from(number != 1));
+        let key = format!("run-{number}");
+        let made = mounts(&mut client, "Prepare", &key, "chain-lazy-1")
+            .await
+            .unwrap();
+        let view = std::fs::read_link(&host.lower(&made)[0]).unwrap();
+        assert!(view.ends_with(format!("{manifest}-1")), "{view:?}");
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod ctr_pull;
 mod full;
 mod lazy;
 mod many;
+mod own;
 mod plain;
 mod restarts;
 mod suite;
@@ -48,6 +49,9 @@ pub(crate) fn cases() -> Vec<Case> {
         case("lazy-1.7", |world| lazy::run_case(world, Line::OneSeven)),
         case("changes", lazy::changes),
         case("by-digest", lazy::by_digest),
+        case("own-image-2", |world| own::run_case(world, Line::Two)),
+        case("own-image-1.7", |world| own::run_case(world, Line::OneSeven)),
+        case("moved-tag", own::moved_tag),
         case("killed", restarts::killed),
         case("restarts", restarts::in_any_order),
         case("ctr-pull-2", |world| ctr_pull::run_case(world, Line::Two)),

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 use tracing::{debug, info};
 use xebec_format::digest::Digest;
+use xebec_snapshotter::containerd::owners::ContainerImage;
 use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Verdict};
 use xebec_snapshotter::record::LazyLayer;
 use xebec_snapshotter::usage::Usage;
@@ -40,6 +41,8 @@ type Known = HashMap<(String, Option<String>), (Instant, Found)>;
 pub(super) struct Layers {
     requests: Weak<Requests>,
     known: Mutex<Known>,
+    /// Held while an image is read whole for a container that is asked for.
+    pub(super) proving: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Layers {
@@ -47,10 +50,11 @@ impl Layers {
         Layers {
             requests: Arc::downgrade(requests),
             known: Mutex::default(),
+            proving: Arc::default(),
         }
     }
 
-    fn requests(&self) -> Result<Arc<Requests>, Failure> {
+    pub(super) fn requests(&self) -> Result<Arc<Requests>, Failure> {
         let gone = || Failure::new(FailureKind::Host, "the daemon is ending");
         self.requests.upgrade().ok_or_else(gone)
     }
@@ -71,7 +75,18 @@ impl Layers {
             .clone()
     }
 
-    async fn find(&self, reference: &str, manifest: Option<&str>) -> Result<Arc<Admission>, NotLazy> {
+    /// What is known of an image is to be found out anew next time.
+    pub(super) fn forget(&self, reference: &str, manifest: Option<&str>) {
+        let key = (reference.to_owned(), manifest.map(str::to_owned));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(&key);
+    }
+
+    pub(super) async fn find(
+        &self,
+        reference: &str,
+        manifest: Option<&str>,
+    ) -> Result<Arc<Admission>, NotLazy> {
         let found = self.known((reference.to_owned(), manifest.map(str::to_owned)));
         let found = found.get_or_init(|| async {
             let found = tokio::time::timeout(PATIENCE, self.find_now(reference, manifest)).await;
@@ -173,6 +188,19 @@ impl LazyImages for Layers {
         })
     }
 
+    async fn own(
+        &self,
+        image: &ContainerImage,
+        chain: &str,
+        layer: &LazyLayer,
+    ) -> Result<LazyLayer, SnapshotError> {
+        self.find_own(image, chain, layer).await
+    }
+
+    async fn holds_for_digest(&self, layer: &LazyLayer) -> bool {
+        self.holds(layer).await
+    }
+
     async fn release(&self, key: &str) {
         let Ok(requests) = self.requests() else { return };
         let holder = Holder::Snapshot { key: key.to_owned() };
@@ -263,7 +291,7 @@ fn judge(offer: &LayerOffer, admission: &Admission) -> Verdict {
     }
 }
 
-fn request(requests: &Requests, reference: &str, part: Option<ImagePart>) -> ImageRequest {
+pub(super) fn request(requests: &Requests, reference: &str, part: Option<ImagePart>) -> ImageRequest {
     ImageRequest {
         reference: reference.to_owned(),
         platform: None,
@@ -273,7 +301,7 @@ fn request(requests: &Requests, reference: &str, part: Option<ImagePart>) -> Ima
 }
 
 /// containerd has no place for what is said on the way.
-fn quietly() -> Report {
+pub(super) fn quietly() -> Report {
     Arc::new(|reply| {
         if let Reply::Notice { text } = reply {
             info!("{text}");
