@@ -258,3 +258,25 @@ fn a_step_that_fails_leaves_what_was_and_can_be_done_again() {
     assert_eq!(host.read(CONFIG), "version = 3\n");
     assert!(host.top.path().join("downloaded").exists());
 }
+
+#[test]
+fn the_daemon_is_told_where_containerd_listens_unless_it_knows() {
+    let elsewhere = "version = 3\n[grpc]\naddress = \"/run/elsewhere.sock\"\n";
+    let usual = "version = 3\n[grpc]\naddress = \"/run/containerd/containerd.sock\"\n";
+    for (config, told) in [(elsewhere, "address = \"/run/elsewhere.sock\""), (usual, "")] {
+        let host = Host::with_config(config);
+        host.install();
+        let settings = host.read("var/lib/xebec/daemon.toml");
+        assert_eq!(settings.contains("address"), !told.is_empty(), "{settings}");
+        assert!(settings.contains(told), "{settings}");
+        assert!(setup(&host.options).unwrap().is_done());
+    }
+    let host = Host::with_config(elsewhere);
+    let mine = "[snapshotter]\naddress = \"/run/mine.sock\"\n";
+    fs::create_dir_all(host.path("var/lib/xebec")).unwrap();
+    fs::write(host.path("var/lib/xebec/daemon.toml"), mine).unwrap();
+    host.install();
+    assert!(host.read("var/lib/xebec/daemon.toml").starts_with(mine));
+    host.remove();
+    assert_eq!(host.read("var/lib/xebec/daemon.toml"), mine);
+}
