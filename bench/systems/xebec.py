@@ -44,7 +44,8 @@ class Lazy(System):
         with open(os.path.join(root, "registries.toml"), "w") as file:
             file.write(f'plain_http = ["{bench.REGISTRY}"]\n')
         with open(os.path.join(root, "daemon.toml"), "w") as file:
-            file.write("[snapshotter]\nenabled = true\n")
+            containerd = os.path.join(self.top, "c", "sock")
+            file.write(f'[snapshotter]\nenabled = true\naddress = "{containerd}"\n')
         with open(os.path.join(self.top, "daemon.log"), "w") as log:
             subprocess.Popen([bench.XEBEC, "daemon", "start"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         address = os.path.join(os.environ["XEBEC_RUN"], "snapshots.sock")
