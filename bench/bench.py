@@ -34,8 +34,6 @@ MS_RDONLY = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYS_CACHESTAT = 451
 
-os.environ["XEBEC_ROOT"] = os.path.join(SCRATCH, "root")
-os.environ["XEBEC_RUN"] = os.path.join(SCRATCH, "run")
 
 VALUES = {}
 

@@ -115,8 +115,10 @@ make_big() {
 
 inside() {
     BENCH_SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/xebec-bench.XXXXXX")
-    export BENCH_SCRATCH XEBEC_ROOT=$BENCH_SCRATCH/root XEBEC_RUN=$BENCH_SCRATCH/run
+    export BENCH_SCRATCH XEBEC_ROOT=$BENCH_SCRATCH/root XEBEC_RUN=/run/xebec-bench
     trap clean_up EXIT
+    # As on any host with a service manager: the state of all runtimes is in memory.
+    mount -t tmpfs tmpfs /run
     ip link set lo up
     if [[ $what == containerd || $what == operations ]]; then
         start_far_registry
@@ -178,7 +180,7 @@ clean_up() {
     runc delete --force xebec-bench-full >/dev/null 2>&1 || true
     "$XEBEC_BIN" daemon stop --force >/dev/null 2>&1 || true
     registry_stop || true
-    umount --recursive --lazy "$BENCH_SCRATCH"/{plain,mounted,overlay/merged,root,run} >/dev/null 2>&1 || true
+    umount --recursive --lazy "$BENCH_SCRATCH"/{plain,mounted,overlay/merged,root} "$XEBEC_RUN" >/dev/null 2>&1 || true
     rm -rf --one-file-system "$BENCH_SCRATCH"
     remove_groups
     exit "$status"

@@ -22,6 +22,7 @@ mod error;
 mod gate;
 mod image_config;
 mod init;
+mod joining;
 mod output;
 mod probe;
 mod record;
@@ -272,6 +273,7 @@ pub fn run(
     events: &mut dyn FnMut(Event),
 ) -> Result<ExitCode, RunError> {
     let began = Instant::now();
+    let joining = joining::QuickJoining::begin();
     for volume in &options.volumes {
         volume.check()?;
     }
@@ -300,6 +302,7 @@ pub fn run(
             began,
         },
         attention,
+        joining,
         events,
     );
     let closed = bundle.close();

@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use super::bundle::Bundle;
 use super::connection::{self, Connection};
 use super::init::{self, Init};
+use super::joining::QuickJoining;
 use super::output::Tail;
 use super::probe::Probe;
 use super::signal::SignalWatch;
@@ -67,6 +68,7 @@ pub(super) fn supervise(
     bundle: &mut Bundle,
     orders: &Orders<'_>,
     attention: Attention,
+    joining: QuickJoining,
     events: &mut dyn FnMut(Event),
 ) -> Result<ExitCode, RunError> {
     let options = orders.options;
@@ -80,6 +82,7 @@ pub(super) fn supervise(
         // A key of the terminal interrupts the runtime as well.
         refuse_if_interrupted(&happenings).err().unwrap_or(error)
     })?;
+    drop(joining);
     events(Event::Created { pid: init.pid });
 
     let tail = Tail::default();

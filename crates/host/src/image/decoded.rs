@@ -23,11 +23,11 @@ impl<T> DecodedIndexes<T> {
         self.lock().get(&key)?.upgrade()
     }
 
-    /// Notes one whose bytes had the key's digest.
+    /// Notes one whose bytes had the key's digest. One that somebody holds already stays: who holds it may do so for longer.
     pub(super) fn note(&self, key: LayerKey, index: &Arc<T>) {
         let mut known = self.lock();
         known.retain(|_, index| index.strong_count() > 0);
-        known.insert(key, Arc::downgrade(index));
+        known.entry(key).or_insert_with(|| Arc::downgrade(index));
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<LayerKey, Weak<T>>> {
@@ -52,7 +52,12 @@ mod tests {
         let index = Arc::new("decoded");
         known.note(key, &index);
         assert!(known.get(key).is_some_and(|found| Arc::ptr_eq(&found, &index)));
+        let again = Arc::new("decoded");
+        known.note(key, &again);
+        assert!(known.get(key).is_some_and(|found| Arc::ptr_eq(&found, &index)));
         drop(index);
         assert!(known.get(key).is_none());
+        known.note(key, &again);
+        assert!(known.get(key).is_some_and(|found| Arc::ptr_eq(&found, &again)));
     }
 }

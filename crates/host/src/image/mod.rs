@@ -216,6 +216,9 @@ impl Images {
         };
         let begun = Instant::now();
         let layers = choice.layers(require_lazy, report).await?;
+        for layer in &layers {
+            self.decoded.note(layer.key, &layer.index);
+        }
         let records = layers.iter().map(|layer| LayerRecord {
             layer: layer.key.layer,
             index: layer.key.index,

@@ -49,9 +49,7 @@ impl Choice<'_> {
             }
             None => {
                 let bytes = self.images.store.index_bytes(key)?;
-                let index = Arc::new(self.decode(number, &bytes).map_err(wrong)?);
-                self.images.decoded.note(key, &index);
-                index
+                Arc::new(self.decode(number, &bytes).map_err(wrong)?)
             }
         };
         // Where its windows are as well, should `origins.json` have been lost.
