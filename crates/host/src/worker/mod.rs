@@ -24,6 +24,7 @@
 
 pub mod arrival;
 pub mod asked;
+mod background;
 mod completion;
 pub mod deaths;
 mod ending;
@@ -165,6 +166,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         strictness: Arc::default(),
         starts: starts::Starts::default(),
         loadings: loading::Loadings::default(),
+        background: background::Background::default(),
         corrections: std::sync::Mutex::default(),
         stop: tokio::sync::Notify::new(),
         ended: AtomicBool::new(false),

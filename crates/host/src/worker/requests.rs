@@ -16,6 +16,7 @@ use crate::runtime_image::pace::Paces;
 use crate::settings::Settings;
 use crate::sharing::SharedContents;
 use crate::view;
+use crate::worker::background::Background;
 use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::loading::{Loading, Loadings};
 use crate::worker::quota::Quota;
@@ -56,6 +57,7 @@ pub struct Requests {
     pub(super) strictness: Arc<Strictness>,
     pub(super) starts: Starts,
     pub(super) loadings: Loadings,
+    pub(super) background: Background,
     /// Held while corrections of pages are counted.
     pub(super) corrections: Mutex<()>,
     pub(super) stop: tokio::sync::Notify,
@@ -228,8 +230,7 @@ impl Requests {
         work: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<T, Failure> {
         let this = self.clone();
-        let done = tokio::task::spawn_blocking(move || work(&this)).await;
-        done.map_err(|error| Failure::host("carry the request out", error))
+        self.background.run(move || work(&this)).await
     }
 
     /// Prepares an image, and sees to it that its layers stay until the reservation goes.

@@ -17,7 +17,7 @@ impl Requests {
     fn snapshots_problem(&self) -> Option<String> {
         let is_missed = self.settings.snapshotter.enabled && !self.snapshots.are_served();
         match is_missed {
-            true => Some("the daemon has no socket for it, see its log; reload the service".to_owned()),
+            true => Some("the daemon has no socket for it; its log says why. After a change of the settings, reload the service".to_owned()),
             false => self.snapshots.problem(),
         }
     }

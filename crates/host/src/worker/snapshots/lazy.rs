@@ -120,25 +120,34 @@ impl Layers {
         requests.images.admission(&request, manifest, &report).await
     }
 
-    /// Refuses what is not trusted any more. Nobody is asked: what vouched for it is written down here.
-    async fn check(&self, requests: &Arc<Requests>, layer: &LazyLayer) -> Result<(), Failure> {
+    /// Refuses what is not trusted any more. Nobody is asked: what vouched for it is written down here. Gives where the
+    /// view is that is held, if one is: whoever mounts another holds that table for a while, so not a thread that others'
+    /// pages come by is to wait for it.
+    async fn check(
+        &self,
+        requests: &Arc<Requests>,
+        layer: &LazyLayer,
+        holder: Holder,
+    ) -> Result<Option<PathBuf>, Failure> {
         let manifest = layer.manifest.parse::<Digest>();
         let manifest = manifest.map_err(|error| Failure::new(FailureKind::Usage, error))?;
         let request = request(requests, &layer.reference, None);
         let layers = usize::try_from(layer.depth).unwrap_or(usize::MAX);
-        let judged =
-            requests.in_background(move |requests| requests.images.judge_kept(&request, manifest, layers));
+        let judged = requests.in_background(move |requests| {
+            requests.images.judge_kept(&request, manifest, layers)?;
+            let mut held = requests.views.list().into_iter();
+            let view = held.find(|view| view.holders.contains(&holder));
+            Ok(view.map(|view| view.path))
+        });
         judged.await?
     }
 
     async fn mount(&self, key: &str, layer: &LazyLayer, is_run: bool) -> Result<PathBuf, Failure> {
         let requests = self.requests()?;
         let holder = Holder::Snapshot { key: key.to_owned() };
-        self.check(&requests, layer).await?;
         // It is mounted from there, or may be.
-        let mut held = requests.views.list().into_iter();
-        if let Some(view) = held.find(|view| view.holders.contains(&holder)) {
-            return Ok(view.path);
+        if let Some(path) = self.check(&requests, layer, holder.clone()).await? {
+            return Ok(path);
         }
         if !requests.goes_on()? {
             return Err(Failure::new(FailureKind::Host, "the daemon is ending"));

@@ -1,0 +1,97 @@
+//! Threads for what requests do that blocks: mounts, surveys, records. Readers' pages are decoded by threads of the same
+//! pool, so requests get a part of it, however many come at once; the others wait without a thread.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::failure::Failure;
+
+/// How many work at once. Mounts of views come one after the other anyway, since the table of views has one lock; what takes
+/// long beside them is rare.
+const AT_ONCE: usize = 6;
+
+/// The part of the pool that requests have.
+#[derive(Debug)]
+pub(super) struct Background {
+    turns: Arc<Semaphore>,
+}
+
+impl Default for Background {
+    fn default() -> Self {
+        Self {
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+}
+
+impl Background {
+    /// Does what blocks, when it is its turn, and then to its end, whether or not somebody still waits for it.
+    ///
+    /// # Errors
+    /// When it dies.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::host("carry the request out", error);
+        let turn = self.turns.clone().acquire_owned().await;
+        let turn = turn.map_err(|error| failed(&error))?;
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        });
+        done.await.map_err(|error| failed(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    /// Fifty that all wait for one lock, as starts do while a view is mounted, and a pool of one thread more than they may
+    /// have: the reader's page must be decoded before the lock is free.
+    #[test]
+    fn requests_leave_threads_to_readers() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(AT_ONCE + 1)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let background = Arc::new(Background::default());
+            let table = Arc::new(Mutex::new(0));
+            let (begin, begun) = tokio::sync::oneshot::channel();
+            let (free, is_free) = std::sync::mpsc::channel::<()>();
+            let holder = std::thread::spawn({
+                let table = table.clone();
+                move || {
+                    let _held = table.lock().unwrap_or_else(PoisonError::into_inner);
+                    let _ = begin.send(());
+                    let _ = is_free.recv();
+                }
+            });
+            begun.await.unwrap();
+            let mut starts = tokio::task::JoinSet::new();
+            for _ in 0..50 {
+                let (background, table) = (background.clone(), table.clone());
+                starts.spawn(async move {
+                    let count = move || *table.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                    background.run(count).await
+                });
+            }
+            while background.turns.available_permits() > 0 {
+                tokio::task::yield_now().await;
+            }
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+            free.send(()).unwrap();
+            holder.join().unwrap();
+            while let Some(done) = starts.join_next().await {
+                done.unwrap().unwrap();
+            }
+            assert_eq!(*table.lock().unwrap_or_else(PoisonError::into_inner), 50);
+        });
+    }
+}
