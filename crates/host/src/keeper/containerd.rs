@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -42,13 +43,59 @@ pub(super) fn socket(path: Option<&Path>, handed: Option<OwnedFd>) -> io::Result
     }
 }
 
+/// How long it is until a socket is tried again that could not be made, or looked for that was, the first time; then twice
+/// as long each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// When the socket is looked after again: somebody may have made its directory by then, or emptied it.
+#[derive(Debug)]
+pub(super) struct Care {
+    next: Instant,
+    pause: Duration,
+}
+
+impl Care {
+    pub(super) fn begin() -> Care {
+        Care {
+            next: Instant::now() + FIRST_PAUSE,
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// How long it is until then.
+    pub(super) fn left(&self) -> Duration {
+        self.next.saturating_duration_since(Instant::now())
+    }
+
+    /// A socket in place of `held`, if containerd cannot connect to that one, it is time to try, and it can be made.
+    pub(super) fn renewed(&mut self, path: &Path, held: &OwnedFd) -> Option<OwnedFd> {
+        if !self.left().is_zero() {
+            return None;
+        }
+        let made = match is_at(held, path) {
+            true => {
+                self.pause = LONGEST_PAUSE;
+                None
+            }
+            false => {
+                self.pause = LONGEST_PAUSE.min(self.pause * 2);
+                made(path)
+            }
+        };
+        self.next = Instant::now() + self.pause;
+        made
+    }
+}
+
 fn made(path: &Path) -> Option<OwnedFd> {
     match listen_at(path) {
         Ok(listener) => Some(listener.into()),
         Err(problem) => {
             error!(
-                "containerd is not served: {problem}. Make that possible, or give another `socket` in [snapshotter] of \
-                 daemon.toml, and reload the service"
+                "containerd is not served: {problem}. Make that possible, and it will be before long; or give another \
+                 `socket` in [snapshotter] of daemon.toml, and reload the service"
             );
             None
         }
@@ -111,6 +158,27 @@ mod tests {
         assert_ne!(inode(&moved), first);
         UnixStream::connect(&other).unwrap();
         assert!(!listens(socket(None, Some(moved)).unwrap()));
+    }
+
+    #[test]
+    fn one_that_is_gone_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("later/snapshots.sock");
+        let mut held = socket(Some(&path), None).unwrap();
+        let mut care = Care::begin();
+        assert!(care.renewed(&path, &held).is_none(), "not yet");
+        for _ in 0..2 {
+            care.next = Instant::now();
+            assert!(care.renewed(&path, &held).is_none(), "it cannot be made");
+            fs::create_dir(path.parent().unwrap()).unwrap();
+            care.next = Instant::now();
+            held = care.renewed(&path, &held).unwrap();
+            UnixStream::connect(&path).unwrap();
+            care.next = Instant::now();
+            assert!(care.renewed(&path, &held).is_none(), "it is there");
+            assert!(!care.left().is_zero());
+            fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        }
     }
 
     #[test]

@@ -52,6 +52,7 @@ use xebec_kernel::process::{self, Child, Ending, HandedDown, Signals, Spawn, Spa
 use crate::file::is_same;
 use backoff::Backoff;
 use blame::Blame;
+use containerd::Care;
 use files::{make_directory, write_pid};
 use holdings::{Holdings, names};
 use locks::KeeperLock;
@@ -124,6 +125,8 @@ struct Keeper<'a> {
     /// The worker is of another program than this one, or was asked to be replaced anyway.
     is_upgrade: bool,
     blame: Blame,
+    /// When containerd's socket is looked after again.
+    care: Care,
     _lock: KeeperLock,
 }
 
@@ -175,6 +178,7 @@ impl<'a> Keeper<'a> {
             upgrading: false,
             is_upgrade: handed.by_predecessor || holdings.is_moved,
             blame: Blame::begin(),
+            care: Care::begin(),
             holdings,
             _lock: lock,
         };
@@ -370,9 +374,35 @@ impl<'a> Keeper<'a> {
                 PollFd::new(worker, PollFlags::IN),
                 PollFd::new(&self.signals, PollFlags::IN),
             ];
-            poll(&mut polled, None).map_err(error)?;
+            let wants_socket = self.config.snapshots.is_some();
+            let timeout = wants_socket.then(|| self.care.left());
+            poll(&mut polled, timeout).map_err(error)?;
             self.take_signals(Some(worker))?;
+            self.renew_socket(worker);
         }
+    }
+
+    /// Makes containerd's socket again if it is not there. A worker has it from its start, so the next one serves it.
+    fn renew_socket(&mut self, worker: &Child) {
+        let Some(path) = &self.config.snapshots else {
+            return;
+        };
+        if self.stopping {
+            return;
+        }
+        let Some(renewed) = self.care.renewed(path, &self.holdings.snapshots) else {
+            return;
+        };
+        info!(
+            "containerd can connect at {}: the next worker serves it",
+            path.display()
+        );
+        self.holdings.snapshots = renewed;
+        self.manager.forget(names::SNAPSHOTS);
+        self.manager
+            .keep(names::SNAPSHOTS, self.holdings.snapshots.as_fd());
+        // One that has just ended is found by the next wait.
+        let _ = worker.signal(REPLACE);
     }
 
     /// Waits, but not for longer than until a signal comes.
