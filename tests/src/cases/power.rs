@@ -200,13 +200,18 @@ fn live_and_die(lab: &Lab<'_>, images: &[Names], root: &str, random: &mut fastra
 
 /// A new disk, mounted at the root of that name.
 fn mount_disk(lab: &Lab<'_>, root: &str) -> Result<()> {
-    let image = lab.path(&format!("{root}.ext4"));
-    File::create(&image)?.set_len(DISK)?;
-    run(Command::new("mkfs.ext4").arg("-q").arg(&image))?;
-    mount_loop(&image, &lab.path(root))
+    mount_new(&lab.path(root))
 }
 
-fn mount_loop(image: &Path, directory: &Path) -> Result<()> {
+/// A new disk with a journal, mounted there; it lies beside the directory.
+pub(crate) fn mount_new(directory: &Path) -> Result<()> {
+    let image = directory.with_extension("ext4");
+    File::create(&image)?.set_len(DISK)?;
+    run(Command::new("mkfs.ext4").arg("-q").arg(&image))?;
+    mount_loop(&image, directory)
+}
+
+pub(crate) fn mount_loop(image: &Path, directory: &Path) -> Result<()> {
     fs::create_dir_all(directory)?;
     run(Command::new("mount")
         .args(["-o", "loop"])
@@ -215,7 +220,7 @@ fn mount_loop(image: &Path, directory: &Path) -> Result<()> {
 }
 
 /// Makes every `present` one of another boot than this, which is all that a reboot changes about it.
-fn another_boot(layers: &Path) -> Result<()> {
+pub(crate) fn another_boot(layers: &Path) -> Result<()> {
     for path in bitmaps(layers) {
         let present = File::options().write(true).open(path)?;
         // One that is shorter than its header is no bitmap, and stays none.

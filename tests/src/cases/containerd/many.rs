@@ -214,7 +214,7 @@ fn seed(number: usize) -> u64 {
 }
 
 /// The contents of an image's own file: words that the program in it can compute, too.
-fn file(number: usize) -> Vec<u8> {
+pub(super) fn file(number: usize) -> Vec<u8> {
     let words = (0..(PAGES * PAGE / 8) as u64).map(|place| {
         // splitmix64; tests/gotools/reread has the same.
         let z = seed(number).wrapping_add((place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -226,7 +226,7 @@ fn file(number: usize) -> Vec<u8> {
 }
 
 /// An image of two layers, the program that reads and its own file, with indexes.
-fn push(world: &World, program: &[u8], number: usize) -> Result<String> {
+pub(super) fn push(world: &World, program: &[u8], number: usize) -> Result<String> {
     let mut tar = TarBuilder::new();
     tar.file_with(&Header::new("reread", Kind::File).mode(0o755), program);
     let mut upper = TarBuilder::new();

@@ -1,8 +1,10 @@
 //! The snapshotter under containerd's own tests and under containerd itself, both lines that are in use.
 
+mod boot;
 mod cri;
 mod ctr_pull;
 mod full;
+mod layers;
 mod lazy;
 mod many;
 mod own;
@@ -58,6 +60,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case("ctr-pull-1.7", |world| ctr_pull::run_case(world, Line::OneSeven)),
         case("ctr-pull-broken-off", ctr_pull::broken_off),
         case("user-namespaces", user_namespaces::run_case),
+        case("boot", boot::run_case),
+        case("layers", layers::run_case),
         case("many", many::run_case),
         case("full-of-bytes", full::of_bytes),
         case("full-of-files", full::of_files),
