@@ -178,8 +178,9 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     let events = EventLoop::start(left, fills)
         .map_err(|error| Failure::host("read the guarded mount's events", error))?;
     info!(pid = std::process::id(), "worker ready");
-    let paths = paths.clone();
+    let (paths, starting) = (paths.clone(), requests.clone());
     runtime.spawn_blocking(move || {
+        starting.remove_strange_metadata(false);
         remove_abandoned(&paths.layers(), LAYER_LEVELS);
         let directories = [
             &paths.images(),

@@ -138,9 +138,8 @@ impl Requests {
         *is_over = collected.used_after > limit;
     }
 
-    /// Removes metadata of views that are not mounted, and records of images that have neither a name nor a layer any
-    /// more. Gives the bytes.
-    fn remove_leftovers(&self, dry_run: bool) -> u64 {
+    /// Removes metadata of views that are not mounted, as a boot leaves it. Gives the bytes.
+    pub(super) fn remove_strange_metadata(&self, dry_run: bool) -> u64 {
         let mut bytes = 0;
         // While a view is being built its metadata is there and it is in no table.
         if let Ok(_none) = self.quota.building.try_write() {
@@ -160,6 +159,12 @@ impl Requests {
                 }
             }
         }
+        bytes
+    }
+
+    /// The same, and records of images that have neither a name nor a layer any more.
+    fn remove_leftovers(&self, dry_run: bool) -> u64 {
+        let bytes = self.remove_strange_metadata(dry_run);
         for record in self.images.records().list() {
             let has_layers = record
                 .layers

@@ -61,6 +61,9 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
                 Ok(containerd.ctr(&["snapshots", "ls"])?.output()?.status.success())
             })?;
         }
+        wait_until(SOON, "metadata of views that were mounted is gone", || {
+            Ok(fs::read_dir(root.join("views"))?.next().is_none())
+        })?;
         containerd.does(&["tasks", "start", "--detach", "cached"])?;
         reads(&containerd, "cached")?;
         is_whole(&containerd, "cached", 0)?;
