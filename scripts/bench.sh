@@ -113,9 +113,29 @@ make_big() {
     make_image big "${layers[@]}"
 }
 
-inside() {
+# In namespaces that end with this script: if it is interrupted, all that it has started is killed and unmounted.
+isolated() {
     BENCH_SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/xebec-bench.XXXXXX")
-    export BENCH_SCRATCH XEBEC_ROOT=$BENCH_SCRATCH/root XEBEC_RUN=/run/xebec-bench
+    BENCH_NAMESPACE=$(basename "${BENCH_SCRATCH/./-}")
+    export BENCH_SCRATCH BENCH_NAMESPACE
+    unshare --net --mount --pid --fork --kill-child --mount-proc "${BASH_SOURCE[0]}" --inside "$what" &
+    local child=$! status=0
+    # It waits for its child with these signals held back.
+    trap 'kill -KILL "$child"' INT TERM HUP
+    # Interrupted by a signal, it returns before the child has ended.
+    wait "$child" || status=$?
+    wait "$child" 2>/dev/null || true
+    # What was killed may take a moment to end.
+    for _ in {1..50}; do
+        rm -rf --one-file-system "$BENCH_SCRATCH" 2>/dev/null && break
+        sleep 0.1
+    done
+    remove_groups
+    exit "$status"
+}
+
+inside() {
+    export XEBEC_ROOT=$BENCH_SCRATCH/root XEBEC_RUN=/run/xebec-bench
     trap clean_up EXIT
     # As on any host with a service manager: the state of all runtimes is in memory.
     mount -t tmpfs tmpfs /run
@@ -141,7 +161,7 @@ inside() {
 # second containers. What is in the registry is kept in the cache, since converting images takes minutes. All of it is gone
 # with this script's namespaces, however it ends.
 start_far_registry() {
-    export BENCH_REGISTRY_NETNS=/run/netns/registry BENCH_SECOND_NETNS=/run/netns/second BENCH_NAMESPACE=xebec-bench-$$-$RANDOM
+    export BENCH_REGISTRY_NETNS=/run/netns/registry BENCH_SECOND_NETNS=/run/netns/second
     # Shims put sockets there, whatever containerd is told.
     mount -t tmpfs bench /run
     ip netns add registry
@@ -172,7 +192,7 @@ start_far_registry() {
 
 # Control groups bear the name of containerd's namespace, and outlive everything else of it.
 remove_groups() {
-    [[ -z ${BENCH_NAMESPACE:-} ]] || find /sys/fs/cgroup -depth -type d -path "*/$BENCH_NAMESPACE*" -exec rmdir {} + 2>/dev/null || true
+    find /sys/fs/cgroup -depth -type d -path "*/$BENCH_NAMESPACE*" -exec rmdir {} + 2>/dev/null || true
 }
 
 clean_up() {
@@ -182,7 +202,6 @@ clean_up() {
     registry_stop || true
     umount --recursive --lazy "$BENCH_SCRATCH"/{plain,mounted,overlay/merged,root} "$XEBEC_RUN" >/dev/null 2>&1 || true
     rm -rf --one-file-system "$BENCH_SCRATCH"
-    remove_groups
     exit "$status"
 }
 
@@ -194,7 +213,7 @@ case "${1:-all}" in
 all | runtime | large | readahead | containerd | operations)
     what=${1:-all}
     prepare
-    exec unshare --net --mount --pid --fork --kill-child --mount-proc "${BASH_SOURCE[0]}" --inside "$what"
+    isolated
     ;;
 *)
     sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2
