@@ -2,7 +2,8 @@
 
 Configuration: its defaults, which fetch the rest in the background. Layers under 10 MiB have no index and are downloaded.
 It fetches indexes by TLS from all registries but "localhost", so that is what the registry is called for it; the name leads
-to the same address (scripts/bench.sh).
+to the same address (scripts/bench.sh). It asks by TLS even there for layers without an index, which containerd downloads
+when that has failed; it is told to fail at once.
 """
 
 import tempfile

@@ -77,6 +77,9 @@ func serve(root, socket, registry string) error {
 	settings.ResolverConfig.Host = map[string]config.HostConfig{
 		registry: {Mirrors: []config.MirrorConfig{{Host: "http://" + registry, Insecure: true}}},
 	}
+	// It asks for layers without an index by TLS, whatever the registry speaks, and leaves them to containerd when that fails:
+	// at once, and not after half a minute.
+	settings.RetryableHTTPClientConfig.MaxRetries = 0
 	// It gets its indexes from the content store of the containerd that it serves.
 	settings.ContentStoreConfig.ContainerdAddress = os.Getenv("CONTAINERD_ADDRESS")
 	// What its own program keeps layers' metadata in.
