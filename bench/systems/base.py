@@ -117,10 +117,7 @@ class Proxied(System):
                 [self.program, "serve", root, self.socket, self.registry], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**os.environ, "CONTAINERD_ADDRESS": self.node.environment["CONTAINERD_ADDRESS"]},
             )
-        try:
-            node.wait_until(f"{self.program} starts", lambda: listens(self.socket), self.daemon)
-        except RuntimeError as error:
-            raise RuntimeError(f"{error}; its log: {node.tail(log.name)}") from error
+        node.wait_until(f"{self.program} starts", lambda: listens(self.socket), self.daemon)
 
     def stop_daemon(self):
         if self.daemon and self.daemon.poll() is None:
