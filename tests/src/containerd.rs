@@ -195,6 +195,14 @@ impl<'a> Containerd<'a> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// The same, with another socket in place of containerd's, whether it succeeds or not.
+    pub(crate) fn tool_at(&self, socket: &Path, name: &str, arguments: &[&str]) -> Result<Output> {
+        let mut command = Command::new(World::go_tool(name)?);
+        self.tell(command.args(arguments))
+            .env("CONTAINERD_ADDRESS", socket);
+        command.output().with_context(|| format!("cannot start {name}"))
+    }
+
     /// The last lines that it has logged.
     pub(crate) fn last_words(&self) -> String {
         let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();

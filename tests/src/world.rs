@@ -32,7 +32,8 @@ impl World {
     /// Brings loopback up and starts a registry.
     pub(crate) fn new(directory: &Path) -> Result<Self> {
         run(Command::new("ip").args(["link", "set", "lo", "up"]))?;
-        let (registry_process, registry) = start_registry(&directory.join("registry"))?;
+        let storage = directory.join("registry/storage");
+        let (registry_process, registry) = start_registry(&directory.join("registry"), &storage, "")?;
         let binary = setting("XEBEC_BIN")?;
         Ok(Self {
             directory: directory.to_owned(),
@@ -123,6 +124,21 @@ impl World {
         })
     }
 
+    /// A registry in the directory "locked" that has the images of the other one, and asks for a name and a password; a line
+    /// of an htpasswd file says which.
+    pub(crate) fn lock_registry(&self, login: &str) -> Result<Locked> {
+        let (directory, storage) = (self.path("locked"), self.path("registry/storage"));
+        fs::create_dir_all(&directory)?;
+        let file = directory.join("htpasswd");
+        fs::write(&file, format!("{login}\n"))?;
+        let auth = format!(
+            "auth: {{htpasswd: {{realm: locked, path: {}}}}}\n",
+            file.display()
+        );
+        let (process, address) = start_registry(&directory, &storage, &auth)?;
+        Ok(Locked { process, address })
+    }
+
     /// The registry's process.
     pub(crate) fn registry_pid(&self) -> Pid {
         Pid::from_child(&self.registry_process)
@@ -143,6 +159,20 @@ impl Drop for World {
     }
 }
 
+/// A registry that asks for a name and a password.
+pub(crate) struct Locked {
+    process: Child,
+    /// `127.0.0.1:PORT`.
+    pub(crate) address: String,
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
 /// An image that is mounted.
 pub(crate) struct Mounted<'a> {
     world: &'a World,
@@ -157,16 +187,16 @@ impl Mounted<'_> {
     }
 }
 
-fn start_registry(directory: &Path) -> Result<(Child, String)> {
-    fs::create_dir_all(directory.join("storage"))?;
+fn start_registry(directory: &Path, storage: &Path, more: &str) -> Result<(Child, String)> {
+    fs::create_dir_all(directory)?;
+    fs::create_dir_all(storage)?;
     let configuration = directory.join("config.yml");
-    let storage = directory.join("storage");
     fs::write(
         &configuration,
         format!(
             "version: 0.1\nlog: {{level: info, accesslog: {{disabled: false}}}}\n\
              storage: {{filesystem: {{rootdirectory: {}}}, delete: {{enabled: true}}}}\n\
-             http: {{addr: \"127.0.0.1:0\"}}\n",
+             http: {{addr: \"127.0.0.1:0\"}}\n{more}",
             storage.display()
         ),
     )?;

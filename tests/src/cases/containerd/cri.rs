@@ -1,6 +1,7 @@
 //! Pods as a kubelet starts them, by containerd's CRI service.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -10,7 +11,7 @@ use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
 use super::lazy::{push_indexed, without_layers};
 use super::{PORT, SOON};
-use crate::containerd::{Containerd, Line, Snapshots, block, http};
+use crate::containerd::{Containerd, Line, Snapshots, block, http, listens};
 use crate::lab::wait_until;
 use crate::runner::Outcome;
 use crate::world::World;
@@ -52,6 +53,103 @@ pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
         Ok(listed.lines().count() == 1 && snapshots.directories()? == empty)
     })?;
     Ok(Outcome::Passed(format!("a pod of image {}", id.trim())))
+}
+
+/// Who may read the images of the registry that asks, and a line of htpasswd for it (bcrypt).
+const USER: &str = "robot";
+const PASSWORD: &str = "k3pt-s3cret";
+const WRONG: &str = "wr0ng-s3cret";
+const ENTRY: &str = "robot:$2y$05$abcdefghijklmnopqrstuuJRKP3xle6bSCJQbvmMsWv1/XjWxvzKO";
+
+/// The kubelet pulls by our socket, with a password that is wrong and with the right one; what runs is read lazily with that,
+/// by the worker that was there, by the next, and after a restart of the daemon. No log has a password.
+pub(super) fn logins(world: &World) -> Result<Outcome> {
+    let pause = push_pause(world)?;
+    let open = push_indexed(world, "nginx")?;
+    let locked = world.lock_registry(ENTRY)?;
+    let reference = open.replace(&world.registry, &locked.address);
+    let snapshots = Snapshots::start(world)?;
+    let images = listens(world);
+    snapshots.restart_with(&format!("image_service = {images:?}\n"))?;
+    let more = configuration(world, Line::Two, &pause)?;
+    let containerd = Containerd::start(world, Line::Two, &more)?;
+    let pull = |password: &str| {
+        let words = ["pull", &reference, USER, password];
+        containerd.tool_at(&snapshots.socket(), "cri", &words)
+    };
+    let kept = world.path("root/logins.json");
+    let keeps = |password: &str| fs::read_to_string(&kept).is_ok_and(|text| text.contains(password));
+
+    containerd.tool("cri", &["pull", &pause])?;
+    ensure!(!pull(WRONG)?.status.success(), "pulled with a wrong password");
+    ensure!(!keeps(WRONG), "a login that was refused is kept");
+    let pulled = pull(PASSWORD)?;
+    ensure!(
+        pulled.status.success(),
+        "{}",
+        String::from_utf8_lossy(&pulled.stderr)
+    );
+    ensure!(keeps(PASSWORD), "the login is not kept");
+    ensure!(
+        fs::metadata(&kept)?.permissions().mode() & 0o077 == 0,
+        "others may read logins"
+    );
+    // A later one that is refused changes nothing.
+    ensure!(!pull(WRONG)?.status.success(), "pulled with a wrong password");
+    ensure!(
+        keeps(PASSWORD) && !keeps(WRONG),
+        "the login that worked is forgotten"
+    );
+
+    let name = containerd.namespace().to_owned();
+    let mut read = Vec::new();
+    let mut reads = |container: &str, files: &str| -> Result<()> {
+        let before = blobs(world)?;
+        let words = ["exec", container, "sh", "-c", &format!("cat {files} > /dev/null")];
+        containerd.tool("cri", &words)?;
+        read.push(blobs(world)? - before);
+        ensure!(read.last() != Some(&0), "{files} were there already: {read:?}");
+        Ok(())
+    };
+    let start = || -> Result<(String, String)> {
+        let ids = containerd.tool("cri", &["start", &reference, &name])?;
+        let (pod, container) = ids.trim().split_once(' ').context("no ids")?;
+        Ok((pod.to_owned(), container.to_owned()))
+    };
+    let (pod, container) = start()?;
+    reads(&container, "/usr/bin/[a-d]*")?;
+    snapshots.kill("worker_pid")?;
+    reads(&container, "/usr/bin/[e-o]*")?;
+    containerd.tool("cri", &["stop", &pod])?;
+    snapshots.stop()?;
+    snapshots.begin()?;
+    wait_until(SOON, "containerd connects again", || {
+        Ok(containerd.ctr(&["snapshots", "ls"])?.output()?.status.success())
+    })?;
+    let (pod, container) = start()?;
+    reads(&container, "/usr/bin/[p-z]*")?;
+    containerd.tool("cri", &["stop", &pod])?;
+    for log in [
+        world.path("daemon.log"),
+        world.path("root-run/daemon.log"),
+        world.path("c/log"),
+    ] {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        for secret in [PASSWORD, WRONG] {
+            ensure!(!text.contains(secret), "{} has a password", log.display());
+        }
+    }
+    Ok(Outcome::Passed(format!(
+        "{read:?} reads of blobs with a login that was kept"
+    )))
+}
+
+/// How many times the daemon got a part of a blob from the registry that asks.
+fn blobs(world: &World) -> Result<usize> {
+    let access = fs::read(world.path("locked/access"))?;
+    let text = String::from_utf8_lossy(&access).into_owned();
+    let is_read = |line: &&str| line.contains("/blobs/sha256:") && line.contains("\" 206 ");
+    Ok(text.lines().filter(is_read).count())
 }
 
 /// What the manual says of CRI, and what CRI needs on this host: an image for the pods' own process, and neither network

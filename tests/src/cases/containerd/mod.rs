@@ -47,6 +47,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("plain-1.7", |world| plain::run_case(world, Line::OneSeven)),
         case("cri-2", |world| cri::run_case(world, Line::Two)),
         case("cri-1.7", |world| cri::run_case(world, Line::OneSeven)),
+        case("logins", cri::logins),
         case("lazy-2", |world| lazy::run_case(world, Line::Two)),
         case("lazy-1.7", |world| lazy::run_case(world, Line::OneSeven)),
         case("changes", lazy::changes),
