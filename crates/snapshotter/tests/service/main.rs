@@ -4,6 +4,7 @@
 
 mod containers;
 mod fake;
+mod hostile;
 mod id_mapping;
 mod image_service;
 mod snapshots;

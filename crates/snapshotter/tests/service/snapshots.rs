@@ -34,7 +34,7 @@ pub(crate) async fn pull(client: &mut Client, image: &str, depth: usize) -> Resu
     client.call("Prepare", request).await
 }
 
-async fn commit(client: &mut Client, key: &str, name: &str) -> Result<Empty, Code> {
+pub(crate) async fn commit(client: &mut Client, key: &str, name: &str) -> Result<Empty, Code> {
     let request = CommitRequest {
         key: key.to_owned(),
         name: name.to_owned(),

@@ -1,0 +1,149 @@
+//! What clients may send that no client of good faith does: each is answered by the status that containerd's own
+//! snapshotters would give, nothing comes of it, and what is there stays.
+
+use std::collections::HashMap;
+
+use crate::fake::{Client, Host, image_labels};
+use crate::snapshots::{commit, mounts, of};
+use tonic::Code;
+use xebec_snapshotter::api::{Empty, Info, InfoResponse, MountsResponse, PrepareRequest, UpdateRequest};
+
+async fn labelled(
+    client: &mut Client,
+    key: &str,
+    labels: HashMap<String, String>,
+) -> Result<MountsResponse, Code> {
+    let request = PrepareRequest {
+        key: key.to_owned(),
+        labels,
+        ..PrepareRequest::default()
+    };
+    client.call("Prepare", request).await
+}
+
+#[tokio::test]
+async fn keys() {
+    let host = Host::start().await;
+    let mut client = host.connect().await;
+    let before = host.directories();
+    for (key, status) in [
+        (String::new(), Code::InvalidArgument),
+        ("x".repeat((8 << 10) + 1), Code::InvalidArgument),
+        // Longer than any message may be.
+        ("x".repeat(10 << 20), Code::OutOfRange),
+    ] {
+        for method in ["Prepare", "View"] {
+            let refused = mounts(&mut client, method, &key, "").await.unwrap_err();
+            assert_eq!(refused, status, "{} bytes", key.len());
+        }
+    }
+    assert_eq!(host.directories(), before);
+    // A key names nothing on disk, so any other is one.
+    let odd = [
+        "..",
+        "../../etc",
+        "/",
+        "a/../b",
+        "a\0b",
+        "a\nb",
+        " ",
+        "\u{202e}gpj",
+        "é",
+        ":chain",
+        "%2e%2e",
+    ];
+    for key in odd {
+        mounts(&mut client, "Prepare", key, "").await.unwrap();
+        assert_eq!(
+            mounts(&mut client, "Prepare", key, "").await,
+            Err(Code::AlreadyExists)
+        );
+        assert_eq!(
+            mounts(&mut client, "View", key, "").await,
+            Err(Code::AlreadyExists)
+        );
+        let told: InfoResponse = client.call("Stat", of(key)).await.unwrap();
+        assert_eq!(told.info.unwrap().name, key);
+    }
+    assert_eq!(client.list(&[]).await.unwrap().len(), odd.len());
+    let committed: Result<Empty, Code> = commit(&mut client, "..", "/").await;
+    assert_eq!(committed, Err(Code::AlreadyExists));
+    assert_eq!(commit(&mut client, "..", "").await, Err(Code::InvalidArgument));
+    assert_eq!(commit(&mut client, "missing", "m").await, Err(Code::NotFound));
+    // On what is not there, on what is not committed, on itself.
+    assert_eq!(
+        mounts(&mut client, "Prepare", "on", "missing").await,
+        Err(Code::NotFound)
+    );
+    assert!(mounts(&mut client, "Prepare", "on", "..").await.is_err());
+    assert_eq!(
+        mounts(&mut client, "Prepare", "on", "on").await,
+        Err(Code::NotFound)
+    );
+    for key in odd {
+        let _: Empty = client.call("Remove", of(key)).await.unwrap();
+        assert_eq!(
+            client.call::<_, Empty>("Remove", of(key)).await,
+            Err(Code::NotFound)
+        );
+    }
+    for method in ["Stat", "Mounts", "Usage", "Remove"] {
+        let missing: Result<Empty, Code> = client.call(method, of("missing")).await;
+        assert_eq!(missing, Err(Code::NotFound), "{method}");
+    }
+    assert!(client.list(&[]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn labels() {
+    let host = Host::start().await;
+    let mut client = host.connect().await;
+    let one = |name: &str, value: String| HashMap::from([(name.to_owned(), value)]);
+    let long = one("a", "x".repeat(4096));
+    assert_eq!(
+        labelled(&mut client, "long", long.clone()).await,
+        Err(Code::InvalidArgument)
+    );
+    labelled(&mut client, "fits", one("a", "x".repeat(4095)))
+        .await
+        .unwrap();
+    let update = UpdateRequest {
+        info: Some(Info {
+            name: "fits".to_owned(),
+            labels: long,
+            ..Info::default()
+        }),
+        ..UpdateRequest::default()
+    };
+    let updated: Result<InfoResponse, Code> = client.call("Update", update).await;
+    assert_eq!(updated, Err(Code::InvalidArgument));
+    // What is said of an image, in part, or as nothing: it is unpacked like any other, and nobody is asked.
+    for missing in ["containerd.io/snapshot.ref", "cri.image-ref", "cri.layer-digest"] {
+        let mut labels = image_labels("lazy", 1);
+        labels.retain(|name, _| !name.ends_with(missing));
+        labelled(&mut client, &format!("without {missing}"), labels.clone())
+            .await
+            .unwrap();
+        labels = image_labels("lazy", 1);
+        labels
+            .iter_mut()
+            .filter(|(name, _)| name.ends_with(missing))
+            .for_each(|(_, value)| value.clear());
+        labelled(&mut client, &format!("empty {missing}"), labels)
+            .await
+            .unwrap();
+    }
+    assert_eq!(host.offers(), 0);
+    // A chain ID by which there is something else is not taken from it.
+    mounts(&mut client, "Prepare", "taken", "").await.unwrap();
+    let mut taken = image_labels("lazy", 1);
+    taken.insert("containerd.io/snapshot.ref".to_owned(), "taken".to_owned());
+    labelled(&mut client, "taker", taken).await.unwrap();
+    let told: InfoResponse = client.call("Stat", of("taken")).await.unwrap();
+    assert!(told.info.unwrap().labels.is_empty());
+    // Our own labels are nobody else's to set.
+    let ours = one("containerd.io/snapshot/xebec.lazy", "sha256:ab".to_owned());
+    labelled(&mut client, "ours", ours).await.unwrap();
+    let told: InfoResponse = client.call("Stat", of("ours")).await.unwrap();
+    assert!(told.info.unwrap().labels.is_empty());
+}
