@@ -44,6 +44,10 @@ pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
 
     containerd.tool("cri", &["stop", pod])?;
     ensure!(http(PORT).is_none(), "the pod was removed, and answers");
+
+    if line == Line::Two {
+        refuses_digest(world, &containerd, &reference)?;
+    }
     for image in [&reference, &pause] {
         containerd.tool("cri", &["rmi", image])?;
     }
@@ -53,6 +57,29 @@ pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
         Ok(listed.lines().count() == 1 && snapshots.directories()? == empty)
     })?;
     Ok(Outcome::Passed(format!("a pod of image {}", id.trim())))
+}
+
+/// By its digest nothing was pulled, and its index is only the registry's; CRI has the image by a tag, too. containerd 1.7 does
+/// not note how a pod names its image.
+fn refuses_digest(world: &World, containerd: &Containerd<'_>, reference: &str) -> Result<()> {
+    let name = containerd.namespace().to_owned();
+    let listed = containerd.does(&[
+        "--namespace",
+        NAMESPACE,
+        "images",
+        "ls",
+        &format!("name=={reference}"),
+    ])?;
+    let digest = listed.split_whitespace().find(|word| word.starts_with("sha256:"));
+    let (repository, _) = reference.rsplit_once(':').context("no tag")?;
+    let named = format!("{repository}@{}", digest.context("no digest")?);
+    let refused = containerd.tool_at(&listens(world), "cri", &["start", &named, &name])?;
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(
+        !refused.status.success() && told.contains("let in for"),
+        "{named}: {told}"
+    );
+    Ok(())
 }
 
 /// Who may read the images of the registry that asks, and a line of htpasswd for it (bcrypt).
