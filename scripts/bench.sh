@@ -113,6 +113,21 @@ make_big() {
     make_image big "${layers[@]}"
 }
 
+# Kills all that runs in the namespaces of `unshare` (its argument). A file system of FUSE whose process is killed while one of
+# its own threads asks it for something would keep that process for ever, unless its connection is ended.
+kill_all() {
+    local inside connections control=$BENCH_SCRATCH/fuse number
+    inside=$(pgrep --parent "$1" | head -n1)
+    connections=$(awk '/ - fuse\./ || / - fuse / { split($3, device, ":"); print device[2] }' "/proc/${inside:-0}/mountinfo" 2>/dev/null)
+    kill -KILL "$1"
+    mkdir -p "$control"
+    mount -t fusectl fusectl "$control" || return 0
+    for number in $connections; do
+        [[ ! -e $control/$number/abort ]] || echo 1 >"$control/$number/abort"
+    done
+    umount "$control"
+}
+
 # In namespaces that end with this script: if it is interrupted, all that it has started is killed and unmounted.
 isolated() {
     BENCH_SCRATCH=$(mktemp -d "${TMPDIR:-/var/tmp}/xebec-bench.XXXXXX")
@@ -121,7 +136,7 @@ isolated() {
     unshare --net --mount --pid --fork --kill-child --mount-proc "${BASH_SOURCE[0]}" --inside "$what" &
     local child=$! status=0
     # It waits for its child with these signals held back.
-    trap 'kill -KILL "$child"' INT TERM HUP
+    trap 'kill_all "$child"' INT TERM HUP
     # Interrupted by a signal, it returns before the child has ended.
     wait "$child" || status=$?
     wait "$child" 2>/dev/null || true
