@@ -59,7 +59,7 @@ impl<'a> Containerd<'a> {
             line,
             directory: world.path(CONTAINERD),
             // Control groups are named after it, and are removed with it.
-            namespace: format!("xebec-e2e-{}", std::process::id()),
+            namespace: world.name(),
             process: None,
         };
         containerd.configure(more)?;

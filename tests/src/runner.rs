@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -34,7 +35,7 @@ pub(crate) struct Case {
 }
 
 /// What a case does.
-pub(crate) type Body = Box<dyn Fn(&World) -> Result<Outcome>>;
+pub(crate) type Body = Box<dyn Fn(&World) -> Result<Outcome> + Send + Sync>;
 
 /// How a case ended that did not fail.
 pub(crate) enum Outcome {
@@ -50,36 +51,68 @@ enum Verdict {
     Skipped,
 }
 
-/// Runs the cases that match and prints the sum. Succeeds when none failed.
+/// Runs the cases that match, as many at a time as `E2E_JOBS` says, and prints the sum. Succeeds when none failed.
 pub(crate) fn run_all(cases: &[Case], filters: &[String]) -> ExitCode {
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     let chosen = |case: &&Case| filters.is_empty() || filters.iter().any(|part| case.name.contains(part));
-    for case in cases.iter().filter(chosen) {
-        let started = Instant::now();
-        print!("test {} ... ", case.name);
-        let _ = io::stdout().flush();
-        let (verdict, output) = match run_isolated(case) {
-            Ok(result) => result,
-            Err(error) => (Verdict::Failed, format!("{error:#}\n")),
-        };
-        let word = match verdict {
-            Verdict::Passed => "ok",
-            Verdict::Failed => "FAILED",
-            Verdict::Skipped => "SKIPPED",
-        };
-        println!("{word} ({:.1} s)", started.elapsed().as_secs_f64());
-        output.lines().for_each(|line| println!("     {line}"));
-        match verdict {
-            Verdict::Passed => passed += 1,
-            Verdict::Failed => failed += 1,
-            Verdict::Skipped => skipped += 1,
+    let waiting = Mutex::new(cases.iter().filter(chosen));
+    let sum = Mutex::new(Sum::default());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs() {
+            scope.spawn(|| {
+                while let Some(case) = next(&waiting) {
+                    let started = Instant::now();
+                    let result = run_isolated(case);
+                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    sum.add(case, result, started.elapsed());
+                }
+            });
         }
-    }
-    println!("\n{passed} passed, {failed} failed, {skipped} skipped");
-    if failed == 0 {
+    });
+    let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    println!(
+        "\n{} passed, {} failed, {} skipped",
+        sum.passed, sum.failed, sum.skipped
+    );
+    if sum.failed == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// How many cases run at a time: for each processor one, since most of them wait most of the time.
+fn jobs() -> usize {
+    let told = std::env::var("E2E_JOBS").ok().and_then(|jobs| jobs.parse().ok());
+    let processors = || std::thread::available_parallelism().map_or(1, Into::into);
+    told.unwrap_or_else(processors).max(1)
+}
+
+/// The next case that nobody runs.
+fn next<'a>(waiting: &Mutex<impl Iterator<Item = &'a Case>>) -> Option<&'a Case> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner).next()
+}
+
+/// How many cases ended how.
+#[derive(Default)]
+struct Sum {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl Sum {
+    /// Prints how a case ended, and counts it.
+    fn add(&mut self, case: &Case, result: Result<(Verdict, String)>, took: Duration) {
+        let (verdict, output) = result.unwrap_or_else(|error| (Verdict::Failed, format!("{error:#}\n")));
+        let (word, count) = match verdict {
+            Verdict::Passed => ("ok", &mut self.passed),
+            Verdict::Failed => ("FAILED", &mut self.failed),
+            Verdict::Skipped => ("SKIPPED", &mut self.skipped),
+        };
+        *count += 1;
+        println!("test {} ... {word} ({:.1} s)", case.name, took.as_secs_f64());
+        output.lines().for_each(|line| println!("     {line}"));
+        let _ = io::stdout().flush();
     }
 }
 

@@ -48,6 +48,15 @@ impl World {
         &self.binary
     }
 
+    /// A name that no other case has that runs now: for what a namespace does not keep apart, as control groups.
+    pub(crate) fn name(&self) -> String {
+        let own = self.directory.parent().and_then(Path::file_name);
+        own.map_or_else(
+            || "xebec-e2e".to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        )
+    }
+
     /// A path in the case's directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
