@@ -110,10 +110,13 @@ impl Pull<'_> {
     ) -> Result<Option<Ingest>, Failure> {
         let mut labels: HashMap<String, String> = labels.into_iter().collect();
         let repository = &self.image.repository;
-        labels.insert(
-            format!("{CAME_FROM}{}", repository.registry()),
-            repository.name().to_owned(),
-        );
+        // Without the port, as containerd has it.
+        let registry = repository.registry();
+        let host = registry
+            .rsplit_once(':')
+            .filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+            .map_or(registry, |(host, _)| host);
+        labels.insert(format!("{CAME_FROM}{host}"), repository.name().to_owned());
         let blob = NewBlob {
             name: self.name_of(&digest),
             digest: digest.to_string(),

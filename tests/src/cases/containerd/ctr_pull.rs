@@ -20,13 +20,13 @@ use crate::truth;
 use crate::world::{World, run};
 
 /// What was printed of an image that was pulled.
-fn pull(containerd: &Containerd<'_>, arguments: &[&str]) -> Result<Value> {
+pub(super) fn pull(containerd: &Containerd<'_>, arguments: &[&str]) -> Result<Value> {
     let output = run(&mut containerd.xebec(&[&["ctr-pull", "--json"], arguments].concat()))?;
     serde_json::from_slice(&output.stdout).context("it printed no JSON")
 }
 
 /// Which of these blobs anybody got whole.
-pub(super) fn got_whole(world: &World, blobs: &[String]) -> Result<Vec<String>> {
+fn got_whole(world: &World, blobs: &[String]) -> Result<Vec<String>> {
     let access = fs::read(world.path("registry/access"))?;
     let text = String::from_utf8_lossy(&access).into_owned();
     let is_got = |blob: &&String| {
@@ -45,7 +45,7 @@ pub(super) fn layers_of(image: &str) -> Result<Vec<String>> {
 }
 
 /// Nothing by these listings.
-fn has_nothing(containerd: &Containerd<'_>) -> Result<()> {
+pub(super) fn has_nothing(containerd: &Containerd<'_>) -> Result<()> {
     for listing in [
         ["leases", "ls", "--quiet"],
         ["content", "ls", "--quiet"],
@@ -60,9 +60,9 @@ fn has_nothing(containerd: &Containerd<'_>) -> Result<()> {
 }
 
 /// Pulled without a layer, run, pulled again, removed; then an image of which the uppermost layer has to be unpacked.
-pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
+pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let snapshots = Snapshots::start(world)?;
-    let containerd = Containerd::start(world, line, "")?;
+    let containerd = Containerd::start(world, Line::OneSeven, "")?;
     let reference = push_indexed(world, "nginx")?;
     // What indexed it did get them.
     fs::write(world.path("registry/access"), "")?;

@@ -1,6 +1,8 @@
 //! The snapshotter under containerd's own tests and under containerd itself, both lines that are in use.
 
+mod blobs;
 mod boot;
+mod building;
 mod cri;
 mod ctr_pull;
 mod full;
@@ -57,8 +59,9 @@ pub(crate) fn cases() -> Vec<Case> {
         case("moved-tag", own::moved_tag),
         case("killed", restarts::killed),
         case("restarts", restarts::in_any_order),
-        case("ctr-pull-2", |world| ctr_pull::run_case(world, Line::Two)),
-        case("ctr-pull-1.7", |world| ctr_pull::run_case(world, Line::OneSeven)),
+        case("blobs", blobs::run_case),
+        case("building", building::run_case),
+        case("ctr-pull", ctr_pull::run_case),
         case("ctr-pull-broken-off", ctr_pull::broken_off),
         case("user-namespaces", user_namespaces::run_case),
         case("boot", boot::run_case),
