@@ -136,6 +136,9 @@ pub struct ServiceCommand {
     /// Keep a profile of what it reads until then.
     #[serde(default)]
     pub learn: bool,
+    /// What runs is said later, and may be another command of the image.
+    #[serde(default)]
+    pub is_said_later: bool,
 }
 
 /// What the command line asks.

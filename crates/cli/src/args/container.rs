@@ -99,6 +99,7 @@ impl ContainerArgs {
             env: self.env.iter().filter_map(|text| variable(text)).collect(),
             has_probe: !self.probe.is_empty(),
             learn: false,
+            is_said_later: false,
         }
     }
 

@@ -43,6 +43,10 @@ pub struct FoundRecording {
     pub recording: Recording,
     /// The service in it.
     pub service: Service,
+    /// Whether that is the very service that was asked for, and not the one that is taken for what is not known yet.
+    pub is_exact: bool,
+    /// Other services of the image that are in it. They follow, if it is not known what will run.
+    pub rest: Vec<Service>,
     /// What it rests on.
     pub root: Root,
     /// What vouches for it.
@@ -65,14 +69,17 @@ pub(super) fn date(service: &Service) -> u64 {
 struct Wanted {
     argv: Vec<String>,
     env: Vec<(String, String)>,
+    /// See [`ServiceCommand::is_said_later`].
+    is_said_later: bool,
 }
 
 impl Wanted {
-    /// `None` if neither the image nor the command says what is to run: containerd says that later.
+    /// `None` if nobody says what is to run.
     fn new(found: &FoundImage, command: &ServiceCommand) -> Result<Option<Self>, Failure> {
         let config = ImageConfig::from_blob(&found.config_bytes)
             .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
         let argv = match container::args(&config, command.entrypoint.as_deref(), &command.command) {
+            Err(RunError::NoCommand) if command.is_said_later => Vec::new(),
             Err(RunError::NoCommand) => return Ok(None),
             argv => argv.map_err(|error| Failure::new(FailureKind::Usage, error))?,
         };
@@ -80,23 +87,51 @@ impl Wanted {
         let image = image.map(|(name, value)| (name.to_owned(), value.to_owned()));
         // The user's come last, and the last one counts.
         let env = image.chain(command.env.iter().cloned()).collect();
-        Ok(Some(Self { argv, env }))
+        Ok(Some(Self {
+            argv,
+            env,
+            is_said_later: command.is_said_later,
+        }))
     }
 
     fn is(&self, key: &ServiceKey) -> bool {
+        self.argv == key.argv && self.has_variables(key)
+    }
+
+    fn has_variables(&self, key: &ServiceKey) -> bool {
         let value = |name: &str| {
             self.env
                 .iter()
                 .rfind(|(other, _)| other == name)
                 .map(|(_, value)| value)
         };
-        self.argv == key.argv && key.env.iter().all(|(name, wanted)| value(name) == Some(wanted))
+        key.env.iter().all(|(name, wanted)| value(name) == Some(wanted))
     }
 
     /// The service in a recording; the one with the most variables if several fit.
     fn service_in<'a>(&self, recording: &'a Recording) -> Option<&'a Service> {
         let fitting = recording.services.iter().filter(|service| self.is(&service.key));
         fitting.max_by_key(|service| service.key.env.len())
+    }
+
+    /// The service in a recording, or, if it is not known yet what will run and the image's own command is not in it, the
+    /// one that is most like that command: what both begin with counts, then variables, then which was recorded last.
+    fn service_or_default<'a>(&self, recording: &'a Recording) -> Option<&'a Service> {
+        let exact = self.service_in(recording);
+        if exact.is_some() || !self.is_said_later {
+            return exact;
+        }
+        let all = recording.services.iter();
+        all.max_by_key(|service| {
+            let key = &service.key;
+            (self.likeness(key), self.has_variables(key), date(service))
+        })
+    }
+
+    /// How many words of a command are the first ones of the one that is wanted.
+    fn likeness(&self, key: &ServiceKey) -> usize {
+        let same = self.argv.iter().zip(&key.argv);
+        same.take_while(|(own, other)| own == other).count()
     }
 }
 
@@ -122,7 +157,8 @@ impl Images {
         let needed = choice.needed(self);
         let kept = self.recordings.list(found.manifest_digest);
         let (chosen, refused) = choice.best(&wanted, kept.iter().cloned());
-        let suffices = chosen.as_ref().is_some_and(|chosen| chosen.root >= needed);
+        let is_good = |chosen: &FoundRecording| chosen.is_exact && chosen.root >= needed;
+        let suffices = chosen.as_ref().is_some_and(is_good);
         let asked = self.recordings.asked(found.manifest_digest);
         if suffices {
             self.look_for_newer(client, found, command);
@@ -139,7 +175,7 @@ impl Images {
         };
         let both = listed.iter().map(|(listed, _)| listed.clone()).chain(kept);
         let (chosen, refused) = choice.best(&wanted, both);
-        if chosen.as_ref().is_none_or(|chosen| chosen.root < needed) {
+        if !chosen.as_ref().is_some_and(is_good) {
             self.recordings.note_asked(found.manifest_digest);
         }
         let Some(chosen) = chosen else {
@@ -217,7 +253,8 @@ impl<'a> Choice<'a> {
         evidence.root(&self.policy, &self.repository, self.found.naming(), &path)
     }
 
-    /// The admitted recording with the strongest root, of equals the newest; and why one that fits was refused.
+    /// The admitted recording with the strongest root, of equals the newest; and why one that fits was refused. One of the
+    /// very service comes before all that are not.
     fn best(
         &self,
         wanted: &Wanted,
@@ -226,12 +263,19 @@ impl<'a> Choice<'a> {
         let mut refused = None;
         let mut fitting = Vec::new();
         for kept in kept {
-            let Some(service) = wanted.service_in(&kept.recording).cloned() else {
+            let Some(service) = wanted.service_or_default(&kept.recording).cloned() else {
                 continue;
+            };
+            let others = kept.recording.services.iter().filter(|other| **other != service);
+            let rest = match wanted.is_said_later {
+                true => others.cloned().collect(),
+                false => Vec::new(),
             };
             match self.root(&kept.evidence) {
                 Ok(root) => fitting.push(FoundRecording {
                     name: kept.name,
+                    is_exact: wanted.is(&service.key),
+                    rest,
                     service,
                     root,
                     evidence: kept.evidence,
@@ -241,9 +285,10 @@ impl<'a> Choice<'a> {
                 Err(refusal) => refused = Some(format!("the runtime image is not used: {refusal}")),
             }
         }
-        let best = fitting
-            .into_iter()
-            .max_by_key(|found| (found.root, date(&found.service)));
+        let best = fitting.into_iter().max_by_key(|found| {
+            let likeness = wanted.likeness(&found.service.key);
+            (found.is_exact, found.root, likeness, date(&found.service))
+        });
         (best, refused)
     }
 
@@ -342,5 +387,81 @@ impl<'a> Choice<'a> {
         let repository = self.found.reference.repository();
         let bytes = client.blob(repository, descriptor, MAX_RECORDING).await?;
         Ok(bytes.to_vec())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn service(argv: &str, recorded: u64, env: &[(&str, &str)]) -> Service {
+        let env = env
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Service {
+            key: ServiceKey {
+                argv: words(argv),
+                env: env.collect(),
+            },
+            probe: String::new(),
+            recorded,
+            runs: 1,
+            recorder: String::new(),
+            touched: Vec::new(),
+        }
+    }
+
+    /// Which of these services is taken where the image's own command is the wanted one.
+    fn taken(wanted: &str, is_said_later: bool, services: &[Service]) -> Option<String> {
+        let wanted = Wanted {
+            argv: words(wanted),
+            env: vec![("MODE".to_owned(), "fast".to_owned())],
+            is_said_later,
+        };
+        let recording = Recording {
+            image: Digest::of(b"image"),
+            layers: Vec::new(),
+            services: services.to_vec(),
+            zeros: Vec::new(),
+            zones: Vec::new(),
+            segments: Vec::new(),
+            indexes: Vec::new(),
+        };
+        let taken = wanted.service_or_default(&recording)?;
+        Some(format!("{} {}", taken.key.argv.join(" "), taken.recorded))
+    }
+
+    #[test]
+    fn the_image_s_own_command_or_what_is_most_like_it() {
+        let all = [
+            service("entry worker", 5, &[]),
+            service("entry web --port 80", 3, &[]),
+            service("entry web", 1, &[]),
+            service("sh", 9, &[]),
+        ];
+        let taken_later = |wanted| taken(wanted, true, &all).unwrap();
+        assert_eq!(taken_later("entry web"), "entry web 1");
+        assert_eq!(taken_later("entry web --debug"), "entry web --port 80 3");
+        assert_eq!(taken_later("entry other"), "entry worker 5");
+        // Nothing in common, or nothing known: the last one that was recorded.
+        assert_eq!(taken_later("other"), "sh 9");
+        assert_eq!(taken_later(""), "sh 9");
+        assert_eq!(taken("entry other", false, &all), None);
+        assert_eq!(taken("", true, &[]), None);
+    }
+
+    #[test]
+    fn variables_count_after_words() {
+        let all = [
+            service("entry web", 1, &[("MODE", "fast")]),
+            service("entry web", 2, &[("MODE", "slow")]),
+        ];
+        assert_eq!(taken("entry web", true, &all).unwrap(), "entry web 1");
+        assert_eq!(taken("entry other", true, &all).unwrap(), "entry web 1");
     }
 }

@@ -8,13 +8,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
+use xebec_oci::Reference;
 
 use crate::failure::Failure;
 use crate::free::FreePages;
 use crate::image::{Begun, PreparedImage};
 use crate::protocol::Loaded;
 use crate::runtime_image::ahead;
+use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::injected::{self, Injection};
+use crate::runtime_image::kept::Evidence;
 use crate::runtime_image::load::{Loader, Target};
 use crate::worker::requests::Requests;
 use crate::worker::start_facts::Recorded;
@@ -149,7 +152,8 @@ impl Requests {
             })
         });
         let targets: Vec<Target> = targets.collect::<Result<_, Failure>>()?;
-        let loader = Arc::new(Loader::new(source, found.clone(), &targets));
+        let rest = found.rest.clone();
+        let loader = Arc::new(Loader::new(source.clone(), found.clone(), &targets));
         self.read_ahead(&targets, loader.free_pages());
         let injection = Injection {
             recording: found.name,
@@ -200,6 +204,17 @@ impl Requests {
                 loaded,
                 recorded: Some(recorded),
             }));
+            for service in rest {
+                let other = FoundRecording {
+                    service,
+                    rest: Vec::new(),
+                    ..(*found).clone()
+                };
+                let loader = Arc::new(Loader::new(source.clone(), Arc::new(other), &targets));
+                if let Err(failure) = this.follow(&image, &loader, &found.evidence).await {
+                    return warn!("{image}: what other services need is not brought in: {failure}");
+                }
+            }
         });
         Ok(Some(Loading {
             free,
@@ -208,6 +223,33 @@ impl Requests {
             outcome,
             task: Some(EndedWithIt(task.abort_handle())),
         }))
+    }
+
+    /// Brings in what another service of the image needs, after the one for which its view was made: it is not known yet
+    /// which of them will run. Nobody waits for it.
+    async fn follow(
+        &self,
+        image: &Reference,
+        loader: &Arc<Loader>,
+        evidence: &Evidence,
+    ) -> Result<(), Failure> {
+        let keys = loader
+            .writable()
+            .filter(|target| !target.served.layer().is_complete())
+            .map(|target| target.served.layer().key());
+        let policy = self.images.policy()?;
+        // That pages come by this recording was noted with those of the first service.
+        let injecting = self.strictness.inject(keys, evidence, || self.readers(), &policy);
+        loader.allow(injecting);
+        let loaded = loader.load(None).await;
+        info!(
+            %image,
+            pages = loaded.pages,
+            missing = loaded.missing,
+            injected = loaded.injected,
+            "what another service of the image needs has followed"
+        );
+        Ok(())
     }
 
     /// Has the pages that are here already brought into memory, while the start goes on.

@@ -12,6 +12,7 @@ mod many;
 mod own;
 mod plain;
 mod restarts;
+mod services;
 mod suite;
 mod user_namespaces;
 
@@ -66,6 +67,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("user-namespaces", user_namespaces::run_case),
         case("boot", boot::run_case),
         case("layers", layers::run_case),
+        case("services", services::run_case),
         case("many", many::run_case),
         case("full-of-bytes", full::of_bytes),
         case("full-of-files", full::of_files),

@@ -163,7 +163,11 @@ impl Layers {
             holder,
             completion: None,
             purpose: match is_run {
-                true => Purpose::Service(ServiceCommand::default()),
+                // containerd says what runs once it has a root for it.
+                true => Purpose::Service(ServiceCommand {
+                    is_said_later: true,
+                    ..ServiceCommand::default()
+                }),
                 false => Purpose::Files,
             },
             learns: false,
