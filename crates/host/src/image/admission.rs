@@ -3,12 +3,14 @@
 //! This is what containerd's pull asks: its layers come one by one, lowest first, each with the chain ID of the layers up
 //! to it, and each is either read where it is or fetched and unpacked by containerd.
 
+use tracing::warn;
 use xebec_format::digest::Digest;
 
 use crate::failure::{Failure, FailureKind};
-use crate::image::choose::NotChosen;
+use crate::image::choose::{Choice, NotChosen};
 use crate::image::record::LayerRecord;
-use crate::image::{Images, Report};
+use crate::image::referrers::Referrers;
+use crate::image::{ForService, Images, PreparedImage, PreparedLayer, Report};
 use crate::protocol::ImageRequest;
 
 /// What was found of an image's layers.
@@ -31,7 +33,8 @@ pub(crate) struct AdmittedLayer {
 
 impl Images {
     /// Finds an index for each layer, of the manifest if one is named, and keeps what is known of the image for those who
-    /// come when the registry is away.
+    /// come when the registry is away. The indexes may come with the recording of a service; then its pages are on their way,
+    /// and the image is given as it would be prepared for a start, if all of it is lazy.
     ///
     /// # Errors
     /// When the image cannot be resolved or the registry cannot be asked for indexes.
@@ -39,8 +42,9 @@ impl Images {
         &self,
         request: &ImageRequest,
         manifest: Option<Digest>,
+        service: ForService<'_>,
         report: &Report,
-    ) -> Result<Admission, Failure> {
+    ) -> Result<(Admission, Option<PreparedImage>), Failure> {
         let found = match manifest {
             None => self.resolve(request, report).await?,
             Some(manifest) => {
@@ -50,7 +54,18 @@ impl Images {
                     .await?
             }
         };
-        let chosen = self.find_indexes(request, &found).await?;
+        let client = self.clients.get(request.docker_config.as_deref())?;
+        let (repository, digest) = (found.reference.repository(), found.manifest_digest);
+        let referrers = Referrers::at_once(client.clone(), repository, digest);
+        let mut choice = Choice::new(self, request, &found, &referrers)?;
+        let recording = self
+            .begin_recording(service, client, &found, &referrers, &mut choice)
+            .await;
+        let recording = recording.unwrap_or_else(|failure| {
+            warn!("{failure}; its layers are pulled without a runtime image");
+            None
+        });
+        let chosen = choice.without_reading().await?;
         // Only the lowest can be lazy: those up to the first that is not.
         let records: Vec<LayerRecord> = chosen
             .iter()
@@ -65,16 +80,27 @@ impl Images {
         if known.is_none_or(|known| known.layers.len() <= records.len()) {
             self.records.put(&self.record_of(&found, records))?;
         }
-        let described = found.layers.iter().zip(chain_ids(&found.diff_ids)).zip(chosen);
+        let described = found.layers.iter().zip(chain_ids(&found.diff_ids)).zip(&chosen);
         let layers = described.map(|((descriptor, chain), chosen)| AdmittedLayer {
             digest: descriptor.digest,
             chain,
-            not_lazy: chosen.err(),
+            not_lazy: chosen.as_ref().err().cloned(),
         });
-        Ok(Admission {
+        let admission = Admission {
             manifest: found.manifest_digest,
             layers: layers.collect(),
-        })
+        };
+        let layers: Result<Vec<PreparedLayer>, NotChosen> = chosen.into_iter().collect();
+        let prepared = match (layers, recording) {
+            (Ok(layers), Some(Ok(begun))) => Some(PreparedImage {
+                found,
+                layers,
+                recording: Some(Ok(begun)),
+                stages_ms: Vec::new(),
+            }),
+            _ => None,
+        };
+        Ok((admission, prepared))
     }
 }
 

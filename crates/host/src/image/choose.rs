@@ -73,23 +73,9 @@ impl Images {
         let client = self.clients.get(request.docker_config.as_deref())?;
         let (repository, manifest) = (found.reference.repository(), found.manifest_digest);
         let referrers = Referrers::by_type(client, repository, manifest);
-        let choice = Choice::new(self, request, found, &referrers)?;
-        Ok(choice
-            .outcomes()
-            .await?
-            .into_iter()
-            .map(|outcome| match outcome {
-                Outcome::Chosen(layer) => Ok(*layer),
-                Outcome::Refused(refusal) => Err(NotChosen {
-                    is_refused: true,
-                    reason: refusal.to_string(),
-                }),
-                Outcome::Missing(reason) | Outcome::Whole(reason) => Err(NotChosen {
-                    is_refused: false,
-                    reason,
-                }),
-            })
-            .collect())
+        Choice::new(self, request, found, &referrers)?
+            .without_reading()
+            .await
     }
 }
 
@@ -149,6 +135,18 @@ impl<'a> Choice<'a> {
             layers.push(layer);
         }
         Ok(layers)
+    }
+
+    /// What is found for each layer without reading any whole; the reason where there is nothing.
+    pub(super) async fn without_reading(&self) -> Result<Vec<Result<PreparedLayer, NotChosen>>, Failure> {
+        let not_chosen = |is_refused, reason| Err(NotChosen { is_refused, reason });
+        let outcomes = self.outcomes().await?.into_iter();
+        let found = outcomes.map(|outcome| match outcome {
+            Outcome::Chosen(layer) => Ok(*layer),
+            Outcome::Refused(refusal) => not_chosen(true, refusal.to_string()),
+            Outcome::Missing(reason) | Outcome::Whole(reason) => not_chosen(false, reason),
+        });
+        Ok(found.collect())
     }
 
     async fn outcomes(&self) -> Result<Vec<Outcome>, Failure> {

@@ -225,6 +225,34 @@ impl Requests {
         }))
     }
 
+    /// Loads the runtime image of an image of which there is no view yet. It is pulled, so one is likely to follow; then it
+    /// finds the pages here, or on their way.
+    pub(super) fn load_ahead(self: &Arc<Self>, mut prepared: PreparedImage) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            let image = prepared.found.reference.clone();
+            let recording = prepared.recording.take();
+            let loaded = async {
+                // An ending daemon begins nothing.
+                let Some(_reservation) = this
+                    .reserve(&prepared)
+                    .await?
+                    .filter(|_| this.goes_on().is_ok_and(|on| on))
+                else {
+                    return Ok(());
+                };
+                if let Some(mut loading) = this.begin_loading(&prepared, recording).await? {
+                    let _ = loading.outcome.wait_for(Option::is_some).await;
+                }
+                this.forget_unused();
+                Ok::<_, Failure>(())
+            };
+            if let Err(failure) = loaded.await {
+                warn!(%image, "its runtime image is not loaded with the pull: {failure}");
+            }
+        });
+    }
+
     /// Brings in what another service of the image needs, after the one for which its view was made: it is not known yet
     /// which of them will run. Nobody waits for it.
     async fn follow(

@@ -248,13 +248,7 @@ impl Requests {
                 .images
                 .prepare(request, require_lazy, service, report)
                 .await?;
-            let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
-            let reserved = self.in_background(move |this| {
-                let reservation = this.fills.usage().reserve(keys.iter().copied());
-                let is_there = keys.iter().all(|key| this.images.store().touch(*key).is_ok());
-                is_there.then_some(reservation)
-            });
-            if let Some(reservation) = reserved.await? {
+            if let Some(reservation) = self.reserve(&prepared).await? {
                 return Ok((prepared, reservation));
             }
         }
@@ -263,6 +257,20 @@ impl Requests {
             request.reference
         );
         Err(Failure::new(FailureKind::Host, message))
+    }
+
+    /// Sees to it that a prepared image's layers stay until the reservation goes; `None` if one is gone already.
+    pub(super) async fn reserve(
+        self: &Arc<Self>,
+        prepared: &PreparedImage,
+    ) -> Result<Option<Reservation>, Failure> {
+        let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
+        let reserved = self.in_background(move |this| {
+            let reservation = this.fills.usage().reserve(keys.iter().copied());
+            let is_there = keys.iter().all(|key| this.images.store().touch(*key).is_ok());
+            is_there.then_some(reservation)
+        });
+        reserved.await
     }
 
     fn mount_prepared(

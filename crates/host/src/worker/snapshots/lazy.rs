@@ -21,8 +21,8 @@ use xebec_snapshotter::usage::Usage;
 use xebec_snapshotter::{ErrorKind, LazyImages, SnapshotError};
 
 use crate::failure::{Failure, FailureKind};
-use crate::image::Report;
 use crate::image::admission::Admission;
+use crate::image::{ForService, Report};
 use crate::protocol::{Holder, ImagePart, ImageRequest, Purpose, Reply, ServiceCommand};
 use crate::worker::requests::{Order, Requests};
 
@@ -117,7 +117,17 @@ impl Layers {
         let manifest = manifest.map(digest).transpose()?;
         let request = request(&requests, reference, None);
         let report = quietly();
-        requests.images.admission(&request, manifest, &report).await
+        let command = said_later();
+        let service = ForService {
+            command: &command,
+            paces: &requests.paces,
+        };
+        let admission = requests.images.admission(&request, manifest, service, &report);
+        let (admission, prepared) = admission.await?;
+        if let Some(prepared) = prepared {
+            requests.load_ahead(prepared);
+        }
+        Ok(admission)
     }
 
     /// Refuses what is not trusted any more. Nobody is asked: what vouched for it is written down here. Gives where the
@@ -163,11 +173,7 @@ impl Layers {
             holder,
             completion: None,
             purpose: match is_run {
-                // containerd says what runs once it has a root for it.
-                true => Purpose::Service(ServiceCommand {
-                    is_said_later: true,
-                    ..ServiceCommand::default()
-                }),
+                true => Purpose::Service(said_later()),
                 false => Purpose::Files,
             },
             learns: false,
@@ -301,6 +307,14 @@ fn judge(offer: &LayerOffer, admission: &Admission) -> Verdict {
             );
             not_lazy(Reason::NoIndex, detail, base)
         }
+    }
+}
+
+/// containerd says what runs once it has a root for it.
+fn said_later() -> ServiceCommand {
+    ServiceCommand {
+        is_said_later: true,
+        ..ServiceCommand::default()
     }
 }
 
