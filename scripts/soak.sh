@@ -16,7 +16,8 @@ cd "$XEBEC_TOP"
 parts=("$@")
 [[ ${#parts[@]} -gt 0 ]] || parts=(soak/)
 XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
-export XEBEC_BIN XEBEC_SOAK=full
+# What runs beside a scenario would be measured, too.
+export XEBEC_BIN XEBEC_SOAK=full E2E_JOBS=${E2E_JOBS:-1}
 mkdir -p out
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

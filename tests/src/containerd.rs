@@ -58,7 +58,7 @@ impl<'a> Containerd<'a> {
             world,
             line,
             directory: world.path(CONTAINERD),
-            // Control groups are named after it, and are removed with it.
+            // Control groups are named after it, and are removed after the case.
             namespace: world.name(),
             process: None,
         };
@@ -267,25 +267,12 @@ impl Drop for Containerd<'_> {
             drop(removed);
         }
         let _ = self.kill();
-        for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-            remove_directories(&hierarchy.path().join(&self.namespace));
-        }
     }
 }
 
 /// Where this case's containerd listens.
 pub(crate) fn listens(world: &World) -> PathBuf {
     world.path(CONTAINERD).join("sock")
-}
-
-/// Removes a control group and those below it.
-fn remove_directories(top: &Path) {
-    for below in fs::read_dir(top).into_iter().flatten().flatten() {
-        if below.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_directories(&below.path());
-        }
-    }
-    let _ = fs::remove_dir(top);
 }
 
 /// The example in the manual that begins with these words.

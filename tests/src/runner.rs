@@ -3,6 +3,7 @@
 //! For each case the runner starts `unshare`, in it this program as the first process of a process namespace
 //! (which reaps whatever is orphaned), and in it this program once more as the case. Killing `unshare` kills all.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::cases::is_alone;
+use crate::groups;
 use crate::world::World;
 
 /// First argument of the first process of a case's process namespace.
@@ -51,23 +54,15 @@ enum Verdict {
     Skipped,
 }
 
-/// Runs the cases that match, as many at a time as `E2E_JOBS` says, and prints the sum. Succeeds when none failed.
+/// Runs the cases that match, as many at a time as `E2E_JOBS` says and then one at a time those that need the machine for
+/// themselves, and prints the sum. Succeeds when none failed.
 pub(crate) fn run_all(cases: &[Case], filters: &[String]) -> ExitCode {
     let chosen = |case: &&Case| filters.is_empty() || filters.iter().any(|part| case.name.contains(part));
-    let waiting = Mutex::new(cases.iter().filter(chosen));
+    let (alone, beside): (Vec<&Case>, Vec<&Case>) =
+        cases.iter().filter(chosen).partition(|case| is_alone(&case.name));
     let sum = Mutex::new(Sum::default());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs() {
-            scope.spawn(|| {
-                while let Some(case) = next(&waiting) {
-                    let started = Instant::now();
-                    let result = run_isolated(case);
-                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
-                    sum.add(case, result, started.elapsed());
-                }
-            });
-        }
-    });
+    run_some(beside, jobs(), &sum);
+    run_some(alone, 1, &sum);
     let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
         "\n{} passed, {} failed, {} skipped",
@@ -78,6 +73,23 @@ pub(crate) fn run_all(cases: &[Case], filters: &[String]) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// Runs these cases, `jobs` at a time.
+fn run_some(cases: Vec<&Case>, jobs: usize, sum: &Mutex<Sum>) {
+    let waiting = Mutex::new(cases.into_iter());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(case) = next(&waiting) {
+                    let started = Instant::now();
+                    let result = run_isolated(case);
+                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    sum.add(case, result, started.elapsed());
+                }
+            });
+        }
+    });
 }
 
 /// How many cases run at a time: for each processor one, since most of them wait most of the time.
@@ -153,11 +165,16 @@ fn run_isolated(case: &Case) -> Result<(Verdict, String)> {
             None => std::thread::sleep(WATCH),
         }
     };
+    let name = directory.path().file_name().and_then(OsStr::to_str);
+    let left = groups::remove(name.context("an odd temporary directory")?);
     let figures = fs::read_to_string(&figures)?;
     let log = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
     // Kept on request, to look at what a failed case left.
     if std::env::var_os("E2E_KEEP").is_some() {
         println!("kept {}", directory.keep().display());
+    }
+    if let Err(error) = left {
+        return Ok((Verdict::Failed, format!("{figures}{log}{error:#}\n")));
     }
     Ok(match status.map(|status| status.code()) {
         Some(Some(0)) => (Verdict::Passed, figures),

@@ -22,7 +22,22 @@ mod trust;
 
 use crate::runner::Case;
 
-/// Every case, in the order in which they run.
+/// Beginnings of the names of cases that bound or measure time, memory or requests. What runs beside them would be
+/// measured, too: they run after the others, one at a time.
+const ALONE: &[&str] = &[
+    "away/",
+    "faults/",
+    "soak/",
+    "observe/slow-registry",
+    "runtime/five-requests",
+];
+
+/// Whether a case needs the machine for itself.
+pub(crate) fn is_alone(name: &str) -> bool {
+    ALONE.iter().any(|beginning| name.starts_with(beginning))
+}
+
+/// Every case, in the order in which they run, but for those that run alone.
 pub(crate) fn all() -> Vec<Case> {
     [
         reading::cases(),

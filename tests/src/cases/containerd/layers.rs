@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -17,6 +17,8 @@ use crate::lab::Lab;
 use crate::runner::Outcome;
 use crate::world::{World, run};
 
+/// Longest that the case may take, on a busy machine: containerd unpacks several hundred layers one after the other.
+pub(super) const LIMIT: Duration = Duration::from_secs(600);
 /// Layers, and how many of them, the lowest, are lazy. The last has more directories than fit into the options of a mount
 /// (one page) by their whole names.
 const IMAGES: [(usize, usize); 4] = [(1, 1), (500, 500), (130, 65), (500, 20)];

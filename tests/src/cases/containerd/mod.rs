@@ -45,6 +45,10 @@ pub(crate) fn cases() -> Vec<Case> {
         run: Box::new(run),
     };
     let mut cases = suite::cases();
+    cases.push(Case {
+        limit: layers::LIMIT,
+        ..case("layers", layers::run_case)
+    });
     cases.extend([
         case("plain-2", |world| plain::run_case(world, Line::Two)),
         case("plain-1.7", |world| plain::run_case(world, Line::OneSeven)),
@@ -66,7 +70,6 @@ pub(crate) fn cases() -> Vec<Case> {
         case("ctr-pull-broken-off", ctr_pull::broken_off),
         case("user-namespaces", user_namespaces::run_case),
         case("boot", boot::run_case),
-        case("layers", layers::run_case),
         case("services", services::run_case),
         case("many", many::run_case),
         case("full-of-bytes", full::of_bytes),
