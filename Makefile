@@ -62,8 +62,9 @@ fuzz: setup ## fuzz each parser; SECONDS_EACH=N (60) and TARGET=NAME may be give
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),60) $(TARGET)
 
 .PHONY: bench
-bench: setup ## run the benchmarks and print their table
-	@scripts/bench.sh; SMALL=1 scripts/bench.sh containerd; scripts/bench.sh operations
+bench: setup ## run the benchmarks and print their tables; BENCH_ONLY and BENCH_JSON are for the first
+	@failed=0; scripts/bench.sh || failed=1; unset BENCH_ONLY BENCH_JSON; \
+	SMALL=1 scripts/bench.sh containerd || failed=1; scripts/bench.sh operations || failed=1; exit $$failed
 
 .PHONY: bench-runtime
 bench-runtime: setup ## measure starts by runtime images, a line for each image and network; SMALL=1 for two images

@@ -3,9 +3,8 @@
 Each figure is the median of several runs, with the lowest and the highest beside it; what is compared is run in turn,
 in one go, so that a busy machine is busy for both. Nothing is compared with figures from elsewhere.
 
-Environment: XEBEC_BIN, BENCH_PROGRAMS (folder of bench_index), BENCH_IMAGES (folder that images.py
-filled), XEBEC_BUILD (test images), REGISTRY and REGISTRY_LOG, BENCH_SCRATCH, BENCH_RUNS, BENCH_ONLY (a list of
-sections), BENCH_RATES (of the network, in Mbit/s; 0 is no limit), BENCH_JSON (where to write every single value).
+Environment: XEBEC_BIN, BENCH_PROGRAMS (folder of bench_index), BENCH_IMAGES (folder that images.py filled), XEBEC_BUILD (test
+images), REGISTRY, REGISTRY_LOG, BENCH_SCRATCH, and what scripts/bench.sh describes: BENCH_RUNS, _ONLY, _RATES, _JSON.
 """
 
 import ctypes
@@ -33,8 +32,6 @@ BIG_SIZE = 10**9
 MS_RDONLY = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYS_CACHESTAT = 451
-
-
 VALUES = {}
 
 

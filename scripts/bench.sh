@@ -84,11 +84,11 @@ prepare() {
     if [[ $what != all ]]; then
         local images=(nginx redis postgres scipy node jvm)
         [[ $what == containerd ]] && images=(nginx redis python node)
-        [[ $what == operations ]] && images=()
         [[ ${SMALL:-} == 1 ]] && images=(nginx python)
         [[ -n ${BENCH_ONLY:-} ]] && read -r -a images <<<"$BENCH_ONLY"
         [[ $what == large ]] && images=(torch)
-        scripts/images/build.sh "${images[@]}" python
+        # Operations are made without an image.
+        [[ $what == operations ]] || scripts/images/build.sh "${images[@]}" python
         [[ $what != readahead ]] || make_big
         [[ $what != operations ]] || build_operations
         XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
