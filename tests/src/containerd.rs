@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::lab::wait_until;
 use crate::world::{World, run};
@@ -22,6 +22,8 @@ pub(crate) use snapshots::Snapshots;
 
 /// How long a daemon may take to be ready.
 const START: Duration = Duration::from_secs(30);
+/// How often a view may be collected before it is said that it stays. What is collected is so soon after something was removed.
+const COLLECTED: usize = 5;
 /// What users are told to write.
 const MANUAL: &str = include_str!("../../docs/containerd.md");
 /// The root of the daemon under test.
@@ -246,6 +248,20 @@ impl<'a> Containerd<'a> {
             }))
         })?;
         self.does(&["tasks", "rm", container]).map(|_| ())
+    }
+
+    /// Makes a view of a snapshot that stays. Nothing refers to a view: it stays because it says so, which it can only once
+    /// it is there. If it was collected before, it is made again.
+    pub(crate) fn view(&self, options: &[&str], key: &str, of: &str) -> Result<()> {
+        let does = |arguments: &[&str]| self.does(&[&["snapshots"], options, arguments].concat());
+        for _ in 0..COLLECTED {
+            does(&["view", key, of])?;
+            match does(&["label", key, "containerd.io/gc.root=test"]) {
+                Err(error) if format!("{error:#}").contains("not found") => {}
+                labelled => return labelled.map(|_| ()),
+            }
+        }
+        bail!("{key} is collected each time before it can say that it is to stay")
     }
 
     /// Removes what nothing refers to any more, now.

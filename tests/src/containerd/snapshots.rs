@@ -7,6 +7,7 @@ use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use xebec_kernel::process;
 use xebec_testkit::service_manager::ServiceManager;
@@ -164,14 +165,21 @@ impl<'a> Snapshots<'a> {
         Ok(kill_process(self.pid(name)?, Signal::KILL)?)
     }
 
-    /// Kills keeper and worker at one moment: neither is left to start the other.
+    /// Kills keeper and worker at one moment: neither is left to start the other. One that died by itself, of a disk that
+    /// takes no more writes, is as dead.
     pub(crate) fn kill_whole(&self) -> Result<()> {
         let (keeper, worker) = (self.pid("keeper_pid")?, self.pid("worker_pid")?);
         // What is stopped starts nothing.
-        kill_process(keeper, Signal::STOP)?;
-        let killed = kill_process(worker, Signal::KILL);
-        kill_process(keeper, Signal::KILL)?;
-        killed?;
+        for (pid, signal) in [
+            (keeper, Signal::STOP),
+            (worker, Signal::KILL),
+            (keeper, Signal::KILL),
+        ] {
+            match kill_process(pid, signal) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         match self.keeper().take() {
             Some(mut keeper) => keeper.wait(),
             None => Ok(()),

@@ -108,10 +108,7 @@ fn downloads(world: &World) -> Result<Vec<String>> {
 
 /// Mounts a snapshot to be read, by a view of it that is called "check".
 fn mount_view(world: &World, containerd: &Containerd<'_>, snapshot: &str) -> Result<PathBuf> {
-    // Nothing refers to a view: it stays because it says so, and until then because nothing is to be collected.
-    containerd.collect()?;
-    containerd.does(&["snapshots", "view", "check", snapshot])?;
-    containerd.does(&["snapshots", "label", "check", "containerd.io/gc.root=test"])?;
+    containerd.view(&[], "check", snapshot)?;
     let place = world.path("check");
     fs::create_dir(&place)?;
     let mount = containerd.does(&["snapshots", "mounts", &place.to_string_lossy(), "check"])?;
