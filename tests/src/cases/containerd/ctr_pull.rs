@@ -19,10 +19,12 @@ use crate::runner::Outcome;
 use crate::truth;
 use crate::world::{World, run};
 
-/// What was printed of an image that was pulled.
-pub(super) fn pull(containerd: &Containerd<'_>, arguments: &[&str]) -> Result<Value> {
+/// What was printed of the layers of an image that was pulled.
+pub(super) fn pull(containerd: &Containerd<'_>, arguments: &[&str]) -> Result<Vec<Value>> {
     let output = run(&mut containerd.xebec(&[&["ctr-pull", "--json"], arguments].concat()))?;
-    serde_json::from_slice(&output.stdout).context("it printed no JSON")
+    let told: Value = serde_json::from_slice(&output.stdout).context("it printed no JSON")?;
+    let layers = told.get("layers").and_then(Value::as_array);
+    layers.cloned().context("no layers")
 }
 
 /// Which of these blobs anybody got whole.
@@ -67,15 +69,11 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     // What indexed it did get them.
     fs::write(world.path("registry/access"), "")?;
     for again in [false, true] {
-        let told = pull(&containerd, &[&reference])?;
-        let layers = told
-            .get("layers")
-            .and_then(Value::as_array)
-            .context("no layers")?;
+        let layers = pull(&containerd, &[&reference])?;
         let are_lazy = layers
             .iter()
             .all(|layer| layer.get("is_lazy") == Some(&json!(true)));
-        ensure!(are_lazy && !layers.is_empty(), "again: {again}: {told}");
+        ensure!(are_lazy && !layers.is_empty(), "again: {again}: {layers:?}");
     }
     let whole = got_whole(world, &layers_of("nginx")?)?;
     ensure!(whole.is_empty(), "downloaded: {whole:?}");
@@ -98,11 +96,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
         "{}: {said}",
         refused.status
     );
-    let told = pull(&containerd, &[&mixed])?;
-    let layers = told
-        .get("layers")
-        .and_then(Value::as_array)
-        .context("no layers")?;
+    let layers = pull(&containerd, &[&mixed])?;
     let (top, below) = layers.split_last().context("no layers")?;
     let why = top
         .get("unpacked_because")
@@ -112,7 +106,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let are_lazy = below
         .iter()
         .all(|layer| layer.get("is_lazy") == Some(&json!(true)));
-    ensure!(are_lazy && !below.is_empty(), "{told}");
+    ensure!(are_lazy && !below.is_empty(), "{layers:?}");
     containerd.collect()?;
     let said = containerd.does(&["run", "--rm", &mixed, "mixed", "cat", "/etc/on-top"])?;
     ensure!(said.trim() == "on top", "{said}");

@@ -1,8 +1,9 @@
 //! Containers in user namespaces: containerd maps lazy layers as it maps unpacked ones.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -31,20 +32,46 @@ fn owner(path: &Path) -> Result<(u32, u32)> {
     Ok((status.uid(), status.gid()))
 }
 
-/// Starts a container that waits, and asks that all is as it should be in it.
+/// Where snapshots keep what their containers write.
+fn uppers(world: &World) -> Result<BTreeSet<PathBuf>> {
+    let entries = fs::read_dir(world.path("root/snapshots/u"))?;
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Starts a container that waits, and asks that all is as it should be in it, and that it has added `snapshots`: its own,
+/// and the copy with other owners that containerd makes of an image where the snapshotter does not map it.
 fn check(
     world: &World,
     containerd: &Containerd<'_>,
     reference: &str,
     name: &str,
     more: &[&str],
+    snapshots: usize,
 ) -> Result<()> {
+    let had = containerd.snapshots()?;
+    let uppers_before = uppers(world)?;
     let wait = [reference, name, "sleep", "600"];
     containerd.does(&[MAPPED, more, &wait].concat())?;
-    is_well(world, containerd, name, "first").with_context(|| format!("container {name}"))
+    let mut added = containerd.snapshots()?;
+    added.retain(|key| !had.contains(key));
+    ensure!(
+        added.len() == snapshots && added.iter().any(|key| key == name),
+        "container {name} added {added:?}"
+    );
+    is_well(containerd, name, "first").with_context(|| format!("container {name}"))?;
+    let mut written = Vec::new();
+    for upper in uppers(world)?.difference(&uppers_before) {
+        let made = upper.join("made");
+        written.extend(made.exists().then(|| owner(&made)).transpose()?);
+    }
+    ensure!(
+        written == [ROOT],
+        "what container {name} wrote belongs to {written:?} on disk"
+    );
+    Ok(())
 }
 
-fn is_well(world: &World, containerd: &Containerd<'_>, name: &str, step: &str) -> Result<()> {
+fn is_well(containerd: &Containerd<'_>, name: &str, step: &str) -> Result<()> {
     let exec = |command: &str| {
         let id = format!("{step}-{}", command.len());
         containerd.does(&["tasks", "exec", "--exec-id", &id, name, "sh", "-c", command])
@@ -57,15 +84,6 @@ fn is_well(world: &World, containerd: &Containerd<'_>, name: &str, step: &str) -
         let found = owner(&inside.join(name))?;
         ensure!(found == ROOT, "{name} belongs to {found:?}");
     }
-    let mut written = Vec::new();
-    for upper in fs::read_dir(world.path("root/snapshots/u"))? {
-        let made = upper?.path().join("made");
-        written.extend(made.exists().then(|| owner(&made)).transpose()?);
-    }
-    ensure!(
-        written.contains(&ROOT),
-        "what was written belongs to {written:?} on disk"
-    );
     Ok(())
 }
 
@@ -83,7 +101,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     )?;
 
     let before = downloads(world)?.len();
-    check(world, &containerd, &reference, "web", &["--remap-labels"])?;
+    check(world, &containerd, &reference, "web", &["--remap-labels"], 1)?;
     // Beside one that is not mapped, on the same view.
     containerd.does(&["run", "--detach", &reference, "other", "sleep", "600"])?;
     let found = owner(&containerd.root_of("other").join("etc/os-release"))?;
@@ -99,15 +117,15 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
         let started = containerd.ctr(&["tasks", "start", "--detach", "web"])?.output()?;
         Ok(started.status.success())
     })?;
-    is_well(world, &containerd, "web", "again")?;
+    is_well(&containerd, "web", "again")?;
     let asked = downloads(world)?.len() - before;
     ensure!(asked == 0, "containerd downloaded {asked} blobs");
 
     // Unpacked layers on lazy ones, mapped by us and as containerd does it by itself.
     let mixed = push_mixed(world)?;
     containerd.does(&["images", "pull", "--plain-http", &mixed])?;
-    check(world, &containerd, &mixed, "mixed", &["--remap-labels"])?;
-    check(world, &containerd, &mixed, "copied", &[])?;
+    check(world, &containerd, &mixed, "mixed", &["--remap-labels"], 1)?;
+    check(world, &containerd, &mixed, "copied", &[], 2)?;
 
     for name in ["web", "mixed", "copied"] {
         containerd.end(name)?;
