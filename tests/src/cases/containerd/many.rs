@@ -33,6 +33,9 @@ const PAUSE: &str = "100ms";
 /// Nothing stays for the next start: that would not be told from what is left.
 const SETTINGS: &str = "linger = \"0s\"\n";
 
+/// What containerd says of a snapshotter that is not there, or went away while it answered.
+const AWAY: &[&str] = &["navailable", "connection", "transport", "reading from server"];
+
 /// A containerd with the images, and what went wrong.
 struct Crowd<'a> {
     containerd: &'a Containerd<'a>,
@@ -105,9 +108,7 @@ impl Crowd<'_> {
         let reference = self.images.get(number % IMAGES).context("no such image")?;
         let name = name(number);
         let start = ["run", "--detach", "--net-host", reference, &name];
-        let is_started = self.containerd.ctr(&start)?.output()?.status.success();
-        if !is_started {
-            self.repeated.fetch_add(1, Ordering::Relaxed);
+        if !self.is_started(&start)? {
             for rest in ["containers", "snapshots"] {
                 let _ = self.containerd.ctr(&[rest, "rm", &name])?.output()?;
             }
@@ -116,14 +117,24 @@ impl Crowd<'_> {
         self.is_right(number)
     }
 
+    /// Whether it worked; it may fail because the daemon was not there, and for no other reason.
+    fn is_started(&self, start: &[&str]) -> Result<bool> {
+        let output = self.containerd.ctr(start)?.output()?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let is_away = AWAY.iter().any(|words| said.contains(words));
+            ensure!(is_away, "{start:?}: {said}");
+            self.repeated.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(output.status.success())
+    }
+
     /// Kills the process and starts it again on the same snapshot.
     fn restart(&self, number: usize) -> Result<()> {
         self.is_right(number)?;
         self.containerd.end(&name(number))?;
         let start = ["tasks", "start", "--detach", &name(number)];
-        let is_started = self.containerd.ctr(&start)?.output()?.status.success();
-        if !is_started {
-            self.repeated.fetch_add(1, Ordering::Relaxed);
+        if !self.is_started(&start)? {
             self.containerd.does(&start)?;
         }
         self.is_right(number)
