@@ -60,10 +60,15 @@ pub struct Place {
 }
 
 impl Mapped {
-    /// Those in `root/m`.
+    /// Where they are: `root/m`.
+    pub fn places(root: &Path) -> PathBuf {
+        root.join("m")
+    }
+
+    /// Those of the snapshotter at `root`.
     pub fn new(root: &Path, binder: Arc<dyn Binder>) -> Mapped {
         Mapped {
-            root: root.join("m"),
+            root: Mapped::places(root),
             binder,
         }
     }

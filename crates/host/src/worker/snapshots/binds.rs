@@ -4,6 +4,7 @@ use std::path::Path;
 
 use tracing::warn;
 use xebec_kernel::mount;
+use xebec_snapshotter::mapped::Mapped;
 use xebec_snapshotter::{Binder, ErrorKind, SnapshotError};
 
 use super::lazy::Layers;
@@ -32,17 +33,47 @@ impl Binder for Layers {
 
 /// Takes away all that is bound for snapshots: views are to go under their users.
 pub(in crate::worker) fn unbind_all(paths: &Paths) {
-    let top = paths.snapshots();
     let mounts = mount::mounts().unwrap_or_else(|error| {
         warn!("{error}");
         Vec::new()
     });
-    for mount in mounts.iter().rev().filter(|mount| mount.target.starts_with(&top)) {
-        if let Err(error) = mount::unmount_lazily(&mount.target) {
+    for target in mounts.iter().rev().map(|mount| &mount.target) {
+        if !is_bound_here(paths, target) {
+            continue;
+        }
+        if let Err(error) = mount::unmount_lazily(target) {
             warn!("{error}");
             continue;
         }
         // Who still mounts what is below a container shall not find it empty.
-        let _ = std::fs::remove_dir(&mount.target);
+        let _ = std::fs::remove_dir(target);
+    }
+}
+
+/// Whether something mounted there was bound for a snapshot. What else is mounted below the snapshots is the
+/// administrator's, as a disk of their own is.
+fn is_bound_here(paths: &Paths, target: &Path) -> bool {
+    let places = Mapped::places(&paths.snapshots());
+    target != places && target.starts_with(&places)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_mounted_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = Paths::create(directory.path(), &directory.path().join("run")).unwrap();
+        let is_bound = |target: &str| is_bound_here(&paths, &paths.root().join(target));
+        assert!(is_bound("snapshots/m/1/v"));
+        assert!(is_bound("snapshots/m/1/u"));
+        for other in ["", "snapshots"] {
+            assert!(!is_bound(other), "{other:?}");
+        }
+        for other in ["u", "u/1", "w", "out", "m", "more/1"] {
+            assert!(!is_bound(&format!("snapshots/{other}")), "{other:?}");
+        }
     }
 }
