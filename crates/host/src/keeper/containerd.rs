@@ -4,15 +4,17 @@
 //! a keeper whether containerd is served or not, so a socket that cannot be made is told of, and nothing else comes of it.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use tracing::error;
+use tracing::{error, warn};
 
 use super::files::{hidden, listen_at};
 
@@ -49,19 +51,29 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// When the socket is looked after again: somebody may have made its directory by then, or emptied it.
+/// When the socket is looked after again: somebody may have made its directory by then, or emptied it, or put something
+/// else in its place.
 #[derive(Debug)]
 pub(super) struct Care {
     next: Instant,
     pause: Duration,
+    /// Device and inode of the name that it got; of one that was handed down, of what was there when this began.
+    own: Option<(u64, u64)>,
 }
 
 impl Care {
-    pub(super) fn begin() -> Care {
+    /// Of what is at the path now.
+    pub(super) fn begin(path: Option<&Path>) -> Care {
         Care {
             next: Instant::now() + FIRST_PAUSE,
             pause: FIRST_PAUSE,
+            own: path.and_then(identity),
         }
+    }
+
+    /// Whether what is at the path is what was there when this began, or was made since.
+    pub(super) fn is_own(&self, path: &Path) -> bool {
+        self.own.is_some() && self.own == identity(path)
     }
 
     /// How long it is until then.
@@ -74,14 +86,23 @@ impl Care {
         if !self.left().is_zero() {
             return None;
         }
-        let made = match is_at(held, path) {
+        let made = match is_at(held, path) && self.is_own(path) {
             true => {
                 self.pause = LONGEST_PAUSE;
                 None
             }
             false => {
+                if listens(held) && path.exists() {
+                    warn!(
+                        "{} is not this daemon's socket any more, and is replaced; if another one is to listen there, give \
+                         it a `socket` of its own in [snapshotter] of daemon.toml",
+                        path.display()
+                    );
+                }
                 self.pause = LONGEST_PAUSE.min(self.pause * 2);
-                made(path)
+                let made = made(path);
+                self.own = made.as_ref().and_then(|_| identity(path));
+                made
             }
         };
         self.next = Instant::now() + self.pause;
@@ -114,6 +135,11 @@ fn placeholder(handed: Option<OwnedFd>) -> io::Result<OwnedFd> {
     }
 }
 
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let status = fs::metadata(path).ok()?;
+    Some((status.dev(), status.ino()))
+}
+
 fn is_at(socket: &OwnedFd, path: &Path) -> bool {
     let address = rustix::net::getsockname(socket).ok();
     let bound = address.and_then(|address| SocketAddrUnix::try_from(address).ok());
@@ -125,7 +151,7 @@ fn is_at(socket: &OwnedFd, path: &Path) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
-    use std::fs::{self, File};
+    use std::fs::File;
     use std::os::unix::net::{UnixListener, UnixStream};
 
     use super::*;
@@ -165,7 +191,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("later/snapshots.sock");
         let mut held = socket(Some(&path), None).unwrap();
-        let mut care = Care::begin();
+        let mut care = Care::begin(Some(&path));
         assert!(care.renewed(&path, &held).is_none(), "not yet");
         for _ in 0..2 {
             care.next = Instant::now();
@@ -178,6 +204,29 @@ mod tests {
             assert!(care.renewed(&path, &held).is_none(), "it is there");
             assert!(!care.left().is_zero());
             fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        }
+    }
+
+    #[test]
+    fn another_one_in_its_place_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("snapshots.sock");
+        let mut held = socket(Some(&path), None).unwrap();
+        let mut care = Care::begin(Some(&path));
+        assert!(care.is_own(&path));
+        let other = dir.path().join("other");
+        let file = || drop(File::create(&other).unwrap());
+        let socket = || drop(UnixListener::bind(&other).unwrap());
+        for make in [&file as &dyn Fn(), &socket] {
+            make();
+            fs::rename(&other, &path).unwrap();
+            assert!(!care.is_own(&path), "it is not to be removed");
+            care.next = Instant::now();
+            held = care.renewed(&path, &held).unwrap();
+            UnixStream::connect(&path).unwrap();
+            assert!(care.is_own(&path));
+            care.next = Instant::now();
+            assert!(care.renewed(&path, &held).is_none(), "it is there");
         }
     }
 

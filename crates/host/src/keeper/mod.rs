@@ -17,34 +17,33 @@
 //! * `xebec daemon upgrade`: the keeper executes the new program, which keeps process id and holdings, lets the
 //!   worker end, and starts one of its own.
 //!
-//! It is one thread without a runtime, short enough to be read in one sitting.
+//! It is one thread without a runtime, short enough to be read in one sitting: what it waits for is in `waiting`, how it ends
+//! in `ending`.
 
 mod backoff;
 mod blame;
 mod config;
 pub(crate) mod containerd;
+mod ending;
 mod files;
 mod guard;
 mod holdings;
 mod locks;
 mod manager;
+mod waiting;
 
 pub use config::{KeeperConfig, KeeperError};
 pub use locks::LockError;
 /// Version of the journal that keepers and workers of this program share; one of another version cannot take it over.
 pub use xebec_kernel::journal::VERSION as JOURNAL_VERSION;
 
-use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use tracing::{error, info, warn};
-use xebec_kernel::fanotify::Denial;
 use xebec_kernel::journal::{Custody, LastWord};
 use xebec_kernel::memory;
 use xebec_kernel::process::{self, Child, Ending, HandedDown, Signals, Spawn, SpawnError};
@@ -57,6 +56,7 @@ use files::{make_directory, write_pid};
 use holdings::{Holdings, names};
 use locks::KeeperLock;
 use manager::Manager;
+use waiting::poll;
 
 /// A stop that kills so many workers in a row is not waited for any longer.
 const DEATHS_WHILE_STOPPING: u32 = 10;
@@ -178,7 +178,7 @@ impl<'a> Keeper<'a> {
             upgrading: false,
             is_upgrade: handed.by_predecessor || holdings.is_moved,
             blame: Blame::begin(),
-            care: Care::begin(),
+            care: Care::begin(config.snapshots.as_deref()),
             holdings,
             _lock: lock,
         };
@@ -355,172 +355,6 @@ impl<'a> Keeper<'a> {
         self.manager.forget(names::WORKER);
         self.manager.keep(names::WORKER, worker.as_fd());
     }
-
-    /// Passes signals on until the worker has ended; `None` when this keeper is to leave it.
-    fn wait_for(&mut self, worker: &Child) -> Result<Option<Ending>, KeeperError> {
-        let error = |source| KeeperError::Wait { source };
-        loop {
-            if let Some(ending) = worker.try_wait().map_err(error)? {
-                return Ok(Some(ending));
-            }
-            if self.leaving {
-                self.holdings.journal.set_custody(Custody::Left);
-                return Ok(None);
-            }
-            if std::mem::take(&mut self.upgrading) {
-                self.upgrade(worker);
-            }
-            let mut polled = [
-                PollFd::new(worker, PollFlags::IN),
-                PollFd::new(&self.signals, PollFlags::IN),
-            ];
-            let wants_socket = self.config.snapshots.is_some();
-            let timeout = wants_socket.then(|| self.care.left());
-            poll(&mut polled, timeout).map_err(error)?;
-            self.take_signals(Some(worker))?;
-            self.renew_socket(worker);
-        }
-    }
-
-    /// Makes containerd's socket again if it is not there. A worker has it from its start, so the next one serves it.
-    fn renew_socket(&mut self, worker: &Child) {
-        let Some(path) = &self.config.snapshots else {
-            return;
-        };
-        if self.stopping {
-            return;
-        }
-        let Some(renewed) = self.care.renewed(path, &self.holdings.snapshots) else {
-            return;
-        };
-        info!(
-            "containerd can connect at {}: the next worker serves it",
-            path.display()
-        );
-        self.holdings.snapshots = renewed;
-        self.manager.forget(names::SNAPSHOTS);
-        self.manager
-            .keep(names::SNAPSHOTS, self.holdings.snapshots.as_fd());
-        // One that has just ended is found by the next wait.
-        let _ = worker.signal(REPLACE);
-    }
-
-    /// Waits, but not for longer than until a signal comes.
-    fn pause(&mut self, delay: Duration) -> Result<(), KeeperError> {
-        if !delay.is_zero() {
-            let mut polled = [PollFd::new(&self.signals, PollFlags::IN)];
-            poll(&mut polled, Some(delay)).map_err(|source| KeeperError::Wait { source })?;
-        }
-        self.take_signals(None)
-    }
-
-    fn take_signals(&mut self, worker: Option<&Child>) -> Result<(), KeeperError> {
-        while let Some(signal) = self
-            .signals
-            .next()
-            .map_err(|source| KeeperError::Wait { source })?
-        {
-            match signal {
-                SIGHUP => {} // The terminal that the daemon was started from is gone; that is not its concern.
-                // Not without a worker: if the new program cannot keep, nobody else would hold the group.
-                REPLACE => self.upgrading = true,
-                LEAVE => self.leaving = true,
-                // A stopped service leaves its containers running, and they need their worker.
-                SIGTERM if self.manager.is_there() => self.leaving = true,
-                _ => {
-                    info!("signal {signal}: stopping");
-                    self.stopping = true;
-                    self.holdings.journal.request_stop();
-                    // A worker that has just ended is found by the next wait.
-                    let _ = worker.map(|worker| worker.signal(SIGTERM));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Executes the program that the upgrade file names. Returns only if that fails, with nothing changed.
-    fn upgrade(&self, worker: &Child) {
-        let file = upgrade_file(&self.config.run);
-        let program = fs::read_to_string(&file).map(|text| PathBuf::from(text.trim_end()));
-        let _ = fs::remove_file(&file);
-        let program = match program {
-            Ok(program) => program,
-            Err(problem) => return error!("no upgrade: {}: {problem}", file.display()),
-        };
-        info!("going on as {}", program.display());
-        self.manager.reloading();
-        let mut descriptors = self.holdings.for_successor().to_vec();
-        descriptors.push((names::WORKER, worker.as_fd()));
-        let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-        let problem = process::hand_down(&program, &arguments, &descriptors);
-        error!("no upgrade: cannot execute {}: {problem}", program.display());
-        self.manager.ready();
-    }
-
-    /// True when a client waits in the queue of the socket. Otherwise the socket is out of reach afterwards, so
-    /// that no client can come to a keeper that has decided to end.
-    ///
-    /// A service manager's socket stays where it is: it starts the service for the next client.
-    fn has_new_clients(&self) -> bool {
-        let mut polled = [PollFd::new(&self.holdings.listener, PollFlags::IN)];
-        let mut is_waiting = || matches!(poll(&mut polled, Some(Duration::ZERO)), Ok(ready) if ready > 0);
-        if !self.owns_socket() {
-            return is_waiting();
-        }
-        let socket = self.config.socket();
-        let hidden = self.config.run.join("xebec.sock.ending");
-        let _ = fs::rename(&socket, &hidden);
-        let waiting = is_waiting();
-        if waiting {
-            let _ = fs::rename(&hidden, &socket);
-        } else {
-            let _ = fs::remove_file(&hidden);
-        }
-        waiting
-    }
-
-    /// Whether the socket at the usual path is one that a keeper made; a service manager's stays where it is.
-    fn owns_socket(&self) -> bool {
-        let at_path = fs::metadata(self.config.socket()).map(|metadata| metadata.ino());
-        at_path.is_ok_and(|inode| inode == self.holdings.journal.own_socket())
-    }
-
-    fn take_down(self) {
-        self.manager.stopping();
-        if self.owns_socket() {
-            let _ = fs::remove_file(self.config.socket());
-        }
-        // Closing the group would release these readers with zeros.
-        match self
-            .holdings
-            .journal
-            .deny_everything(&self.holdings.group, Denial::Io)
-        {
-            Ok(0) => {}
-            Ok(denied) => error!("{denied} readers still waited when the daemon ended; they got EIO"),
-            Err(problem) => error!("readers still wait, and will see zeros: {problem}"),
-        }
-        let counters = self.holdings.journal.counters();
-        let nobody_read = self.holdings.is_new && counters.starts == 0;
-        if nobody_read || self.holdings.journal.last_word() == LastWord::Finished {
-            guard::take_down(&self.config.guarded());
-        } else {
-            // Views may still be mounted: the next start finds the mount, guards it again, and says who read what.
-            error!("ended without a worker's word that nothing is read any more");
-        }
-        if let Some(snapshots) = &self.config.snapshots
-            && containerd::listens(&self.holdings.snapshots)
-        {
-            let _ = fs::remove_file(snapshots);
-        }
-        for name in names::ALL {
-            self.manager.forget(name);
-        }
-        let _ = fs::remove_file(self.config.worker_pid_file());
-        let _ = fs::remove_file(self.config.pid_file());
-        info!("ended");
-    }
 }
 
 /// Makes room for the service manager's keeper. Only the holder of the lock writes that file.
@@ -564,14 +398,4 @@ fn protect_memory() {
     if let Err(error) = memory::set_oom_score_adj(-1000) {
         warn!("cannot keep the keeper from being killed when memory runs out: {error}");
     }
-}
-
-fn poll(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {
-    let timeout = timeout.map(|timeout| Timespec {
-        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(timeout.subsec_nanos()),
-    });
-    Ok(rustix::io::retry_on_intr(|| {
-        rustix::event::poll(polled, timeout.as_ref())
-    })?)
 }
