@@ -21,7 +21,7 @@ const CAME_FROM: &str = "containerd.io/distribution.source.";
 impl Pull<'_> {
     /// Writes image indexes, manifest and configuration. The configuration refers to the image's uppermost snapshot.
     pub(super) async fn documents(&self, top: Option<&Digest>) -> Result<(), Failure> {
-        let image = self.image;
+        let image = &self.image;
         let config = image.manifest.config.digest;
         let snapshot = format!("{REFERS}snapshot.{}", self.target.snapshotter);
         let refers = top.map(|top| (snapshot, top.to_string()));
@@ -135,7 +135,7 @@ impl Pull<'_> {
 
     /// Leaves no half of a blob.
     pub(super) async fn give_up(&self) {
-        let image = self.image;
+        let image = &self.image;
         let layers = image.manifest.layers.iter().map(|layer| layer.digest);
         let indexes = image.indexes.iter().map(|index| index.digest);
         let documents = [image.manifest.config.digest, image.manifest_digest];

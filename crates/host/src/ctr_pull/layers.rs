@@ -149,7 +149,7 @@ impl Pull<'_> {
 
     /// What a snapshotter is told of a layer.
     fn labels(&self, number: usize, diff_id: Digest, chain: Digest) -> HashMap<String, String> {
-        let image = self.image;
+        let image = &self.image;
         let upper = image.manifest.layers.get(number..).unwrap_or_default();
         let layer = upper.first().map(|layer| layer.digest.to_string());
         let layers = "containerd.io/snapshot/cri.image-layers";

@@ -6,8 +6,8 @@
 //! snapshot for each layer, which is lazy at once or else is fetched, and unpacked by containerd; the image's name. Whoever
 //! has that name can start it then, as if containerd had pulled it.
 //!
-//! Nothing is left of one that fails, or is interrupted: the lease alone holds it. One that is killed leaves a lease that
-//! expires in a day.
+//! Nothing is left of one that fails, or is interrupted: the lease alone holds it. One that is killed, or cannot delete its
+//! lease since containerd does not answer, leaves one that expires in a day.
 
 mod blobs;
 mod layers;
@@ -35,6 +35,9 @@ use crate::protocol::ImageRequest;
 
 /// How long a lease counts that nobody deletes, as containerd's own client has it.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long containerd may take to take back what it has of a pull that failed, and to delete a lease.
+const LAST_CALLS: Duration = Duration::from_secs(10);
 
 /// Where to, and how.
 #[derive(Clone, Debug)]
@@ -85,7 +88,7 @@ pub struct PulledLayer {
 struct Pull<'a> {
     client: Client,
     containerd: Containerd,
-    image: &'a ResolvedImage,
+    image: ResolvedImage,
     target: &'a Target,
     /// Nobody else's: names of blobs and snapshots on their way begin with it.
     id: String,
@@ -108,41 +111,89 @@ pub async fn pull(
         Some(text) => text.parse().map_err(wrong)?,
         None => Platform::host(),
     };
+    let mut begun = None;
+    let pulled = tokio::select! {
+        pulled = begin(clients, (&reference, &platform), request, target, report, &mut begun) => Some(pulled),
+        () = interrupted => None,
+    };
+    let mut left = None;
+    if let Some(pull) = begun {
+        let has_failed = pulled.as_ref().is_none_or(Result::is_err);
+        left = pull.end(has_failed).await.err();
+        if let Some(problem) = &left {
+            warn!("the lease {} may stay until it expires: {problem}", pull.id);
+        }
+    }
+    pulled.unwrap_or_else(|| {
+        let message = match left {
+            None => "interrupted; nothing of it is left".to_owned(),
+            Some(problem) => {
+                format!("interrupted; what is left of it goes when its lease expires, in a day: {problem}")
+            }
+        };
+        Err(Failure::new(FailureKind::Host, message))
+    })
+}
+
+/// Pulls. `begun` is what is to be ended afterwards, or when nobody waits for it any more.
+async fn begin<'a>(
+    clients: &Clients,
+    (reference, platform): (&Reference, &Platform),
+    request: &ImageRequest,
+    target: &'a Target,
+    report: &'a Report,
+    begun: &mut Option<Pull<'a>>,
+) -> Result<Pulled, Failure> {
     let containerd = Containerd::connect(&target.socket, &target.namespace).await;
     let containerd = containerd.map_err(|error| refused(&error))?;
     // Before anything is fetched.
     let known = containerd.snapshots(&target.snapshotter).stat("xebec").await;
     known.map_err(|error| unknown_snapshotter(&error, target))?;
     let client = clients.get(request.docker_config.as_deref())?;
-    let image = client.resolve(&reference, &platform).await;
+    let image = client.resolve(reference, platform).await;
     let image = image.map_err(|error| registry_failure(&error))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let id = format!("xebec-ctr-pull-{}-{}", now.as_nanos(), std::process::id());
     let labels = HashMap::from([(EXPIRES.to_owned(), rfc3339((now + LONGEST).as_secs()))]);
-    let leased = containerd.leased(&id, labels).await;
-    let pull = Pull {
+    // Before it is asked for: who is interrupted meanwhile may have got it.
+    let pull = begun.insert(Pull {
         client,
-        containerd: leased.map_err(|error| refused(&error))?,
-        image: &image,
+        containerd,
+        image,
         target,
-        id: id.clone(),
+        id,
         report,
-    };
-    let pulled = tokio::select! {
-        pulled = pull.run() => pulled,
-        () = interrupted => Err(Failure::new(FailureKind::Host, "interrupted; nothing of it is left")),
-    };
-    if pulled.is_err() {
-        pull.give_up().await;
+    });
+    match pull.containerd.leased(&pull.id, labels).await {
+        Ok(leased) => pull.containerd = leased,
+        Err(error) => {
+            *begun = None;
+            return Err(refused(&error));
+        }
     }
-    // What failed is gone when this says so.
-    if let Err(error) = containerd.unlease(&id, pulled.is_err()).await {
-        warn!("the lease {id} stays until it expires: {error}");
-    }
-    pulled
+    pull.run().await
 }
 
 impl Pull<'_> {
+    /// Deletes the lease, and what it alone holds of a pull that has failed: that is gone when this returns.
+    async fn end(&self, has_failed: bool) -> Result<(), Failure> {
+        let ended = async {
+            if has_failed {
+                self.give_up().await;
+            }
+            match self.containerd.unlease(&self.id, has_failed).await {
+                // It was not made yet.
+                Err(error) if has_failed && error.is_not_found() => Ok(()),
+                ended => ended.map_err(|error| refused(&error)),
+            }
+        };
+        let late = |_| {
+            let message = format!("containerd has not answered for {} s", LAST_CALLS.as_secs());
+            Err(Failure::new(FailureKind::Host, message))
+        };
+        tokio::time::timeout(LAST_CALLS, ended).await.unwrap_or_else(late)
+    }
+
     async fn run(&self) -> Result<Pulled, Failure> {
         let diff_ids: Vec<Digest> = self.image.layers().map(|(_, diff_id)| diff_id).collect();
         let chains = chain_ids(&diff_ids);
@@ -172,7 +223,7 @@ impl Pull<'_> {
 
     /// What the image's name stands for.
     fn named(&self) -> Descriptor {
-        let image = self.image;
+        let image = &self.image;
         match image.indexes.first() {
             Some(index) => Descriptor {
                 media_type: blobs::index_type(index),
@@ -216,4 +267,42 @@ fn unknown_snapshotter(error: &ContainerdError, target: &Target) -> Failure {
         target.snapshotter
     );
     Failure::new(FailureKind::Host, message)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::paths::Paths;
+
+    /// containerd accepts, and says nothing.
+    #[tokio::test]
+    async fn one_that_waits_for_containerd_can_be_interrupted() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = Paths::create(directory.path(), &directory.path().join("run")).unwrap();
+        let socket = directory.path().join("containerd.sock");
+        let _silent = tokio::net::UnixListener::bind(&socket).unwrap();
+        let target = Target {
+            socket,
+            namespace: "default".to_owned(),
+            snapshotter: "xebec".to_owned(),
+            blobs: false,
+            require_lazy: false,
+        };
+        let request = ImageRequest {
+            reference: "registry.example.com/app:1".to_owned(),
+            platform: None,
+            docker_config: None,
+            part: None,
+        };
+        let report: Report = Arc::new(|_| ());
+        let interrupted = tokio::time::sleep(Duration::from_millis(50));
+        let clients = Clients::new(&paths);
+        let pulled = pull(&clients, &request, &target, interrupted, &report);
+        let pulled = tokio::time::timeout(Duration::from_secs(10), pulled).await;
+        let failure = pulled.unwrap().unwrap_err();
+        assert!(failure.to_string().contains("nothing of it is left"), "{failure}");
+    }
 }

@@ -2,8 +2,6 @@
 //!
 //! Source: `api/services/content/v1/content.proto` in containerd, the same from 1.7 to 2.x.
 
-use tonic::Code;
-
 use super::{Containerd, ContainerdError};
 
 /// The service's name.
@@ -32,7 +30,7 @@ impl Containerd {
             digest: digest.to_owned(),
         };
         match self.read(asked, longest).await {
-            Err(error) if error.code() == Some(Code::NotFound) => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
             read => read,
         }
     }

@@ -84,7 +84,7 @@ impl Containerd {
             asked.update_mask = Some(FieldMask { paths });
             match self.call::<_, Empty>(SERVICE, "Update", asked).await {
                 // It was removed meanwhile.
-                Err(error) if error.code() == Some(Code::NotFound) => {}
+                Err(error) if error.is_not_found() => {}
                 answer => return answer.map(|_| ()),
             }
         }
@@ -101,7 +101,7 @@ impl Containerd {
         let answer: Result<GetImageResponse, _> = self.call(SERVICE, "Get", asked).await;
         match answer {
             Ok(answer) => Ok(answer.image),
-            Err(error) if error.code() == Some(Code::NotFound) => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -169,7 +169,7 @@ impl Containerd {
             r#ref: name.to_owned(),
         };
         match self.call::<_, Empty>(SERVICE, "Abort", asked).await {
-            Err(error) if error.code() == Some(Code::NotFound) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
             answer => answer.map(|_| ()),
         }
     }

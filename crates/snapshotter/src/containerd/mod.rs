@@ -76,6 +76,11 @@ impl ContainerdError {
             Self::Unreachable { .. } | Self::Namespace { .. } => None,
         }
     }
+
+    /// Whether containerd knows nothing by that name.
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(Code::NotFound)
+    }
 }
 
 /// One namespace of a containerd.

@@ -61,7 +61,7 @@ impl Snapshots {
         let answer: Result<InfoResponse, _> = self.containerd.call(SERVICE, "Stat", self.of(key)).await;
         match answer {
             Ok(answer) => Ok(answer.info),
-            Err(error) if error.code() == Some(Code::NotFound) => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
