@@ -146,7 +146,7 @@ pub trait LazyImages: Binder {
     /// Nobody uses what was shown under this key any more. Nothing happens if nothing was.
     fn release(&self, key: &str) -> impl Future<Output = ()> + Send;
 
-    /// Keys under which views are held.
+    /// Keys under which views are held. May wait for who mounts one, so it is not for threads that serve others.
     fn held(&self) -> Vec<String>;
 
     /// What of a layer is on this host now.

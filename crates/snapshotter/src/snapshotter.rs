@@ -382,7 +382,8 @@ impl<L: LazyImages> Snapshotter<L> {
 
     /// Gives back views that are held for nobody.
     async fn release_strangers(&self) -> Result<(), SnapshotError> {
-        for key in self.lazy.held() {
+        let lazy = self.lazy.clone();
+        for key in self.in_background(move |_| Ok(lazy.held())).await? {
             // Who makes a snapshot holds its view first, under this lock.
             let _one = self.keys.lock(&key).await;
             let wanted = key.clone();

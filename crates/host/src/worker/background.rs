@@ -1,5 +1,6 @@
 //! Threads for what requests do that blocks: mounts, surveys, records. Readers' pages are decoded by threads of the same
-//! pool, so requests get a part of it, however many come at once; the others wait without a thread.
+//! pool, so requests get a part of it, however many come at once; the others wait without a thread. What the daemon does of
+//! itself takes no turn: who accepts connections and orders must not wait behind requests.
 
 use std::sync::Arc;
 
@@ -34,15 +35,29 @@ impl Background {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::host("carry the request out", error);
         let turn = self.turns.clone().acquire_owned().await;
         let turn = turn.map_err(|error| failed(&error))?;
-        let done = tokio::task::spawn_blocking(move || {
+        run_without_turn(move || {
             let _turn = turn;
             work()
-        });
-        done.await.map_err(|error| failed(&error))
+        })
+        .await
     }
+}
+
+/// Does what blocks, however many requests wait for their turn. For what is done once at a time.
+///
+/// # Errors
+/// When it dies.
+pub(super) async fn run_without_turn<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work);
+    done.await.map_err(|error| failed(&error))
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Failure {
+    Failure::host("carry the request out", error)
 }
 
 #[cfg(test)]
@@ -52,7 +67,7 @@ mod tests {
     use super::*;
 
     /// Fifty that all wait for one lock, as starts do while a view is mounted, and a pool of one thread more than they may
-    /// have: the reader's page must be decoded before the lock is free.
+    /// have: the reader's page must be decoded before the lock is free, and what the daemon does of itself be done.
     #[test]
     fn requests_leave_threads_to_readers() {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -86,6 +101,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             tokio::task::spawn_blocking(|| ()).await.unwrap();
+            run_without_turn(|| ()).await.unwrap();
             free.send(()).unwrap();
             holder.join().unwrap();
             while let Some(done) = starts.join_next().await {

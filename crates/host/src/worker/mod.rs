@@ -320,12 +320,12 @@ async fn serve(
             // The keeper hands a request to stop on. Status 0 says that nothing needs events any more, so views go
             // first: one that stayed mounted would show zeros.
             _ = orders.stop.recv() => {
-                if requests.in_background(Requests::begin_to_end).await?.is_none() {
+                if requests.without_turn(Requests::begin_to_end).await?.is_none() {
                     return Ok(LastWord::Finished);
                 }
             }
             _ = sweep.tick() => {
-                if requests.in_background(Requests::has_come_to_its_end).await? {
+                if requests.without_turn(Requests::has_come_to_its_end).await? {
                     return Ok(LastWord::Finished);
                 }
                 requests.sweep();
@@ -345,7 +345,7 @@ async fn serve(
                     && Arc::strong_count(&connections) == 1
                 {
                     if idle_since.elapsed() > IDLE
-                        && let Some(reason) = requests.in_background(Requests::end_if_unused).await?
+                        && let Some(reason) = requests.without_turn(Requests::end_if_unused).await?
                     {
                         debug!("not idle: {reason}");
                         idle_since = tokio::time::Instant::now();

@@ -16,7 +16,7 @@ use crate::runtime_image::pace::Paces;
 use crate::settings::Settings;
 use crate::sharing::SharedContents;
 use crate::view;
-use crate::worker::background::Background;
+use crate::worker::background::{Background, run_without_turn};
 use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::loading::{Loading, Loadings};
 use crate::worker::quota::Quota;
@@ -231,6 +231,15 @@ impl Requests {
     ) -> Result<T, Failure> {
         let this = self.clone();
         self.background.run(move || work(&this)).await
+    }
+
+    /// The same for what the daemon does of itself, which waits for no request.
+    pub(super) async fn without_turn<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let this = self.clone();
+        run_without_turn(move || work(&this)).await
     }
 
     /// Prepares an image, and sees to it that its layers stay until the reservation goes.
