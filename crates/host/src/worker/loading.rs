@@ -231,7 +231,11 @@ impl Requests {
         let this = self.clone();
         tokio::spawn(async move {
             let image = prepared.found.reference.clone();
-            let recording = prepared.recording.take();
+            let mut recording = prepared.recording.take();
+            if let Some(Ok(begun)) = &mut recording {
+                // Other services follow when a container comes: they would be broken off here, in their midst or not.
+                Arc::make_mut(&mut begun.found).rest.clear();
+            }
             let loaded = async {
                 // An ending daemon begins nothing.
                 let Some(_reservation) = this

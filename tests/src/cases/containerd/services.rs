@@ -3,7 +3,8 @@
 
 use std::fs;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
 use super::SOON;
 use super::lazy::{pull, push_indexed};
@@ -22,21 +23,48 @@ const SERVICES: &[(&str, &str)] = &[
 /// this registry lacks, and by tag), the three recordings, and what the last of them brings.
 const PULL: u64 = 8;
 
+/// What the daemon says of a service that came after the pull.
+const FOLLOWED: &str = "what another service of the image needs has followed";
+
+/// How many pages a merged recording has of a program.
+fn pages_of(merged: &[u8], program: &str) -> Result<u64> {
+    let merged: Value = serde_json::from_slice(merged)?;
+    let services = merged.get("services").and_then(Value::as_array);
+    let is_it = |service: &&Value| service.pointer("/argv/0").and_then(Value::as_str) == Some(program);
+    let service = services.and_then(|services| services.iter().find(is_it));
+    let pages = service.and_then(|service| service.get("pages")?.as_u64());
+    pages.with_context(|| format!("no pages of {program} in {merged}"))
+}
+
+/// How many pages a line of the log tells of.
+fn pages_in(line: &str) -> Result<u64> {
+    let pages = line
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("pages="));
+    let pages = pages.with_context(|| format!("no pages in {line:?}"))?;
+    pages.parse().with_context(|| line.to_owned())
+}
+
 pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let reference = push_indexed(world, "nginx")?;
     for (program, argument) in SERVICES {
         let record = ["record", "--entrypoint", program, &reference, argument];
         run(&mut world.xebec_at("builder", &record))?;
     }
-    run(&mut world.xebec_at("builder", &["record", "--merge", &reference]))?;
+    let merged = run(&mut world.xebec_at("builder", &["record", "--merge", "--json", &reference]))?;
+    let default = pages_of(&merged.stdout, SERVICES.last().context("no service")?.0)?;
+    let other = pages_of(&merged.stdout, SERVICES.first().context("no service")?.0)?;
+    ensure!(default != other, "{default} pages tell neither from the other");
     run(&mut world.xebec_at("builder", &["daemon", "stop", "--force"]))?;
 
     let snapshots = Snapshots::start(world)?;
     let containerd = Containerd::start(world, Line::Two, "")?;
-    let count = |words: &str| -> Result<usize> {
+    let lines = |words: &str| -> Result<Vec<String>> {
         let log = fs::read_to_string(world.path("daemon.log"))?;
-        Ok(log.lines().filter(|line| line.contains(words)).count())
+        let found = log.lines().filter(|line| line.contains(words));
+        Ok(found.map(str::to_owned).collect())
     };
+    let count = |words: &str| Ok::<_, anyhow::Error>(lines(words)?.len());
     let asked = || -> Result<u64> {
         let status = world.daemon_status()?;
         status["counters"]["network_requests"]
@@ -47,16 +75,30 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     wait_until(SOON, "the pull has brought the first service's pages", || {
         Ok(count("runtime image loaded")? == 1)
     })?;
+    let loaded = lines("runtime image loaded")?.concat();
+    ensure!(
+        pages_in(&loaded)? == default,
+        "not the default, which has {default} pages: {loaded}"
+    );
     let for_pull = asked()?;
     ensure!(for_pull <= PULL, "{for_pull} requests for a pull");
+    let early = lines(FOLLOWED)?;
+    ensure!(early.is_empty(), "nobody has started yet: {early:?}");
     containerd.does(&["run", "--detach", &reference, "one", "sleep", "600"])?;
     wait_until(SOON, "the other service has followed", || {
-        Ok(count("what another service of the image needs has followed")? == SERVICES.len() - 1)
+        Ok(count(FOLLOWED)? == SERVICES.len() - 1)
     })?;
-    let loaded = count("runtime image loaded")?;
-    ensure!(loaded == 2, "{loaded} runtime images were loaded");
-    let found = count("missing=0 ")?;
-    ensure!(found == 1, "{found} starts lacked nothing");
+    for line in lines(FOLLOWED)? {
+        ensure!(pages_in(&line)? > 0, "nothing followed: {line}");
+    }
+    let loaded = lines("runtime image loaded")?;
+    let [_, at_start] = &loaded[..] else {
+        bail!("not one for the pull and one for the start: {loaded:?}")
+    };
+    ensure!(
+        at_start.contains("missing=0 "),
+        "the pull did not bring all: {at_start}"
+    );
     for (number, (program, argument)) in SERVICES.iter().enumerate() {
         let id = format!("exec-{number}");
         let exec = ["tasks", "exec", "--exec-id", &id, "one", program, argument];
