@@ -35,6 +35,17 @@ pub struct Change {
     pub made_tables: usize,
 }
 
+impl Change {
+    /// Whether it changed what an earlier one had made of the same key.
+    pub fn replaces(&self, earlier: &Change) -> bool {
+        let before = self.before.as_ref().and_then(|text| text.parse::<Value>().ok());
+        let is_list = matches!(self.ours, Wanted::Among(_));
+        !is_list
+            && self.key == earlier.key
+            && before.is_some_and(|before| is_so(&Item::Value(before), &earlier.ours))
+    }
+}
+
 impl fmt::Display for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", plain(self).to_string().trim())

@@ -71,6 +71,11 @@ impl Record {
     pub fn add_keys(&mut self, file: &Path, changes: Vec<Change>) {
         let known = self.keys.entry(file.to_owned()).or_default();
         for change in changes {
+            // What it was before the first of them is what it will be again.
+            if let Some(old) = known.iter_mut().rfind(|old| change.replaces(old)) {
+                old.ours = change.ours;
+                continue;
+            }
             let is_same = |old: &Change| old.key == change.key && old.ours == change.ours;
             known.retain(|old| !is_same(old));
             known.push(change);

@@ -33,7 +33,7 @@ pub fn setup(options: &Options) -> Result<Plan, Failure> {
     let file = options.root.join("daemon.toml");
     if let Some(containerd) = &options.containerd {
         let settings = WantedKeys {
-            keys: daemon_keys(options, containerd, &file)?,
+            keys: daemon_keys(options, containerd, &file, &record)?,
             version: None,
             why: "the daemon serves containerd",
         };
@@ -48,18 +48,31 @@ pub fn setup(options: &Options) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// What the daemon's settings are to say.
-fn daemon_keys(options: &Options, containerd: &Path, settings: &Path) -> Result<Vec<(Key, Wanted)>, Failure> {
+/// What the daemon's settings are to say. Where containerd listens is followed, unless the user said it.
+fn daemon_keys(
+    options: &Options,
+    containerd: &Path,
+    settings: &Path,
+    record: &Record,
+) -> Result<Vec<(Key, Wanted)>, Failure> {
     let key = |name: &str| vec!["snapshotter".to_owned(), name.to_owned()];
     let mut keys = vec![(key("enabled"), Wanted::Switch(true))];
     let (_, document) = options.read_toml(containerd)?;
     let (_, there) = options.read_toml(settings)?;
-    let is_said = there
-        .get("snapshotter")
-        .and_then(|table| table.get("address"))
-        .is_some();
-    let listens = containerd::listens(&document).filter(|listens| *listens != USUAL_CONTAINERD);
-    if let Some(listens) = listens.filter(|_| !is_said) {
+    let table = there.get("snapshotter");
+    let said = table.and_then(|table| table.get("address"));
+    let listens = containerd::listens(&document).unwrap_or(USUAL_CONTAINERD);
+    let set = record.keys.get(settings).map_or(&[][..], Vec::as_slice);
+    let is_ours = |said: &str| {
+        let ours = Wanted::Text(said.to_owned());
+        set.iter()
+            .any(|change| change.key == key("address") && change.ours == ours)
+    };
+    let is_to_be_said = match said {
+        None => listens != USUAL_CONTAINERD,
+        Some(said) => said.as_str().is_some_and(is_ours),
+    };
+    if is_to_be_said {
         keys.push((key("address"), Wanted::Text(listens.to_owned())));
     }
     Ok(keys)

@@ -280,3 +280,38 @@ fn the_daemon_is_told_where_containerd_listens_unless_it_knows() {
     host.remove();
     assert_eq!(host.read("var/lib/xebec/daemon.toml"), mine);
 }
+
+#[test]
+fn the_daemon_follows_containerd_to_where_it_listens() {
+    let config = |socket: &str| format!("version = 3\n[grpc]\naddress = \"{socket}\"\n");
+    let (one, other, usual) = (
+        "/run/one.sock",
+        "/run/other.sock",
+        "/run/containerd/containerd.sock",
+    );
+    let settings = "var/lib/xebec/daemon.toml";
+    let host = Host::with_config(&config(one));
+    host.install();
+    let mut before = one;
+    for now in [other, one, usual] {
+        fs::write(host.path(CONFIG), host.read(CONFIG).replace(before, now)).unwrap();
+        host.install();
+        let told = format!("address = \"{now}\"");
+        assert!(host.read(settings).contains(&told), "{}", host.read(settings));
+        assert!(setup(&host.options).unwrap().is_done());
+        before = now;
+    }
+    host.remove();
+    assert_eq!(host.read(CONFIG), config(usual));
+    let left = fs::read_to_string(host.path(settings)).unwrap_or_default();
+    assert!(!left.contains("address"), "{left}");
+
+    // Not where somebody else says it since.
+    let host = Host::with_config(&config(one));
+    host.install();
+    let mine = host.read(settings).replace(one, "/run/mine.sock");
+    fs::write(host.path(settings), &mine).unwrap();
+    fs::write(host.path(CONFIG), host.read(CONFIG).replace(one, other)).unwrap();
+    host.install();
+    assert_eq!(host.read(settings), mine);
+}
