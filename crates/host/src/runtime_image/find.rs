@@ -128,6 +128,13 @@ impl Wanted {
         })
     }
 
+    /// How good an admitted service is for this one: the very service first, then what it rests on, then how like it is.
+    fn rank(&self, service: &Service, root: Root) -> impl Ord + use<> {
+        let key = &service.key;
+        let likeness = (self.likeness(key), self.has_variables(key));
+        (self.is(key), root, likeness, date(service))
+    }
+
     /// How many words of a command are the first ones of the one that is wanted.
     fn likeness(&self, key: &ServiceKey) -> usize {
         let same = self.argv.iter().zip(&key.argv);
@@ -253,8 +260,8 @@ impl<'a> Choice<'a> {
         evidence.root(&self.policy, &self.repository, self.found.naming(), &path)
     }
 
-    /// The admitted recording with the strongest root, of equals the newest; and why one that fits was refused. One of the
-    /// very service comes before all that are not.
+    /// The admitted recording with the strongest root, of equals the one most like what is wanted, then the newest; and why
+    /// one that fits was refused. One of the very service comes before all that are not.
     fn best(
         &self,
         wanted: &Wanted,
@@ -285,10 +292,9 @@ impl<'a> Choice<'a> {
                 Err(refusal) => refused = Some(format!("the runtime image is not used: {refusal}")),
             }
         }
-        let best = fitting.into_iter().max_by_key(|found| {
-            let likeness = wanted.likeness(&found.service.key);
-            (found.is_exact, found.root, likeness, date(&found.service))
-        });
+        let best = fitting
+            .into_iter()
+            .max_by_key(|found| wanted.rank(&found.service, found.root));
         (best, refused)
     }
 
@@ -463,5 +469,28 @@ mod tests {
         ];
         assert_eq!(taken("entry web", true, &all).unwrap(), "entry web 1");
         assert_eq!(taken("entry other", true, &all).unwrap(), "entry web 1");
+    }
+
+    #[test]
+    fn of_several_recordings_variables_count_before_dates() {
+        let wanted = Wanted {
+            argv: words("entry web"),
+            env: vec![("MODE".to_owned(), "fast".to_owned())],
+            is_said_later: true,
+        };
+        // Each is better than the next one.
+        let ranks = [
+            (service("entry web", 1, &[("MODE", "fast")]), Root::Registry),
+            (service("other", 1, &[]), Root::Signed),
+            (service("entry web", 1, &[("MODE", "slow")]), Root::Registry),
+            (service("entry", 2, &[("MODE", "fast")]), Root::Registry),
+            (service("entry", 1, &[("MODE", "fast")]), Root::Registry),
+            (service("entry", 9, &[("MODE", "slow")]), Root::Registry),
+        ];
+        let ranks: Vec<_> = ranks
+            .iter()
+            .map(|(service, root)| wanted.rank(service, *root))
+            .collect();
+        assert!(ranks.is_sorted_by(|better, worse| better > worse));
     }
 }
