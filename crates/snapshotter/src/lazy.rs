@@ -144,7 +144,10 @@ pub trait LazyImages: Binder {
     fn holds_for_digest(&self, layer: &LazyLayer) -> impl Future<Output = bool> + Send;
 
     /// Nobody uses what was shown under this key any more. Nothing happens if nothing was.
-    fn release(&self, key: &str) -> impl Future<Output = ()> + Send;
+    ///
+    /// # Errors
+    /// When it may still be shown by that key.
+    fn release(&self, key: &str) -> impl Future<Output = Result<(), SnapshotError>> + Send;
 
     /// Keys under which views are held. May wait for who mounts one, so it is not for threads that serve others.
     fn held(&self) -> Vec<String>;
@@ -199,7 +202,9 @@ impl LazyImages for Nothing {
         true
     }
 
-    async fn release(&self, _key: &str) {}
+    async fn release(&self, _key: &str) -> Result<(), SnapshotError> {
+        Ok(())
+    }
 
     fn held(&self) -> Vec<String> {
         Vec::new()

@@ -131,8 +131,9 @@ impl<L: LazyImages> Snapshotter<L> {
             Ok(())
         })
         .await?;
-        self.release_strangers().await?;
+        // First what is bound: it keeps views from going.
         self.in_background(Inner::remove_strangers).await?;
+        self.release_strangers().await?;
         tokio::spawn(self.delete_removed());
         Ok(())
     }
@@ -212,30 +213,6 @@ impl<L: LazyImages> Snapshotter<L> {
         listed.await
     }
 
-    /// Mounts of an active snapshot or a view. A lazy image's view is shown again if it is shown no more.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::FailedPrecondition`] for a committed one, and for one of an image whose name
-    /// wants more than vouches for its layers; what [`LazyImages::view`] says.
-    pub async fn mounts(&self, key: String) -> Result<Vec<Mount>, SnapshotError> {
-        let _one = self.keys.lock(&key).await;
-        let wanted = key.clone();
-        let chain = self
-            .in_background(move |inner| inner.store.chain(&wanted))
-            .await?;
-        if chain.record.kind() == Kind::Committed {
-            let message = format!("snapshot {key:?} is committed, and only others made on it can be mounted");
-            return Err(SnapshotError::precondition(message));
-        }
-        let part = match chain.lazy_part().cloned() {
-            Some(part) => Some(self.own_part(&key, &chain, part).await?),
-            None => None,
-        };
-        let view = self.view(&key, chain.record.kind(), part.as_ref()).await?;
-        self.in_background(move |inner| inner.mounts(&chain, view.as_deref()))
-            .await
-    }
-
     /// Makes a snapshot to be written ([`Kind::Active`]) or read ([`Kind::View`]).
     ///
     /// If the labels say that it is to become a layer of an image, the layer is offered first; if it is lazy, a committed
@@ -283,7 +260,7 @@ impl<L: LazyImages> Snapshotter<L> {
         let view = self.view(&key, kind, part).await;
         if view.is_err() {
             // It may be held all the same.
-            self.lazy.release(&key).await;
+            self.give_back(&key).await;
         }
         let view = view?;
         let has_view = view.is_some();
@@ -305,7 +282,7 @@ impl<L: LazyImages> Snapshotter<L> {
         });
         let created = created.await;
         if created.is_err() && has_view {
-            self.lazy.release(&key).await;
+            self.give_back(&key).await;
         }
         created
     }
@@ -339,7 +316,7 @@ impl<L: LazyImages> Snapshotter<L> {
         });
         committed.await?;
         // What is mounted goes on; nobody can ask for it again.
-        self.lazy.release(&key).await;
+        self.give_back(&key).await;
         Ok(())
     }
 
@@ -363,7 +340,7 @@ impl<L: LazyImages> Snapshotter<L> {
         });
         let removed = removed.await?;
         if removed.kind() != Kind::Committed {
-            self.lazy.release(&key).await;
+            self.give_back(&key).await;
         }
         tokio::spawn(self.delete_removed());
         Ok(())
@@ -374,10 +351,18 @@ impl<L: LazyImages> Snapshotter<L> {
     /// # Errors
     /// When the store or its directories cannot be read.
     pub async fn cleanup(&self) -> Result<(), SnapshotError> {
-        self.release_strangers().await?;
+        // First what is bound: it keeps views from going.
         self.in_background(Inner::remove_strangers).await?;
+        self.release_strangers().await?;
         self.delete_removed().await;
         Ok(())
+    }
+
+    /// Gives back a view that nobody needs any more. If that fails it is held for nobody; `cleanup` tries again.
+    async fn give_back(&self, key: &str) {
+        if let Err(problem) = self.lazy.release(key).await {
+            warn!("{problem}");
+        }
     }
 
     /// Gives back views that are held for nobody.
@@ -391,7 +376,7 @@ impl<L: LazyImages> Snapshotter<L> {
             match found {
                 Err(error) if error.kind == ErrorKind::NotFound => {
                     info!("no snapshot {key:?} is there any more: releasing its view");
-                    self.lazy.release(&key).await;
+                    self.give_back(&key).await;
                 }
                 found => drop(found?),
             }

@@ -124,8 +124,8 @@ impl Images {
         }
     }
 
-    /// Judges a manifest's lowest layers in the same way, and gives their chain ID; `None` if this host does not know all of
-    /// them.
+    /// Judges a manifest's lowest layers in the same way, and gives their chain ID, and whether this host has proven all of
+    /// them; `None` if it does not know all of them.
     ///
     /// # Errors
     /// Those of [`Self::judge_kept`].
@@ -134,16 +134,17 @@ impl Images {
         request: &ImageRequest,
         manifest: Digest,
         layers: usize,
-    ) -> Result<Option<Digest>, Failure> {
+    ) -> Result<Option<(Digest, bool)>, Failure> {
         let reference = request.reference.parse();
         let reference = reference.map_err(|error| Failure::new(FailureKind::Usage, error))?;
         let Some(found) = self.known_manifest(reference, manifest) else {
             return Ok(None);
         };
-        let are_known = self.judge_stored(request, &found, layers)?;
+        let stored = self.judge_stored(request, &found, layers)?;
         let chains = chain_ids(&found.diff_ids);
         let chain = layers.checked_sub(1).and_then(|top| chains.get(top).copied());
-        Ok(chain.filter(|_| are_known))
+        let chain = chain.filter(|_| stored.are_all);
+        Ok(chain.map(|chain| (chain, stored.are_proven)))
     }
 }
 

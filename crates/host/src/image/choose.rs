@@ -63,6 +63,15 @@ pub(crate) struct NotChosen {
     pub(crate) reason: String,
 }
 
+/// What this host keeps of an image's lowest layers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    /// There is an index of each that may be used.
+    pub(crate) are_all: bool,
+    /// This host has proven each of those indexes.
+    pub(crate) are_proven: bool,
+}
+
 impl Images {
     /// What is found for each layer without reading any whole; the reason where there is nothing.
     pub(crate) async fn find_indexes(
@@ -80,7 +89,7 @@ impl Images {
 }
 
 impl Images {
-    /// Judges the indexes that this host keeps of an image's lowest layers, and says whether there is one of each.
+    /// Judges the indexes that this host keeps of an image's lowest layers.
     ///
     /// # Errors
     /// [`FailureKind::Trust`] when there are some of a layer, and none may be used.
@@ -89,17 +98,22 @@ impl Images {
         request: &ImageRequest,
         found: &FoundImage,
         layers: usize,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Stored, Failure> {
         let client = self.clients.get(request.docker_config.as_deref())?;
         let referrers = Referrers::by_type(client, found.reference.repository(), found.manifest_digest);
         let choice = Choice::new(self, request, found, &referrers)?;
-        let mut are_all = layers <= found.layers.len();
+        let are_there = layers <= found.layers.len();
+        let mut stored = Stored {
+            are_all: are_there,
+            are_proven: are_there,
+        };
         for layer in found.layers.iter().take(layers) {
             let chosen = choice.choose_from_store(layer.digest);
             let chosen = chosen.map_err(|refusal| Failure::new(FailureKind::Trust, refusal))?;
-            are_all &= chosen.is_some();
+            stored.are_all &= chosen.is_some();
+            stored.are_proven &= chosen.is_some_and(|(key, _)| facts::is_proven(&self.store, key));
         }
-        Ok(are_all)
+        Ok(stored)
     }
 }
 

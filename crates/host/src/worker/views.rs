@@ -336,18 +336,26 @@ impl Views {
     pub fn release(&self, view: Option<&str>, holder: &Holder) -> Result<(), Failure> {
         let mut table = self.lock();
         let mut found = false;
+        let mut failed = None;
         for record in table
             .values_mut()
             .filter(|record| view.is_none_or(|name| record.name == name))
         {
-            let before = record.holders.len();
+            let before = record.holders.clone();
             record.holders.retain(|other| !same(other, holder));
-            if record.holders.len() != before {
+            if record.holders.len() != before.len() {
                 found = true;
-                self.write(record)?;
+                if let Err(failure) = self.write(record) {
+                    // The next worker would have it so; whoever asks again releases it then.
+                    record.holders = before;
+                    failed = Some(failure);
+                }
             }
         }
         self.settle(&mut table);
+        if let Some(failure) = failed {
+            return Err(failure);
+        }
         if found {
             return Ok(());
         }

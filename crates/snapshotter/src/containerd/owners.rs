@@ -17,6 +17,9 @@ use super::{Containerd, ContainerdError};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest manifest that is read, in bytes; registries allow none longer.
 const LONGEST_DOCUMENT: usize = 4 << 20;
+/// What this snapshotter is called in containerd's configuration, if whoever wrote it followed the documentation. Two
+/// snapshotters may each have a snapshot by one key.
+const SNAPSHOTTER: &str = "xebec";
 /// How CRI has the image of a container, and of what keeps a pod's namespaces (`internal/cri/annotations` in containerd).
 const NAMES: [&str; 2] = [
     "io.kubernetes.cri.image-name",
@@ -70,8 +73,8 @@ impl Owners {
         // Most clients name the snapshot after the container; to look through all of them takes longer.
         let filter = format!("id=={}", quoted(name));
         let mut found = with_snapshot(&containerd, &[filter], name).await?;
-        if found.is_empty() {
-            found = with_snapshot(&containerd, &[], name).await?;
+        if !found.iter().any(is_ours) {
+            found = of_ours(with_snapshot(&containerd, &[], name).await?);
         }
         let mut images = Vec::new();
         for container in found {
@@ -102,6 +105,19 @@ impl Owners {
         }
         Ok(images)
     }
+}
+
+/// Whether a container's files are surely with this snapshotter.
+fn is_ours(container: &Container) -> bool {
+    container.snapshotter == SNAPSHOTTER
+}
+
+/// Those that surely have their files here; if there is none, any of them may.
+fn of_ours(mut found: Vec<Container>) -> Vec<Container> {
+    if found.iter().any(is_ours) {
+        found.retain(is_ours);
+    }
+    found
 }
 
 async fn with_snapshot(

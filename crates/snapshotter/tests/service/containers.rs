@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::fake::{Client, Host};
 use crate::snapshots::{mounts, of, pull};
@@ -14,7 +15,7 @@ use prost::Message;
 use tokio::net::UnixListener;
 use tonic::body::Body;
 use tonic::{Code, Status};
-use xebec_snapshotter::api::MountsResponse;
+use xebec_snapshotter::api::{Empty, MountsResponse};
 use xebec_snapshotter::containerd::containers::{Container, SERVICE};
 use xebec_snapshotter::containerd::owners::Owners;
 use xebec_snapshotter::containerd::{Containerd, ContainerdError};
@@ -32,22 +33,28 @@ struct Told {
 }
 
 /// Containers by name, each with a snapshot and an image; asked without a filter, all of them.
-const CONTAINERS: [(&str, &str, &str); 3] = [
-    ("web", "web", "registry/app:1"),
-    ("mine", "mine-snapshot", "registry/lazy@unproven"),
-    ("other", "other", "registry/other:2"),
+const CONTAINERS: [(&str, &str, &str, &str); 7] = [
+    ("web", "web", "registry/app:1", ""),
+    ("mine", "mine-snapshot", "registry/lazy@unproven", ""),
+    ("other", "other", "registry/other:2", ""),
+    // One key, in two snapshotters.
+    ("twin", "twin", "registry/app:1", "overlayfs"),
+    ("twin's", "twin", "registry/lazy@unproven", "xebec"),
+    ("slow", "slow", "registry/app@slow", "xebec"),
+    ("stuck", "stuck", "registry/app:1", "xebec"),
 ];
 
 /// What a containerd knows that has [`CONTAINERS`].
 fn known(filter: Option<&str>) -> Vec<Option<Container>> {
     let all = CONTAINERS
         .into_iter()
-        .filter(|(id, _, _)| filter.is_none_or(|filter| filter == format!("id==\"{id}\"")));
-    all.map(|(id, snapshot, image)| {
+        .filter(|(id, ..)| filter.is_none_or(|filter| filter == format!("id==\"{id}\"")));
+    all.map(|(id, snapshot, image, snapshotter)| {
         Some(Container {
             id: id.to_owned(),
             snapshot_key: snapshot.to_owned(),
             image: image.to_owned(),
+            snapshotter: snapshotter.to_owned(),
             ..Container::default()
         })
     })
@@ -197,4 +204,56 @@ async fn containers_are_shown_what_their_own_image_vouches_for() {
 
 async fn told(client: &mut Client, name: &str) -> Result<MountsResponse, Code> {
     client.call("Mounts", of(&format!("run/7/{name}"))).await
+}
+
+/// A host that asks the containerd that is made up, and a lazy image in it.
+async fn asking(directory: &Path) -> (Host, Client) {
+    let socket = directory.join("containerd.sock");
+    serve(&socket);
+    let mut host = Host::start().await;
+    host.stop().await;
+    host.owners = Some(Owners::at(socket));
+    host.restart().await;
+    let mut client = host.connect().await;
+    assert_eq!(pull(&mut client, "lazy", 1).await, Err(Code::AlreadyExists));
+    for name in ["twin", "slow", "stuck"] {
+        let key = format!("run/7/{name}");
+        mounts(&mut client, "Prepare", &key, "chain-lazy-1")
+            .await
+            .unwrap();
+    }
+    (host, client)
+}
+
+#[tokio::test]
+async fn a_key_in_two_snapshotters() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_host, mut client) = asking(directory.path()).await;
+    assert_eq!(told(&mut client, "twin").await, Err(Code::FailedPrecondition));
+}
+
+#[tokio::test]
+async fn nobody_goes_on_with_a_view_that_is_not_given_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let (host, mut client) = asking(directory.path()).await;
+    let before = host.shown();
+    for _ in 0..2 {
+        assert_eq!(told(&mut client, "stuck").await, Err(Code::Internal));
+    }
+    assert_eq!(host.shown(), before);
+}
+
+#[tokio::test]
+async fn who_removes_a_snapshot_does_not_wait_for_what_is_asked_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (host, mut client) = asking(directory.path()).await;
+    let mut other = host.connect().await;
+    let asked = tokio::spawn(async move { told(&mut other, "slow").await });
+    host.is_asked.notified().await;
+    let removed = client.call::<_, Empty>("Remove", of("run/7/slow"));
+    let removed = tokio::time::timeout(Duration::from_secs(10), removed).await;
+    removed.unwrap().unwrap();
+    host.answer.notify_one();
+    assert_eq!(asked.await.unwrap(), Err(Code::NotFound));
+    assert!(!host.held().contains(&"run/7/slow".to_owned()));
 }

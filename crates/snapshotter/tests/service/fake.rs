@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tonic::body::Body;
 use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
@@ -50,6 +50,8 @@ struct Images {
     offers: Mutex<usize>,
     /// By which names views were asked for.
     shown: Mutex<Vec<String>>,
+    is_asked: Arc<Notify>,
+    answer: Arc<Notify>,
 }
 
 /// What a link leads to is bound there.
@@ -119,6 +121,11 @@ impl LazyImages for Images {
                 let message = format!("{name} on layers of {}", layer.reference);
                 Err(SnapshotError::new(ErrorKind::FailedPrecondition, message))
             }
+            name if name.ends_with("@slow") => {
+                self.is_asked.notify_one();
+                self.answer.notified().await;
+                Ok(layer.clone())
+            }
             name => Ok(LazyLayer {
                 reference: name.to_owned(),
                 ..layer.clone()
@@ -130,8 +137,12 @@ impl LazyImages for Images {
         layer.reference.contains("signed")
     }
 
-    async fn release(&self, key: &str) {
+    async fn release(&self, key: &str) -> Result<(), SnapshotError> {
+        if key.ends_with("stuck") {
+            return Err(SnapshotError::new(ErrorKind::Internal, "it is not given back"));
+        }
         self.held.lock().unwrap().remove(key);
+        Ok(())
     }
 
     fn held(&self) -> Vec<String> {
@@ -159,16 +170,23 @@ pub(crate) struct Host {
     pub(crate) image_service: Option<Arc<ImageService>>,
     /// Asked from the next start on.
     pub(crate) owners: Option<Owners>,
+    /// Told when somebody asks about the image that is slow.
+    pub(crate) is_asked: Arc<Notify>,
+    /// What it waits for.
+    pub(crate) answer: Arc<Notify>,
 }
 
 impl Host {
     pub(crate) async fn start() -> Host {
         let directory = tempfile::tempdir().unwrap();
+        let (is_asked, answer) = <(Arc<Notify>, Arc<Notify>)>::default();
         let images = Arc::new(Images {
             views: directory.path().join("views"),
             held: Mutex::default(),
             offers: Mutex::default(),
             shown: Mutex::default(),
+            is_asked: is_asked.clone(),
+            answer: answer.clone(),
         });
         let mut host = Host {
             directory,
@@ -178,6 +196,8 @@ impl Host {
             opened: None,
             image_service: None,
             owners: None,
+            is_asked,
+            answer,
         };
         host.restart().await;
         host

@@ -39,10 +39,12 @@ pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
         );
     }
     start(&containerd, &reference, "tag")?;
-    for (name, container) in [(&named, "digest"), (&other, "other")] {
+    // Nowhere but on this host.
+    let tagged = tag(&containerd, &reference)?;
+    for (name, container) in [(&named, "digest"), (&other, "other"), (&tagged, "tagged")] {
         let refused = containerd.refuses(&["run", "--detach", "--net-host", name, container])?;
         ensure!(
-            refused.contains(REFUSED) && refused.contains(&reference),
+            refused.contains(REFUSED) && refused.contains(&reference) && refused.contains(&named),
             "{refused}"
         );
         forget(&containerd, container)?;
@@ -63,6 +65,8 @@ pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
 
     // Once proven, any name will do, and containerd is not needed for it.
     run(&mut world.xebec(&["check", "--prove", &named]))?;
+    start(&containerd, &tagged, "tagged")?;
+    forget(&containerd, "tagged")?;
     start(&containerd, &named, "digest")?;
     snapshots.restart_elsewhere(&hidden)?;
     let told = said(&containerd, &["tasks", "start", "--detach", "digest"])?;
@@ -75,6 +79,8 @@ pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
     snapshots.restart_with("unproven = \"prove\"\n")?;
     said(&containerd, &["snapshots", "ls"])?;
     pull(world, &containerd, line, &third)?;
+    let third_tagged = tag(&containerd, &third)?;
+    start(&containerd, &third_tagged, "tagged")?;
     let third_named = by_digest(&containerd, &third)?;
     match line {
         Line::Two => containerd.does(&make(&third_named).each_ref().map(String::as_str))?,
@@ -90,6 +96,14 @@ fn by_digest(containerd: &Containerd<'_>, reference: &str) -> Result<String> {
     let digest = listed.split_whitespace().find(|word| word.starts_with("sha256:"));
     let (name, _) = reference.rsplit_once(':').context("no tag")?;
     Ok(format!("{name}@{}", digest.context("no digest")?))
+}
+
+/// Gives an image a name in a repository that there is not.
+fn tag(containerd: &Containerd<'_>, reference: &str) -> Result<String> {
+    let (registry, _) = reference.split_once('/').context("no registry")?;
+    let name = format!("{registry}/nowhere:1");
+    containerd.does(&["images", "tag", "--force", reference, &name])?;
+    Ok(name)
 }
 
 /// Starts a container and ends it.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::OnceCell;
-use tracing::{debug, info};
+use tracing::info;
 use xebec_format::digest::Digest;
 use xebec_snapshotter::containerd::owners::ContainerImage;
 use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Verdict};
@@ -30,17 +30,24 @@ use crate::worker::requests::{Order, Requests};
 const FRESH: Duration = Duration::from_secs(30);
 /// How long it is believed that an image could not be asked about.
 const FRESH_FAILURE: Duration = Duration::from_secs(2);
+/// How long a tag is shown another's layers of the same chain, before its registry is asked again for its own: a start asks
+/// for mounts twice, and a container that fails is started over and over.
+const FALLEN_BACK: Duration = Duration::from_secs(600);
 /// How long finding out may take, before containerd unpacks instead.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a manifest's reference and its digest, if it was named, led to.
 type Found = Arc<OnceCell<Result<Arc<Admission>, NotLazy>>>;
 type Known = HashMap<(String, Option<String>), (Instant, Found)>;
+/// An image's name, its manifest if that is known, and a chain of layers.
+pub(super) type Asked = (String, Option<String>, String);
 
 /// The images of a daemon, for containerd.
 pub(super) struct Layers {
     requests: Weak<Requests>,
     known: Mutex<Known>,
+    /// Images that were not shown their own layers, but the same chain of another tag's.
+    fallen_back: Mutex<HashMap<Asked, Instant>>,
     /// Held while an image is read whole for a container that is asked for.
     pub(super) proving: Arc<tokio::sync::Mutex<()>>,
 }
@@ -50,6 +57,7 @@ impl Layers {
         Layers {
             requests: Arc::downgrade(requests),
             known: Mutex::default(),
+            fallen_back: Mutex::default(),
             proving: Arc::default(),
         }
     }
@@ -73,6 +81,20 @@ impl Layers {
             .or_insert_with(|| (Instant::now(), Found::default()))
             .1
             .clone()
+    }
+
+    /// For a while no registry is asked about this image again.
+    pub(super) fn fell_back(&self, asked: Asked) {
+        let mut fallen_back = self.fallen_back.lock().unwrap_or_else(PoisonError::into_inner);
+        fallen_back.retain(|_, since| since.elapsed() < FALLEN_BACK);
+        fallen_back.insert(asked, Instant::now());
+    }
+
+    pub(super) fn has_fallen_back(&self, asked: &Asked) -> bool {
+        let fallen_back = self.fallen_back.lock().unwrap_or_else(PoisonError::into_inner);
+        fallen_back
+            .get(asked)
+            .is_some_and(|since| since.elapsed() < FALLEN_BACK)
     }
 
     /// What is known of an image is to be found out anew next time.
@@ -220,17 +242,22 @@ impl LazyImages for Layers {
         self.holds(layer).await
     }
 
-    async fn release(&self, key: &str) {
-        let Ok(requests) = self.requests() else { return };
+    async fn release(&self, key: &str) -> Result<(), SnapshotError> {
+        let failed = |failure: Failure| {
+            let message = format!("the view that snapshot {key:?} was shown is not given back: {failure}");
+            SnapshotError::new(ErrorKind::Internal, message)
+        };
+        let requests = self.requests().map_err(failed)?;
         let holder = Holder::Snapshot { key: key.to_owned() };
         let released = requests.in_background(move |requests| {
             let released = requests.views.release(None, &holder);
             requests.forget_unused();
             released
         });
-        // Most snapshots hold none.
-        if let Err(failure) = released.await.flatten() {
-            debug!("{failure}");
+        match released.await.flatten() {
+            // Most snapshots hold none.
+            Err(failure) if failure.kind != FailureKind::NotFound => Err(failed(failure)),
+            _ => Ok(()),
         }
     }
 

@@ -3,6 +3,10 @@
 //! Layers that were let in for a tag prove nothing to who names a digest, and the author of one image nothing to who wants
 //! another's. So the image that the container names is found, first among what is known here, then by its registry, and
 //! its layers are judged for that name. What is not vouched for is refused, or read whole and proven, as the settings say.
+//!
+//! Layers that this host has proven are those of their chain ID whatever the image is called, so nobody is asked about them.
+//! Nothing less lets in an image that is nowhere but on this host (committed, built, tagged): the layers below it came by
+//! another name, and containerd does not say whether a name was made here or pulled.
 
 use std::sync::Arc;
 
@@ -15,9 +19,9 @@ use xebec_snapshotter::record::LazyLayer;
 use xebec_snapshotter::{ErrorKind, SnapshotError};
 
 use super::lazy::{Layers, quietly, request};
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::image::admission::Admission;
-use crate::protocol::ImagePart;
+use crate::protocol::{ImagePart, Reply};
 use crate::settings::Unproven;
 use crate::worker::requests::Requests;
 
@@ -30,20 +34,22 @@ struct Named {
 }
 
 impl Named {
-    /// `None` if the name says nothing.
-    fn of(image: &ContainerImage, layer: &LazyLayer) -> Option<Self> {
+    /// # Errors
+    /// Why that name cannot be read. containerd takes more than registries do, digests by other algorithms among it.
+    fn of(image: &ContainerImage, layer: &LazyLayer) -> Result<Self, String> {
         let reference = match image.name.parse::<Digest>() {
             // Of the image's configuration, which says what its layers are.
-            Ok(_) => {
-                let admitted: Reference = layer.reference.parse().ok()?;
-                admitted.repository().at(layer.manifest.parse().ok()?)
+            Ok(_) => as_by_digest(layer)
+                .ok_or_else(|| format!("{} at {} names no image", layer.reference, layer.manifest))?,
+            Err(_) => {
+                let named = image.name.parse();
+                named.map_err(|error| format!("{error}"))?
             }
-            Err(_) => image.name.parse().ok()?,
         };
         let target = image.digest.as_ref().and_then(|digest| digest.parse().ok());
         let target = reference.digest().or(target);
         let manifest = target.and_then(|target| manifest_of(target, image.document.as_deref(), layer));
-        Some(Self { reference, manifest })
+        Ok(Self { reference, manifest })
     }
 
     /// Whether it means no more than what the layers were let in for: a tag of the same repository.
@@ -59,6 +65,12 @@ impl Named {
         let is_there = |manifest: Digest| manifest.to_string() == layer.manifest;
         (is_same || self.is_near(layer)) && self.manifest.is_none_or(is_there)
     }
+}
+
+/// A layer's image by its digest, in the repository that it was let in from.
+fn as_by_digest(layer: &LazyLayer) -> Option<Reference> {
+    let admitted: Reference = layer.reference.parse().ok()?;
+    Some(admitted.repository().at(layer.manifest.parse().ok()?))
 }
 
 /// The manifest that a digest leads to, of which the document is at hand or not.
@@ -88,8 +100,18 @@ impl Layers {
         chain: &str,
         layer: &LazyLayer,
     ) -> Result<LazyLayer, SnapshotError> {
-        let Some(named) = Named::of(image, layer) else {
+        // There is a container, but of no image.
+        if image.name.is_empty() {
             return Ok(layer.clone());
+        }
+        let named = match Named::of(image, layer) {
+            Ok(named) => named,
+            Err(unreadable) => {
+                let proven = self.proven(chain, layer).await;
+                let reason = format!("its image's name is not understood: {unreadable}");
+                let kind = ErrorKind::FailedPrecondition;
+                return proven.ok_or_else(|| unlike(&format!("{:?}", image.name), layer, &reason, kind));
+            }
         };
         if named.is_what_was_let_in(layer) {
             return Ok(layer.clone());
@@ -108,7 +130,14 @@ impl Layers {
         {
             return Ok(as_its_own(manifest));
         }
+        if let Some(proven) = self.proven(chain, layer).await {
+            return Ok(proven);
+        }
         let manifest = named.manifest.map(|manifest| manifest.to_string());
+        let asked = (name.clone(), manifest.clone(), chain.to_owned());
+        if named.is_near(layer) && self.has_fallen_back(&asked) {
+            return Ok(layer.clone());
+        }
         let refused = match self.find(&name, manifest.as_deref()).await {
             Ok(admission) => match refusal(&admission, chain, layer.depth) {
                 None => return Ok(as_its_own(admission.manifest)),
@@ -122,21 +151,31 @@ impl Layers {
                 ..Refused::because(not_lazy.detail)
             },
         };
-        // Who is told what would help may have done it before he asks again.
-        self.forget(&name, manifest.as_deref());
         if named.is_near(layer) {
             // Who may push one tag may push the other.
+            self.fell_back(asked);
             return Ok(layer.clone());
         }
-        if let (Unproven::Prove, true, Some(manifest)) = (
-            requests.settings.snapshotter.unproven,
-            refused.can_be_proven,
-            refused.manifest,
-        ) {
+        // Who is told what would help may have done it before he asks again.
+        self.forget(&name, manifest.as_deref());
+        if requests.settings.snapshotter.unproven == Unproven::Prove {
             info!("{name}: {}; its layers are read whole and proven", refused.reason);
-            let proven = self.prove(&requests, &name, manifest, layer.depth).await;
-            proven.map_err(|failure| unlike(&name, layer, &failure.to_string(), ErrorKind::Unavailable))?;
-            return Ok(as_its_own(manifest));
+            let failed =
+                |failure: Failure| unlike(&name, layer, &failure.to_string(), ErrorKind::Unavailable);
+            if let (true, Some(manifest)) = (refused.can_be_proven, refused.manifest) {
+                let proven = self.prove(&requests, &name, manifest, layer.depth).await;
+                proven.map_err(failed)?;
+                return Ok(as_its_own(manifest));
+            }
+            // The image is not where its name says, or another one by now: it may be on this host only.
+            if let (Some(shown), Ok(manifest)) = (as_by_digest(layer), layer.manifest.parse()) {
+                let shown = shown.to_string();
+                let proven = self.prove(&requests, &shown, manifest, layer.depth).await;
+                proven.map_err(failed)?;
+            }
+            if let Some(proven) = self.proven(chain, layer).await {
+                return Ok(proven);
+            }
         }
         let kind = match refused.is_away {
             true => ErrorKind::Unavailable,
@@ -157,6 +196,18 @@ impl Layers {
         judged.is_some()
     }
 
+    /// The layers up to and with `layer`, as those of their image's digest, if this host has proven that they are what the
+    /// chain ID says. Then they are that of every image that has the chain.
+    async fn proven(&self, chain: &str, layer: &LazyLayer) -> Option<LazyLayer> {
+        let (requests, name) = (self.requests().ok()?, as_by_digest(layer)?.to_string());
+        let manifest = layer.manifest.parse().ok()?;
+        let (judged, are_proven) = judge(&requests, &name, manifest, layer.depth).await?;
+        (are_proven && judged.to_string() == chain).then(|| LazyLayer {
+            reference: name,
+            ..layer.clone()
+        })
+    }
+
     async fn is_vouched_for(
         &self,
         requests: &Arc<Requests>,
@@ -166,7 +217,7 @@ impl Layers {
         depth: u32,
     ) -> bool {
         let judged = judge(requests, name, manifest, depth).await;
-        judged.is_some_and(|judged| judged.to_string() == chain)
+        judged.is_some_and(|(judged, _)| judged.to_string() == chain)
     }
 
     /// Reads what is not vouched for whole, so that this host knows what it holds. A client that gives up waiting changes
@@ -183,10 +234,13 @@ impl Layers {
         let (requests, proving) = (requests.clone(), self.proving.clone());
         let proven = tokio::spawn(async move {
             let _one = proving.lock().await;
-            requests
-                .prepare(&request, false, None, &quietly())
-                .await
-                .map(|_| ())
+            match requests.prove_image(&request, &quietly()).await? {
+                Reply::Proved { layers } => match layers.into_iter().find_map(|layer| layer.problem) {
+                    Some(problem) => Err(Failure::new(FailureKind::Integrity, problem)),
+                    None => Ok(()),
+                },
+                _ => Ok(()),
+            }
         });
         proven
             .await
@@ -194,8 +248,9 @@ impl Layers {
     }
 }
 
-/// The chain ID of a manifest's lowest layers, if this host knows them and what vouches for them suffices for that name.
-async fn judge(requests: &Arc<Requests>, name: &str, manifest: Digest, depth: u32) -> Option<Digest> {
+/// The chain ID of a manifest's lowest layers, if this host knows them and what vouches for them suffices for that name; and
+/// whether it has proven them.
+async fn judge(requests: &Arc<Requests>, name: &str, manifest: Digest, depth: u32) -> Option<(Digest, bool)> {
     let request = request(requests, name, None);
     let layers = usize::try_from(depth).ok()?;
     let judged =
@@ -242,9 +297,11 @@ fn refusal(admission: &Admission, chain: &str, depth: u32) -> Option<Refused> {
 }
 
 fn unlike(name: &str, layer: &LazyLayer, reason: &str, kind: ErrorKind) -> SnapshotError {
+    // That name leads to them in any case; the image's own may be known to no registry.
+    let shown = as_by_digest(layer).map_or_else(|| layer.reference.clone(), |shown| shown.to_string());
     let message = format!(
         "a container of {name} is not started on layers that were let in for {}: {reason}. Prove them on this host \
-         (`xebec check --prove {name}`), have what vouches for them be enough (docs/trust.md), or let them be proven \
+         (`xebec check --prove {shown}`), have what vouches for them be enough (docs/trust.md), or let them be proven \
          when they are needed: `unproven = \"prove\"` in [snapshotter] of daemon.toml",
         layer.reference
     );
@@ -319,6 +376,27 @@ mod tests {
         let by_id = named(&digest("configuration").to_string(), None, None);
         assert_eq!(by_id.reference.to_string(), by_digest);
         assert!(!by_id.is_what_was_let_in(&here));
+    }
+
+    #[test]
+    fn names_that_are_not_understood_mean_something() {
+        let of = |name: &str| {
+            let name = name.to_owned();
+            let image = ContainerImage {
+                name,
+                ..ContainerImage::default()
+            };
+            Named::of(&image, &layer("registry.example/app:1"))
+        };
+        let long = format!("registry.example/app@sha512:{}", "ab".repeat(64));
+        for name in [
+            &*long,
+            "registry.example/app@",
+            "Registry App",
+            "registry.example/app:1@x",
+        ] {
+            assert!(of(name).is_err(), "{name}");
+        }
     }
 
     #[test]
