@@ -164,8 +164,10 @@ impl Layers {
                 |failure: Failure| unlike(&name, layer, &failure.to_string(), ErrorKind::Unavailable);
             if let (true, Some(manifest)) = (refused.can_be_proven, refused.manifest) {
                 let proven = self.prove(&requests, &name, manifest, layer.depth).await;
-                proven.map_err(failed)?;
-                return Ok(as_its_own(manifest));
+                match proven {
+                    Ok(()) => return Ok(as_its_own(manifest)),
+                    Err(failure) => info!("{name}: {failure}"),
+                }
             }
             // The image is not where its name says, or another one by now: it may be on this host only.
             if let (Some(shown), Ok(manifest)) = (as_by_digest(layer), layer.manifest.parse()) {
