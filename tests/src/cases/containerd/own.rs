@@ -79,6 +79,9 @@ pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
     snapshots.restart_with("unproven = \"prove\"\n")?;
     said(&containerd, &["snapshots", "ls"])?;
     pull(world, &containerd, line, &third)?;
+    let third_tagged = tag(&containerd, &third)?;
+    start(&containerd, &third_tagged, "tagged")?;
+    forget(&containerd, "tagged")?;
     let third_named = by_digest(&containerd, &third)?;
     match line {
         Line::Two => containerd.does(&make(&third_named).each_ref().map(String::as_str))?,
