@@ -115,7 +115,8 @@ impl Wanted {
     }
 
     /// The service in a recording, or, if it is not known yet what will run and the image's own command is not in it, the
-    /// one that is most like that command: what both begin with counts, then variables, then which was recorded last.
+    /// one that is most like that command: what both begin with counts, then variables, then which was recorded last; of one
+    /// merge all are equally new, and their words decide.
     fn service_or_default<'a>(&self, recording: &'a Recording) -> Option<&'a Service> {
         let exact = self.service_in(recording);
         if exact.is_some() || !self.is_said_later {
@@ -124,7 +125,8 @@ impl Wanted {
         let all = recording.services.iter();
         all.max_by_key(|service| {
             let key = &service.key;
-            (self.likeness(key), self.has_variables(key), date(service))
+            let likeness = (self.likeness(key), self.has_variables(key));
+            (likeness, date(service), &key.argv)
         })
     }
 
@@ -132,7 +134,7 @@ impl Wanted {
     fn rank(&self, service: &Service, root: Root) -> impl Ord + use<> {
         let key = &service.key;
         let likeness = (self.likeness(key), self.has_variables(key));
-        (self.is(key), root, likeness, date(service))
+        (self.is(key), root, likeness, date(service), key.argv.clone())
     }
 
     /// How many words of a command are the first ones of the one that is wanted.
@@ -457,6 +459,8 @@ mod tests {
         // Nothing in common, or nothing known: the last one that was recorded.
         assert_eq!(taken_later("other"), "sh 9");
         assert_eq!(taken_later(""), "sh 9");
+        let equally_new = |all: [&str; 2]| taken("", true, &all.map(|argv| service(argv, 1, &[])));
+        assert_eq!(equally_new(["b", "a"]), equally_new(["a", "b"]));
         assert_eq!(taken("entry other", false, &all), None);
         assert_eq!(taken("", true, &[]), None);
     }
