@@ -38,7 +38,7 @@ lint: setup ## formatting, clippy, documentation, licences
 	@scripts/test.sh lint
 
 .PHONY: unit
-unit: setup ## unit, property and documentation tests of the crates
+unit: setup ## unit, property and documentation tests of the crates, and of the benchmark's programs
 	@scripts/test.sh unit
 
 .PHONY: images
@@ -63,8 +63,9 @@ fuzz: setup ## fuzz each parser; SECONDS_EACH=N (60) and TARGET=NAME may be give
 
 .PHONY: bench
 bench: setup ## run the benchmarks and print their tables; BENCH_ONLY and BENCH_JSON are for the first
-	@failed=0; scripts/bench.sh || failed=1; unset BENCH_ONLY BENCH_JSON; \
-	SMALL=1 scripts/bench.sh containerd || failed=1; scripts/bench.sh operations || failed=1; exit $$failed
+	@failed=0; scripts/bench.sh || failed=1; unset BENCH_ONLY BENCH_JSON; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	BENCH_JSON=$$fresh/hello.json BENCH_ONLY="nginx python" BENCH_RATES="0 1000 100" scripts/bench.sh hello || failed=1; \
+	scripts/bench.sh operations || failed=1; exit $$failed
 
 .PHONY: bench-runtime
 bench-runtime: setup ## measure starts by runtime images, a line for each image and network; SMALL=1 for two images
@@ -79,16 +80,36 @@ bench-readahead: setup ## measure what read-ahead, prefetching and the unit of f
 	@scripts/bench.sh readahead
 
 .PHONY: bench-peers
-bench-peers: setup ## build what bench-containerd compares with: stargz-snapshotter and soci-snapshotter
+bench-peers: setup ## build what bench-hello compares with: stargz-snapshotter, soci-snapshotter and nydus
 	@scripts/peers.sh
 
-.PHONY: bench-containerd
-bench-containerd: setup ## measure starts under containerd beside overlayfs and the peers that are installed; SMALL=1 for two images
-	@scripts/bench.sh containerd
+.PHONY: bench-images
+bench-images: setup ## build the images of bench/catalogue; SMALL=1 for six, LARGE=1 for all, ONLY="NAME ...", CHECK=1 to prove them
+	@$(RUN) python3 -B bench/build_images.py $(if $(SMALL),--small) $(if $(LARGE),--large) $(if $(CHECK),--check) $(ONLY)
+
+.PHONY: bench-hello
+bench-hello: setup ## measure starts of all images under containerd beside the peers that are installed; SMALL=1 for six images
+	@scripts/bench.sh hello $(if $(BUDGET),--budget $(BUDGET))
+
+.PHONY: bench-smoke
+bench-smoke: setup ## the same for two images in two systems, once, which CI does to keep it alive
+	@scripts/bench.sh smoke
+
+.PHONY: bench-scenarios
+bench-scenarios: setup ## measure the scenarios of the papers: development, updates, batches, throughput; ONLY=NAME
+	@scripts/bench.sh scenarios $(if $(BUDGET),--budget $(BUDGET))
 
 .PHONY: bench-operations
 bench-operations: setup ## measure snapshot operations in a second beside containerd's own snapshotters
 	@scripts/bench.sh operations
+
+.PHONY: bench-report
+bench-report: ## print results as tables and make out/report.html of them; FILES="A.json B.json" (what bench-hello wrote)
+	@python3 -B bench/report.py --html out/report.html $(or $(FILES),$(or $(XEBEC_CACHE),$(HOME)/.cache/xebec)/bench/hello.json)
+
+.PHONY: bench-compare
+bench-compare: ## what changed between two results files beyond noise; A=BEFORE.json B=AFTER.json
+	@python3 -B bench/compare.py $(OPTIONS) $(A) $(B)
 
 .PHONY: clean
 clean: ## remove what building leaves in the checkout (not the caches of tools and images)

@@ -5,8 +5,8 @@ many of them on their way as there are, so that a connection is never slowed dow
 connection costs a round trip of its own, as a handshake would: the first bytes that a client sends are held for that
 much longer.
 
-Usage: delay.py TARGET_PORT ROUND_TRIP_MS, which prints the port that it listens on, and runs until its standard input
-ends. `delay.py test` measures what it does to throughput.
+Usage: delay.py HOST:PORT ROUND_TRIP_MS, which prints the port of that host that it listens on, and runs until its standard
+input ends. `delay.py test` measures what it does to throughput.
 """
 
 import asyncio
@@ -80,9 +80,9 @@ class Direction(asyncio.Protocol):
 class Client(Direction):
     """The end that connected; it makes the connection to the target."""
 
-    def __init__(self, target_port, half_trip):
+    def __init__(self, target, half_trip):
         super().__init__(half_trip)
-        self.target_port = target_port
+        self.target = target
         self.extra = 2 * half_trip
 
     def connection_made(self, transport):
@@ -92,7 +92,7 @@ class Client(Direction):
     async def connect(self):
         make = lambda: Direction(self.half_trip)
         try:
-            transport, back = await self.loop.create_connection(make, "127.0.0.1", self.target_port)
+            transport, back = await self.loop.create_connection(make, *self.target)
         except OSError:
             self.transport.close()
             return
@@ -101,16 +101,16 @@ class Client(Direction):
             self.timer = self.loop.call_at(self.way[0][0], self.arrive)
 
 
-async def listen(target_port, round_trip_ms):
-    """A server on a port of its own choice."""
+async def listen(target, round_trip_ms):
+    """A server on a port of its own choice. `target`: host and port."""
     half_trip = round_trip_ms / 2e3
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Client(target_port, half_trip), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: Client(target, half_trip), target[0], 0)
     return server, server.sockets[0].getsockname()[1]
 
 
-async def serve(target_port, round_trip_ms):
-    server, port = await listen(target_port, round_trip_ms)
+async def serve(target, round_trip_ms):
+    server, port = await listen(target, round_trip_ms)
     print(port, flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     server.close()
@@ -149,7 +149,7 @@ def test():
     for round_trip in (None, 0, 10):
         proxy, at = None, port
         if round_trip is not None:
-            command = [sys.executable, __file__, str(port), str(round_trip)]
+            command = [sys.executable, __file__, f"127.0.0.1:{port}", str(round_trip)]
             proxy = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             at = int(proxy.stdout.readline())
         rates = sorted(fetch(at) for _ in range(5))
@@ -165,4 +165,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["test"]:
         test()
     else:
-        asyncio.run(serve(int(sys.argv[1]), float(sys.argv[2])))
+        host, _, port = sys.argv[1].rpartition(":")
+        asyncio.run(serve((host, int(port)), float(sys.argv[2])))

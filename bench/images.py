@@ -25,6 +25,7 @@ MANY_FILES = 100_000
 MANY_LAYERS = 30
 PART = 1 << 20
 TIME = 1_700_000_000
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 class Layout:
@@ -67,15 +68,17 @@ class Layout:
             "config": {},
             "rootfs": {"type": "layers", "diff_ids": [diff_id for _, diff_id in layers]},
         }
-        config_type = "application/vnd.oci.image.config.v1+json"
-        manifest_type = "application/vnd.oci.image.manifest.v1+json"
-        manifest = {
+        self.write(config, {
             "schemaVersion": 2,
-            "mediaType": manifest_type,
-            "config": {"mediaType": config_type, **self.add(json.dumps(config).encode())},
+            "mediaType": MANIFEST,
+            "config": {"mediaType": "application/vnd.oci.image.config.v1+json"},
             "layers": [descriptor for descriptor, _ in layers],
-        }
-        entry = {"mediaType": manifest_type, **self.add(json.dumps(manifest).encode())}
+        })
+
+    def write(self, config, manifest):
+        """The configuration, the manifest, into which its digest is put, and what names them."""
+        manifest = {**manifest, "config": {**manifest["config"], **self.add(json.dumps(config).encode())}}
+        entry = {"mediaType": MANIFEST, **self.add(json.dumps(manifest).encode())}
         entry["annotations"] = {"org.opencontainers.image.ref.name": "latest"}
         index = {"schemaVersion": 2, "manifests": [entry]}
         for name, value in (("index.json", index), ("oci-layout", {"imageLayoutVersion": "1.0.0"})):

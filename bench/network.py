@@ -10,6 +10,16 @@ import os
 import subprocess
 import sys
 
+# What may go at once after each pause: as much as the link passes in this time, but not less than some packets of Ethernet's
+# size. More would make a slow link a fast one for whoever asks for little at a time.
+BURST_MS, LEAST_BURST = 2, 16 << 10
+
+
+def bucket(mbit):
+    """What `tc` is told of a link of `mbit` Mbit/s."""
+    burst = max(mbit * 125 * BURST_MS, LEAST_BURST)
+    return ["tbf", "rate", f"{mbit}mbit", "burst", f"{burst}b", "latency", "50ms"]
+
 
 @contextlib.contextmanager
 def shaped(mbit):
@@ -19,7 +29,7 @@ def shaped(mbit):
         return
     run = lambda *command: subprocess.run(command, check=True)
     run("ip", "link", "set", "lo", "mtu", "1500")
-    run("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", f"{mbit}mbit", "burst", "256kb", "latency", "50ms")
+    run("tc", "qdisc", "add", "dev", "lo", "root", *bucket(mbit))
     try:
         yield
     finally:
@@ -50,8 +60,7 @@ class Link:
         done = []
         try:
             for enter, device in self.ends if mbit else []:
-                command = [*enter, "tc", "qdisc", "add", "dev", device, "root", "tbf"]
-                subprocess.run([*command, "rate", f"{mbit}mbit", "burst", "256kb", "latency", "50ms"], check=True)
+                subprocess.run([*enter, "tc", "qdisc", "add", "dev", device, "root", *bucket(mbit)], check=True)
                 done.append([*enter, "tc", "qdisc", "del", "dev", device, "root"])
             yield
         finally:
@@ -60,32 +69,35 @@ class Link:
 
 
 @contextlib.contextmanager
-def delayed(registry, round_trip_ms):
-    """The registry (host:port) by a longer way, under another address, which is what this gives."""
+def delayed(registry, round_trip_ms, namespace=None):
+    """The registry (host:port) by a longer way, at another port, which is what this gives. `namespace`: path of the
+    registry's network namespace, if it is not this one."""
     if not round_trip_ms:
         yield registry
         return
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "delay.py")
-    command = [sys.executable, program, registry.rpartition(":")[2], str(round_trip_ms)]
+    enter = ["nsenter", f"--net={namespace}"] if namespace else []
+    command = [*enter, sys.executable, program, registry, str(round_trip_ms)]
     proxy = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        yield f"127.0.0.1:{int(proxy.stdout.readline())}"
+        yield f"{registry.rpartition(':')[0]}:{int(proxy.stdout.readline())}"
     finally:
         proxy.stdin.close()
         proxy.wait()
 
 
 class Network:
-    """As it is written in BENCH_RATES: a rate in Mbit/s (0: as fast as memory), or a round trip as `10ms`."""
+    """As it is written in BENCH_RATES: a rate in Mbit/s (0: as fast as memory), a round trip as `10ms`, or both as `100+10ms`."""
 
     def __init__(self, text):
-        self.round_trip = float(text.removesuffix("ms")) if text.endswith("ms") else 0.0
-        self.mbit = None if self.round_trip else int(text) or None
+        rate, _, far = text.rpartition("+") if text.endswith("ms") else (text, "", "0ms")
+        self.round_trip = float(far.removesuffix("ms"))
+        self.mbit = int(rate or 0) or None
 
     def __str__(self):
-        if self.round_trip:
-            return f"round trip {self.round_trip:g} ms"
-        return f"{self.mbit} Mbit/s" if self.mbit else "unlimited"
+        parts = [f"{self.mbit} Mbit/s"] if self.mbit else []
+        parts += [f"round trip {self.round_trip:g} ms"] if self.round_trip else []
+        return ", ".join(parts) or "unlimited"
 
     def least_ms(self, size, round_trips):
         """What `size` bytes in so many round trips take here at least."""

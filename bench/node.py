@@ -3,18 +3,20 @@
 Every system has the same containerd, shim and runc, and differs by what `bench/systems` adds to the configuration.
 """
 
+import ctypes
 import os
+import re
 import shutil
 import subprocess
 import time
-
-import bench
 
 # CRI and NRI are of no use here, and look at directories of the host.
 CONFIGURATION = """version = 3
 root = "{top}/root"
 state = "{top}/state"
-disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", "io.containerd.nri.v1.nri"]
+disabled_plugins = [
+  "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", "io.containerd.nri.v1.nri",
+]
 [grpc]
 address = "{top}/sock"
 [ttrpc]
@@ -23,15 +25,23 @@ address = "{top}/ttrpc"
 path = "{top}/opt"
 """
 PATIENCE_S = 30
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def holds(is_so, seconds, process=None):
+    """Asks every 20 ms whether it is so, no longer than so many seconds or than a process runs."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > deadline or (process and process.poll() is not None):
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def wait_until(what, is_so, process=None):
-    """Asks every 20 ms; an error names `what`."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        if time.monotonic() > deadline or (process and process.poll() is not None):
-            raise RuntimeError(f"{what}: not within {PATIENCE_S} s")
-        time.sleep(0.02)
+    """An error names `what`."""
+    if not holds(is_so, PATIENCE_S, process):
+        raise RuntimeError(f"{what}: not within {PATIENCE_S} s")
 
 
 def remove(top):
@@ -40,7 +50,7 @@ def remove(top):
         points = [line.split()[4].encode().decode("unicode_escape") for line in file]
     for point in reversed(points):
         if point.startswith(top + "/"):
-            bench.LIBC.umount2(point.encode(), 2)  # MNT_DETACH
+            LIBC.umount2(point.encode(), 2)  # MNT_DETACH
     if os.path.exists(top):
         shutil.rmtree(top)
 
@@ -85,27 +95,38 @@ class Node:
             raise RuntimeError(f"{error}; its log: {tail(self.log)}") from error
         time.sleep(0.3)  # its first collection of garbage
 
-    def try_ctr(self, *arguments):
+    def try_ctr(self, *arguments, timeout=900):
         return subprocess.run(
             ["ctr", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=self.environment, timeout=900,
+            env=self.environment, timeout=timeout,
         )
 
-    def ctr(self, *arguments):
+    def ctr(self, *arguments, timeout=900):
         """Runs it, and gives what it printed."""
-        done = self.try_ctr(*arguments)
+        done = self.try_ctr(*arguments, timeout=timeout)
         if done.returncode != 0:
             raise RuntimeError(
                 f"ctr {' '.join(arguments)}: {done.stderr.decode()[-1500:]}; containerd's log: {tail(self.log)}"
             )
         return done.stdout.decode()
 
-    def begin(self, reference, name, *options):
-        """`ctr run`, which ends when the container's process was started."""
+    def begin(self, reference, name, *options, output=None, arguments=()):
+        """`ctr run`, which ends when the container's process was started. `output`: a file for what that writes."""
+        written = ["--log-uri", f"file://{output}"] if output else ["--null-io"]
         return subprocess.Popen(
-            ["ctr", "run", "--detach", "--null-io", *options, reference, name],
+            ["ctr", "run", "--detach", *written, *options, reference, name, *arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.environment,
         )
+
+    def exit_status(self, name):
+        """Of a container's process that has ended, which containerd then forgets."""
+        done = self.try_ctr("tasks", "rm", name)
+        said = done.stderr.decode()
+        if found := re.search(r"non-zero exit code (\d+)", said):
+            return int(found[1])
+        if done.returncode != 0:
+            raise RuntimeError(f"ctr tasks rm: {said[-1500:]}")
+        return 0
 
     def end(self, name):
         """Ends a container, and forgets it and its snapshot."""

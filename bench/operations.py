@@ -6,7 +6,7 @@ redb file, and each change of either is synced before it is answered (a change b
 once by containerd). What a container writes is synced by nobody. A removal by containerd's service is a record only: the
 snapshotter is asked when garbage is collected. Xebec deletes a removed snapshot's directories after its answer.
 
-Environment: as for containerd.py; BENCH_CALLS (200), BENCH_CLIENTS ("1 8").
+Environment: as for hello.py; BENCH_CALLS (200), BENCH_CLIENTS ("1 8"), BENCH_RUNS (5; SMALL=1: 3).
 """
 
 import json
@@ -14,13 +14,15 @@ import os
 import statistics
 
 import bench
-import containerd
+import results_file
+import systems
 
+RUNS = min(3 if os.environ.get("SMALL") == "1" else 5, bench.RUNS)
 CALLS = os.environ.get("BENCH_CALLS", "200")
 CLIENTS = os.environ.get("BENCH_CLIENTS", "1 8").split()
-NAMES = ["prepare", "mounts", "stat", "commit", "walk", "remove"]
+NAMES = ["prepare", "mounts", "stat", "usage", "commit", "walk", "find", "remove"]
 # One of each snapshotter.
-LEFT_OUT = ("stargz, optimised", "Xebec, runtime image")
+LEFT_OUT = ("stargz, optimised", "nydus, optimised", "Xebec, runtime image")
 PROGRAM = os.path.join(os.environ["BENCH_GOTOOLS"], "operations")
 
 
@@ -33,17 +35,20 @@ def measure(system, clients, direct):
 
 
 def main():
-    present = [system for system in containerd.chosen() if system.name not in LEFT_OUT]
+    chosen, absent = systems.chosen()
+    for name, reason in absent.items():
+        print(f"SKIPPED {name}: {reason}", flush=True)
+    present = [system for system in chosen if system.name not in LEFT_OUT]
     ways = [(system.name, system, False) for system in present]
     ways += [(f"{system.name}, its own socket", system, True) for system in present if system.is_ours]
     found = {
-        "what": "snapshot operations", "machine": containerd.machine(), "versions": containerd.versions(present),
-        "date": containerd.now(), "load_before": os.getloadavg()[0], "calls": int(CALLS), "rows": [],
+        "what": "snapshot operations", "machine": results_file.machine(), "versions": results_file.versions(present),
+        "date": results_file.now(), "load_before": os.getloadavg()[0], "calls": int(CALLS), "rows": [],
     }
-    print(f"{os.cpu_count()} processors, Linux {os.uname().release}, load {os.getloadavg()[0]:.1f} before; {containerd.RUNS} runs")
+    print(f"{os.cpu_count()} processors, Linux {os.uname().release}, load {os.getloadavg()[0]:.1f} before; {RUNS} runs")
     for clients in CLIENTS:
         runs = {name: [] for name, _, _ in ways}
-        for _ in range(containerd.RUNS):
+        for _ in range(RUNS):
             for name, system, direct in ways:
                 runs[name].append(measure(system, clients, direct))
         rate = lambda name, operation: [run[operation]["calls"] / run[operation]["seconds"] for run in runs[name]]

@@ -351,7 +351,7 @@ def unit(service, _):
         for kib, path in sorted(programs.items()):
             bench.XEBEC = path
             images[kib], _ = bench.publish(service.layout, f"{service.image}-{kib}")
-            services.record(service, images[kib])
+            services.record(service.task, images[kib])
             bench.forget()
         for net in nets:
             with network.delayed(bench.REGISTRY, net.round_trip) as registry:
@@ -428,7 +428,7 @@ def main():
         parts = [PARTS[part] for part in chosen if part in PARTS]
         if parts:
             image, _ = bench.publish(service.layout, name)
-            services.record(service, image)
+            services.record(service.task, image)
         for part in parts:
             part(service, image)
         bench.forget()

@@ -130,7 +130,7 @@ def main():
     for name in names:
         service = services.SERVICES[name]
         image, _ = bench.publish(service.layout, name)
-        recorded = services.record(service, image)
+        recorded = services.record(service.task, image)
         bench.forget()
         full = full_pull(service, image)
         bench.VALUES[name] = {"recorded": recorded, "full": full}

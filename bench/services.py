@@ -7,34 +7,21 @@ starts the container. Xebec's own probe runs beside it, since `--stats` and `rec
 import json
 import os
 import signal
-import socket
-import struct
 import subprocess
 import time
 
 import bench
+import catalogue
 
 TIMEOUT = 120
 
 
 class Service:
-    """An image of `scripts/images`, its port, Xebec's probe and what asks it."""
+    """An image of `scripts/images`, as the catalogue describes it, Xebec's probe and what asks it."""
 
-    def __init__(self, image, port, ask, probe=None):
-        self.image, self.port, self.ask = image, port, ask
-        self.probe = probe or f"http://127.0.0.1:{port}/"
-
-    @property
-    def layout(self):
-        return os.path.join(bench.BUILT, "oci", self.image)
-
-    def answers(self):
-        """Whether it answers rightly now."""
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=10) as peer:
-                return self.ask(peer)
-        except OSError:
-            return False
+    def __init__(self, image):
+        self.image, self.layout, self.task = image.recipe, image.layout(), image.task
+        self.answers, self.probe = image.task.answers, image.task.probe[1]
 
     def wait(self, began, process):
         """Milliseconds from `began` (time.perf_counter) to the first answer."""
@@ -42,53 +29,14 @@ class Service:
             passed = time.perf_counter() - began
             if passed > TIMEOUT or process.poll() is not None:
                 raise RuntimeError(f"{self.image}: no answer after {passed:.1f} s, status {process.poll()}")
-            # A twentieth of the time that has passed, as Xebec's probes.
+            # A fiftieth of the time that has passed, as Xebec's probes.
             time.sleep(min(0.001 + passed / 50, 0.02))
         return (time.perf_counter() - began) * 1e3
 
 
-def http(peer):
-    peer.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
-    return b" 200 " in peer.recv(4096).split(b"\r\n")[0]
-
-
-def redis(peer):
-    peer.sendall(b"PING\r\n")
-    return peer.recv(64) == b"+PONG\r\n"
-
-
-def postgres(peer):
-    """`select 6 * 7`, in the simple protocol, by a user who needs no password."""
-    parameters = b"user\0postgres\0database\0postgres\0\0"
-    peer.sendall(struct.pack("!II", 8 + len(parameters), 3 << 16) + parameters)
-    asked, data = False, b""
-    while part := peer.recv(4096):
-        data += part
-        while len(data) >= 5 and len(data) > (length := struct.unpack("!I", data[1:5])[0]):
-            kind, body, data = data[:1], data[5 : length + 1], data[length + 1 :]
-            if kind == b"E":
-                return False  # it is starting up
-            if kind == b"D":
-                return body.endswith(b"42")
-            if kind == b"Z" and not asked:
-                query = b"select 6 * 7\0"
-                peer.sendall(b"Q" + struct.pack("!I", 4 + len(query)) + query)
-                asked = True
-    return False
-
-
 SERVICES = {
     service.image: service
-    for service in (
-        Service("nginx", 8080, http),
-        Service("redis", 6379, redis, "log:Ready to accept connections"),
-        Service("node", 8082, http),
-        Service("python", 8081, http),
-        Service("postgres", 5432, postgres, "log:database system is ready to accept connections"),
-        Service("jvm", 8084, http),
-        Service("scipy", 8083, http),
-        Service("torch", 8085, http),
-    )
+    for service in (Service(image) for image in catalogue.load(large=True) if image.recipe and image.task.kind == "answer")
 }
 
 
@@ -194,23 +142,30 @@ def measure(service, image, *options):
     }
 
 
-def record(service, image, *options):
-    """Records a service, three runs of it, since programs with many threads do not read the same pages each time. What
-    answers a real request belongs to it, so that is asked all the while."""
-    command = [bench.XEBEC, "record", "--json", "--repeat", "3", "--settle", "1s", "--probe", service.probe]
+def record(task, image, *arguments):
+    """Records what an image does, three runs of it, since programs with many threads do not read the same pages each time. What
+    answers a real request belongs to it, so that is asked all the while. `arguments`: as those of `ctr run`, in place of the
+    image's entrypoint and command."""
+    entry = ["--entrypoint", arguments[0]] if arguments else []
+    command = [bench.XEBEC, "record", "--json", "--repeat", "3", "--settle", "1s", *task.probe, *entry, image, *arguments[1:]]
     log = open(os.path.join(bench.SCRATCH, "record.log"), "w")
-    process = subprocess.Popen(
-        [*command, *options, image], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
-    )
+    # The program may say more than a pipe holds.
+    said = open(os.path.join(bench.SCRATCH, "record.out"), "w+b")
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=log)
+    is_asked = task.kind == "answer"
     answers, deadline = 0, time.monotonic() + 3 * TIMEOUT
     while process.poll() is None:
         if time.monotonic() > deadline:
             process.kill()
-        answers += service.answers()
+        answers += is_asked and task.answers()
         time.sleep(0.02)
-    output = process.communicate()[0]
-    if process.returncode != 0 or answers == 0:
+    said.seek(0)
+    output = said.read()
+    if process.returncode != 0 or (is_asked and answers == 0):
         with open(log.name) as file:
-            raise RuntimeError(f"recording {service.image}: {answers} answers; {file.read()[-2000:]}")
-    # The service may have said something, too.
-    return json.loads(output[output.index(b"{\n") :])
+            raise RuntimeError(f"recording {image}: {answers} answers; {file.read()[-2000:]}")
+    # What the program has said comes first.
+    try:
+        return json.loads(output[output.index(b"{\n") :])
+    except ValueError as error:
+        raise RuntimeError(f"recording {image}: {error}; it wrote: {output[-500:].decode(errors='replace')}") from error

@@ -6,20 +6,28 @@
 #   bench.sh runtime    starts by runtime images, a line for each image and network; SMALL=1 for nginx and python only
 #   bench.sh large      the same for an image of several gigabytes, which is built first (20 GB of room)
 #   bench.sh readahead  what read-ahead, prefetching and the unit of fills do to starts
-#   bench.sh containerd starts under containerd beside overlayfs and peers; SMALL=1 for nginx and python only
+#   bench.sh hello      starts under containerd of all images, beside overlayfs and peers; SMALL=1 for six images. With
+#                       --budget SECONDS nothing is begun that would take longer
+#   bench.sh smoke      two images of it once, in two systems, and whether its results are whole
+#   bench.sh scenarios  what the papers do with images besides (docs/bench-scenarios.md); ONLY="NAME ..." takes some of them,
+#                       SMALL=1 a short form; --budget as above
 #   bench.sh operations snapshot operations in a second, beside containerd's own snapshotters
 #
-#   BENCH_RUNS=N             runs of each measurement (7)
+#   BENCH_RUNS=N             runs of each measurement (7; of hello 3)
 #   BENCH_ONLY="NAME ..."    only these: index view read first_byte nginx python; of runtime and readahead: images
 #   BENCH_RATES="N ..."      networks of the cold starts, in Mbit/s (0 1000 100; 0: as fast as memory); runtime: also
-#                            round trips (0 1000 100 10ms)
+#                            round trips (0 1000 100 10ms); hello: (0 1000 100 20), also as 10ms or 100+10ms
 #   BENCH_PARTS="NAME ..."   experiments of readahead: cold warm disk lazy complete ahead shared large unit
 #   BENCH_UNITS="N ..."      of the experiment unit: units of fills in KiB, for each of which a program is built
-#   BENCH_JSON=FILE          every single value, as JSON; of containerd: rows that it has are not measured again
-#   BENCH_SYSTEMS="NAME,..." of containerd: parts of the names of systems
-#   BENCH_EROFS_UTILS=DIR    of containerd: a folder with a newer mkfs.erofs than the distribution's
-#   BENCH_BUDGET=SECONDS     of containerd: after that no further row is begun
-#   BENCH_PUBLISH=only       of containerd: only make the images, which are kept
+#   BENCH_JSON=FILE          every single value, as JSON; of hello: what it has is not measured again, and there is one
+#                            without being asked for, $XEBEC_CACHE/bench/hello.json
+#   BENCH_SYSTEMS="NAME,..." of hello and operations: names of systems, or parts of them
+#   BENCH_EROFS_UTILS=DIR    of hello: a folder with another mkfs.erofs than that of make bench-peers
+#   BENCH_NYDUS=DIR          of hello: a folder with programs of nydus, in place of those that bench-peers builds
+#   BENCH_BUDGET=SECONDS     of hello: as --budget
+#   BENCH_SECONDS=N          of scenarios: how long throughput is measured (60)
+#   BENCH_HOSTS=N            of scenarios: how many hosts a batch is started on (4)
+#   BENCH_PUBLISH=only       of hello: only make the images, which are kept
 #
 # Everything happens in network, mount and process namespaces of its own, with state of its own; nothing is left
 # running or mounted. Needs root, 6 GB of room and an otherwise idle machine.
@@ -58,6 +66,25 @@ build_unit() {
     BENCH_UNIT_PROGRAMS+=" $kib=$XEBEC_CACHE/bench/units/$kib"
 }
 
+# One that cannot be built is said by name, and is among what has failed; no longer than the budget allows. In a process group
+# that ends with this script, which it would outlive otherwise.
+build_catalogue() {
+    local options=() child
+    [[ ${SMALL:-} != 1 ]] || options+=(--small)
+    [[ $what != smoke ]] || BENCH_ONLY="nginx redis"
+    [[ -z ${BENCH_ONLY:-} ]] || read -r -a options <<<"$BENCH_ONLY"
+    if [[ $what == scenarios ]]; then
+        local wanted
+        wanted=$(PYTHONPATH=bench python3 -B -m scenarios images) || exit 2
+        read -r -a options <<<"$wanted"
+    fi
+    timeout "${BENCH_BUDGET:-0}" python3 -B bench/build_images.py ${options[@]+"${options[@]}"} >&2 &
+    child=$!
+    trap 'kill "$child"; wait "$child" || true; exit 1' INT TERM HUP
+    wait "$child" || say "not all images could be built"
+    trap - INT TERM HUP
+}
+
 # What calls snapshotters.
 build_operations() {
     export BENCH_GOTOOLS=$XEBEC_CACHE/bench/gotools
@@ -83,12 +110,19 @@ prepare() {
     }
     if [[ $what != all ]]; then
         local images=(nginx redis postgres scipy node jvm)
-        [[ $what == containerd ]] && images=(nginx redis python node)
         [[ ${SMALL:-} == 1 ]] && images=(nginx python)
         [[ -n ${BENCH_ONLY:-} ]] && read -r -a images <<<"$BENCH_ONLY"
         [[ $what == large ]] && images=(torch)
         # Operations are made without an image.
-        [[ $what == operations ]] || scripts/images/build.sh "${images[@]}" python
+        case $what in
+        operations) ;;
+        hello | smoke) build_catalogue ;;
+        scenarios)
+            scripts/setup.sh bench || say "going on without what could not be installed"
+            build_catalogue
+            ;;
+        *) scripts/images/build.sh "${images[@]}" python ;;
+        esac
         [[ $what != readahead ]] || make_big
         [[ $what != operations ]] || build_operations
         XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
@@ -118,7 +152,8 @@ make_big() {
 kill_all() {
     local inside connections control=$BENCH_SCRATCH/fuse number
     inside=$(pgrep --parent "$1" | head -n1)
-    connections=$(awk '/ - fuse\./ || / - fuse / { split($3, device, ":"); print device[2] }' "/proc/${inside:-0}/mountinfo" 2>/dev/null)
+    connections=$(awk '/ - fuse\./ || / - fuse / { split($3, device, ":"); print device[2] }' \
+        "/proc/${inside:-0}/mountinfo" 2>/dev/null)
     kill -KILL "$1"
     mkdir -p "$control"
     mount -t fusectl fusectl "$control" || return 0
@@ -133,7 +168,10 @@ isolated() {
     BENCH_SCRATCH=$(mktemp -d "${TMPDIR:-/var/tmp}/xebec-bench.XXXXXX")
     BENCH_NAMESPACE=$(basename "${BENCH_SCRATCH/./-}")
     export BENCH_SCRATCH BENCH_NAMESPACE
-    unshare --net --mount --pid --fork --kill-child --mount-proc "${BASH_SOURCE[0]}" --inside "$what" &
+    # Of the budget.
+    export BENCH_SPENT=$SECONDS
+    # It ends with this script even if that is killed, or by a signal that it cannot trap, since it was ignored before.
+    setpriv --pdeathsig KILL unshare --net --mount --pid --fork --kill-child --mount-proc "${BASH_SOURCE[0]}" --inside "$what" &
     local child=$! status=0
     # It waits for its child with these signals held back.
     trap 'kill_all "$child"' INT TERM HUP
@@ -149,38 +187,59 @@ isolated() {
     exit "$status"
 }
 
-# A new file system for all that hosts write, since how fast one takes thousands of files depends on what it has been through
-# (unpacking the same layer took 0.5 and 4 s of processor time in two folders of one). Its loop device goes with its mount.
+# A new file system for all that hosts write, since how fast one takes new files depends on what it has been through: ext4 passes
+# over inodes that were deleted in the last minutes (`recently_deleted`, fs/ext4/ialloc.c), and a large and old one makes 10,000
+# files in 0.9 s of processor time and, when as many have been deleted a few times, in 8. Its loop device goes with its mount.
 new_file_system() {
-    truncate --size 20G "$BENCH_SCRATCH/disk"
+    truncate --size "$1" "$BENCH_SCRATCH/disk"
     mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 "$BENCH_SCRATCH/disk"
     mkdir "$BENCH_SCRATCH/state"
     mount -o loop "$BENCH_SCRATCH/disk" "$BENCH_SCRATCH/state"
     BENCH_SCRATCH=$BENCH_SCRATCH/state
 }
 
+# Whether containerd is what starts containers, and the registry is far.
+under_containerd() { [[ $what == hello || $what == scenarios || $what == smoke || $what == operations ]]; }
+
 inside() {
-    [[ $what != containerd && $what != operations ]] || new_file_system
+    case $what in
+    smoke) new_file_system 6G ;;
+    large) new_file_system 60G ;;
+    hello | scenarios | operations | runtime) new_file_system 20G ;;
+    esac
     export XEBEC_ROOT=$BENCH_SCRATCH/root XEBEC_RUN=/run/xebec-bench
     trap clean_up EXIT
     # As on any host with a service manager: the state of all runtimes is in memory.
     mount -t tmpfs tmpfs /run
     ip link set lo up
-    if [[ $what == containerd || $what == operations ]]; then
+    if under_containerd; then
         start_far_registry
     else
         registry_start "$BENCH_SCRATCH/registry"
     fi
     export REGISTRY REGISTRY_LOG
-    local program=bench
+    local -a program=(bench/bench.py)
     case $what in
-    runtime | readahead | containerd | operations) program=$what ;;
+    runtime | readahead | operations) program=("bench/$what.py") ;;
+    hello)
+        program=(bench/hello.py)
+        export BENCH_JSON=${BENCH_JSON:-$XEBEC_CACHE/bench/hello.json}
+        say "results are kept in $BENCH_JSON"
+        ;;
+    scenarios)
+        program=(-m scenarios)
+        export BENCH_JSON=${BENCH_JSON:-$XEBEC_CACHE/bench/scenarios}
+        ;;
+    smoke)
+        program=(bench/smoke.py)
+        export BENCH_JSON=$BENCH_SCRATCH/smoke.json
+        ;;
     large)
-        program=runtime
+        program=(bench/runtime.py)
         export BENCH_ONLY=torch
         ;;
     esac
-    PYTHONDONTWRITEBYTECODE=1 python3 "bench/$program.py"
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=bench python3 "${program[@]}"
 }
 
 # The registry in a network namespace of its own, at the other end of a pair of veth devices, and a third namespace for
@@ -201,7 +260,7 @@ start_far_registry() {
     echo "10.88.0.2 localhost" >"$BENCH_SCRATCH/hosts"
     mount --bind "$BENCH_SCRATCH/hosts" /etc/hosts
     local directory=$BENCH_SCRATCH/registry
-    if [[ $what == containerd ]]; then
+    if [[ $what == hello || $what == scenarios ]]; then
         directory=$XEBEC_CACHE/bench/registry
         mkdir -p "$directory"
         exec 8>"$directory.lock"
@@ -214,9 +273,14 @@ start_far_registry() {
     export BENCH_REGISTRY_PID=$REGISTRY_PID
 }
 
-# Control groups bear the name of containerd's namespace, and outlive everything else of it.
+# Control groups bear the name of containerd's namespace, and outlive everything else of it. One whose processes were killed a
+# moment ago may not be empty yet.
 remove_groups() {
-    find /sys/fs/cgroup -depth -type d -path "*/$BENCH_NAMESPACE*" -exec rmdir {} + 2>/dev/null || true
+    for _ in {1..50}; do
+        find /sys/fs/cgroup -depth -type d -path "*/$BENCH_NAMESPACE*" -exec rmdir {} + 2>/dev/null || true
+        [[ -n $(find /sys/fs/cgroup -type d -path "*/$BENCH_NAMESPACE*" -print -quit 2>/dev/null) ]] || return 0
+        sleep 0.1
+    done
 }
 
 clean_up() {
@@ -234,8 +298,15 @@ case "${1:-all}" in
     what=$2
     inside
     ;;
-all | runtime | large | readahead | containerd | operations)
+all | runtime | large | readahead | hello | scenarios | smoke | operations)
     what=${1:-all}
+    if [[ $what == hello || $what == scenarios ]] && [[ ${2:-} == --budget ]]; then
+        [[ ${3:-} =~ ^[0-9]+$ ]] || {
+            say "--budget: how many seconds?"
+            exit 2
+        }
+        export BENCH_BUDGET=$3
+    fi
     prepare
     isolated
     ;;

@@ -9,7 +9,7 @@ XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
 E2E_GOTOOLS=$CARGO_TARGET_DIR/gotools
 # Static, because one of them is all that an image of a test has.
 CGO_ENABLED=0 go build -C tests/gotools -o "$E2E_GOTOOLS/" ./...
-CGO_ENABLED=0 go build -C tests/containerd -o "$E2E_GOTOOLS/" ./cri ./labels
+CGO_ENABLED=0 go build -C tests/containerd -o "$E2E_GOTOOLS/" ./cri ./labels ./offer
 CGO_ENABLED=0 go test -C tests/containerd -c -o "$E2E_GOTOOLS/snapshotter-suite" ./suite
 # Go's race detector needs cgo.
 CGO_ENABLED=1 go test -C tests/containerd -race -c -o "$E2E_GOTOOLS/snapshotter-suite-race" ./suite

@@ -7,7 +7,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-# command:package; a package is installed when its command is missing.
+# command:package, or file:package where there is no command; a package is installed when that is missing.
 PACKAGES=(
     # building
     cc:build-essential make:make git:git curl:curl python3:python3 pip3:python3-pip npm:npm
@@ -15,11 +15,15 @@ PACKAGES=(
     skopeo:skopeo umoci:umoci buildah:buildah mmdebstrap:mmdebstrap jq:jq
     gzip:gzip pigz:pigz zstd:zstd xz:xz-utils tar:tar
     # running containers
-    runc:runc crun:crun
+    runc:runc crun:crun busybox:busybox-static
+    # building the other runc, below
+    pkg-config:pkg-config /usr/include/seccomp.h:libseccomp-dev
     # file systems and measuring
     mkfs.erofs:erofs-utils mkfs.ext4:e2fsprogs setfattr:attr setcap:libcap2-bin
-    ip:iproute2 mount:mount flock:util-linux fincore:util-linux-extra ps:procps fio:fio strace:strace
+    ip:iproute2 mount:mount setpriv:util-linux flock:util-linux fincore:util-linux-extra ps:procps fio:fio strace:strace
 )
+# What `make bench-scenarios` loads services with: `setup.sh bench`.
+[[ ${1:-} != bench ]] || PACKAGES+=(wrk:wrk redis-benchmark:redis-tools)
 # command=module@version
 GO_TOOLS=(
     registry=github.com/distribution/distribution/v3/cmd/registry@v3.0.0
@@ -32,6 +36,9 @@ GO_TOOLS=(
 # `go install` refuses it; a module of our own pins it instead.
 CONTAINERD_1_7=scripts/containerd-1.7
 CONTAINERD_1_7_COMMANDS=(containerd-1.7/{containerd,containerd-shim-runc-v2,ctr})
+# A runc that can map the ids of mounts, as containerd wants for pods in user namespaces; Debian 12's cannot. It is called
+# runc-idmap, so that whatever looks for runc finds the system's.
+RUNC_IDMAP=github.com/opencontainers/runc@v1.5.2
 # What `kubectl kustomize` is made of. Newer ones want a newer Go than Debian's users have.
 GO_TOOLS+=(kustomize=sigs.k8s.io/kustomize/kustomize/v5@v5.6.0)
 # command=package==version. This one carries the schemas of the objects of Kubernetes, which others fetch.
@@ -53,10 +60,18 @@ die() {
     exit 1
 }
 
+# is_there COMMAND, or is_there FILE with its whole path.
+is_there() {
+    case $1 in
+    /*) [[ -e $1 ]] ;;
+    *) command -v "$1" >/dev/null ;;
+    esac
+}
+
 missing_commands() {
     local item
     for item in "${PACKAGES[@]}"; do
-        command -v "${item%%:*}" >/dev/null || echo "${item%%:*}"
+        is_there "${item%%:*}" || echo "${item%%:*}"
     done
     for item in "${GO_TOOLS[@]}" "${PYTHON_TOOLS[@]}" "${CARGO_TOOLS[@]}"; do
         [[ -x $XEBEC_TOOLS/bin/${item%%=*} ]] || echo "${item%%=*}"
@@ -64,6 +79,7 @@ missing_commands() {
     for item in "${CONTAINERD_1_7_COMMANDS[@]}"; do
         [[ -x $XEBEC_TOOLS/bin/$item ]] || echo "$item"
     done
+    [[ -x $XEBEC_TOOLS/bin/runc-idmap ]] || echo runc-idmap
 }
 
 # at_least HAVE WANT: whether version HAVE is WANT or newer.
@@ -82,7 +98,7 @@ check_compilers() {
 install_packages() {
     local wanted=() item
     for item in "${PACKAGES[@]}"; do
-        command -v "${item%%:*}" >/dev/null || wanted+=("${item##*:}")
+        is_there "${item%%:*}" || wanted+=("${item##*:}")
     done
     [[ ${#wanted[@]} -eq 0 ]] && return
     command -v apt-get >/dev/null || die "no apt-get here; please install: ${wanted[*]}"
@@ -113,6 +129,17 @@ install_containerd_1_7() {
     say "building containerd 1.7 (about 3 minutes)"
     GOFLAGS=-buildvcs=false go build -C "$XEBEC_TOP/$CONTAINERD_1_7" -o "$XEBEC_TOOLS/bin/containerd-1.7/" tool
     note_version containerd-1.7 "$version"
+}
+
+# `go install` calls it runc, so it gets its name before it comes where commands are looked for. It does not build without cgo.
+install_runc_idmap() {
+    [[ -x $XEBEC_TOOLS/bin/runc-idmap && $(tool_version runc-idmap) == "$RUNC_IDMAP" ]] && return
+    say "building $RUNC_IDMAP (about a minute)"
+    rm -rf "$XEBEC_TOOLS/build"
+    GOBIN="$XEBEC_TOOLS/build" GOFLAGS=-buildvcs=false CGO_ENABLED=1 go install -tags seccomp "$RUNC_IDMAP"
+    mv "$XEBEC_TOOLS/build/runc" "$XEBEC_TOOLS/bin/runc-idmap"
+    rm -rf "$XEBEC_TOOLS/build"
+    note_version runc-idmap "$RUNC_IDMAP"
 }
 
 # Each into a folder of its own, so that nothing of the system's Python changes.
@@ -164,6 +191,7 @@ main() {
     install_packages
     install_go_tools
     install_containerd_1_7
+    install_runc_idmap
     install_python_tools
     install_cargo_tools
     missing=$(missing_commands | tr '\n' ' ')

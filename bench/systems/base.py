@@ -20,10 +20,27 @@ class System:
     is_full = False
     # Whether it is ours; the others are peers.
     is_ours = False
+    # Whether services of its images were recorded.
+    is_recorded = False
 
     def __init__(self, top, namespace):
         self.top, self.namespace = top, namespace
         self.node = None
+        # Another one if the way to the registry is longer (network.delayed).
+        self.address = bench.REGISTRY
+
+    @property
+    def registry(self):
+        """What it calls the registry."""
+        return self.address
+
+    def here(self, reference):
+        """A reference to where the registry is reached now."""
+        return f"{self.registry}/{reference.partition('/')[2]}"
+
+    def is_lazy(self, subject):
+        """Whether a pull of an image moves only a part of it."""
+        return not self.is_full
 
     def missing(self):
         """Why it cannot run here, or `None`."""
@@ -33,9 +50,14 @@ class System:
         """What the table says of its version and configuration."""
         return ""
 
-    def publish(self, service, plain):
-        """Makes what it needs of an image that is in the registry as `plain`, and gives the reference to pull."""
-        return plain
+    def publish(self, subject, plain):
+        """Makes what it needs of an image that is in the registry as `plain`: the reference to pull, and `convert_ms`, what it
+        takes from an image in the registry to all that is needed in the registry, if there is anything to make."""
+        return {"reference": plain}
+
+    def publish_next(self, subject, plain):
+        """The same for the next version of an image, by the host that made the one before, while other hosts run."""
+        return self.publish(subject, plain)
 
     def configuration(self):
         """Added to containerd's."""
@@ -90,11 +112,6 @@ class Proxied(System):
 
     program = None
 
-    @property
-    def registry(self):
-        """What it calls the registry."""
-        return bench.REGISTRY
-
     def __init__(self, top, namespace):
         super().__init__(top, namespace)
         self.daemon = None
@@ -109,12 +126,16 @@ class Proxied(System):
     def configuration(self):
         return proxy(self.snapshotter, self.socket, os.path.join(self.top, "daemon"))
 
+    def command(self, root):
+        """What starts the snapshotter with a directory of its own."""
+        return [self.program, "serve", root, self.socket, self.registry]
+
     def start_daemon(self):
         root = os.path.join(self.top, "daemon")
         os.makedirs(root)
         with open(os.path.join(self.top, "daemon.log"), "w") as log:
             self.daemon = subprocess.Popen(
-                [self.program, "serve", root, self.socket, self.registry], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                self.command(root), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**os.environ, "CONTAINERD_ADDRESS": self.node.environment["CONTAINERD_ADDRESS"]},
             )
         node.wait_until(f"{self.program} starts", lambda: listens(self.socket), self.daemon)
@@ -131,6 +152,18 @@ class Proxied(System):
 
     def daemon_pids(self):
         return [self.daemon.pid] if self.daemon else []
+
+
+def processes(program):
+    """Identifiers of those that run a program; every process here is of this benchmark."""
+    found, program = [], os.path.realpath(program)
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{entry}/exe").removesuffix(" (deleted)") == program:
+                found.append(int(entry))
+        except OSError:
+            continue
+    return found
 
 
 def listens(path):

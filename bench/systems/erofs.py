@@ -20,13 +20,13 @@ class Erofs(System):
     name, snapshotter, is_full = "EROFS snapshotter", "erofs", True
 
     def environment(self):
-        """BENCH_EROFS_UTILS: a folder with a newer mkfs.erofs than the distribution's."""
-        folder = os.environ.get("BENCH_EROFS_UTILS")
-        return {"PATH": f"{folder}:{os.environ['PATH']}"} if folder else {}
+        """BENCH_EROFS_UTILS: a folder with a newer mkfs.erofs than the distribution's, instead of what scripts/peers.sh took."""
+        folder = os.environ.get("BENCH_EROFS_UTILS") or os.path.join(os.environ["XEBEC_TOOLS"], "erofs-utils", "bin")
+        return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
     def mkfs(self):
         """Version of mkfs.erofs, or `None`."""
-        program = shutil.which("mkfs.erofs", path=self.environment().get("PATH", os.environ["PATH"]))
+        program = shutil.which("mkfs.erofs", path=self.environment()["PATH"])
         if not program:
             return None
         said = subprocess.run([program, "-V"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode()
@@ -39,7 +39,7 @@ class Erofs(System):
             return "mkfs.erofs is not installed (erofs-utils)"
         if mkfs < OLDEST:
             found, wanted = (".".join(map(str, version)) for version in (mkfs, OLDEST))
-            return f"mkfs.erofs is {found}, and the differ needs {wanted}: set BENCH_EROFS_UTILS to the folder of a newer one"
+            return f"mkfs.erofs is {found}, and the differ needs {wanted} (make bench-peers, or set BENCH_EROFS_UTILS)"
         return None
 
     def version(self):

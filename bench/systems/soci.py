@@ -13,14 +13,22 @@ from systems.base import Proxied
 from systems.stargz import convert
 
 
+# The size of the smallest layers that get an index.
+SMALLEST = 10 << 20
+
+
 class Soci(Proxied):
     name, snapshotter, program = "SOCI", "soci", "peer-soci"
 
     @property
     def registry(self):
-        return f"localhost:{bench.REGISTRY.rpartition(':')[2]}"
+        return f"localhost:{self.address.rpartition(':')[2]}"
 
-    def publish(self, service, plain):
+    def is_lazy(self, subject):
+        return sum(size for size in subject.layers if size >= SMALLEST) > subject.size / 4
+
+    def publish(self, subject, plain):
         # What it has made for an image it takes for being in containerd, of which there is another for the next image.
         scratch = tempfile.mkdtemp(dir=bench.SCRATCH)
-        return convert(self, plain, f"{self.registry}/{service.image}-soci:latest", [self.program, "convert", scratch], [])
+        target = f"{self.registry}/{subject.repository}-soci:{subject.tag}"
+        return convert(self, plain, target, [self.program, "convert", scratch, plain, target])

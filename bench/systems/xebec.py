@@ -3,16 +3,16 @@
 import hashlib
 import os
 import subprocess
+import time
 
 import bench
 import node
 import services
-from systems.base import System, listens, proxy
+from systems.base import System, listens, processes, proxy
 
 
 class Lazy(System):
     name, snapshotter, is_ours = "Xebec", "xebec", True
-    is_recorded = False
 
     def version(self):
         return f"{bench.run(bench.XEBEC, '--version').split()[-1]} ({self.program_digest()})"
@@ -22,27 +22,44 @@ class Lazy(System):
         with open(bench.XEBEC, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:12]
 
-    def publish(self, service, plain):
+    def publish(self, subject, plain):
         # What another program wrote is in another repository.
         kind = "recorded" if self.is_recorded else "indexed"
-        image = f"{bench.REGISTRY}/{service.image}-{kind}-{self.program_digest()}:latest"
+        image = f"{bench.REGISTRY}/{subject.repository}-{kind}-{self.program_digest()}:{subject.tag}"
         bench.run("skopeo", "copy", "-q", "--src-tls-verify=false", "--dest-tls-verify=false",
                   f"docker://{plain}", f"docker://{image}")
-        services.fresh_host()
-        bench.xebec("index", "--push", image)
-        if self.is_recorded:
-            services.record(service, image)
-        bench.forget()
-        return image
+        try:
+            services.fresh_host()
+            began = time.perf_counter()
+            bench.xebec("index", "--push", image)
+            found = {"reference": image}
+            if self.is_recorded:
+                recorded = services.record(subject.task, image, *subject.arguments)
+                found["read_bytes"] = recorded["pages"] * 4096
+            found["convert_ms"] = (time.perf_counter() - began) * 1e3
+            return found
+        finally:
+            bench.forget()
+
+    def publish_next(self, subject, plain):
+        """What is there of the layers that both versions have stays there."""
+        root = os.path.join(self.top, "root")
+        if not os.path.exists(root):
+            self.make_root(root)
+        bench.run(bench.XEBEC, "index", "--root", root, "--run", os.path.join(self.top, "run"), "--push", plain)
+        return {"reference": plain}
+
+    def make_root(self, root):
+        os.makedirs(root)
+        with open(os.path.join(root, "registries.toml"), "w") as file:
+            file.write(f'plain_http = ["{self.registry}"]\n')
 
     def configuration(self):
         return proxy(self.snapshotter, os.path.join(os.environ["XEBEC_RUN"], "snapshots.sock"), os.environ["XEBEC_ROOT"])
 
     def start_daemon(self):
         root = os.environ["XEBEC_ROOT"]
-        os.makedirs(root)
-        with open(os.path.join(root, "registries.toml"), "w") as file:
-            file.write(f'plain_http = ["{bench.REGISTRY}"]\n')
+        self.make_root(root)
         with open(os.path.join(root, "daemon.toml"), "w") as file:
             containerd = os.path.join(self.top, "c", "sock")
             file.write(f'[snapshotter]\nenabled = true\naddress = "{containerd}"\n')
@@ -55,15 +72,8 @@ class Lazy(System):
         bench.forget()
 
     def daemon_pids(self):
-        """Keeper and worker; every process here is of this benchmark."""
-        found, program = [], os.path.realpath(bench.XEBEC)
-        for entry in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                if os.readlink(f"/proc/{entry}/exe").removesuffix(" (deleted)") == program:
-                    found.append(int(entry))
-            except OSError:
-                continue
-        return found
+        """Keeper and worker."""
+        return processes(bench.XEBEC)
 
 
 class Runtime(Lazy):

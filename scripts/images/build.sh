@@ -5,6 +5,9 @@
 #   scripts/images/build.sh --list      the names, in the order in which they can be built
 #   scripts/images/build.sh all         build every image but those that only the benchmarks need (a file benchmark)
 #
+# XEBEC_RECIPES may name another folder with recipes, such as those that bench/build_images.py makes; they are built by their
+# names, and neither listed nor part of "all".
+#
 # A recipe is a folder scripts/images/NAME with a Containerfile (built by buildah in a chroot), or with a script
 # build (run with the target directory as its argument); a script prepare, if there is one, first fills the build
 # context (its argument). An image is built again only when its recipe or the recipe of what it is based on has
@@ -24,8 +27,11 @@ die() {
     exit 1
 }
 
+# The folder of a recipe: ours, or else one of XEBEC_RECIPES.
+recipe() { if [[ -d $here/$1 ]]; then echo "$here/$1"; else echo "${XEBEC_RECIPES:-$here}/$1"; fi; }
+
 # What an image is based on: the names in its file "needs", one per line.
-needs() { cat "$here/$1/needs" 2>/dev/null || true; }
+needs() { cat "$(recipe "$1")/needs" 2>/dev/null || true; }
 
 names() {
     local name need
@@ -44,7 +50,7 @@ recipe_hash() {
     local need
     {
         for need in $(needs "$1"); do recipe_hash "$need"; done
-        (cd "$here/$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum)
+        (cd "$(recipe "$1")" && find . -type f -print0 | sort -z | xargs -0 sha256sum)
     } | sha256sum | cut -d' ' -f1
 }
 
@@ -61,27 +67,32 @@ build_containerfile() {
     local name=$1 target=$2 context="$work/$1"
     rm -rf "$context"
     mkdir -p "$context"
-    cp -a "$here/$name/." "$context/"
-    if [[ -x $context/prepare ]]; then (cd "$context" && ./prepare "$context"); fi
+    cp -a "$(recipe "$name")/." "$context/"
+    # Who asks whether this fails switches off `set -e`, and an image of an earlier build must not be pushed for this one.
+    if [[ -x $context/prepare ]]; then (cd "$context" && ./prepare "$context") || return; fi
     buildah_here bud --isolation chroot --layers --format oci --tag "xebec-test/$name" \
-        --file "$context/Containerfile" "$context"
-    buildah_here push "xebec-test/$name" "oci:$target:latest"
+        --file "$context/Containerfile" "$context" || return
+    buildah_here push "xebec-test/$name" "oci:$target:latest" || return
     rm -rf "$context"
 }
 
+# is_built NAME HASH
+is_built() { [[ -f $layouts/$1/recipe && $(<"$layouts/$1/recipe") == "$2" ]]; }
+
 build_one() {
-    local name=$1 hash started
-    [[ -d $here/$name ]] || die "no recipe $here/$name"
+    local name=$1 folder hash started
+    folder=$(recipe "$name")
+    [[ -d $folder ]] || die "no recipe $folder"
     hash=$(recipe_hash "$name")
-    [[ -f $layouts/$name/recipe && $(<"$layouts/$name/recipe") == "$hash" ]] && return
+    is_built "$name" "$hash" && return
     started=$(date +%s)
     say "building $name (log: $logs/$name.log)"
     rm -rf "$layouts/$name" "$layouts/$name.new"
     if ! (
-        if [[ -f $here/$name/Containerfile ]]; then
+        if [[ -f $folder/Containerfile ]]; then
             build_containerfile "$name" "$layouts/$name.new"
         else
-            "$here/$name/build" "$layouts/$name.new"
+            "$folder/build" "$layouts/$name.new"
         fi
     ) >"$logs/$name.log" 2>&1; then
         tail -n 20 "$logs/$name.log" >&2
@@ -90,6 +101,16 @@ build_one() {
     printf '%s\n' "$hash" >"$layouts/$name.new/recipe"
     mv "$layouts/$name.new" "$layouts/$name"
     say "built $name in $(($(date +%s) - started)) s, $(du -sh "$layouts/$name" | cut -f1)"
+}
+
+# Whether it and all that it is based on are there as they are to be: then nothing is built, and nobody waited for who builds.
+are_built() {
+    local name need
+    for name; do
+        [[ -d $(recipe "$name") ]] || return
+        for need in $(needs "$name"); do are_built "$need" || return; done
+        is_built "$name" "$(recipe_hash "$name")" || return
+    done
 }
 
 build_with_needs() {
@@ -105,12 +126,13 @@ main() {
     esac
     [[ $(id -u) -eq 0 ]] || die "must run as root: packages are installed in a chroot"
     mkdir -p "$layouts" "$work" "$logs"
-    exec 9>"$XEBEC_BUILD/lock"
-    flock 9
     local wanted=("$@") name
     [[ $1 == all ]] && mapfile -t wanted < <(names | while read -r name; do
         [[ -e $here/$name/benchmark ]] || echo "$name"
     done)
+    are_built "${wanted[@]}" && exit 0
+    exec 9>"$XEBEC_BUILD/lock"
+    flock 9
     for name in "${wanted[@]}"; do build_with_needs "$name"; done
 }
 

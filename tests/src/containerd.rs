@@ -231,9 +231,14 @@ impl<'a> Containerd<'a> {
 
     /// Where a container's root file system is mounted.
     pub(crate) fn root_of(&self, container: &str) -> PathBuf {
+        self.root_in(&self.namespace, container)
+    }
+
+    /// The same of a container in another namespace.
+    pub(crate) fn root_in(&self, namespace: &str, container: &str) -> PathBuf {
         self.directory
             .join("state/io.containerd.runtime.v2.task")
-            .join(&self.namespace)
+            .join(namespace)
             .join(container)
             .join("rootfs")
     }

@@ -2,10 +2,14 @@
 // converter. Its own commands are a module that refers to its neighbours by path, which `go install` refuses.
 //
 //	peer-stargz serve ROOT SOCKET REGISTRY   the snapshotter, in its default configuration; REGISTRY speaks plain HTTP
-//	peer-stargz convert FROM TO SECONDS      an image that containerd has, as eStargz; with the files that the image's
-//	                                         service opens within SECONDS in front (0: as they come)
+//	peer-stargz convert FROM TO SECONDS [ARGUMENT...]
+//	                                         an image that containerd has, as eStargz; with the files that the image's
+//	                                         service, started with these arguments, opens within SECONDS in front (0: as
+//	                                         they come)
+//	peer-stargz record FROM FILE SECONDS [ARGUMENT...]
+//	                                         the files that would be in front, a line each, into FILE (bench/systems/nydus.py)
 //	peer-stargz version                      what it is made of
-//	peer-stargz fanotify DIRECTORY           used by convert, in a mount namespace
+//	peer-stargz fanotify DIRECTORY           used by convert and record, in a mount namespace
 //
 // containerd is found by CONTAINERD_ADDRESS and CONTAINERD_NAMESPACE.
 package main
@@ -16,12 +20,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/signal"
+	"path"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -61,14 +66,17 @@ func run(arguments []string) error {
 	switch {
 	case len(arguments) == 4 && arguments[0] == "serve":
 		return serve(arguments[1], arguments[2], arguments[3])
-	case len(arguments) == 4 && arguments[0] == "convert":
-		return convert(arguments[1], arguments[2], arguments[3])
+	case len(arguments) >= 4 && arguments[0] == "convert":
+		return convert(arguments[1], arguments[2], arguments[3], arguments[4:])
+	case len(arguments) >= 4 && arguments[0] == "record":
+		return list(arguments[1], arguments[2], arguments[3], arguments[4:])
 	case len(arguments) == 2 && arguments[0] == "fanotify":
 		return notifier.Serve(arguments[1], os.Stdin, os.Stdout)
 	case len(arguments) == 1 && arguments[0] == "version":
 		return version()
 	}
-	return errors.New("serve ROOT SOCKET REGISTRY, convert FROM TO SECONDS, or version")
+	return errors.New("serve ROOT SOCKET REGISTRY, convert FROM TO SECONDS [ARGUMENT...], " +
+		"record FROM FILE SECONDS [ARGUMENT...], or version")
 }
 
 func version() error {
@@ -118,7 +126,44 @@ func serve(root, socket, registry string) error {
 	return snapshotter.Close()
 }
 
-func convert(from, to, seconds string) error {
+func convert(from, to, seconds string, arguments []string) error {
+	return withImage(seconds, func(ctx context.Context, client *containerd.Client, period time.Duration) error {
+		var files map[digest.Digest][]estargz.Option
+		if period > 0 {
+			entries, layers, err := record(ctx, client, from, arguments, period)
+			if err != nil {
+				return err
+			}
+			files, err = prioritized(entries, layers)
+			if err != nil {
+				return err
+			}
+		}
+		// The level is that of `ctr-remote optimize`.
+		layers := estargzconvert.LayerConvertWithLayerAndCommonOptsFunc(files, estargz.WithCompressionLevel(gzip.BestCompression))
+		_, err := converter.Convert(ctx, client, to, from,
+			converter.WithPlatform(platforms.DefaultStrict()), converter.WithDockerToOCI(true), converter.WithLayerConvertFunc(layers))
+		return err
+	})
+}
+
+// list writes the paths of the files that an image's service opens, in order.
+func list(from, file, seconds string, arguments []string) error {
+	return withImage(seconds, func(ctx context.Context, client *containerd.Client, period time.Duration) error {
+		entries, _, err := record(ctx, client, from, arguments, period)
+		if err != nil {
+			return err
+		}
+		var paths strings.Builder
+		for _, entry := range entries {
+			fmt.Fprintln(&paths, path.Join("/", entry.Path))
+		}
+		return os.WriteFile(file, []byte(paths.String()), 0o600)
+	})
+}
+
+// withImage calls work with a client of containerd, whose garbage is not collected meanwhile.
+func withImage(seconds string, work func(context.Context, *containerd.Client, time.Duration) error) error {
 	period, err := strconv.Atoi(seconds)
 	if err != nil {
 		return err
@@ -134,66 +179,65 @@ func convert(from, to, seconds string) error {
 		return err
 	}
 	defer done(ctx)
-	var files map[digest.Digest][]estargz.Option
-	if period > 0 {
-		files, err = record(ctx, client, from, time.Duration(period)*time.Second)
-		if err != nil {
-			return err
-		}
-	}
-	// The level is that of `ctr-remote optimize`.
-	layers := estargzconvert.LayerConvertWithLayerAndCommonOptsFunc(files, estargz.WithCompressionLevel(gzip.BestCompression))
-	_, err = converter.Convert(ctx, client, to, from,
-		converter.WithPlatform(platforms.DefaultStrict()), converter.WithDockerToOCI(true), converter.WithLayerConvertFunc(layers))
-	return err
+	return work(ctx, client, time.Duration(period)*time.Second)
 }
 
-// record starts the image's service on this host's network and gives for each layer which of its files were opened, in order.
-func record(ctx context.Context, client *containerd.Client, name string, period time.Duration) (map[digest.Digest][]estargz.Option, error) {
+// record starts the image's service on this host's network and gives which files were opened, in order, and the image's layers.
+func record(
+	ctx context.Context, client *containerd.Client, name string, arguments []string, period time.Duration,
+) ([]recorder.Entry, []ocispec.Descriptor, error) {
 	specification := func(image containerd.Image, root string) ([]oci.SpecOpts, func() error, error) {
 		options := []oci.SpecOpts{
 			oci.WithDefaultSpec(), oci.WithDefaultUnixDevices, oci.WithRootFSPath(root), oci.WithImageConfig(image),
 			oci.WithHostNamespace(runtimespec.NetworkNamespace),
 		}
+		// In place of the image's entrypoint and command, as `ctr run` takes them.
+		if len(arguments) > 0 {
+			options = append(options, oci.WithProcessArgs(arguments...))
+		}
 		return options, func() error { return nil }, nil
 	}
 	recorded, err := analyzer.Analyze(ctx, client, name, analyzer.WithPeriod(period), analyzer.WithSpecOpts(specification))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	image, err := client.ImageService().Get(ctx, name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	store := client.ContentStore()
 	manifest, err := images.Manifest(ctx, store, image.Target, platforms.DefaultStrict())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	reader, err := store.ReaderAt(ctx, ocispec.Descriptor{Digest: recorded})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer reader.Close()
-	return prioritized(content.NewReader(reader), manifest.Layers)
+	var entries []recorder.Entry
+	for decoder := json.NewDecoder(content.NewReader(reader)); decoder.More(); {
+		var entry recorder.Entry
+		if err := decoder.Decode(&entry); err != nil {
+			return nil, nil, err
+		}
+		entries = append(entries, entry)
+	}
+	if len(entries) == 0 {
+		return nil, nil, errors.New("nothing was recorded")
+	}
+	return entries, manifest.Layers, nil
 }
 
 // prioritized sorts a recording by layer.
-func prioritized(recording io.Reader, layers []ocispec.Descriptor) (map[digest.Digest][]estargz.Option, error) {
+func prioritized(entries []recorder.Entry, layers []ocispec.Descriptor) (map[digest.Digest][]estargz.Option, error) {
 	paths := map[digest.Digest][]string{}
-	for decoder := json.NewDecoder(recording); decoder.More(); {
-		var entry recorder.Entry
-		if err := decoder.Decode(&entry); err != nil {
-			return nil, err
-		}
+	for _, entry := range entries {
 		if entry.LayerIndex == nil || *entry.LayerIndex >= len(layers) {
 			return nil, fmt.Errorf("the recording names no layer for %q", entry.Path)
 		}
 		layer := layers[*entry.LayerIndex].Digest
 		paths[layer] = append(paths[layer], entry.Path)
-	}
-	if len(paths) == 0 {
-		return nil, errors.New("nothing was recorded")
 	}
 	options := map[digest.Digest][]estargz.Option{}
 	for layer, files := range paths {

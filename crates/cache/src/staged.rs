@@ -49,12 +49,19 @@ impl<'a> StagedLayer<'a> {
     /// # Errors
     /// I/O errors.
     pub fn keep_file(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let file = self.write_file(name, bytes)?;
+        file.sync_data()
+            .map_err(failed("write", &self.directory.join(name)))
+    }
+
+    /// The same, not yet on the disk.
+    pub(crate) fn write_file(&self, name: &str, bytes: &[u8]) -> Result<Arc<dyn DiskFile>, StoreError> {
         let path = self.directory.join(name);
-        let write = || -> io::Result<()> {
+        let write = || -> io::Result<_> {
             let file = self.store.disk.open(&path, Access::Create)?;
             file.set_length(0)?;
             file.write_all_at(bytes, 0)?;
-            file.sync_data()
+            Ok(file)
         };
         write().map_err(failed("write", &path))
     }
@@ -76,12 +83,24 @@ impl<'a> StagedLayer<'a> {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn publish(mut self, key: LayerKey, data_size: u64) -> Result<(), StoreError> {
+    pub fn publish(self, key: LayerKey, data_size: u64) -> Result<(), StoreError> {
+        let store = self.store;
+        store
+            .disk
+            .sync_directory(&self.directory)
+            .map_err(failed("finish the folder", &self.directory))?;
+        match self.name(key, data_size)? {
+            true => store.sync_name(key),
+            false => Ok(()),
+        }
+    }
+
+    /// Gives the folder its final name, not yet on the disk. False if the layer was there already.
+    pub(crate) fn name(mut self, key: LayerKey, data_size: u64) -> Result<bool, StoreError> {
         let disk = &self.store.disk;
         // Here and never again: a data file that readers may have open is not cut.
         self.data
             .set_length(data_size)
-            .and_then(|()| disk.sync_directory(&self.directory))
             .map_err(failed("finish the folder", &self.directory))?;
         let target = self.store.folder(key);
         let parent = self.store.directory().join(key.layer.hex());
@@ -92,15 +111,42 @@ impl<'a> StagedLayer<'a> {
                 .map_err(failed("remove what was left in", &target))?;
         }
         match disk.rename(&self.directory, &target) {
-            Err(_) if self.store.contains(key) => return Ok(()),
+            Err(_) if self.store.contains(key) => return Ok(false),
             other => other.map_err(failed("rename a new layer to", &target))?,
         }
         self.published = true;
-        for directory in [parent.as_path(), self.store.directory()] {
-            disk.sync_directory(directory)
-                .map_err(failed("sync", directory))?;
-        }
-        Ok(())
+        Ok(true)
+    }
+}
+
+/// A layer's folder that was made a moment ago, by [`Store::add_soon`]: a power cut may take it away again.
+#[derive(Debug)]
+pub struct NewLayer {
+    pub(crate) key: LayerKey,
+    pub(crate) index: Arc<dyn DiskFile>,
+}
+
+impl NewLayer {
+    /// Which it is.
+    pub fn key(&self) -> LayerKey {
+        self.key
+    }
+
+    /// Brings it to the disk, with all names that are in it by now. A layer that was removed meanwhile is no error. Blocks.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn sync(&self, store: &Store) -> Result<(), StoreError> {
+        let folder = store.folder(self.key);
+        let synced = self.index.sync_data();
+        synced
+            .and_then(|()| store.disk.sync_directory(&folder))
+            .map_err(failed("sync", &folder))
+            .and_then(|()| store.sync_name(self.key))
+            .or_else(|error| match store.contains(self.key) {
+                true => Err(error),
+                false => Ok(()),
+            })
     }
 }
 

@@ -24,7 +24,7 @@ use crate::disk::{Access, Disk, RealDisk};
 use crate::layer::{CachedLayer, DATA};
 use crate::presence::{DURABLE, PRESENT};
 use crate::room::Room;
-pub use crate::staged::StagedLayer;
+pub use crate::staged::{NewLayer, StagedLayer};
 use crate::unverified::UNVERIFIED;
 
 /// Folders whose name starts so are unfinished; [`Store::clean`] removes them.
@@ -233,19 +233,41 @@ impl Store {
     /// # Errors
     /// I/O errors, and a damaged index.
     pub fn add(&self, key: LayerKey, index: &[u8]) -> Result<(), StoreError> {
+        match self.add_soon(key, index)? {
+            Some(new) => new.sync(self),
+            None => Ok(()),
+        }
+    }
+
+    /// The same, but nothing that is new is on the disk before [`NewLayer::sync`]. `None` if the layer was there, and so is.
+    /// Nothing is wrong if the power is cut before: the folder is gone, or damage that heals ([`Store::open_layer`]).
+    ///
+    /// # Errors
+    /// I/O errors, and a damaged index.
+    pub fn add_soon(&self, key: LayerKey, index: &[u8]) -> Result<Option<NewLayer>, StoreError> {
         if self.contains(key) {
-            return match self.index_bytes(key) {
-                Ok(_) => Ok(()),
-                Err(error) => {
-                    warn!("{error}");
-                    self.replace_index(key, index)
-                }
-            };
+            if let Err(error) = self.index_bytes(key) {
+                warn!("{error}");
+                self.replace_index(key, index)?;
+            }
+            return Ok(None);
         }
         let table = SpanTable::decode(index).map_err(|error| StoreError::Index { key, error })?;
         let staged = self.stage(&key.layer)?;
-        staged.keep_file(INDEX, index)?;
-        staged.publish(key, table.data_size)
+        let index = staged.write_file(INDEX, index)?;
+        let is_new = staged.name(key, table.data_size)?;
+        Ok(is_new.then_some(NewLayer { key, index }))
+    }
+
+    /// Makes the name of a layer's folder durable.
+    pub(crate) fn sync_name(&self, key: LayerKey) -> Result<(), StoreError> {
+        let parent = self.directory.join(key.layer.hex());
+        for directory in [parent.as_path(), &self.directory] {
+            self.disk
+                .sync_directory(directory)
+                .map_err(failed("sync", directory))?;
+        }
+        Ok(())
     }
 
     fn replace_index(&self, key: LayerKey, index: &[u8]) -> Result<(), StoreError> {

@@ -125,11 +125,14 @@ impl Truth {
     fn live(&self, disk: &CrashingDisk) {
         let store = self.store(disk, BOOT);
         let spans = self.index.spans.len();
-        store.add(self.key, &self.encoded).unwrap();
+        // It is used before it is on the disk.
+        let new = store.add_soon(self.key, &self.encoded).unwrap().unwrap();
         let layer = store.open_layer(self.key, &self.encoded).unwrap();
         self.fill(&layer, [1, 0]);
         layer.sync().unwrap();
         self.fill(&layer, [spans - 1]);
+        new.sync(&store).unwrap();
+        assert!(store.add_soon(self.key, &self.encoded).unwrap().is_none());
         // Parts go while others were not synced yet, come again, and go again when all is there.
         layer.punch(3..20).unwrap();
         layer.sync().unwrap();
@@ -310,6 +313,23 @@ fn forgetting_what_is_unverified_is_noticed() {
     let (_, states, wrong) = cut_everywhere(&truth(), &disk);
     println!("{wrong} of {states} states with wrong bytes");
     assert!(wrong > 0);
+}
+
+/// A new layer may go with the power until it is synced, and not afterwards.
+#[test]
+fn a_layer_that_was_synced_stays() {
+    let truth = truth();
+    let disk = CrashingDisk::new();
+    let store = truth.store(&disk, BOOT);
+    let new = store.add_soon(truth.key, &truth.encoded).unwrap().unwrap();
+    let stays = |seed| {
+        let after = disk.after_power_cut(&mut Rng::with_seed(seed));
+        let store = truth.store(&after, NEXT_BOOT);
+        store.index_bytes(truth.key).is_ok()
+    };
+    assert!(!(0..CUTS * 10).all(stays), "it stays without being synced");
+    new.sync(&store).unwrap();
+    assert!((0..CUTS * 10).all(stays));
 }
 
 /// A data file that lost its length or its name is made anew, and an index that is torn is replaced.

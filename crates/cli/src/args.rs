@@ -30,7 +30,8 @@ use xebec_host::settings::{LogFormat, Overrides, Settings, Size};
     xebec mount registry.example.com/app:1.4 /mnt       look at an image without pulling it\n  \
     xebec doctor registry.example.com                   check this host and a registry\n\n\
     Exit codes: 2 wrong use, 3 not found, 4 registry, 5 not lazy, 6 not trusted, 7 wrong bytes, 125 this host;\n\
-    `run` passes the container's own code on.")]
+    `run` passes the container's own code on, or 127 if its command is not there, 126 if that is not executable,\n\
+    and 128 + N if signal N came before it began.")]
 pub(crate) struct Cli {
     /// Where state is kept.
     #[arg(

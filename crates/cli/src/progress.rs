@@ -48,6 +48,12 @@ impl Progress {
         }
     }
 
+    /// Shows nothing more: what is written now stays.
+    pub(crate) fn end(&self) {
+        let _ = self.bars.clear();
+        self.bars.set_draw_target(ProgressDrawTarget::hidden());
+    }
+
     /// A report for the host library.
     pub(crate) fn report(self: &Arc<Self>) -> Report {
         let this = self.clone();

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use xebec_host::client::Daemon;
-use xebec_host::container::{self, Directories, Event, ImageConfig, RunOptions};
+use xebec_host::container::{self, Directories, Event, ImageConfig, Prepared, RunError, RunOptions};
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::paths::Paths;
 use xebec_host::protocol::{
@@ -56,21 +57,59 @@ struct Fills {
     failures: u64,
 }
 
+/// Why a container did not run, or not to its end.
+enum Problem {
+    Failure(Failure),
+    Container(RunError),
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<RunError> for Problem {
+    fn from(error: RunError) -> Self {
+        Self::Container(error)
+    }
+}
+
 /// `xebec run IMAGE [CMD…]`.
 pub(crate) fn run(paths: &Paths, args: RunArgs) -> Result<ExitCode, Failure> {
+    match run_container(paths, args) {
+        Ok(code) => Ok(code),
+        Err(Problem::Failure(failure)) => Err(failure),
+        // With an exit code of its own.
+        Err(Problem::Container(error)) => {
+            eprintln!("xebec: {error}");
+            Ok(error.exit_code().into())
+        }
+    }
+}
+
+fn run_container(paths: &Paths, args: RunArgs) -> Result<ExitCode, Problem> {
     let start = Instant::now();
     let options = options(&args);
     let daemon = Daemon::new(paths.clone());
     let wants_stats = args.stats.is_some();
     let before = if wants_stats { counters(&daemon) } else { None };
     let holder = Holder::this_process("run")?;
-    let mounted = mount(&daemon, &args, &holder)?;
     let directories = Directories {
         state: paths.containers(),
         run: paths.run().to_owned(),
     };
+    let request = mount_request(&args, &holder);
+    let progress = Arc::new(Progress::new());
+    let prepared = Prepared::begin(&options, &directories, {
+        let (daemon, progress) = (daemon.clone(), progress.clone());
+        move || mount(&daemon, &request, &progress)
+    });
+    // It may still be shown how far its image has come.
+    let (prepared, mounted) = prepared.inspect_err(|_| progress.end())?;
+    let mounted = mounted?;
     let mut over = StartOver::new(&daemon, &holder);
-    let result = run_on(&mounted, &options, &directories, &mut over, |stages| {
+    let result = run_on(prepared, &mounted, &mut over, |stages| {
         let (Some(file), Some(before)) = (&args.stats, before) else {
             return Ok(());
         };
@@ -149,12 +188,11 @@ fn now_ms() -> u64 {
 }
 
 fn run_on(
+    prepared: Prepared<'_>,
     mounted: &Mounted,
-    options: &RunOptions,
-    directories: &Directories,
     over: &mut StartOver,
     mut ready: impl FnMut(BTreeMap<String, f64>) -> Result<(), Failure>,
-) -> Result<container::ExitCode, Failure> {
+) -> Result<container::ExitCode, Problem> {
     let config = serde_json::to_vec(&mounted.config)
         .map_err(|error| Failure::host("encode the configuration", error))?;
     let image = ImageConfig::from_blob(&config).map_err(|error| {
@@ -167,26 +205,20 @@ fn run_on(
     let mut stages = mounted.stages_ms.clone();
     let mut started = begin;
     let mut written: Option<Result<(), Failure>> = None;
-    let outcome = container::run(
-        &mounted.path,
-        &image,
-        options,
-        directories,
-        &mut |event| match event {
-            Event::Created { .. } => {
-                stages.insert("create".to_owned(), begin.elapsed().as_secs_f64() * 1e3);
-            }
-            Event::Started => started = Instant::now(),
-            Event::Ready { .. } => {
-                stages.insert("ready".to_owned(), started.elapsed().as_secs_f64() * 1e3);
-                over.tell(Some(now_ms()));
-                written = Some(ready(stages.clone()));
-            }
-            Event::Mounted { id } => over.container = Some(id),
-            Event::Exited { .. } => {}
-        },
-    );
-    let code = outcome.map_err(|error| Failure::new(FailureKind::Host, error))?;
+    let outcome = prepared.run(&mounted.path, &image, &mut |event| match event {
+        Event::Created { .. } => {
+            stages.insert("create".to_owned(), begin.elapsed().as_secs_f64() * 1e3);
+        }
+        Event::Started => started = Instant::now(),
+        Event::Ready { .. } => {
+            stages.insert("ready".to_owned(), started.elapsed().as_secs_f64() * 1e3);
+            over.tell(Some(now_ms()));
+            written = Some(ready(stages.clone()));
+        }
+        Event::Mounted { id } => over.container = Some(id),
+        Event::Exited { .. } => {}
+    });
+    let code = outcome?;
     match written {
         Some(result) => result?,
         None => ready(stages)?,
@@ -194,9 +226,8 @@ fn run_on(
     Ok(code)
 }
 
-fn mount(daemon: &Daemon, args: &RunArgs, holder: &Holder) -> Result<Mounted, Failure> {
-    let progress = Progress::new();
-    let request = Request::Mount {
+fn mount_request(args: &RunArgs, holder: &Holder) -> Request {
+    Request::Mount {
         image: image_request(&args.image),
         holder: holder.clone(),
         require_lazy: args.require_lazy,
@@ -210,8 +241,11 @@ fn mount(daemon: &Daemon, args: &RunArgs, holder: &Holder) -> Result<Mounted, Fa
                 ..args.container.service(&args.command)
             }),
         },
-    };
-    match daemon.ask(&request, &mut |reply| progress.show(reply))? {
+    }
+}
+
+fn mount(daemon: &Daemon, request: &Request, progress: &Progress) -> Result<Mounted, Failure> {
+    match daemon.ask(request, &mut |reply| progress.show(reply))? {
         Reply::Mounted(mounted) => Ok(*mounted),
         _ => Err(Failure::new(
             FailureKind::Host,

@@ -1,4 +1,6 @@
-//! One registry client for each docker configuration: they share connections, tokens and budgets.
+//! One registry client for each docker configuration: they share connections, tokens and budgets. Logins of pulls that are
+//! under way, of which nothing is known yet, are used by clients of their own: by those pulls, and by readers who are refused
+//! otherwise, so that no reader is refused for such a login.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,11 +18,16 @@ use crate::registry_memory::RememberedRegistries;
 pub struct Clients {
     /// The part of the configuration that is the host's: mirrors, certificates, budgets.
     settings: PathBuf,
-    /// Logins that the kubelet pulled with.
-    logins: PathBuf,
+    /// Files of logins that the kubelet pulled with, the first that has one counts.
+    logins: Vec<PathBuf>,
+    /// Where logins are that are being tried.
+    tried: PathBuf,
     memory: Arc<RememberedRegistries>,
-    clients: Mutex<HashMap<Option<PathBuf>, Client>>,
+    clients: Arc<Mutex<Made>>,
 }
+
+/// Clients by docker configuration and files of logins.
+type Made = HashMap<(Option<PathBuf>, Vec<PathBuf>), Client>;
 
 impl Clients {
     /// Clients with the settings of `registries.toml`, which keep what they learn of registries in `registries.json`.
@@ -28,10 +35,30 @@ impl Clients {
     pub fn new(paths: &Paths) -> Self {
         Self {
             settings: paths.registries(),
-            logins: paths.logins(),
+            logins: vec![paths.logins()],
+            tried: paths.tried_logins(),
             memory: Arc::new(RememberedRegistries::new(paths.registries_seen())),
-            clients: Mutex::default(),
+            clients: Arc::default(),
         }
+    }
+
+    /// The same, but with logins of pulls that are under way.
+    pub(crate) fn trying(&self) -> Self {
+        Self {
+            settings: self.settings.clone(),
+            logins: std::iter::once(&self.tried)
+                .chain(&self.logins)
+                .cloned()
+                .collect(),
+            tried: self.tried.clone(),
+            memory: self.memory.clone(),
+            clients: self.clients.clone(),
+        }
+    }
+
+    /// Those with logins of pulls that are under way, if there are any.
+    pub(crate) fn tried(&self) -> Option<Self> {
+        self.tried.exists().then(|| self.trying())
     }
 
     /// The client that uses the credentials of `docker_config`.
@@ -40,17 +67,17 @@ impl Clients {
     /// When `registries.toml` or the credentials' file is damaged.
     pub fn get(&self, docker_config: Option<&Path>) -> Result<Client, Failure> {
         let mut clients = self.lock();
-        let key = docker_config.map(Path::to_owned);
+        let key = (docker_config.map(Path::to_owned), self.logins.clone());
         if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
         let mut config = self.read_settings()?;
         // What somebody brings along comes first, what happens to be there for root last.
-        match &key {
-            Some(_) => config.docker_configs_after.push(self.logins.clone()),
-            None => config.docker_configs_before.push(self.logins.clone()),
+        match &key.0 {
+            Some(_) => config.docker_configs_after.extend(self.logins.clone()),
+            None => config.docker_configs_before.extend(self.logins.clone()),
         }
-        config.docker_config = key.clone().or(config.docker_config);
+        config.docker_config = key.0.clone().or(config.docker_config);
         let client = Client::remembering(config, self.memory.clone())
             .map_err(|error| Failure::new(FailureKind::Registry, error))?;
         clients.insert(key, client.clone());
@@ -87,7 +114,7 @@ impl Clients {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Option<PathBuf>, Client>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Made> {
         self.clients
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -79,13 +79,21 @@ fn write(
             .parent()
             .filter(|parent| durably && !parent.as_os_str().is_empty())
         {
-            Some(parent) => File::open(parent)?.sync_all(),
+            Some(parent) => sync_directory(parent),
             None => Ok(()),
         }
     };
     write().inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
     })
+}
+
+/// Brings the names in a directory to the disk.
+///
+/// # Errors
+/// I/O errors.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 /// Whether two paths lead to one file or directory that is there.

@@ -2,7 +2,7 @@
 //!
 //! * [`image`]: from a reference to layers with an admitted index; [`artifact`], [`signatures`] and [`trust`] are
 //!   what it judges by, [`facts`] what it knows.
-//! * [`view`]: merged and mounted; [`sharing`] lets files of one layer be read from another.
+//! * [`view`]: merged and mounted; [`sharing`] lets files of one layer be read from another. `urgent` is what goes first.
 //! * [`keeper`], [`events`], [`worker`]: the daemon, [`settings`] what may be set about it. [`origin`] is where fills get bytes from, [`spool`] what
 //!   helps with registries that ignore ranges.
 //! * [`clients`]: who speaks to registries, [`logins`] by what the kubelet pulled with.
@@ -41,6 +41,7 @@ pub mod signatures;
 pub mod spool;
 pub mod start_report;
 pub mod trust;
+mod urgent;
 pub mod view;
 pub mod worker;
 

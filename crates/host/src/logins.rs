@@ -1,32 +1,41 @@
-//! Logins that the kubelet pulled with: `<root>/logins.json`.
+//! Logins that the kubelet pulled with: `<root>/logins.json`, and of pulls that are under way: `<run>/tried-logins.json`.
 //!
-//! The file is as docker writes it, with an entry for each repository, so the registry client reads it like any other; only
-//! root may. It survives the daemon: a container that is started again after a boot reads on with what its image was pulled
-//! with. The last login of a repository is the one that is used, for all of its images, and the oldest go when there are
-//! many.
+//! The files are as docker writes them, with an entry for each repository, so the registry client reads them like any other;
+//! only root may. The first survives the daemon: a container that is started again after a boot reads on with what its image
+//! was pulled with. The last login of a repository is the one that is used, for all of its images. The oldest go when there
+//! are many, and those that no pull has brought for as long as the settings say.
 //!
-//! While a pull is under way its login is tried: it is in force, since the pull asks for lazy layers with it, and what was
-//! in force before is noted beside it. A pull that fails, or whose end nobody saw, leaves that.
+//! While a pull is under way its login is tried: the pull itself asks with it for lazy layers, and for the recording that comes
+//! with them; readers only if they are refused otherwise. A pull that works makes it everybody's; one that fails, or whose
+//! end nobody saw, leaves what was there.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
 use xebec_oci::Reference;
 use xebec_snapshotter::image_service::{Login, Logins, Ticket};
 
 use crate::file::write_privately;
 use crate::image::seconds_since_1970;
 
-/// How large the file may be, in bytes. The registry client reads no larger ones than twice that.
+/// How large a file may be, in bytes. The registry client reads no larger ones than twice that.
 const LARGEST: usize = 512 << 10;
 
-/// The file, and who changes it.
+/// Logins are looked at for their age at least this often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The files, and who changes them.
 #[derive(Debug)]
 pub struct KeptLogins {
     file: PathBuf,
+    tried_file: PathBuf,
+    /// How long a login is kept that no pull brings again.
+    age: Option<Duration>,
     tried: Mutex<Tried>,
 }
 
@@ -41,11 +50,7 @@ struct Tried {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct File {
-    /// What is in force.
     auths: BTreeMap<String, Entry>,
-    /// What worked last, of repositories that are being pulled.
-    #[serde(rename = "xebecWorked", skip_serializing_if = "BTreeMap::is_empty")]
-    worked: BTreeMap<String, Option<Entry>>,
 }
 
 /// An entry of docker's `auths`.
@@ -87,44 +92,110 @@ impl From<&Login> for Entry {
 }
 
 impl KeptLogins {
-    /// Keeps them in this file. What was being tried when its last keeper died is not in force any more.
-    pub fn new(file: PathBuf) -> Self {
+    /// Keeps them in these files. What was being tried when its last keeper died is not tried any more.
+    pub fn new(file: PathBuf, tried_file: PathBuf, age: Option<Duration>) -> Self {
         let kept = Self {
             file,
+            tried_file,
+            age,
             tried: Mutex::default(),
         };
-        if let Err(error) = kept.change(|file| {
-            for (key, entry) in std::mem::take(&mut file.worked) {
-                file.put(key, entry);
-            }
-        }) {
-            tracing::warn!("{error}");
+        if let Err(error) = kept.write_tried(&kept.lock()) {
+            warn!("{error}");
         }
+        kept.forget_old();
         kept
     }
 
-    /// Called by one at a time.
+    /// Whether a pull of the image is under way that brings a login.
+    pub(crate) fn are_tried(&self, image: &str) -> bool {
+        let tried = self.lock();
+        key(image).is_ok_and(|key| {
+            let mut pulls = tried.pulls.values();
+            pulls.any(|(repository, login)| *repository == key && login.is_some())
+        })
+    }
+
+    /// Forgets logins that are too old, and says how long it is until that is worth doing again; `None` if it never is.
+    pub(crate) fn forget_old(&self) -> Option<Duration> {
+        let age = self.age?;
+        let _one = self.lock();
+        if let Err(error) = self.change(|_| {}) {
+            warn!("logins that are too old cannot be forgotten: {error}");
+        }
+        Some(LONGEST_PAUSE.min(age))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tried> {
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is kept. Called by one at a time.
     fn change(&self, work: impl FnOnce(&mut File)) -> Result<(), String> {
         let mut file = read(&self.file)?;
-        let before = serde_json::to_vec(&file).map_err(|error| error.to_string())?;
+        let before = file.to_bytes()?;
         work(&mut file);
-        let mut bytes = serde_json::to_vec(&file).map_err(|error| error.to_string())?;
+        if let Some(age) = self.age {
+            file.forget_older(age);
+        }
+        let mut bytes = file.to_bytes()?;
         while bytes.len() > LARGEST && file.forget_oldest() {
-            bytes = serde_json::to_vec(&file).map_err(|error| error.to_string())?;
+            bytes = file.to_bytes()?;
         }
         if bytes == before {
             return Ok(());
         }
-        write_privately(&self.file, &bytes).map_err(|error| format!("write {}: {error}", self.file.display()))
+        write(&self.file, &bytes)
+    }
+
+    /// Writes down what is tried, the last login of each repository.
+    fn write_tried(&self, tried: &Tried) -> Result<(), String> {
+        let pulls = tried.pulls.values();
+        let auths = pulls.filter_map(|(key, login)| Some((key.clone(), login.clone()?)));
+        let file = File {
+            auths: auths.collect(),
+        };
+        if file.auths.is_empty() {
+            return match std::fs::remove_file(&self.tried_file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(format!("remove {}: {error}", self.tried_file.display()))
+                }
+                _ => Ok(()),
+            };
+        }
+        let bytes = file.to_bytes()?;
+        match bytes.len() {
+            ..=LARGEST => write(&self.tried_file, &bytes),
+            length => Err(format!("logins of {length} bytes are tried at once")),
+        }
     }
 }
 
 impl File {
+    fn to_bytes(&self) -> Result<Vec<u8>, String> {
+        serde_json::to_vec(self).map_err(|error| error.to_string())
+    }
+
     fn put(&mut self, key: String, entry: Option<Entry>) {
         match entry {
             Some(entry) => drop(self.auths.insert(key, entry)),
             None => drop(self.auths.remove(&key)),
         }
+    }
+
+    fn forget_older(&mut self, age: Duration) {
+        let now = seconds_since_1970();
+        self.auths.retain(|key, entry| {
+            // A clock that was set back makes none older.
+            let is_young = Duration::from_secs(now.saturating_sub(entry.since)) < age;
+            if !is_young {
+                info!(
+                    "the login of {key} is forgotten: no pull has brought it for {} s",
+                    age.as_secs()
+                );
+            }
+            is_young
+        });
     }
 
     /// Whether there was one to forget.
@@ -158,42 +229,36 @@ fn read(file: &Path) -> Result<File, String> {
     serde_json::from_slice(&bytes).map_err(|_| format!("{} is damaged; remove it", file.display()))
 }
 
+fn write(file: &Path, bytes: &[u8]) -> Result<(), String> {
+    write_privately(file, bytes).map_err(|error| format!("write {}: {error}", file.display()))
+}
+
 impl Logins for KeptLogins {
     fn begin(&self, image: &str, login: Option<&Login>) -> Result<Ticket, String> {
         let key = key(image)?;
         let login = login.map(Entry::from);
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        self.change(|file| {
-            if !file.worked.contains_key(&key) {
-                file.worked.insert(key.clone(), file.auths.get(&key).cloned());
-            }
-            file.put(key.clone(), login.clone());
-        })?;
+        let mut tried = self.lock();
         tried.last += 1;
         let ticket = Ticket(tried.last);
         tried.pulls.insert(ticket, (key, login));
+        if let Err(error) = self.write_tried(&tried) {
+            tried.pulls.remove(&ticket);
+            return Err(error);
+        }
         Ok(ticket)
     }
 
     fn end(&self, ticket: Ticket, has_worked: bool) -> Result<(), String> {
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tried = self.lock();
         let Some((key, login)) = tried.pulls.remove(&ticket) else {
             return Ok(());
         };
-        let others = tried.pulls.values().filter(|(other, _)| *other == key);
-        let still_tried = others.map(|(_, login)| login.clone()).next_back();
-        self.change(|file| {
-            if has_worked {
-                file.worked.insert(key.clone(), login);
-            }
-            match still_tried {
-                Some(login) => file.put(key, login),
-                None => {
-                    let worked = file.worked.remove(&key).flatten();
-                    file.put(key, worked);
-                }
-            }
-        })
+        // It is never neither tried nor kept.
+        let kept = match has_worked {
+            true => self.change(|file| file.put(key, login)),
+            false => Ok(()),
+        };
+        self.write_tried(&tried).and(kept)
     }
 }
 
@@ -211,6 +276,10 @@ mod tests {
         }
     }
 
+    fn kept_in(folder: &Path, age: Option<Duration>) -> KeptLogins {
+        KeptLogins::new(folder.join("logins.json"), folder.join("tried-logins.json"), age)
+    }
+
     struct Kept {
         folder: tempfile::TempDir,
         logins: KeptLogins,
@@ -219,7 +288,7 @@ mod tests {
     impl Kept {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
-            let logins = KeptLogins::new(folder.path().join("logins.json"));
+            let logins = kept_in(folder.path(), None);
             Self { folder, logins }
         }
 
@@ -228,7 +297,7 @@ mod tests {
         }
 
         fn restart(&mut self) {
-            self.logins = KeptLogins::new(self.file());
+            self.logins = kept_in(self.folder.path(), None);
         }
 
         fn begin(&self, image: &str, name: &str) -> Ticket {
@@ -241,10 +310,20 @@ mod tests {
             self.logins.end(ticket, has_worked).unwrap();
         }
 
-        /// Who the registry client would be.
+        /// Who the registry client would be that reads.
         async fn user(&self, registry: &str, repository: &str) -> Option<String> {
+            self.user_of(&self.file(), registry, repository).await
+        }
+
+        /// Who it would be that is asked for a pull's layers.
+        async fn tried(&self) -> Option<String> {
+            let file = self.folder.path().join("tried-logins.json");
+            self.user_of(&file, "registry.example", "app").await
+        }
+
+        async fn user_of(&self, file: &Path, registry: &str, repository: &str) -> Option<String> {
             use xebec_oci::credentials::{Credential, CredentialStore};
-            let store = CredentialStore::new(Some(&self.file()), None, std::time::Duration::ZERO);
+            let store = CredentialStore::new(Some(file), None, Duration::ZERO);
             match store.look_up(registry, repository).await.unwrap() {
                 Some(Credential::Basic { username, .. }) => Some(username),
                 _ => None,
@@ -281,23 +360,63 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_did_not_work_is_taken_back_in_whatever_order() {
+    async fn what_is_tried_is_nobody_elses_in_whatever_order_pulls_end() {
         let kept = Kept::new();
-        kept.pull(APP, "good", true);
+        let good = kept.begin(APP, "good");
+        assert_eq!(kept.app().await, None);
+        assert_eq!(kept.tried().await.as_deref(), Some("good"));
+        assert!(kept.logins.are_tried(APP) && !kept.logins.are_tried("registry.example/other"));
+        kept.logins.end(good, true).unwrap();
+        assert_eq!(kept.app().await.as_deref(), Some("good"));
+        assert_eq!(kept.tried().await, None);
+        assert!(!kept.logins.are_tried(APP));
+
         let bad = kept.begin(APP, "bad");
-        assert_eq!(kept.app().await.as_deref(), Some("bad"));
         let worse = kept.begin(APP, "worse");
-        kept.logins.end(bad, false).unwrap();
-        assert_eq!(kept.app().await.as_deref(), Some("worse"));
+        let nobody = kept.begin(APP, "");
+        assert_eq!(kept.tried().await.as_deref(), Some("worse"));
         kept.logins.end(worse, false).unwrap();
+        assert_eq!(kept.tried().await.as_deref(), Some("bad"));
+        kept.logins.end(bad, false).unwrap();
+        kept.logins.end(nobody, false).unwrap();
+        assert_eq!(kept.tried().await, None);
         assert_eq!(kept.app().await.as_deref(), Some("good"));
 
         let (bad, newer) = (kept.begin(APP, "bad"), kept.begin(APP, "newer"));
+        assert_eq!(kept.app().await.as_deref(), Some("good"));
         kept.logins.end(newer, true).unwrap();
         kept.logins.end(bad, false).unwrap();
         assert_eq!(kept.app().await.as_deref(), Some("newer"));
         kept.pull(APP, "", false);
         assert_eq!(kept.app().await.as_deref(), Some("newer"));
+    }
+
+    #[tokio::test]
+    async fn what_no_pull_brings_any_more_is_forgotten() {
+        let mut kept = Kept::new();
+        kept.pull(APP, "old", true);
+        kept.pull("registry.example/other", "old", true);
+        let age = |kept: &Kept, by: u64| {
+            let older = |file: &mut File| file.auths.values_mut().for_each(|entry| entry.since -= by);
+            kept.logins.change(older).unwrap();
+        };
+        age(&kept, 3590);
+        assert_eq!(kept.logins.forget_old(), None);
+        kept.logins = kept_in(kept.folder.path(), Some(Duration::from_secs(3600)));
+        assert_eq!(kept.logins.forget_old(), Some(LONGEST_PAUSE));
+        assert_eq!(kept.app().await.as_deref(), Some("old"));
+        kept.pull(APP, "old", true);
+        age(&kept, 20);
+        kept.logins.forget_old();
+        assert_eq!(kept.app().await.as_deref(), Some("old"));
+        assert_eq!(kept.user("registry.example", "other").await, None);
+        // One that is as old when the daemon is started.
+        age(&kept, 3500);
+        kept.restart();
+        kept.logins = kept_in(kept.folder.path(), Some(Duration::from_secs(3600)));
+        assert_eq!(kept.app().await.as_deref(), Some("old"));
+        kept.logins = kept_in(kept.folder.path(), Some(Duration::from_secs(60)));
+        assert_eq!(kept.app().await, None);
     }
 
     #[tokio::test]
@@ -308,6 +427,7 @@ mod tests {
         kept.begin("registry.example/other", "bad");
         kept.restart();
         assert_eq!(kept.app().await.as_deref(), Some("good"));
+        assert_eq!(kept.tried().await, None);
         assert_eq!(kept.user("registry.example", "other").await, None);
     }
 
@@ -336,10 +456,15 @@ mod tests {
     fn damage_is_named_without_secrets() {
         let kept = Kept::new();
         std::fs::write(kept.file(), "{\"auths\": {\"a\": hunter2").unwrap();
-        let error = kept.logins.begin(APP, None).unwrap_err();
+        let ticket = kept.begin(APP, "one");
+        let error = kept.logins.end(ticket, true).unwrap_err();
         assert!(error.contains("logins.json is damaged"), "{error}");
         assert!(!error.contains("hunter2"));
         assert!(!format!("{:?}", kept.logins).contains("hunter2"));
         assert!(kept.logins.begin("not an image", None).is_err());
+        let mut large = login("large");
+        large.password = "x".repeat(LARGEST);
+        assert!(kept.logins.begin(APP, Some(&large)).is_err());
+        assert!(!kept.logins.are_tried(APP));
     }
 }

@@ -93,6 +93,11 @@ impl Paths {
         self.root.join("logins.json")
     }
 
+    /// Logins of pulls that are under way.
+    pub fn tried_logins(&self) -> PathBuf {
+        self.run.join("tried-logins.json")
+    }
+
     /// Metadata and files of containerd's snapshots.
     pub fn snapshots(&self) -> PathBuf {
         self.root.join("snapshots")

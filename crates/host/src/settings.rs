@@ -15,6 +15,7 @@
 //! address = "/run/containerd/containerd.sock"   # the default: where containerd says of which image a container is
 //! unproven = "refuse"       # what becomes of a container whose image's name wants more than vouches for its layers
 //! image_service = "/run/containerd/containerd.sock"   # pass Kubernetes' image service on to there, and keep its logins
+//! login_age = "720h"        # how long a login is kept that no pull brings again; for as long as there is room by default
 //! docker_config = "/root/.docker/config.json"   # credentials for images that containerd asks for
 //! ```
 
@@ -93,6 +94,9 @@ pub struct SnapshotterSettings {
     pub unproven: Unproven,
     /// Where containerd listens, if the kubelet's calls of the image service are to be passed on to it.
     pub image_service: Option<PathBuf>,
+    /// How long a login of a pull is kept that no pull brings again; no limit when absent.
+    #[serde(deserialize_with = "some_duration")]
+    pub login_age: Option<Duration>,
     /// A docker `config.json` with credentials for images that containerd asks for.
     pub docker_config: Option<PathBuf>,
 }
@@ -124,6 +128,10 @@ pub enum Unproven {
     Prove,
     /// It is started, and containerd is not asked.
     Allow,
+}
+
+fn some_duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration_text::deserialize(deserializer).map(Some)
 }
 
 /// Yes or no; also as a word, as options give it.
@@ -271,6 +279,7 @@ mod tests {
             "fill_wait = \"7\"",
             "learn = \"yes\"",
             "[snapshotter]\nenable = true",
+            "[snapshotter]\nlogin_age = \"30 days\"",
             "x",
         ] {
             std::fs::write(&file, wrong).unwrap();

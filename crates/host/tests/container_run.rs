@@ -9,25 +9,13 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::time::{Duration, Instant};
 
-use container_support::{Case, skip_reason, supervise_if_asked};
+use container_support::{Case, case, supervise_if_asked};
 use xebec_host::container::{Record, cleanup_stale, list};
 
 /// Not a test: the other side of every case.
 #[test]
 fn supervisor_process() {
     supervise_if_asked();
-}
-
-macro_rules! case {
-    () => {
-        match skip_reason() {
-            Some(reason) => {
-                println!("SKIPPED: {reason}");
-                return;
-            }
-            None => Case::new(),
-        }
-    };
 }
 
 #[test]
@@ -448,10 +436,7 @@ fn what_never_ran_leaves_nothing() {
 #[test]
 fn a_signal_before_the_start_is_not_lost() {
     let mut case = case!();
-    let slow = case.make_directory("bin").join("slow-runc");
-    fs::write(&slow, "#!/bin/sh\nsleep 0.5\nexec runc \"$@\"\n").unwrap();
-    fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).unwrap();
-    case.flag("rm").set("runtime", slow.to_str().unwrap());
+    case.flag("rm").runtime("sleep 0.5; exec runc \"$@\"");
     case.shell("echo never; sleep 60");
     let running = case.start();
     running.wait_for_event("mounted");

@@ -34,3 +34,4 @@ pub use image_config::ImageConfig;
 pub use manifest::{Descriptor, ImageManifest, Index, Manifest};
 pub use platform::Platform;
 pub use reference::{Reference, Repository};
+pub use transport::http::read_authorities;

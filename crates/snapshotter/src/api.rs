@@ -10,6 +10,8 @@ use std::collections::HashMap;
 
 /// The service's name, the first part of each call's path.
 pub const SERVICE: &str = "containerd.services.snapshots.v1.Snapshots";
+/// Longest message, in bytes: what containerd, its clients and a kubelet send and take at most (`defaults` of containerd).
+pub const LONGEST_MESSAGE: usize = 16 << 20;
 
 /// `containerd.types.Mount`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]

@@ -15,6 +15,7 @@
 
 mod parse;
 
+use memchr::memmem;
 use regex::Regex;
 
 use crate::api::{Info, Kind};
@@ -57,9 +58,31 @@ impl Filters {
                 .iter()
                 .any(|filter| filter.iter().all(|selector| selector.fits(info)))
     }
+
+    /// Whether a snapshot may fit, as far as its name and its record tell without being read. containerd asks for one of all
+    /// snapshots by its labels each time it pulls a layer that is lazy, and reading records is most of what that takes.
+    pub fn may_fit(&self, name: &str, stored: &[u8]) -> bool {
+        self.0.is_empty()
+            || self
+                .0
+                .iter()
+                .any(|filter| filter.iter().all(|selector| selector.may_fit(name, stored)))
+    }
 }
 
 impl Selector {
+    fn may_fit(&self, name: &str, stored: &[u8]) -> bool {
+        let Operator::Is(wanted) = &self.operator else {
+            return true;
+        };
+        match self.path.first().map(String::as_str) {
+            Some("name") => name == wanted,
+            // Texts stand there as they are.
+            Some("parent" | "labels") => memmem::find(stored, wanted.as_bytes()).is_some(),
+            _ => true,
+        }
+    }
+
     fn fits(&self, info: &Info) -> bool {
         let value = self.value(info);
         match &self.operator {
@@ -93,7 +116,10 @@ impl Selector {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
+    use prost::Message;
+
     use super::*;
+    use crate::record::Record;
 
     fn snapshots() -> Vec<Info> {
         let info = |name: &str, parent: &str, kind: Kind, labels: &[(&str, &str)]| Info {
@@ -122,7 +148,17 @@ mod tests {
     fn found(filters: &[&str]) -> String {
         let filters = Filters::parse(filters).unwrap();
         let all = snapshots();
+        let stored = |info: &Info| {
+            let mut record = Record {
+                kind: info.kind,
+                parent: info.parent.clone(),
+                ..Record::default()
+            };
+            record.set_labels(info.labels.clone());
+            record.encode_to_vec()
+        };
         let fit = all.iter().filter(|info| filters.fit(info));
+        let fit = fit.inspect(|info| assert!(filters.may_fit(&info.name, &stored(info)), "{filters:?}"));
         fit.map(|info| info.name.as_str()).collect::<Vec<_>>().join(" ")
     }
 
@@ -152,6 +188,28 @@ mod tests {
             (&["name == top"], "top"),
         ] {
             assert_eq!(found(filters), expected, "{filters:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_fit_is_told_unread() {
+        let record = Record {
+            parent: "base".to_owned(),
+            labels: [("n".to_owned(), "sha256:ab".to_owned())].into(),
+            ..Record::default()
+        };
+        let stored = record.encode_to_vec();
+        for (filters, expected) in [
+            (&["name==top"][..], true),
+            (&["name==other"], false),
+            (&["name==other", "labels.n==sha256:ab"], true),
+            (&["labels.n==sha256:cd"], false),
+            (&["labels.n==sha256:ab,parent==other"], false),
+            (&["kind==view"], true),
+            (&["nothing!=x"], true),
+        ] {
+            let parsed = Filters::parse(filters).unwrap();
+            assert_eq!(parsed.may_fit("top", &stored), expected, "{filters:?}");
         }
     }
 

@@ -3,8 +3,8 @@
 //!
 //! containerd tells a snapshotter nothing of them, and a lazy image is read for as long as it runs. So the kubelet is told
 //! that its image service (`--image-service-endpoint`) is here; every call goes to containerd as it came and its answer
-//! back, and of `PullImage` the login is kept by whoever implements [`Logins`]. It is kept before the call goes on, since
-//! the pull itself asks for lazy layers, and taken back if the pull fails. A kubelet that gives up waiting changes nothing
+//! back, and of `PullImage` the login is kept by whoever implements [`Logins`]. It is told before the call goes on, since
+//! the pull itself asks for lazy layers, and kept if the pull works. A kubelet that gives up waiting changes nothing
 //! of that: the pull is a task of its own.
 //!
 //! Source: `runtime.v1.ImageService` in `k8s.io/cri-api` (`PullImageRequest`, `AuthConfig`).
@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{HeaderMap, Request, Response};
 use prost::Message;
@@ -21,16 +21,17 @@ use tonic::Status;
 use tonic::body::Body;
 use tracing::warn;
 
+use crate::api::LONGEST_MESSAGE;
 use crate::containerd::{Channel, ContainerdError};
 
 /// The service's name, the first part of each call's path.
 pub const SERVICE: &str = "runtime.v1.ImageService";
 /// The call that carries a login.
 const PULL: &str = "/runtime.v1.ImageService/PullImage";
-/// Longest request and answer of that call, in bytes: what gRPC allows by default.
-const LONGEST: usize = 4 << 20;
 /// What a message begins with: whether it is compressed, and its length in four bytes.
 const FRAME: usize = 5;
+/// Longest request and answer of that call, in bytes.
+const LONGEST_FRAME: usize = FRAME + LONGEST_MESSAGE;
 
 /// A login, in the forms in which Kubernetes has it. Empty where it does not say.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -56,13 +57,14 @@ impl fmt::Debug for Login {
 
 /// Who keeps logins.
 pub trait Logins: Send + Sync + 'static {
-    /// An image is pulled with this login, or with none, and is read with it until the pull is over.
+    /// An image is pulled with this login, or with none. Until the pull is over, which of its layers can be lazy is found out
+    /// with it, and nobody else uses it.
     ///
     /// # Errors
     /// For the log: why it cannot be kept.
     fn begin(&self, image: &str, login: Option<&Login>) -> Result<Ticket, String>;
 
-    /// The pull is over. If it worked, its login stays; if not, the one that worked last is right again.
+    /// The pull is over. If it worked, its login is everybody's from now on; if not, it is nobody's.
     ///
     /// # Errors
     /// For the log: why that cannot be kept.
@@ -157,8 +159,11 @@ impl ImageService {
 
     async fn pull(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Status> {
         let (head, body) = request.into_parts();
-        let body = Limited::new(body, LONGEST).collect().await;
-        let body = body.map_err(|error| Status::invalid_argument(format!("the request: {error}")))?;
+        let body = Limited::new(body, LONGEST_FRAME).collect().await;
+        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+            true => Status::resource_exhausted(format!("the request: {error}")),
+            false => Status::invalid_argument(format!("the request: {error}")),
+        })?;
         let trailers = body.trailers().cloned();
         let bytes = body.to_bytes();
         let logins = self.logins.clone();
@@ -191,7 +196,7 @@ impl ImageService {
     /// Passes a call on and waits for all of the answer; whether that says that it worked.
     async fn pass_on_whole(&self, request: Request<Body>) -> Result<(bool, Response<Body>), Status> {
         let (head, body) = self.pass_on(request).await?.into_parts();
-        let body = Limited::new(body, LONGEST).collect().await;
+        let body = Limited::new(body, LONGEST_FRAME).collect().await;
         let body = body.map_err(|error| Status::unavailable(format!("containerd's answer: {error}")))?;
         let trailers = body.trailers().cloned();
         let has_worked = is_ok(trailers.as_ref()).or_else(|| is_ok(Some(&head.headers)));

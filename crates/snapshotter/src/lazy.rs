@@ -40,6 +40,8 @@ pub struct LayerOffer {
     pub layers: Vec<String>,
     /// The lower neighbour, if there is one. It may be known by another image's name.
     pub below: Option<LazyLayer>,
+    /// The chain ID that it stands for; empty without one.
+    pub parent: String,
 }
 
 /// Whether a layer can be read where it is.

@@ -55,6 +55,20 @@ pub struct Record {
     pub is_copy: bool,
 }
 
+/// What is counted of a snapshot. Read from the same bytes as a [`Record`], in a fraction of the time.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Outline {
+    /// See [`Record::id`].
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// See [`Record::kind`].
+    #[prost(enumeration = "Kind", tag = "2")]
+    pub kind: i32,
+    /// [`Record::lazy`], unread.
+    #[prost(bytes = "vec", optional, tag = "8")]
+    pub lazy: Option<Vec<u8>>,
+}
+
 /// A layer that is read where it is.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LazyLayer {
@@ -79,14 +93,14 @@ impl Record {
     }
 
     /// What clients are told.
-    pub fn info(&self, name: &str) -> Info {
+    pub fn info(self, name: String) -> Info {
         Info {
-            name: name.to_owned(),
-            parent: self.parent.clone(),
+            name,
+            parent: self.parent,
             kind: self.kind,
             created_at: Some(self.created),
             updated_at: Some(self.updated),
-            labels: self.labels.clone(),
+            labels: self.labels,
         }
     }
 

@@ -22,6 +22,9 @@ use crate::lazy::LazyImages;
 use crate::service;
 use crate::snapshotter::Snapshotter;
 
+/// How many calls of one connection are under way at most. containerd has one for everything, so calls that wait for a
+/// registry must leave room for those that wait for nobody.
+const CALLS_AT_ONCE: u32 = 10_000;
 /// How long accepting pauses when it fails, as it does when descriptors run out.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -79,6 +82,7 @@ async fn converse<L: LazyImages>(
     });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
+        .max_concurrent_streams(CALLS_AT_ONCE)
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {

@@ -7,24 +7,25 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::body::Incoming;
+use hyper::header::HeaderValue;
 use prost::Message;
+use tokio::sync::mpsc;
 use tonic::body::Body;
 use tonic::server::{Grpc, ServerStreamingService, UnaryService};
 use tonic::{Code, Request, Response, Status};
 use tonic_prost::ProstCodec;
 
 use crate::api::{
-    CleanupRequest, CommitRequest, Empty, InfoResponse, KeyRequest, Kind, ListRequest, ListResponse,
-    MountsResponse, PrepareRequest, SERVICE, UpdateRequest, UsageResponse,
+    CleanupRequest, CommitRequest, Empty, InfoResponse, KeyRequest, Kind, LONGEST_MESSAGE, ListRequest,
+    ListResponse, MountsResponse, PrepareRequest, SERVICE, UpdateRequest, UsageResponse,
 };
 use crate::error::{ErrorKind, SnapshotError};
+use crate::filters::Filters;
 use crate::lazy::LazyImages;
 use crate::snapshotter::Snapshotter;
 
-/// Snapshots in one message of a list, as containerd's own service has it.
-const LISTED_AT_ONCE: usize = 100;
-/// Longest request, in bytes: many times what labels of the allowed size take.
-const LONGEST_REQUEST: usize = 4 << 20;
+/// Where an answer without a message has its status.
+const STATUS: &str = "grpc-status";
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send>>;
 
@@ -124,8 +125,18 @@ where
     F: Future<Output = Result<A, SnapshotError>> + Send + 'static,
     W: FnOnce(Q) -> F + Send + 'static,
 {
-    let mut grpc = Grpc::new(ProstCodec::<A, Q>::default()).max_decoding_message_size(LONGEST_REQUEST);
-    grpc.unary(Once(Some(work)), request).await
+    let mut grpc = Grpc::new(ProstCodec::<A, Q>::default()).max_decoding_message_size(LONGEST_MESSAGE);
+    as_usual(grpc.unary(Once(Some(work)), request).await)
+}
+
+/// What is longer than a message may be is refused as containerd's services refuse it; tonic has a status of its own for that.
+fn as_usual(mut answer: hyper::Response<Body>) -> hyper::Response<Body> {
+    let status = |code: Code| HeaderValue::from(i32::from(code));
+    let found = answer.headers_mut().get_mut(STATUS);
+    if let Some(found) = found.filter(|found| **found == status(Code::OutOfRange)) {
+        *found = status(Code::ResourceExhausted);
+    }
+    answer
 }
 
 struct Once<W>(Option<W>);
@@ -160,8 +171,8 @@ async fn list<L: LazyImages>(
     snapshotter: Arc<Snapshotter<L>>,
 ) -> hyper::Response<Body> {
     let codec = ProstCodec::<ListResponse, ListRequest>::default();
-    let mut grpc = Grpc::new(codec).max_decoding_message_size(LONGEST_REQUEST);
-    grpc.server_streaming(List(snapshotter), request).await
+    let mut grpc = Grpc::new(codec).max_decoding_message_size(LONGEST_MESSAGE);
+    as_usual(grpc.server_streaming(List(snapshotter), request).await)
 }
 
 struct List<L>(Arc<Snapshotter<L>>);
@@ -174,22 +185,49 @@ impl<L: LazyImages> ServerStreamingService<ListRequest> for List<L> {
     fn call(&mut self, request: Request<ListRequest>) -> Answer<Blocks> {
         let snapshotter = self.0.clone();
         Box::pin(async move {
-            let listed = snapshotter.list(request.into_inner().filters).await;
-            let listed = listed.map_err(|error| status(&error))?;
-            Ok(Response::new(Blocks(listed.into_iter())))
+            let filters = Filters::parse(&request.into_inner().filters);
+            let filters = filters.map_err(|error| status(&error))?;
+            // One that waits to be sent, and one that is made meanwhile.
+            let (sender, blocks) = mpsc::channel(1);
+            tokio::spawn(tell_all(snapshotter, Arc::new(filters), sender));
+            Ok(Response::new(Blocks(blocks)))
         })
     }
 }
 
+/// Makes the messages of a list, until there are no more or nobody wants them.
+async fn tell_all<L: LazyImages>(
+    snapshotter: Arc<Snapshotter<L>>,
+    filters: Arc<Filters>,
+    blocks: mpsc::Sender<Result<ListResponse, Status>>,
+) {
+    let mut next = Some(String::new());
+    while let Some(after) = next {
+        let block = match snapshotter.list(&filters, after).await {
+            Ok((info, after)) => {
+                next = after;
+                Ok(ListResponse { info })
+            }
+            Err(error) => {
+                next = None;
+                Err(status(&error))
+            }
+        };
+        let is_empty = block.as_ref().is_ok_and(|block| block.info.is_empty());
+        if !is_empty && blocks.send(block).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// A list in messages of some snapshots each.
-struct Blocks(std::vec::IntoIter<crate::api::Info>);
+struct Blocks(mpsc::Receiver<Result<ListResponse, Status>>);
 
 impl tokio_stream::Stream for Blocks {
     type Item = Result<ListResponse, Status>;
 
-    fn poll_next(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let info: Vec<_> = self.0.by_ref().take(LISTED_AT_ONCE).collect();
-        Poll::Ready((!info.is_empty()).then_some(Ok(ListResponse { info })))
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context)
     }
 }
 

@@ -8,6 +8,7 @@
 //! views that are held for nobody, are taken away by [`Snapshotter::reconcile`] and [`Snapshotter::cleanup`].
 
 mod inner;
+mod list;
 mod offer;
 mod own;
 #[cfg(test)]
@@ -25,13 +26,12 @@ use crate::api::{Info, Kind, Mount};
 use crate::containerd::owners::Owners;
 use crate::directories::Directories;
 use crate::error::{ErrorKind, SnapshotError};
-use crate::filters::Filters;
 use crate::id_mapping::IdMapping;
 use crate::lazy::{LazyImages, Reason};
 use crate::locks::KeyLocks;
 use crate::mapped::Mapped;
 use crate::record::{LAZY, LazyLayer, Record, UNPACKED_BECAUSE};
-use crate::store::{New, Store};
+use crate::store::{Most, New, Page, Store};
 use crate::usage::Usage;
 use inner::Inner;
 use offer::{TARGET, Unpacked};
@@ -43,6 +43,11 @@ const LONGEST_LABEL: usize = 4096;
 /// How many operations work at the store or its directories at once; others wait without a thread. The store has one writer,
 /// and threads that wait for a disk are missed by readers, whose pages are decoded by threads of the same pool.
 const AT_ONCE: usize = 4;
+/// How many snapshots are looked after in one go when a store is opened.
+const RESTORED_AT_ONCE: Most = Most {
+    records: 1000,
+    bytes: 1 << 20,
+};
 /// How much of a reason is kept in a label, in characters.
 const LONGEST_REASON: usize = 512;
 
@@ -122,11 +127,16 @@ impl<L: LazyImages> Snapshotter<L> {
     /// When the store cannot be read.
     pub async fn reconcile(&self) -> Result<(), SnapshotError> {
         self.in_background(|inner| {
-            for (name, record) in &inner.store.list()? {
-                // One that cannot be mended keeps none of the others from it.
-                if let Err(problem) = inner.restore(name, record) {
-                    warn!("snapshot {name:?}: {problem}");
+            let mut next = Some(String::new());
+            while let Some(after) = next {
+                let Page { found, after } = inner.store.page(&after, RESTORED_AT_ONCE, |_, _| true)?;
+                for (name, record) in &found {
+                    // One that cannot be mended keeps none of the others from it.
+                    if let Err(problem) = inner.restore(name, record) {
+                        warn!("snapshot {name:?}: {problem}");
+                    }
                 }
+                next = after;
             }
             Ok(())
         })
@@ -145,7 +155,7 @@ impl<L: LazyImages> Snapshotter<L> {
     pub async fn stat(&self, key: String) -> Result<Info, SnapshotError> {
         let record = self.in_background(move |inner| {
             let record = inner.store.get(&key)?;
-            Ok(record.info(&key))
+            Ok(record.info(key))
         });
         record.await
     }
@@ -177,7 +187,7 @@ impl<L: LazyImages> Snapshotter<L> {
                 }
                 record.set_labels(changed);
             })?;
-            Ok(record.info(&name))
+            Ok(record.info(name))
         });
         updated.await
     }
@@ -197,20 +207,6 @@ impl<L: LazyImages> Snapshotter<L> {
             }
         });
         usage.await
-    }
-
-    /// Snapshots that fit the filters.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a filter that makes no sense.
-    pub async fn list(&self, filters: Vec<String>) -> Result<Vec<Info>, SnapshotError> {
-        let listed = self.in_background(move |inner| {
-            let filters = Filters::parse(&filters)?;
-            let all = inner.store.list()?.into_iter();
-            let infos = all.map(|(name, record)| record.info(&name));
-            Ok(infos.filter(|info| filters.fit(info)).collect())
-        });
-        listed.await
     }
 
     /// Makes a snapshot to be written ([`Kind::Active`]) or read ([`Kind::View`]).
@@ -415,15 +411,15 @@ impl<L: LazyImages> Snapshotter<L> {
                 }
             }
         }
-        for (_, record) in self.inner.store.list()? {
-            match record.kind() {
+        self.inner.store.outlines(|outline| {
+            match outline.kind() {
                 Kind::Active => figures.active += 1,
                 Kind::View => figures.views += 1,
                 Kind::Committed => figures.committed += 1,
                 Kind::Unknown => {}
             }
-            figures.committed_lazy += u64::from(record.lazy.is_some());
-        }
+            figures.committed_lazy += u64::from(outline.lazy.is_some());
+        })?;
         Ok(figures)
     }
 

@@ -9,6 +9,7 @@
 //! | `children` | ids of parent and child | the child's name |
 //! | `numbers` | `next-id`, `version` | |
 
+mod pages;
 mod tables;
 
 use std::collections::{BTreeSet, HashMap};
@@ -21,8 +22,9 @@ use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefini
 use crate::api::Kind;
 use crate::error::{ErrorKind, SnapshotError};
 use crate::id_mapping::{self, IdMapping};
-use crate::record::{LazyLayer, Record, UNPACKED_BECAUSE, now};
+use crate::record::{LazyLayer, Outline, Record, UNPACKED_BECAUSE, now};
 use crate::usage::Usage;
+pub use pages::{Most, Page};
 use tables::{Tables, below, check, decode, insert, link, number, put, record};
 
 const SNAPSHOTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("snapshots");
@@ -175,18 +177,17 @@ impl Store {
         })
     }
 
-    /// Every snapshot, by name.
+    /// Shows an outline of every snapshot.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn list(&self) -> Result<Vec<(String, Record)>, SnapshotError> {
+    pub fn outlines(&self, mut show: impl FnMut(Outline)) -> Result<(), SnapshotError> {
         self.read(|snapshots| {
-            let mut all = Vec::new();
             for entry in snapshots.iter().map_err(SnapshotError::store)? {
                 let (name, bytes) = entry.map_err(SnapshotError::store)?;
-                all.push((name.value().to_owned(), decode(name.value(), bytes.value())?));
+                show(decode(name.value(), bytes.value())?);
             }
-            Ok(all)
+            Ok(())
         })
     }
 
@@ -202,7 +203,8 @@ impl Store {
             let mut ids = BTreeSet::new();
             for entry in tables.snapshots.iter().map_err(SnapshotError::store)? {
                 let (name, bytes) = entry.map_err(SnapshotError::store)?;
-                ids.insert(decode(name.value(), bytes.value())?.id);
+                let outline: Outline = decode(name.value(), bytes.value())?;
+                ids.insert(outline.id);
             }
             while_still(&ids)
         })

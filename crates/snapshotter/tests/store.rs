@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use xebec_snapshotter::ErrorKind;
 use xebec_snapshotter::api::Kind;
-use xebec_snapshotter::store::{New, Store};
+use xebec_snapshotter::record::Record;
+use xebec_snapshotter::store::{Most, New, Store};
 use xebec_snapshotter::usage::Usage;
 
 #[derive(Clone, Debug)]
@@ -218,8 +219,25 @@ fn run(operations: Vec<Operation>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Every snapshot, by pages of three.
+fn all(store: &Store) -> Vec<(String, Record)> {
+    let most = Most {
+        records: 3,
+        bytes: usize::MAX,
+    };
+    let mut all = Vec::new();
+    let mut next = Some(String::new());
+    while let Some(after) = next {
+        let page = store.page(&after, most, |_, _| true).unwrap();
+        assert!(page.found.len() <= 3);
+        all.extend(page.found);
+        next = page.after;
+    }
+    all
+}
+
 fn check(store: &Store, model: &Model) -> Result<(), TestCaseError> {
-    let listed = store.list().unwrap().into_iter().map(|(name, record)| {
+    let listed = all(store).into_iter().map(|(name, record)| {
         let snapshot = Snapshot {
             id: record.id,
             kind: record.kind(),
@@ -230,6 +248,16 @@ fn check(store: &Store, model: &Model) -> Result<(), TestCaseError> {
     });
     let listed: BTreeMap<String, Snapshot> = listed.collect();
     prop_assert_eq!(&listed, &model.snapshots);
+    let mut outlines = BTreeSet::new();
+    store
+        .outlines(|outline| {
+            outlines.insert((outline.id, outline.kind() as i32));
+        })
+        .unwrap();
+    let expected = listed
+        .values()
+        .map(|snapshot| (snapshot.id, snapshot.kind as i32));
+    prop_assert_eq!(outlines, expected.collect());
     for (name, snapshot) in &model.snapshots {
         let mut expected = Vec::new();
         let mut parent = &snapshot.parent;

@@ -1,8 +1,9 @@
 // cri is as much of a kubelet as the tests need: it asks containerd's CRI service at CONTAINERD_ADDRESS.
 //
 //	cri pull IMAGE [USER PASSWORD]   prints the image's id
-//	cri start IMAGE NAME             a pod of the host's network with one container, in the control group /NAME;
-//	                                 prints both ids; if that fails, the pod is removed
+//	cri start IMAGE NAME [FIRST]     a pod of the host's network with one container, in the control group /NAME;
+//	                                 prints both ids; if that fails, the pod is removed. With FIRST in a user namespace
+//	                                 whose ids are the host's from that one on (hostUsers: false)
 //	cri exec CONTAINER COMMAND...    prints what it prints, and fails as it fails
 //	cri stop POD                     stops and removes the pod and what is in it
 //	cri rmi IMAGE
@@ -14,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
@@ -55,8 +57,8 @@ func run(words []string) error {
 	switch {
 	case name == "pull" && (len(rest) == 1 || len(rest) == 3):
 		return k.pull(ctx, rest)
-	case name == "start" && len(rest) == 2:
-		return k.start(ctx, rest[0], rest[1])
+	case name == "start" && (len(rest) == 2 || len(rest) == 3):
+		return k.start(ctx, rest[0], rest[1], rest[2:])
 	case name == "exec" && len(rest) >= 2:
 		return k.exec(ctx, rest[0], rest[1:])
 	case name == "stop" && len(rest) == 1:
@@ -73,19 +75,27 @@ func run(words []string) error {
 func image(name string) *runtime.ImageSpec { return &runtime.ImageSpec{Image: name} }
 
 // sandbox describes a pod; the container needs the description again.
-func sandbox(name string) *runtime.PodSandboxConfig {
+func sandbox(name string, namespaces *runtime.NamespaceOption) *runtime.PodSandboxConfig {
 	return &runtime.PodSandboxConfig{
 		Metadata: &runtime.PodSandboxMetadata{Name: name, Uid: name, Namespace: "default"},
 		Linux: &runtime.LinuxPodSandboxConfig{
 			CgroupParent:    "/" + name,
-			SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: hostNetwork()},
+			SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: namespaces},
 		},
 	}
 }
 
-// hostNetwork: there is no network plugin.
-func hostNetwork() *runtime.NamespaceOption {
-	return &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}
+// namespaces has the host's network, since there is no network plugin, and the host's users unless it is told from which id on
+// a pod has its own.
+func namespaces(first []string) (*runtime.NamespaceOption, error) {
+	options := &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}
+	if len(first) == 0 {
+		return options, nil
+	}
+	id, err := strconv.ParseUint(first[0], 10, 32)
+	ids := []*runtime.IDMapping{{HostId: uint32(id), Length: 65536}}
+	options.UsernsOptions = &runtime.UserNamespace{Mode: runtime.NamespaceMode_POD, Uids: ids, Gids: ids}
+	return options, err
 }
 
 func (k kubelet) pull(ctx context.Context, words []string) error {
@@ -101,8 +111,12 @@ func (k kubelet) pull(ctx context.Context, words []string) error {
 	return nil
 }
 
-func (k kubelet) start(ctx context.Context, reference, name string) (err error) {
-	config := sandbox(name)
+func (k kubelet) start(ctx context.Context, reference, name string, first []string) (err error) {
+	options, err := namespaces(first)
+	if err != nil {
+		return err
+	}
+	config := sandbox(name, options)
 	pod, err := k.runtime.RunPodSandbox(ctx, &runtime.RunPodSandboxRequest{Config: config})
 	if err != nil {
 		return err
@@ -119,7 +133,7 @@ func (k kubelet) start(ctx context.Context, reference, name string) (err error) 
 			Metadata: &runtime.ContainerMetadata{Name: name},
 			Image:    &runtime.ImageSpec{Image: reference, UserSpecifiedImage: reference},
 			Linux: &runtime.LinuxContainerConfig{
-				SecurityContext: &runtime.LinuxContainerSecurityContext{NamespaceOptions: hostNetwork()},
+				SecurityContext: &runtime.LinuxContainerSecurityContext{NamespaceOptions: options},
 			},
 		},
 	})

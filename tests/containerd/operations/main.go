@@ -29,6 +29,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
+// mostListed is how many snapshots are listed in all at most.
+const mostListed = 2_000_000
+
 // measured is what is printed of one operation.
 type measured struct {
 	Calls   int     `json:"calls"`
@@ -108,6 +111,8 @@ func makeBase(ctx context.Context, snapshotter snapshots.Snapshotter) error {
 func measure(ctx context.Context, snapshotter snapshots.Snapshotter, calls, clients int) (map[string]measured, error) {
 	active := func(number int) string { return fmt.Sprintf("active-%d", number) }
 	committed := func(number int) string { return fmt.Sprintf("committed-%d", number) }
+	// Of very many snapshots few are enough.
+	lists := max(min(calls/10, mostListed/calls), 1)
 	operations := []struct {
 		name  string
 		calls int
@@ -125,11 +130,15 @@ func measure(ctx context.Context, snapshotter snapshots.Snapshotter, calls, clie
 			_, err := snapshotter.Stat(ctx, active(number))
 			return err
 		}},
+		{"usage", calls, func(number int) error {
+			_, err := snapshotter.Usage(ctx, active(number))
+			return err
+		}},
 		{"commit", calls, func(number int) error {
 			return snapshotter.Commit(ctx, committed(number), active(number))
 		}},
 		// Of all these snapshots.
-		{"walk", max(calls/10, 1), func(int) error {
+		{"walk", lists, func(int) error {
 			seen := 0
 			err := snapshotter.Walk(ctx, func(context.Context, snapshots.Info) error {
 				seen++
@@ -139,6 +148,13 @@ func measure(ctx context.Context, snapshotter snapshots.Snapshotter, calls, clie
 				err = fmt.Errorf("%d snapshots instead of %d", seen, calls+1)
 			}
 			return err
+		}},
+		// One by its chain, as containerd does for each lazy layer; none has it, so all are looked at.
+		{"find", lists, func(number int) error {
+			filter := fmt.Sprintf("labels.%q==chain-%d", "containerd.io/snapshot.ref", number)
+			return snapshotter.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
+				return fmt.Errorf("%s was found by %s", info.Name, filter)
+			}, filter)
 		}},
 		{"remove", calls, func(number int) error {
 			return snapshotter.Remove(ctx, committed(number))

@@ -1,8 +1,9 @@
 //! What is lazy, what is not and says so, and what is never fetched twice.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::registry::{Fault, When};
@@ -27,6 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("complete", complete),
         case("files-are-shared", files_are_shared),
         case("fetches-are-shared", fetches_are_shared),
+        case("indexes-are-shared", indexes_are_shared),
     ]
 }
 
@@ -213,4 +215,33 @@ fn fetches_are_shared(world: &World) -> Result<Outcome> {
     let times = sent as f64 / size as f64;
     ensure!(times < 1.2, "{times:.2} times the layer was fetched");
     Ok(Outcome::Passed(format!("{times:.2} times the layer was fetched")))
+}
+
+/// The index of a layer that two images have is fetched once.
+fn indexes_are_shared(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let base = contents(48, 2 << 20);
+    let mut fetched: Vec<BTreeSet<String>> = Vec::new();
+    for (repository, seed) in [("app", 49), ("other", 50)] {
+        let file = contents(seed, 100_000);
+        let image = lab::image(&[&[("base", &base)], &[("file", &file)]], Compression::Gzip(6))?;
+        let names = lab.push_indexed(&image, repository)?;
+        let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
+        let log = lab.registry.log().into_iter();
+        let blobs = log.filter_map(|request| Some(request.head.path.split_once("/blobs/")?.1.to_owned()));
+        fetched.push(blobs.collect());
+        expect_contents(&mnt.join("base"), &base)?;
+        expect_contents(&mnt.join("file"), &file)?;
+    }
+    let [first, second] = &fetched[..] else {
+        bail!("{fetched:?}");
+    };
+    // A configuration and an index of each layer; then of the new layer only.
+    ensure!(first.len() == 3, "{first:?}");
+    ensure!(second.len() == 2 && first.is_disjoint(second), "{second:?}");
+    Ok(Outcome::Passed(format!(
+        "{} blobs, then {}",
+        first.len(),
+        second.len()
+    )))
 }

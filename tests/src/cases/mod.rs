@@ -11,6 +11,7 @@ mod observe;
 mod outages;
 mod packaging;
 mod power;
+mod preparing;
 mod quota;
 mod reading;
 mod runtime;
@@ -30,6 +31,7 @@ const ALONE: &[&str] = &[
     "soak/",
     "observe/slow-registry",
     "runtime/five-requests",
+    "containerd/dead-registry",
 ];
 
 /// Whether a case needs the machine for itself.
@@ -57,6 +59,7 @@ pub(crate) fn all() -> Vec<Case> {
         containerd::cases(),
         quota::cases(),
         power::cases(),
+        preparing::cases(),
         differential::cases(),
         soak::cases(),
     ]

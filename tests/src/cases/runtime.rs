@@ -68,6 +68,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("from-disk", disk::read_ahead),
         case("fallback", faults::fallback),
         case("wrong-index", faults::wrong_index),
+        case("unnoted", faults::unnoted),
         case("services", starts::services),
         case("trust", trust::trust),
         case("signed-over-listed", trust::signed_over_listed),

@@ -17,7 +17,7 @@ use xebec_testkit::service_manager::ServiceManager;
 
 use crate::lab::{self, Lab, Names, contents, expect_contents, wait_until};
 use crate::runner::{Case, Outcome};
-use crate::world::World;
+use crate::world::{World, run};
 
 /// Longest that one case may take, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(240);
@@ -251,7 +251,18 @@ fn hardened(world: &World) -> Result<Outcome> {
         .collect();
     ensure!(capabilities.len() > 5, "{unit}");
     let bounding = format!("--bounding-set=-all,{}", capabilities.join(","));
-    let service = Service::new(world, &["/usr/bin/setpriv", "--no-new-privs", &bounding])?;
+    ensure!(unit.contains("\nLimitNICE=-10\n"), "{unit}");
+    let mut limited = vec!["/usr/bin/setpriv", "--no-new-privs", &bounding];
+    // As resource limits count: 20 is what every process may have. To give more takes a right that this process may lack.
+    let can_limit = run(Command::new("prlimit").args(["--nice=30", "true"])).is_ok();
+    if can_limit {
+        limited.splice(..0, ["/usr/bin/prlimit", "--nice=30"]);
+        let raised = run(Command::new(limited[0])
+            .args(&limited[1..])
+            .args(["nice", "-n", "-10", "nice"]))?;
+        ensure!(raised.stdout == b"-10\n", "a start cannot go first: {raised:?}");
+    }
+    let service = Service::new(world, &limited)?;
     let mut keeper = service.manager.start(SOON)?;
     let (names, wanted) = service.image()?;
     let mnt = service.lab.mount("root", &names.tag, &["--require-lazy"])?;
@@ -272,8 +283,13 @@ fn hardened(world: &World) -> Result<Outcome> {
         keeper.wait()? == Ending::Exited(0),
         "the keeper did not end in order"
     );
+    let limits = if can_limit {
+        "and its limit of priorities"
+    } else {
+        "its limit of priorities cannot be tried here"
+    };
     Ok(Outcome::Passed(format!(
-        "works with {} capabilities",
+        "works with {} capabilities; {limits}",
         capabilities.len()
     )))
 }

@@ -22,6 +22,8 @@ const LIMIT: Duration = Duration::from_secs(240);
 const SOON: Duration = Duration::from_secs(30);
 /// Offset of a page that is read before the stop.
 const LOCAL: usize = 1 << 20;
+/// How often something is tried that needs a machine which is not too busy.
+const ATTEMPTS: usize = 5;
 /// Offset of a page that nobody has read.
 const MISSING: usize = 20 << 20;
 
@@ -35,6 +37,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("stop-by-force", stop_by_force),
         case("stop-by-force-in-an-outage", stop_in_an_outage),
         case("stop-by-signal", stop_by_signal),
+        case("stop-while-replaced", stop_while_replaced),
     ]
 }
 
@@ -218,4 +221,39 @@ fn stop_by_signal(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(
         "missing pages refused, local ones right, over a worker's death; ended with the reader".to_owned(),
     ))
+}
+
+/// The worker is replaced while it carries a stop out, as when another program takes over just then: it is stopped all the
+/// same, as its client is told.
+fn stop_while_replaced(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let (names, _) = one_file(&lab)?;
+    for attempt in 1..=ATTEMPTS {
+        let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
+        let (keeper, worker) = (lab.pid("root", "keeper_pid")?, lab.pid("root", "worker_pid")?);
+        let file = File::open(mnt.join("file"))?;
+        let stopped = std::thread::scope(|scope| {
+            let stop = scope.spawn(|| lab.xebec("root", &["daemon", "stop", "--force"]));
+            // Refused by it: it waits for the reader to end, for a moment.
+            wait_until(SOON, "the daemon is ending", || is_ending(&lab))?;
+            // What a keeper says to a worker that another program is to replace (host/src/keeper, REPLACE).
+            kill_process(worker, Signal::USR2)?;
+            std::thread::sleep(Duration::from_millis(100));
+            drop(file);
+            stop.join().map_err(|_| anyhow::anyhow!("the client died"))?
+        })?;
+        if stopped.out.contains("still read") || stopped.err.contains("still read") {
+            // The machine was too busy for the reader to end in that moment.
+            wait_until(SOON, "the daemon goes on or ends", || {
+                Ok(test_kill_process(worker).is_err())
+            })?;
+            lab.xebec("root", &["daemon", "stop", "--force"])?
+                .expect(0, &[])?;
+            continue;
+        }
+        stopped.expect(0, &[])?;
+        wait_for_the_end(keeper)?;
+        return Ok(Outcome::Passed(format!("at attempt {attempt}")));
+    }
+    anyhow::bail!("the reader was never ended in time")
 }

@@ -1,6 +1,7 @@
 //! `xebec daemon` as containerd's snapshotter: by itself, or as a service whose manager keeps what must outlive it.
 
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -63,6 +64,20 @@ impl<'a> Snapshots<'a> {
         manager.set_variable("XEBEC_RUN", run);
         manager.set_variable("DOCKER_CONFIG", world.path("no-docker-config"));
         Self::begun(world, Some(manager))
+    }
+
+    /// The same, but its socket has a directory of its own, to which the usual name leads.
+    pub(crate) fn start_in(world: &'a World, directory: &Path) -> Result<Self> {
+        let (socket, run) = (
+            directory.join("snapshots.sock"),
+            world.path(&format!("{ROOT}-run")),
+        );
+        for directory in [directory, &run] {
+            fs::create_dir_all(directory)?;
+        }
+        symlink(&socket, run.join("snapshots.sock"))?;
+        Self::settle(world, "", &listens(world), &format!("socket = {socket:?}\n"))?;
+        Self::begun(world, None)
     }
 
     /// Writes what the manual says, and where containerd listens; `settings` before it, `more` of the same table after it.

@@ -4,7 +4,7 @@
 //! <state>/<id>/upper         the container's layer
 //!              work          scratch directory of overlayfs
 //!              merged        mount point of the overlay: the container's root
-//!              config.json   the OCI bundle, with merged as its root
+//!              config.json   the OCI bundle, with merged as its root; before there is one it leads to a pipe (`early`)
 //!              etc/          resolv.conf, hosts and hostname, bound over those of the image
 //!              runtime.log   what the runtime had to say
 //!              remove        there if the directory is to go when the container has ended (--rm)
@@ -42,7 +42,10 @@ pub(super) const REMOVE_MARKER: &str = "remove";
 /// The mount point's name.
 pub(super) const MERGED: &str = "merged";
 
-/// A container's directory with its overlay mounted. Dropped, it leaves nothing that it should not.
+/// The name of the file in which the runtime looks for what it is to make (runtime-spec, `bundle.md`).
+pub(super) const CONFIG: &str = "config.json";
+
+/// A container's directory. Dropped, it leaves nothing that it should not.
 pub(super) struct Bundle {
     dirs: Directories,
     path: PathBuf,
@@ -57,20 +60,17 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Makes the directories and mounts the overlay.
-    pub(super) fn create(
-        view: &Path,
+    /// Takes the container's name and makes the directories.
+    pub(super) fn claim(
         options: &RunOptions,
         dirs: &Directories,
         runtime: &Runtime,
-        process: &Process,
     ) -> Result<Self, RunError> {
         let id = match &options.id {
             Some(id) if is_name(id) => id.clone(),
             Some(id) => return Err(RunError::Id(id.clone())),
             None => random_id()?,
         };
-        let view = fs::canonicalize(view).map_err(failed("find the image view", view))?;
         fs::create_dir_all(&dirs.state).map_err(failed("create", &dirs.state))?;
         // The mount table and the runtime want absolute paths.
         let state = fs::canonicalize(&dirs.state).map_err(failed("find", &dirs.state))?;
@@ -78,11 +78,13 @@ impl Bundle {
         let record = Record {
             image: options.image.clone(),
             runtime: runtime.program().to_owned(),
-            view: view.clone(),
             rm: options.rm,
-            command: process.args.clone(),
             ..Record::new(&id, &path)?
         };
+        // One that was kept, and that must not be taken for this one's if this process is killed now.
+        if fs::symlink_metadata(&path).is_ok() && !record::file(&dirs.run, &id).exists() {
+            return Err(RunError::Exists { id, path });
+        }
         record.claim(&dirs.run)?;
         let mut bundle = Bundle {
             dirs: dirs.clone(),
@@ -99,8 +101,16 @@ impl Bundle {
             return Err(error);
         }
         bundle.open = true;
-        bundle.mount(&view)?;
         Ok(bundle)
+    }
+
+    /// Mounts the overlay on the view of an image. What the container is, is on record with its process.
+    pub(super) fn mount(&mut self, view: &Path, process: &Process) -> Result<(), RunError> {
+        let view = fs::canonicalize(view).map_err(failed("find the image view", view))?;
+        self.mount_overlay(&view)?;
+        self.record.view = view;
+        self.record.command.clone_from(&process.args);
+        Ok(())
     }
 
     pub(super) fn id(&self) -> &str {
@@ -156,7 +166,7 @@ impl Bundle {
         Ok(())
     }
 
-    fn mount(&self, view: &Path) -> Result<(), RunError> {
+    fn mount_overlay(&self, view: &Path) -> Result<(), RunError> {
         let upper = self.path.join("upper");
         copy_root_attributes(view, &upper)?;
         let mut overlay = Overlay::new().lower(view).upper(upper, self.path.join("work"));
@@ -172,18 +182,10 @@ impl Bundle {
         })
     }
 
-    /// Writes `config.json` and the files it refers to.
-    pub(super) fn write_spec(&self, process: &Process, options: &RunOptions) -> Result<(), RunError> {
+    /// Writes `config.json`, which is there as a whole or not at all, and the files it refers to. Gives what is in it.
+    pub(super) fn write_spec(&self, process: &Process, options: &RunOptions) -> Result<String, RunError> {
         let hostname = self.hostname(options)?;
         let network_files = self.write_network_files(&hostname, options.net)?;
-        let volumes = options
-            .volumes
-            .iter()
-            .map(|volume| match fs::metadata(&volume.source) {
-                Ok(_) => Ok(volume.clone()),
-                Err(source) => Err(failed("find the volume's source", &volume.source)(source)),
-            });
-        let volumes = volumes.collect::<Result<Vec<_>, _>>()?;
         let config = spec::config_json(&SpecInput {
             id: self.id(),
             process,
@@ -191,14 +193,17 @@ impl Bundle {
             hostname: &hostname,
             net: options.net,
             terminal: options.tty,
-            volumes: &volumes,
+            volumes: &options.volumes,
             network_files: &network_files,
             unified_cgroups: unified_cgroups(),
             // Raising one's own limit takes a capability that root need not have.
             open_files_limit: getrlimit(Resource::Nofile).maximum,
         });
-        let path = self.path.join("config.json");
-        fs::write(&path, config.to_string()).map_err(failed("write", &path))
+        let (text, path) = (config.to_string(), self.path.join(CONFIG));
+        let temporary = path.with_extension("new");
+        fs::write(&temporary, &text).map_err(failed("write", &temporary))?;
+        fs::rename(&temporary, &path).map_err(failed("write", &path))?;
+        Ok(text)
     }
 
     fn hostname(&self, options: &RunOptions) -> Result<String, RunError> {

@@ -3,9 +3,9 @@
 //! Who moves a process into a control group takes a lock of the kernel for writing (`cgroup_threadgroup_rwsem`,
 //! `kernel/cgroup/cgroup.c`), and the first to do so after a while waits for a grace period of RCU (`rcu_sync_enter`,
 //! `kernel/rcu/sync.c`): 8 to 16 ms were measured, a third of a warm start. Until another grace period after it has passed
-//! whoever comes next does not wait (0.1 ms, up to 10 ms later). The runtime moves the container's process some 15 ms after
-//! it was called. So as long as it makes the container this process moves itself again and again to where it is: the waiting
-//! is over, or has begun, before the runtime comes to it, and nothing has changed afterwards.
+//! whoever comes next does not wait (0.1 ms, up to 10 ms later). The runtime moves the container's process some time after
+//! the view is there. So from then until the container is made this process moves itself again and again to where it is: the
+//! waiting is over, or has begun, before the runtime comes to it, and nothing has changed afterwards.
 //!
 //! Nothing depends on it: where it cannot be done, the runtime waits as it would have.
 
@@ -21,7 +21,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// How often this process moves. Half of what was seen to suffice.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long it goes on at most: a busy runtime was seen to take 60 ms until it moves the container's process.
+/// How long it goes on at most, should the runtime take much longer than usual; nobody needs it after that.
 const LIMIT: Duration = Duration::from_millis(250);
 
 /// As long as this lives, joining a control group is quick.

@@ -18,6 +18,7 @@
 mod bundle;
 mod command;
 mod connection;
+mod early;
 mod error;
 mod gate;
 mod image_config;
@@ -169,6 +170,16 @@ impl FromStr for Volume {
 }
 
 impl Volume {
+    /// Whether there is such a source.
+    fn find(&self) -> Result<(), RunError> {
+        let found = std::fs::metadata(&self.source);
+        found.map(drop).map_err(|source| RunError::File {
+            doing: "find the volume's source",
+            path: self.source.clone(),
+            source,
+        })
+    }
+
     fn check(&self) -> Result<(), RunError> {
         let wrong = |reason| RunError::Volume {
             volume: format!("{}:{}", self.source.display(), self.target.display()),
@@ -254,17 +265,113 @@ impl From<ExitCode> for std::process::ExitCode {
     }
 }
 
-/// Runs a container on `view` and waits for its end.
-///
-/// `view` is a directory that shows the image's files and does not change; nothing is written to it. While
-/// the container runs, `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT`, `SIGUSR1` and `SIGUSR2` that reach this
-/// process are handed to the container, and the third `SIGINT` or `SIGTERM` kills it. The process becomes a
-/// child subreaper and stays one; its dispositions for these signals are not put back, so a program should
-/// end soon after this returns.
+/// A container that has its name and its directory, and whose runtime has begun, before it is known what it will be.
+/// Dropped, nothing is left of it.
+pub struct Prepared<'a> {
+    // In this order: the runtime ends before its directory goes.
+    early: early::Early,
+    bundle: bundle::Bundle,
+    attention: supervise::Attention,
+    options: &'a RunOptions,
+}
+
+impl<'a> Prepared<'a> {
+    /// Prepares a container, and then finds by `image`, in a thread of its own, what it is to run on, while the runtime begins;
+    /// gives both.
+    ///
+    /// From here on `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT`, `SIGUSR1` and `SIGUSR2` that reach this process do not end it. One
+    /// of the first four that comes meanwhile is an error; then `image` is not waited for.
+    ///
+    /// # Errors
+    /// If the options make no sense, there is no runtime, the name is taken, or somebody wants this process to end.
+    pub fn begin<T: Send + 'static>(
+        options: &'a RunOptions,
+        dirs: &Directories,
+        image: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(Self, T), RunError> {
+        for volume in &options.volumes {
+            volume.check()?;
+            volume.find()?;
+        }
+        if options.tty && options.interactive && !terminal::is_there() {
+            return Err(RunError::NoTerminal);
+        }
+        let runtime = runtime::Runtime::find(options.runtime.as_deref(), dirs)?;
+        // It may take long, and whoever does not want to wait for it is not held up.
+        if let Err(error) = record::cleanup_stale(dirs) {
+            tracing::warn!(%error, "containers that were left behind could not be cleaned up");
+        }
+        let attention = supervise::Attention::begin()?;
+        let bundle = bundle::Bundle::claim(options, dirs, &runtime)?;
+        let image = attention.spawn(image)?;
+        let prepared = Prepared {
+            early: early::Early::begin(&bundle, options)?,
+            bundle,
+            attention,
+            options,
+        };
+        let found = prepared.attention.wait(image)?;
+        Ok((prepared, found))
+    }
+
+    /// Runs the container on `view` and waits for its end.
+    ///
+    /// `view` is a directory that shows the image's files and does not change; nothing is written to it. While
+    /// the container runs, `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT`, `SIGUSR1` and `SIGUSR2` that reach this
+    /// process are handed to the container, and the third `SIGINT` or `SIGTERM` kills it. The process becomes a
+    /// child subreaper and stays one; its dispositions for these signals are not put back, so a program should
+    /// end soon after this returns.
+    ///
+    /// # Errors
+    /// Whatever kept the container from running or from becoming ready ([`RunError`]). A container that ran and
+    /// ended is no error, whatever its exit code, unless a probe was still waiting.
+    pub fn run(
+        self,
+        view: &Path,
+        image: &ImageConfig,
+        events: &mut dyn FnMut(Event),
+    ) -> Result<ExitCode, RunError> {
+        let began = Instant::now();
+        let joining = joining::QuickJoining::begin();
+        // In this order, too.
+        let Prepared {
+            options,
+            attention,
+            mut bundle,
+            early,
+        } = self;
+        probe::refuse_ready_before(options)?;
+        let process = command::Process::resolve(view, image, options)?;
+        let stop_signal = image.stop_signal()?;
+        bundle.mount(view, &process)?;
+        events(Event::Mounted {
+            id: bundle.id().to_owned(),
+        });
+        // Before the runtime can make the container.
+        init::adopt()?;
+        let config = bundle.write_spec(&process, options)?;
+        let orders = supervise::Orders {
+            options,
+            stop_signal,
+            began,
+        };
+        let making = supervise::Making {
+            early,
+            config,
+            joining,
+        };
+        let outcome = supervise::supervise(&mut bundle, making, &orders, attention, events);
+        let closed = bundle.close();
+        let code = outcome?;
+        closed?;
+        Ok(code)
+    }
+}
+
+/// Runs a container on `view`, which is there already, and waits for its end ([`Prepared`]).
 ///
 /// # Errors
-/// Whatever kept the container from running or from becoming ready ([`RunError`]). A container that ran and
-/// ended is no error, whatever its exit code, unless a probe was still waiting.
+/// As [`Prepared::begin`] and [`Prepared::run`].
 pub fn run(
     view: &Path,
     image: &ImageConfig,
@@ -272,41 +379,6 @@ pub fn run(
     dirs: &Directories,
     events: &mut dyn FnMut(Event),
 ) -> Result<ExitCode, RunError> {
-    let began = Instant::now();
-    let joining = joining::QuickJoining::begin();
-    for volume in &options.volumes {
-        volume.check()?;
-    }
-    if options.tty && options.interactive && !terminal::is_there() {
-        return Err(RunError::NoTerminal);
-    }
-    let runtime = runtime::Runtime::find(options.runtime.as_deref(), dirs)?;
-    let process = command::Process::resolve(view, image, options)?;
-    let stop_signal = image.stop_signal()?;
-    probe::refuse_ready_before(options)?;
-    if let Err(error) = record::cleanup_stale(dirs) {
-        tracing::warn!(%error, "containers that were left behind could not be cleaned up");
-    }
-
-    let attention = supervise::Attention::begin()?;
-    let mut bundle = bundle::Bundle::create(view, options, dirs, &runtime, &process)?;
-    events(Event::Mounted {
-        id: bundle.id().to_owned(),
-    });
-    bundle.write_spec(&process, options)?;
-    let outcome = supervise::supervise(
-        &mut bundle,
-        &supervise::Orders {
-            options,
-            stop_signal,
-            began,
-        },
-        attention,
-        joining,
-        events,
-    );
-    let closed = bundle.close();
-    let code = outcome?;
-    closed?;
-    Ok(code)
+    let (prepared, ()) = Prepared::begin(options, dirs, || ())?;
+    prepared.run(view, image, events)
 }

@@ -64,7 +64,7 @@ pub enum RecordError {
         source: io::Error,
     },
     /// A running container has that name.
-    #[error("a container named {0} is running already; choose another name")]
+    #[error("a container named {0} is running already, or about to; choose another name")]
     Running(String),
     /// A process could not be looked at.
     #[error("cannot find out when process {0} was started; is /proc mounted?")]
@@ -212,7 +212,8 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
     }
     // The directory is only believed to be a container's if it carries its name.
     if record.state.file_name() == Some(record.id.as_ref()) {
-        bundle::remove(&record.state, record.rm)?;
+        // Nothing was written to the layer of a container that has not begun.
+        bundle::remove(&record.state, record.rm || record.pid.is_none())?;
     }
     let _ = fs::remove_file(directory(&dirs.run).join(format!("{}.tty", record.id)));
     remove(&dirs.run, &record.id);
@@ -291,7 +292,7 @@ pub(super) fn directory(run: &Path) -> PathBuf {
     run.join("containers")
 }
 
-fn file(run: &Path, id: &str) -> PathBuf {
+pub(super) fn file(run: &Path, id: &str) -> PathBuf {
     directory(run).join(format!("{id}.json"))
 }
 

@@ -8,11 +8,12 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
-use super::bundle::is_name;
+use super::bundle::{Bundle, is_name};
 use super::{Directories, RunError, gate};
 
 /// In order of preference: runc is the one that takes every layout of control groups.
@@ -66,32 +67,34 @@ impl Runtime {
         &self.program
     }
 
-    /// Makes the container of `bundle` up to the point where its command would begin.
-    pub(super) fn create(
-        &self,
-        id: &str,
-        bundle: &Path,
-        pid_file: &Path,
-        console: Option<&Path>,
-        streams: Streams,
-    ) -> Result<(), RunError> {
-        let log = bundle.join("runtime.log");
-        let mut command = self.command(&log);
+    /// What makes the container of a bundle up to the point where its command would begin.
+    pub(super) fn creation(&self, bundle: &Bundle, console: Option<&Path>, streams: Streams) -> Command {
+        let mut command = self.command(&log_in(bundle.path()));
         command
             .arg("create")
             .arg("--bundle")
-            .arg(bundle)
+            .arg(bundle.path())
             .arg("--pid-file")
-            .arg(pid_file);
+            .arg(bundle.pid_file());
         if let Some(console) = console {
             command.arg("--console-socket").arg(console);
         }
         command
-            .arg(id)
+            .arg(bundle.id())
             .stdin(streams.stdin)
             .stdout(streams.stdout)
             .stderr(streams.stderr);
-        self.call(command, &log, "create", id)
+        command
+    }
+
+    /// Makes the container by [`Runtime::creation`], and waits until it is made.
+    pub(super) fn create(&self, bundle: &Bundle, mut creation: Command) -> Result<(), RunError> {
+        self.created(bundle, creation.status())
+    }
+
+    /// What came of a creation.
+    pub(super) fn created(&self, bundle: &Bundle, ended: io::Result<ExitStatus>) -> Result<(), RunError> {
+        self.ended(ended, &log_in(bundle.path()), "create", bundle.id())
     }
 
     /// Lets the command of a container begin whose first process is `init`.
@@ -99,7 +102,7 @@ impl Runtime {
         if !self.is_crun() && gate::open(&self.root.join(id), init) {
             return Ok(());
         }
-        let log = bundle.join("runtime.log");
+        let log = log_in(bundle);
         let mut command = self.command(&log);
         command
             .arg("start")
@@ -107,7 +110,7 @@ impl Runtime {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        self.call(command, &log, "start", id)
+        self.ended(command.status(), &log, "start", id)
     }
 
     /// Sends a signal that the kernel's own call cannot name safely: a real-time one.
@@ -158,14 +161,20 @@ impl Runtime {
         argument
     }
 
-    fn call(&self, mut command: Command, log: &Path, doing: &'static str, id: &str) -> Result<(), RunError> {
+    fn ended(
+        &self,
+        ended: io::Result<ExitStatus>,
+        log: &Path,
+        doing: &'static str,
+        id: &str,
+    ) -> Result<(), RunError> {
         let failed = |message| RunError::Runtime {
             runtime: self.name(),
             doing,
             id: id.to_owned(),
             message,
         };
-        match command.status() {
+        match ended {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(failed(
                 last_word(log).unwrap_or_else(|| format!("it ended with {status}")),
@@ -188,6 +197,11 @@ impl Runtime {
         }
     }
 
+    /// Whether it is runc, by whatever version of its name.
+    pub(super) fn is_runc(&self) -> bool {
+        self.name().contains("runc")
+    }
+
     fn is_crun(&self) -> bool {
         self.name().contains("crun")
     }
@@ -206,6 +220,11 @@ impl Runtime {
             .to_string_lossy()
             .into_owned()
     }
+}
+
+/// What the runtime has to say of a container's making and starting.
+fn log_in(bundle: &Path) -> PathBuf {
+    bundle.join("runtime.log")
 }
 
 /// Where runtimes keep their state: a directory for each container.

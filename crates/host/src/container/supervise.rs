@@ -5,19 +5,21 @@
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 
 use super::bundle::Bundle;
-use super::connection::{self, Connection};
-use super::init::{self, Init};
+use super::connection;
+use super::early::Early;
+use super::init::Init;
 use super::joining::QuickJoining;
 use super::output::Tail;
 use super::probe::Probe;
 use super::signal::SignalWatch;
-use super::terminal::{ConsoleSocket, Terminal};
+use super::terminal::Terminal;
 use super::watch::{Watch, Watched};
 use super::{Event, ExitCode, RunError, RunOptions, StopSignal};
 
@@ -26,6 +28,8 @@ const URGES: u32 = 3;
 
 /// Something that the supervisor has to know.
 pub(super) enum Happening {
+    /// What was done beside the preparations is done.
+    Done,
     /// This process got a signal.
     Signal(i32),
     /// The probe of this number was seen.
@@ -61,27 +65,78 @@ impl Attention {
             _signals,
         })
     }
+
+    /// Has something done in a thread of its own, which is to be waited for by [`Attention::wait`].
+    pub(super) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>, RunError> {
+        /// Tells of the end also when the work panics.
+        struct Telling(Sender<Happening>);
+        impl Drop for Telling {
+            fn drop(&mut self) {
+                let _ = self.0.send(Happening::Done);
+            }
+        }
+        let telling = Telling(self.sender.clone());
+        let work = move || {
+            let _telling = telling;
+            work()
+        };
+        let thread = std::thread::Builder::new().name("image".into());
+        thread.spawn(work).map_err(|source| RunError::System {
+            doing: "start a thread",
+            source,
+        })
+    }
+
+    /// Waits for that, as long as nobody wants this process to end.
+    pub(super) fn wait<T>(&self, work: JoinHandle<T>) -> Result<T, RunError> {
+        loop {
+            match self.happenings.recv() {
+                Ok(Happening::Done) | Err(_) => break,
+                Ok(Happening::Signal(signal)) if is_urge(signal) => {
+                    return Err(RunError::Interrupted(signal));
+                }
+                Ok(_) => {}
+            }
+        }
+        work.join().or_else(|panic| std::panic::resume_unwind(panic))
+    }
 }
 
-/// Creates and starts the container of `bundle` and stays with it until it has ended.
+/// The making of a container: as far as it has begun, what its `config.json` holds, and what makes it quick.
+pub(super) struct Making {
+    pub early: Early,
+    pub config: String,
+    pub joining: QuickJoining,
+}
+
+/// Creates and starts the container of `bundle` and stays with it until it has ended. This process has adopted it already.
 pub(super) fn supervise(
     bundle: &mut Bundle,
+    making: Making,
     orders: &Orders<'_>,
     attention: Attention,
-    joining: QuickJoining,
     events: &mut dyn FnMut(Event),
 ) -> Result<ExitCode, RunError> {
     let options = orders.options;
-    init::adopt()?;
+    let Making {
+        early,
+        config,
+        joining,
+    } = making;
     let Attention {
         sender,
         happenings,
         _signals,
     } = attention;
-    let (init, connection) = create(bundle, options).map_err(|error| {
+    let connection = early.finish(bundle, &config, options).map_err(|error| {
         // A key of the terminal interrupts the runtime as well.
         refuse_if_interrupted(&happenings).err().unwrap_or(error)
     })?;
+    let init = Init::open(bundle)?;
+    bundle.record_pid(init.pid)?;
     drop(joining);
     events(Event::Created { pid: init.pid });
 
@@ -119,29 +174,20 @@ pub(super) fn supervise(
     supervisor.conclude(code, &happenings, &tail)
 }
 
-/// Has the runtime make the container.
-fn create(bundle: &mut Bundle, options: &RunOptions) -> Result<(Init, Connection), RunError> {
-    let mut connection = Connection::prepare(bundle, options)?;
-    let streams = connection.streams(options)?;
-    let console = connection.socket.as_ref().map(ConsoleSocket::path);
-    let (path, pid_file) = (bundle.path(), bundle.pid_file());
-    bundle
-        .runtime()
-        .create(bundle.id(), path, &pid_file, console, streams)?;
-    let init = Init::open(bundle)?;
-    bundle.record_pid(init.pid)?;
-    Ok((init, connection))
-}
-
 fn refuse_if_interrupted(happenings: &Receiver<Happening>) -> Result<(), RunError> {
     let interrupted = happenings.try_iter().find_map(|happening| match happening {
-        Happening::Signal(signal @ (SIGINT | SIGTERM | SIGHUP | SIGQUIT)) => Some(signal),
+        Happening::Signal(signal) if is_urge(signal) => Some(signal),
         _ => None,
     });
     match interrupted {
         Some(signal) => Err(RunError::Interrupted(signal)),
         None => Ok(()),
     }
+}
+
+/// Whether who sends a signal wants the end.
+fn is_urge(signal: i32) -> bool {
+    matches!(signal, SIGINT | SIGTERM | SIGHUP | SIGQUIT)
 }
 
 /// How far the ending of the container has come.
@@ -180,6 +226,7 @@ impl Supervisor<'_> {
         loop {
             match self.next(happenings) {
                 Ok(Happening::Exited(code)) => return Ok(code),
+                Ok(Happening::Done) => {}
                 Ok(Happening::Signal(signal)) => self.hand_on(signal),
                 Ok(Happening::Seen(index)) => self.seen(index),
                 Ok(Happening::Broken(index, error)) => self.broken(index, error),

@@ -66,6 +66,7 @@ impl Images {
             None
         });
         let chosen = choice.without_reading().await?;
+        choice.keep().end().await?;
         // Only the lowest can be lazy: those up to the first that is not.
         let records: Vec<LayerRecord> = chosen
             .iter()
@@ -97,6 +98,7 @@ impl Images {
                 layers,
                 recording: Some(Ok(begun)),
                 stages_ms: Vec::new(),
+                keeping: Default::default(),
             }),
             _ => None,
         };

@@ -7,17 +7,19 @@ mod carried;
 mod contents_table;
 mod known;
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
+use bytes::Bytes;
 use futures_util::future::try_join_all;
 use tokio::sync::OnceCell;
 use tracing::warn;
-use xebec_cache::store::LayerKey;
+use xebec_cache::store::{LayerKey, NewLayer};
 use xebec_format::layer::LayerIndex;
 use xebec_oci::{Client, Descriptor};
 
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
+use crate::image::keeping::Keeping;
 use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
 use crate::image::{Images, PreparedLayer, Report};
@@ -25,6 +27,7 @@ use crate::lazy;
 use crate::origin::{self, Origin};
 use crate::protocol::{ImageRequest, Reply};
 use crate::trust::{self, Policy, Record, Refusal, RepositoryName, Root};
+use crate::urgent::Urgent;
 use artifacts::FoundArtifact;
 use carried::CarriedIndexes;
 
@@ -40,6 +43,8 @@ pub(super) struct Choice<'a> {
     carried: CarriedIndexes,
     /// By which indexes this host used the image before.
     used: OnceLock<Vec<LayerKey>>,
+    /// Layers that this made, and that are not on the disk yet.
+    new: Mutex<Vec<NewLayer>>,
     artifacts: OnceCell<Vec<FoundArtifact>>,
 }
 
@@ -82,9 +87,10 @@ impl Images {
         let client = self.clients.get(request.docker_config.as_deref())?;
         let (repository, manifest) = (found.reference.repository(), found.manifest_digest);
         let referrers = Referrers::by_type(client, repository, manifest);
-        Choice::new(self, request, found, &referrers)?
-            .without_reading()
-            .await
+        let choice = Choice::new(self, request, found, &referrers)?;
+        let indexes = choice.without_reading().await?;
+        choice.keep().end().await?;
+        Ok(indexes)
     }
 }
 
@@ -185,6 +191,7 @@ impl<'a> Choice<'a> {
             repository,
             carried: CarriedIndexes::default(),
             used: OnceLock::new(),
+            new: Mutex::default(),
             artifacts: OnceCell::new(),
         })
     }
@@ -292,8 +299,20 @@ impl<'a> Choice<'a> {
 
     /// Decodes an index and checks that it speaks of this image's layer.
     fn decode(&self, number: usize, bytes: &[u8]) -> Result<LayerIndex, String> {
-        let index =
-            LayerIndex::decode(bytes).map_err(|error| format!("the index cannot be used: {error}"))?;
+        let index = decoded(bytes)?;
+        self.check(number, &index)?;
+        Ok(index)
+    }
+
+    /// The same in a thread for that, beside those of the image's other layers.
+    async fn decode_new(&self, number: usize, bytes: &Bytes) -> Result<LayerIndex, String> {
+        let bytes = bytes.clone();
+        let decode = move || {
+            let _urgent = Urgent::begin();
+            decoded(&bytes)
+        };
+        let index = tokio::task::spawn_blocking(decode).await;
+        let index = index.map_err(|error| error.to_string())??;
         self.check(number, &index)?;
         Ok(index)
     }
@@ -316,10 +335,8 @@ impl<'a> Choice<'a> {
         Ok(())
     }
 
-    /// Writes new facts about an index down and judges it. The layer's folder is made if need be.
-    ///
-    /// Each file is synced, which takes a millisecond or more; in threads of their own the layers of an image do
-    /// that together, and one commit of the file system's journal serves several.
+    /// Writes new facts about an index down and judges it. The layer's folder is made if need be; it comes to the disk later
+    /// ([`Choice::keep`]), so that the view need not wait for the syncs.
     async fn admit(
         &self,
         key: LayerKey,
@@ -328,14 +345,34 @@ impl<'a> Choice<'a> {
     ) -> Result<Result<Root, Refusal>, Failure> {
         let store = self.images.store.clone();
         let kept = tokio::task::spawn_blocking(move || {
-            store.add(key, encoded.as_ref())?;
-            facts::update(&store, key, learn)
+            let new = store.add_soon(key, encoded.as_ref())?;
+            match new {
+                Some(_) => facts::begin(&store, key, learn)?,
+                None => facts::update(&store, key, learn)?,
+            };
+            Ok::<_, Failure>(new)
         });
-        kept.await
+        let new = kept
+            .await
             .map_err(|error| Failure::host(format!("keep the index of {key}"), error))??;
+        self.new
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(new);
         Ok(self
             .policy
             .admits(&self.repository, self.found.naming(), &self.roots(key)))
+    }
+
+    /// Begins to bring the layers that were made to the disk, with what is known of their indexes. What rests on that must
+    /// not be believed after a power cut before it is there.
+    pub(super) fn keep(&self) -> Keeping {
+        let new = std::mem::take(&mut *self.new.lock().unwrap_or_else(PoisonError::into_inner));
+        if new.is_empty() {
+            return Keeping::default();
+        }
+        let store = self.images.store.clone();
+        Keeping::begin(move || new.iter().try_for_each(|layer| facts::sync(&store, layer)))
     }
 
     fn remember_origin(
@@ -410,4 +447,8 @@ impl<'a> Choice<'a> {
         );
         Failure::new(FailureKind::NotLazy, message)
     }
+}
+
+fn decoded(bytes: &[u8]) -> Result<LayerIndex, String> {
+    LayerIndex::decode(bytes).map_err(|error| format!("the index cannot be used: {error}"))
 }

@@ -8,6 +8,7 @@
 //! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the
 //!   blob's own table of contents, one that the service's recording carries, the image's index artifact.
 //! * `referrers`: what the registry lists beside the image, asked for once, and the configuration that comes with it.
+//! * `keeping`: what is written down while a start goes on.
 //! * `turns`: of starts at the same moment one fetches what all of them lack.
 //! * [`streaming`]: a layer that has none of these is read whole and indexed while it streams in.
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
@@ -15,6 +16,7 @@
 pub mod admission;
 pub mod choose;
 mod decoded;
+pub(crate) mod keeping;
 pub mod publish;
 pub mod record;
 pub(crate) mod referrers;
@@ -36,6 +38,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::file::write_atomically;
 use crate::image::choose::Choice;
 use crate::image::decoded::DecodedIndexes;
+use crate::image::keeping::Keeping;
 use crate::image::record::{ImageRecord, LayerRecord, Records};
 use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
@@ -109,6 +112,21 @@ pub struct PreparedImage {
     /// How long resolving took, how long finding the recording and beginning to fetch it, and how long finding (or
     /// making) the indexes.
     pub stages_ms: Vec<(&'static str, f64)>,
+    /// Its layers that are new, and its record, are being written.
+    keeping: [Keeping; 2],
+}
+
+impl PreparedImage {
+    /// Waits until its layers and its record are on the disk, by which it is found again without its registry.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn kept(&mut self) -> Result<(), Failure> {
+        for keeping in std::mem::take(&mut self.keeping) {
+            keeping.end().await?;
+        }
+        Ok(())
+    }
 }
 
 /// A recording by which a service is started.
@@ -119,6 +137,10 @@ pub struct Begun {
     pub source: ZoneSource,
     /// What is on its way already.
     pub open: Option<ZoneStream>,
+    /// It is being written down. What it brings must not be used before that: it could not be distrusted later.
+    pub(crate) keeping: Keeping,
+    /// So is what vouches for the indexes that its pages are numbered by.
+    pub(crate) layers: Keeping,
     /// Others who start the same wait until this goes; it may when it is known which pages are on their way.
     pub(crate) turn: Option<Turn>,
 }
@@ -153,6 +175,14 @@ impl Images {
     /// The blob cache.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// The same, but registries are asked with logins of pulls that are under way.
+    pub(crate) fn trying_logins(&self) -> Self {
+        Self {
+            clients: Arc::new(self.clients.trying()),
+            ..self.clone()
+        }
     }
 
     /// The registry clients.
@@ -207,7 +237,7 @@ impl Images {
             None => Referrers::by_type(client.clone(), repository, manifest),
         });
         let mut choice = Choice::new(self, request, &found, &referrers)?;
-        let recording = match service {
+        let mut recording = match service {
             Some(service) => {
                 self.begin_recording(service, client, &found, &referrers, &mut choice)
                     .await?
@@ -216,6 +246,10 @@ impl Images {
         };
         let begun = Instant::now();
         let layers = choice.layers(require_lazy, report).await?;
+        let new = choice.keep();
+        if let Some(Ok(begun)) = &mut recording {
+            begun.layers = new.clone();
+        }
         for layer in &layers {
             self.decoded.note(layer.key, &layer.index);
         }
@@ -224,9 +258,13 @@ impl Images {
             index: layer.key.index,
             root: layer.root,
         });
-        if !found.is_part {
-            self.records.keep(&self.record_of(&found, records.collect()))?;
-        }
+        let keeping = match found.is_part {
+            true => Keeping::default(),
+            false => {
+                let (kept, record) = (self.records.clone(), self.record_of(&found, records.collect()));
+                Keeping::begin(move || kept.keep(&record))
+            }
+        };
         let stages_ms = vec![
             ("resolve", (resolved - start).as_secs_f64() * 1e3),
             ("find", (begun - resolved).as_secs_f64() * 1e3),
@@ -237,6 +275,7 @@ impl Images {
             layers,
             recording,
             stages_ms,
+            keeping: [new, keeping],
         })
     }
 
@@ -251,8 +290,8 @@ impl Images {
         let recording = self
             .find_recording(&client, found, referrers, service.command)
             .await?;
-        let recording = match recording {
-            Ok(recording) => Arc::new(recording),
+        let (recording, keeping) = match recording {
+            Ok((recording, keeping)) => (Arc::new(recording), keeping),
             Err(refused) => return Ok(refused.map(Err)),
         };
         let repository = found.reference.repository().clone();
@@ -262,6 +301,8 @@ impl Images {
             found: recording,
             source,
             open,
+            keeping,
+            layers: Keeping::default(),
             turn,
         })))
     }

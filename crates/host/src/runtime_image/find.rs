@@ -15,6 +15,7 @@ use xebec_oci::{Client, ClientError, Descriptor};
 
 use crate::container::{self, ImageConfig, RunError};
 use crate::failure::{Failure, FailureKind};
+use crate::image::keeping::Keeping;
 use crate::image::referrers::Referrers;
 use crate::image::resolve::{FoundImage, registry_failure};
 use crate::image::{Images, seconds_since_1970};
@@ -158,7 +159,7 @@ impl Images {
         found: &FoundImage,
         referrers: &Referrers,
         command: &ServiceCommand,
-    ) -> Result<Result<FoundRecording, Option<String>>, Failure> {
+    ) -> Result<Result<(FoundRecording, Keeping), Option<String>>, Failure> {
         let Some(wanted) = Wanted::new(found, command)? else {
             return Ok(Err(None));
         };
@@ -173,7 +174,7 @@ impl Images {
             self.look_for_newer(client, found, command);
         }
         if suffices || found.offline || asked.is_some_and(|ago| ago < ASK_AGAIN) {
-            return Ok(chosen.ok_or(refused));
+            return Ok(chosen.map(|chosen| (chosen, Keeping::default())).ok_or(refused));
         }
         let listed = match referrers.is_in_vain() {
             true => Vec::new(),
@@ -190,17 +191,13 @@ impl Images {
         let Some(chosen) = chosen else {
             return Ok(Err(refused));
         };
-        if let Some((_, bytes)) = listed.iter().find(|(kept, _)| kept.name == chosen.name) {
-            let manifest = found.manifest_digest;
-            let kept = self
-                .recordings
-                .keep(manifest, chosen.name, bytes, &chosen.evidence, None);
-            if let Err(failure) = kept {
-                // One that is not kept could not be distrusted later.
-                return Ok(Err(Some(failure.to_string())));
-            }
-        }
-        Ok(Ok(chosen))
+        let new = listed.into_iter().find(|(kept, _)| kept.name == chosen.name);
+        let keeping = new.map(|(_, bytes)| {
+            let (kept, manifest) = (self.recordings.clone(), found.manifest_digest);
+            let (name, evidence) = (chosen.name, chosen.evidence.clone());
+            Keeping::begin(move || kept.keep(manifest, name, &bytes, &evidence, None))
+        });
+        Ok(Ok((chosen, keeping.unwrap_or_default())))
     }
 }
 

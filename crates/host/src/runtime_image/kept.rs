@@ -14,7 +14,7 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Recording;
 
 use crate::failure::Failure;
-use crate::file::write_atomically;
+use crate::file::{sync_directory, write_atomically};
 use crate::trust::{Listing, Naming, Policy, Refusal, RepositoryName, Root, Roots, Signing};
 
 const RECORDING: &str = "recording";
@@ -146,7 +146,12 @@ impl KeptRecordings {
             match fs::rename(&temporary, &folder) {
                 // Another process kept the same meanwhile.
                 Err(_) if folder.is_dir() => fs::remove_dir_all(&temporary),
-                other => other,
+                // It must be found again wherever pages are that it brought.
+                renamed => {
+                    renamed?;
+                    sync_directory(&self.of_image(manifest))?;
+                    sync_directory(&self.directory)
+                }
             }
         };
         write().map_err(|error| {

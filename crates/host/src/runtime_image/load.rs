@@ -169,6 +169,11 @@ impl Loader {
         }
     }
 
+    /// Brings nothing, although pages were allowed.
+    pub fn give_up(&self) {
+        self.tell_no_more();
+    }
+
     /// Something does not come: who waits fetches what it needs.
     fn tell_no_more(&self) {
         self.coming().take();

@@ -24,7 +24,8 @@ use crate::lazy;
 use crate::protocol::{ImageRequest, Reply};
 use crate::runtime_image::artifact;
 use crate::runtime_image::carry::{self, Carried};
-use crate::runtime_image::kept::Evidence;
+use crate::runtime_image::fold::after;
+use crate::runtime_image::kept::{Evidence, KeptRecording};
 use crate::runtime_image::record::{RecordOptions, Session};
 use crate::runtime_image::reuse::Reused;
 use crate::signatures;
@@ -95,12 +96,19 @@ impl Images {
             );
             return Err(Failure::new(FailureKind::Usage, message));
         }
-        let service = service(session, options, &publish.key_env)?;
-        let earlier = self.recordings_of(request, &found).await?;
-        let earlier: Vec<Recording> = earlier
+        let mut service = service(session, options, &publish.key_env)?;
+        let admitted = self.recordings_of(request, &found).await?;
+        let admitted: Vec<KeptRecording> = admitted
             .into_iter()
-            .filter(|(kept, root)| root.is_ok() && kept.zone.is_none())
-            .map(|(kept, _)| kept)
+            .filter_map(|(kept, root)| root.is_ok().then_some(kept))
+            .collect();
+        let of_service = admitted
+            .iter()
+            .flat_map(|kept| kept.recording.service(&service.key));
+        service.recorded = after(of_service, service.recorded);
+        let earlier: Vec<Recording> = admitted
+            .into_iter()
+            .filter(|kept| kept.zone.is_none())
             .map(|kept| kept.recording)
             .collect();
         let order = service.touched.iter().map(|seen| seen.run).collect();

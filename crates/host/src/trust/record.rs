@@ -241,6 +241,45 @@ impl Record {
         index: Digest,
         change: impl FnOnce(&mut Self),
     ) -> Result<Self, RecordError> {
+        Self::change(directory, layer, index, change, Durability::Now)
+    }
+
+    /// The same of a directory that is new, and as durable as that: its names are synced later. Use [`Record::sync`] before.
+    ///
+    /// # Errors
+    /// As [`Record::update`].
+    pub fn begin(
+        directory: &Path,
+        layer: Digest,
+        index: Digest,
+        change: impl FnOnce(&mut Self),
+    ) -> Result<Self, RecordError> {
+        Self::change(directory, layer, index, change, Durability::Later)
+    }
+
+    /// Brings what the record in `directory` holds to the disk, but not its name. None is no error.
+    ///
+    /// # Errors
+    /// The file cannot be synced.
+    pub fn sync(directory: &Path) -> Result<(), RecordError> {
+        let path = directory.join(RECORD_FILE);
+        match File::open(&path).and_then(|file| file.sync_data()) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(RecordError {
+                action: "sync",
+                path,
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn change(
+        directory: &Path,
+        layer: Digest,
+        index: Digest,
+        change: impl FnOnce(&mut Self),
+        durability: Durability,
+    ) -> Result<Self, RecordError> {
         let path = directory.join(RECORD_FILE);
         let failed = |action| {
             let path = path.clone();
@@ -260,7 +299,7 @@ impl Record {
         change(&mut record);
         if record != before {
             let bytes = serde_json::to_vec_pretty(&record).map_err(|error| failed("encode")(error.into()))?;
-            replace(&path, &bytes).map_err(failed("write"))?;
+            replace(&path, &bytes, durability).map_err(failed("write"))?;
         }
         Ok(record)
     }
@@ -303,9 +342,16 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
+/// When something is on the disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Durability {
+    Now,
+    Later,
+}
+
 /// Puts `bytes` in the place of the file `path`; readers see the old file or the new one, also after power
-/// loss.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// loss if it is durable now.
+fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
     // One name suffices, for the lock is held; what a crash left behind is overwritten.
     let temporary = beside(path, ".new");
     let mut file = OpenOptions::new()
@@ -315,6 +361,9 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .mode(0o600)
         .open(&temporary)?;
     file.write_all(bytes)?;
+    if durability == Durability::Later {
+        return fs::rename(&temporary, path);
+    }
     file.sync_all()?;
     fs::rename(&temporary, path)?;
     let directory = path

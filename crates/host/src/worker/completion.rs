@@ -148,7 +148,8 @@ impl Requests {
         request: &ImageRequest,
         report: &Report,
     ) -> Result<Reply, Failure> {
-        let (prepared, _reservation) = self.prepare(request, false, None, report).await?;
+        let (mut prepared, _reservation) = self.prepare(request, false, None, report).await?;
+        prepared.kept().await?;
         let mut layers = Vec::new();
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, None)?;

@@ -12,6 +12,7 @@ use xebec_oci::Reference;
 
 use crate::failure::Failure;
 use crate::free::FreePages;
+use crate::image::keeping::Keeping;
 use crate::image::{Begun, PreparedImage};
 use crate::protocol::Loaded;
 use crate::runtime_image::ahead;
@@ -136,6 +137,8 @@ impl Requests {
             found,
             source,
             open,
+            keeping,
+            layers,
             turn,
         } = match recording {
             Some(Ok(begun)) => begun,
@@ -167,15 +170,11 @@ impl Requests {
         let injecting = self
             .strictness
             .inject(keys, &found.evidence, || self.readers(), &policy);
-        let keys = injecting.layers().to_vec();
-        let noted = self.in_background(move |this| {
+        let (store, keys) = (self.images.store().clone(), injecting.layers().to_vec());
+        let noting = Keeping::begin(move || {
             keys.into_iter()
-                .try_for_each(|key| injected::add(this.images.store(), key, &injection))
+                .try_for_each(|key| injected::add(&store, key, &injection))
         });
-        if let Err(failure) = noted.await? {
-            warn!("{failure}; nothing is brought in");
-            return Ok(Some(Loading::refused(failure.to_string(), loader.free_pages())));
-        }
         let before = loader.free_pages();
         let free = loader.allow(injecting);
         // Who starts the same sees now what is on its way.
@@ -185,6 +184,21 @@ impl Requests {
         let image = prepared.found.reference.clone();
         let recorded = Recorded::new(&found, &before, &before);
         let task = tokio::spawn(async move {
+            // Before the first page is written: what vouches for it, and by what it could be distrusted.
+            let noted = async {
+                keeping.end().await?;
+                layers.end().await?;
+                noting.end().await
+            };
+            if let Err(failure) = noted.await {
+                warn!("{image}: {failure}; nothing is brought in");
+                loading.give_up();
+                told.send_replace(Some(LoadedImage {
+                    loaded: Loaded::refused(failure.to_string()),
+                    recorded: None,
+                }));
+                return;
+            }
             let loaded = loading.load(open).await;
             for target in &targets {
                 this.fills.silence_if_complete(&target.served);

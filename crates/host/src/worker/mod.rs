@@ -56,7 +56,7 @@ pub mod views;
 pub mod waits;
 
 use std::os::unix::net::UnixListener;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -178,6 +178,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     let events = EventLoop::start(left, fills)
         .map_err(|error| Failure::host("read the guarded mount's events", error))?;
     info!(pid = std::process::id(), "worker ready");
+    runtime.spawn_blocking(xebec_oci::read_authorities);
     let (paths, starting) = (paths.clone(), requests.clone());
     runtime.spawn_blocking(move || {
         starting.remove_strange_metadata(false);
@@ -312,6 +313,10 @@ async fn serve(
                 let deadline = tokio::time::Instant::now() + LAST_REPLIES;
                 while Arc::strong_count(&connections) > 1 && tokio::time::Instant::now() < deadline {
                     tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                // One of the last requests was to stop, and its client was told that it is done.
+                if requests.ended.load(Ordering::Acquire) {
+                    return Ok(LastWord::Finished);
                 }
                 if keeper_lives(&requests) {
                     return Ok(LastWord::HandedOver);

@@ -183,6 +183,7 @@ impl Requests {
             .await;
         self.check_injected(&prepared, &order.purpose).await?;
         let loading = self.begin_loading(&prepared, recording).await?;
+        prepared.kept().await?;
         let is_free = loading.as_ref().is_some_and(|loading| !loading.free.is_empty());
         let plan = match order.holder {
             // containerd does not say when it is ready, or what it is.
@@ -340,7 +341,8 @@ impl Requests {
         report: &Report,
     ) -> Result<Reply, Failure> {
         let before = self.images.clients().stats().bytes_received;
-        let (prepared, _reservation) = self.prepare(request, false, None, report).await?;
+        let (mut prepared, _reservation) = self.prepare(request, false, None, report).await?;
+        prepared.kept().await?;
         if complete {
             let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
             self.in_background(move |this| this.enforce(this.missing_bytes(&keys)))

@@ -6,6 +6,7 @@
 //! way when a worker ends are finished, if they are quick; a client whose call is not repeats it.
 
 mod binds;
+mod findings;
 mod lazy;
 mod own;
 
@@ -70,14 +71,17 @@ impl Snapshots {
         };
         let (stop, told) = watch::channel(false);
         let (settled, opened) = watch::channel(Opened::Opening);
-        let layers = Arc::new(Layers::of(requests));
+        let containerd = &requests.settings.snapshotter.image_service;
+        // Those that are kept grow old whether or not new ones come.
+        let are_kept = containerd.is_some() || requests.settings.snapshotter.login_age.is_some();
+        let logins = are_kept.then(|| logins_of(requests));
+        let layers = Arc::new(Layers::of(requests, logins.clone()));
         let owners = requests.settings.snapshotter.owners();
         tokio::spawn(open(requests.images.paths.clone(), layers, owners, settled));
-        let containerd = &requests.settings.snapshotter.image_service;
-        let images = containerd.as_ref().map(|containerd| {
-            let logins = Arc::new(KeptLogins::new(requests.images.paths.logins()));
-            Arc::new(ImageService::new(containerd, logins))
-        });
+        let images = containerd
+            .as_ref()
+            .zip(logins)
+            .map(|(containerd, logins)| Arc::new(ImageService::new(containerd, logins)));
         let task = tokio::spawn(server::serve(listener, opened.clone(), images, told));
         let _ = requests.snapshots.serving.set(Serving {
             opened,
@@ -119,6 +123,24 @@ impl Snapshots {
             Opened::Opening | Opened::Open(_) => None,
         }
     }
+}
+
+/// Logins of pulls, which get old.
+fn logins_of(requests: &Requests) -> Arc<KeptLogins> {
+    let paths = &requests.images.paths;
+    let age = requests.settings.snapshotter.login_age;
+    let logins = Arc::new(KeptLogins::new(paths.logins(), paths.tried_logins(), age));
+    let kept = logins.clone();
+    tokio::spawn(async move {
+        loop {
+            let same = kept.clone();
+            match spawn_blocking(move || same.forget_old()).await {
+                Ok(Some(pause)) => tokio::time::sleep(pause).await,
+                _ => return,
+            }
+        }
+    });
+    logins
 }
 
 /// Opens the store, and goes on trying: a full disk is emptied, and a file system mounted.

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::free::FreePages;
 use crate::image::PreparedImage;
 use crate::protocol::Purpose;
+use crate::urgent::Urgent;
 use crate::view::{self, MountOptions, ViewOptions};
 use crate::worker::fills::ServedLayer;
 use crate::worker::loading::Loading;
@@ -86,6 +87,7 @@ impl Requests {
             is_complete: &is_complete,
             salt: salt.as_deref(),
         };
+        let urgent = Urgent::begin();
         let (built, _reservation) = self.build_view(prepared, &options)?;
         let layers = self.serve_all(built.layers())?;
         let paths = &self.images.paths;
@@ -106,6 +108,7 @@ impl Requests {
         let held = self
             .views
             .hold(&built, claim(), &how, || self.open_own_mounts(&own))?;
+        drop(urgent);
         if !held.was_mounted {
             self.sync_later(built.name.clone(), built.metadata.clone());
         }

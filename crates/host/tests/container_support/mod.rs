@@ -1,6 +1,8 @@
 //! Cases of `container_run`: a busybox image view in a temporary directory, a supervisor in a process of its
 //! own, and the certainty that nothing stays.
 
+mod supervisor;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -11,7 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xebec_host::container::{self, Directories, Event, ImageConfig, RunError, RunOptions, cleanup_stale};
+use xebec_host::container::{Directories, cleanup_stale};
+
+pub use supervisor::supervise_if_asked;
 
 /// No case takes nearly as long.
 const WATCHDOG: Duration = Duration::from_secs(60);
@@ -42,6 +46,20 @@ pub fn skip_reason() -> Option<String> {
     });
     (!is_static).then(|| "there is no static busybox (apt install busybox-static)".into())
 }
+
+/// A case, unless containers cannot be run here: then that is said, and the test returns.
+macro_rules! case {
+    () => {
+        match $crate::container_support::skip_reason() {
+            Some(reason) => {
+                println!("SKIPPED: {reason}");
+                return;
+            }
+            None => $crate::container_support::Case::new(),
+        }
+    };
+}
+pub(crate) use case;
 
 /// A port of the host that is free now.
 pub fn free_port() -> u16 {
@@ -149,6 +167,14 @@ impl Case {
     pub fn input(&mut self, input: &str) -> &mut Self {
         self.input = input.into();
         self
+    }
+
+    /// A program that does this in the place of the runtime, with runc's arguments.
+    pub fn runtime(&mut self, script: &str) -> &mut Self {
+        let path = self.directory.path().join(format!("runc-{}", self.orders.len()));
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        self.set("runtime", path.to_str().unwrap())
     }
 
     pub fn view_mode(&self, mode: u32) {
@@ -444,86 +470,4 @@ fn build_view(view: &Path) {
     )
     .unwrap();
     fs::set_permissions(view, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-/// In the process of a supervisor: runs the container and ends with its code. Elsewhere: nothing.
-pub fn supervise_if_asked() {
-    let Some(path) = std::env::var_os(ORDERS) else {
-        return;
-    };
-    let text = fs::read_to_string(path).unwrap();
-    let orders: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let directory = Path::new(orders["directory"].as_str().unwrap()).to_owned();
-    let dirs = Directories {
-        state: orders["state"].as_str().unwrap().into(),
-        run: directory.join("run"),
-    };
-    let mut report = File::create(orders["report"].as_str().unwrap()).unwrap();
-    let outcome = run(&orders, &directory, &dirs, &mut report);
-    let code = match outcome {
-        Ok(code) => code,
-        Err(error) => {
-            for line in error.to_string().lines() {
-                writeln!(report, "error {line}").unwrap();
-            }
-            error.exit_code()
-        }
-    };
-    std::process::exit(code.0.into());
-}
-
-fn run(
-    orders: &serde_json::Value,
-    directory: &Path,
-    dirs: &Directories,
-    report: &mut File,
-) -> Result<container::ExitCode, RunError> {
-    let image: ImageConfig = serde_json::from_str(orders["image"].as_str().unwrap()).unwrap();
-    let options = options(orders)?;
-    container::run(&directory.join("view"), &image, &options, dirs, &mut |event| {
-        let line = match event {
-            Event::Mounted { .. } => "mounted".to_owned(),
-            Event::Created { .. } => "created".to_owned(),
-            Event::Started => "started".to_owned(),
-            Event::Ready { after } => {
-                writeln!(report, "ready_ms {}", after.as_millis()).unwrap();
-                "ready".to_owned()
-            }
-            Event::Exited { code } => format!("exited {}", code.0),
-        };
-        writeln!(report, "event {line}").unwrap();
-    })
-}
-
-fn options(orders: &serde_json::Value) -> Result<RunOptions, RunError> {
-    let mut options = RunOptions {
-        image: "test/image:1".into(),
-        ..RunOptions::default()
-    };
-    for order in orders["orders"].as_array().unwrap() {
-        let (key, value) = (order[0].as_str().unwrap(), order[1].as_str().unwrap());
-        let milliseconds = || Duration::from_millis(value.parse().unwrap());
-        match key {
-            "id" => options.id = Some(value.into()),
-            "command" => options.command = serde_json::from_str(value).unwrap(),
-            "env" => options.env.extend(
-                value
-                    .split_once('=')
-                    .map(|(name, value)| (name.into(), value.into())),
-            ),
-            "hostname" => options.hostname = Some(value.into()),
-            "runtime" => options.runtime = Some(value.into()),
-            "volume" => options.volumes.push(value.parse()?),
-            "net" => options.net = value.parse()?,
-            "probe" => options.probes.push(value.parse().unwrap()),
-            "probe_timeout_ms" => options.probe_timeout = milliseconds(),
-            "stop_timeout_ms" => options.stop_timeout = milliseconds(),
-            "rm" => options.rm = true,
-            "tty" => options.tty = true,
-            "interactive" => options.interactive = true,
-            "exit_on_ready" => options.exit_on_ready = true,
-            other => panic!("no such order: {other}"),
-        }
-    }
-    Ok(options)
 }

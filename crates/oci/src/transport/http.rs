@@ -6,6 +6,7 @@
 
 use std::error::Error as _;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
@@ -90,14 +91,25 @@ pub(crate) fn authority(url: &Url) -> String {
     }
 }
 
-/// TLS 1.2 and 1.3 by ring, with the system's authorities and those the user named.
-fn tls_config(ca_files: &[impl AsRef<Path>]) -> Result<rustls::ClientConfig, ClientError> {
+/// The system's certificate authorities, read once: there are more than a hundred, which takes some milliseconds.
+static SYSTEM_AUTHORITIES: LazyLock<rustls::RootCertStore> = LazyLock::new(|| {
     let mut roots = rustls::RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     for error in &system.errors {
         tracing::warn!(%error, "some of the system's certificate authorities cannot be read");
     }
     roots.add_parsable_certificates(system.certs);
+    roots
+});
+
+/// Reads what the first client would otherwise read while somebody waits for it. Blocks.
+pub fn read_authorities() {
+    LazyLock::force(&SYSTEM_AUTHORITIES);
+}
+
+/// TLS 1.2 and 1.3 by ring, with the system's authorities and those the user named.
+fn tls_config(ca_files: &[impl AsRef<Path>]) -> Result<rustls::ClientConfig, ClientError> {
+    let mut roots = SYSTEM_AUTHORITIES.clone();
     for path in ca_files {
         let path = path.as_ref();
         let fail = |reason: String| ClientError::CaFile {

@@ -27,8 +27,10 @@ use tokio_stream::Stream;
 use tonic::body::Body;
 use tonic::client::{Grpc, GrpcService};
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
+
+use crate::api::LONGEST_MESSAGE;
 
 /// Where containerd listens unless it is told otherwise.
 pub const USUAL_SOCKET: &str = "/run/containerd/containerd.sock";
@@ -36,8 +38,6 @@ pub const USUAL_SOCKET: &str = "/run/containerd/containerd.sock";
 const NAMESPACE: &str = "containerd-namespace";
 /// The header that says which lease keeps what a call makes.
 const LEASE: &str = "containerd-lease";
-/// Longest answer, in bytes: what containerd sends at most.
-const LONGEST_ANSWER: usize = 16 << 20;
 
 /// Why containerd did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -151,13 +151,10 @@ impl Containerd {
         let mut grpc = self.grpc(&call).await?;
         let codec = ProstCodec::<Q, A>::default();
         let path = call.path.clone();
-        match grpc.server_streaming(self.request(asked), path, codec).await {
-            Ok(stream) => Ok(Answers {
-                stream: stream.into_inner(),
-                call,
-            }),
-            Err(status) => Err(call.refused(&status)),
-        }
+        Answers::of(
+            call,
+            grpc.server_streaming(self.request(asked), path, codec).await,
+        )
     }
 
     /// A call with questions and answers as they come. The first question must be there.
@@ -178,20 +175,14 @@ impl Containerd {
         let mut grpc = self.grpc(&call).await?;
         let codec = ProstCodec::<Q, A>::default();
         let path = call.path.clone();
-        match grpc.streaming(self.request(asked), path, codec).await {
-            Ok(stream) => Ok(Answers {
-                stream: stream.into_inner(),
-                call,
-            }),
-            Err(status) => Err(call.refused(&status)),
-        }
+        Answers::of(call, grpc.streaming(self.request(asked), path, codec).await)
     }
 
     /// What a call is made with.
     async fn grpc(&self, call: &Call) -> Result<Grpc<Channel>, ContainerdError> {
         let origin = Uri::from_static("http://localhost");
         let grpc = Grpc::with_origin(self.channel.clone(), origin);
-        let mut grpc = grpc.max_decoding_message_size(LONGEST_ANSWER);
+        let mut grpc = grpc.max_decoding_message_size(LONGEST_MESSAGE);
         let ready = grpc.ready().await;
         ready.map_err(|error| call.refused(&Status::unavailable(error.to_string())))?;
         Ok(grpc)
@@ -215,6 +206,16 @@ pub struct Answers<A> {
 }
 
 impl<A> Answers<A> {
+    fn of(call: Call, answered: Result<Response<Streaming<A>>, Status>) -> Result<Self, ContainerdError> {
+        match answered {
+            Ok(stream) => Ok(Self {
+                stream: stream.into_inner(),
+                call,
+            }),
+            Err(status) => Err(call.refused(&status)),
+        }
+    }
+
     /// The next one; `None` after the last.
     ///
     /// # Errors

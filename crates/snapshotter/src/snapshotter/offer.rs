@@ -96,6 +96,7 @@ impl<L: LazyImages> Snapshotter<L> {
                     layers: named(LAYERS)
                         .map_or_else(Vec::new, |layers| layers.split(',').map(str::to_owned).collect()),
                     below,
+                    parent: parent.to_owned(),
                 };
                 match self.lazy.admit(offer).await {
                     Verdict::Lazy { manifest, is_whole }

@@ -3,8 +3,13 @@
 use redb::{ReadableTable, Table, WriteTransaction};
 
 use super::{CHILDREN, LONGEST_CHAIN, NUMBERS, SNAPSHOTS, VERSION};
+use crate::api::LONGEST_MESSAGE;
 use crate::error::{ErrorKind, SnapshotError};
 use crate::record::Record;
+
+/// Longest record, in bytes. It holds what clients are told of a snapshot but for its name, and one message must hold that:
+/// whoever lists the others is told of this one, too.
+const LONGEST_RECORD: usize = LONGEST_MESSAGE - (16 << 10);
 
 pub(super) struct Tables<'t> {
     pub(super) snapshots: Table<'t, &'static str, &'static [u8]>,
@@ -59,8 +64,9 @@ pub(super) fn below(snapshots: Snapshots<'_>, parent: &str) -> Result<Vec<Record
     Ok(found)
 }
 
-pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<Record, SnapshotError> {
-    prost::Message::decode(bytes).map_err(|error| {
+/// A [`Record`], or an [`Outline`](crate::record::Outline) of it.
+pub(super) fn decode<M: prost::Message + Default>(name: &str, bytes: &[u8]) -> Result<M, SnapshotError> {
+    M::decode(bytes).map_err(|error| {
         let message = format!("the record of snapshot {name:?} is damaged: {error}");
         SnapshotError::new(ErrorKind::Internal, message)
     })
@@ -72,6 +78,12 @@ pub(super) fn put(
     record: &Record,
 ) -> Result<(), SnapshotError> {
     let bytes = prost::Message::encode_to_vec(record);
+    if bytes.len() > LONGEST_RECORD {
+        return Err(SnapshotError::invalid(format!(
+            "the labels of a snapshot take {} bytes in all, and {LONGEST_RECORD} are the most",
+            bytes.len()
+        )));
+    }
     snapshots
         .insert(key, bytes.as_slice())
         .map_err(SnapshotError::store)?;

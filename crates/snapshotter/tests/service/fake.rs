@@ -6,16 +6,19 @@ use std::sync::{Arc, Mutex};
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
+use redb::ReadableTable;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tonic::body::Body;
-use tonic::{Code, Request};
+use tonic::{Code, Request, Streaming};
 use tonic_prost::ProstCodec;
-use xebec_snapshotter::api::{Info, ListRequest, ListResponse, MountsResponse, SERVICE};
+use xebec_snapshotter::api::{
+    Info, Kind, LONGEST_MESSAGE, ListRequest, ListResponse, MountsResponse, SERVICE,
+};
 use xebec_snapshotter::containerd::owners::{ContainerImage, Owners};
 use xebec_snapshotter::image_service::ImageService;
 use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Verdict};
-use xebec_snapshotter::record::LazyLayer;
+use xebec_snapshotter::record::{LazyLayer, Record};
 use xebec_snapshotter::server::{Opened, serve};
 use xebec_snapshotter::usage::Usage;
 use xebec_snapshotter::{Binder, ErrorKind, Figures, LazyImages, SnapshotError, Snapshotter};
@@ -43,7 +46,8 @@ pub(crate) fn image_labels(image: &str, depth: usize) -> HashMap<String, String>
         .collect()
 }
 
-/// Images by name: `lazy` is, of `half` the first layer is, the view of `broken` cannot be shown.
+/// Images by name: `lazy` is, of `half` the first layer is, the view of `broken` cannot be shown, and the registry of `hung`
+/// does not answer before it is told to.
 struct Images {
     views: PathBuf,
     held: Mutex<BTreeSet<String>>,
@@ -52,6 +56,7 @@ struct Images {
     shown: Mutex<Vec<String>>,
     is_asked: Arc<Notify>,
     answer: Arc<Notify>,
+    answers: Semaphore,
 }
 
 /// What a link leads to is bound there.
@@ -78,6 +83,16 @@ impl LazyImages for Images {
     async fn admit(&self, offer: LayerOffer) -> Verdict {
         *self.offers.lock().unwrap() += 1;
         tokio::task::yield_now().await;
+        if offer.reference.contains("hung") {
+            self.answers.acquire().await.unwrap().forget();
+        }
+        if offer.reference.contains("unreachable") {
+            return Verdict::NotLazy(NotLazy {
+                reason: Reason::Unreachable,
+                detail: "its registry does not answer".to_owned(),
+                base: None,
+            });
+        }
         if offer.reference.ends_with("@distrusted") {
             return Verdict::NotLazy(NotLazy {
                 reason: Reason::NotTrusted,
@@ -187,6 +202,7 @@ impl Host {
             shown: Mutex::default(),
             is_asked: is_asked.clone(),
             answer: answer.clone(),
+            answers: Semaphore::new(0),
         });
         let mut host = Host {
             directory,
@@ -245,6 +261,43 @@ impl Host {
         self.snapshotter = None;
     }
 
+    /// Has so many layers that are lazy, as if they had been pulled; connections end. Through the service it would take minutes.
+    pub(crate) async fn fill(&mut self, many: usize) {
+        self.stop().await;
+        let database = redb::Database::open(self.root().join("snapshots.redb")).unwrap();
+        let change = database.begin_write().unwrap();
+        {
+            let mut numbers = change
+                .open_table(redb::TableDefinition::<&str, u64>::new("numbers"))
+                .unwrap();
+            let first = numbers.get("next-id").unwrap().map_or(1, |next| next.value());
+            numbers.insert("next-id", first + many as u64).unwrap();
+            let mut snapshots = change
+                .open_table(redb::TableDefinition::<&str, &[u8]>::new("snapshots"))
+                .unwrap();
+            for (id, number) in (first..).zip(0..many) {
+                let name = format!("many-{number:06}");
+                let record = Record {
+                    id,
+                    kind: Kind::Committed.into(),
+                    labels: image_labels(&name, 1),
+                    lazy: Some(LazyLayer {
+                        manifest: format!("manifest-{name}"),
+                        depth: 1,
+                        ..LazyLayer::default()
+                    }),
+                    ..Record::default()
+                };
+                snapshots
+                    .insert(name.as_str(), record.encode_to_vec().as_slice())
+                    .unwrap();
+            }
+        }
+        change.commit().unwrap();
+        drop(database);
+        self.restart().await;
+    }
+
     fn socket(&self) -> PathBuf {
         self.directory.path().join("socket")
     }
@@ -273,6 +326,11 @@ impl Host {
         *self.images.offers.lock().unwrap()
     }
 
+    /// Lets the registry that hangs answer so many times.
+    pub(crate) fn answer_hung(&self, times: usize) {
+        self.images.answers.add_permits(times);
+    }
+
     pub(crate) fn figures(&self) -> Figures {
         self.snapshotter.as_ref().unwrap().figures().unwrap()
     }
@@ -295,6 +353,7 @@ impl Host {
 }
 
 /// A client of gRPC over one connection.
+#[derive(Clone)]
 pub(crate) struct Client {
     connection: hyper::client::conn::http2::SendRequest<Body>,
     /// Sent with each call.
@@ -329,7 +388,7 @@ impl Client {
         Q: Message + Default + 'static,
         A: Message + Default + 'static,
     {
-        let mut grpc = tonic::client::Grpc::new(Sender(self.connection.clone()));
+        let mut grpc = self.grpc();
         let path = format!("/{service}/{method}").parse().unwrap();
         let codec = ProstCodec::<Q, A>::default();
         let mut request = Request::new(request);
@@ -342,8 +401,24 @@ impl Client {
             .map_err(|status| status.code())
     }
 
+    /// It takes what containerd does.
+    fn grpc(&self) -> tonic::client::Grpc<Sender> {
+        let grpc = tonic::client::Grpc::new(Sender(self.connection.clone()));
+        grpc.max_decoding_message_size(LONGEST_MESSAGE)
+    }
+
     pub(crate) async fn list(&mut self, filters: &[&str]) -> Result<Vec<Info>, Code> {
-        let mut grpc = tonic::client::Grpc::new(Sender(self.connection.clone()));
+        let mut stream = self.list_slowly(filters).await?;
+        let mut all = Vec::new();
+        while let Some(block) = stream.message().await.map_err(|status| status.code())? {
+            all.extend(block.info);
+        }
+        Ok(all)
+    }
+
+    /// The messages of a list, to be read one by one.
+    pub(crate) async fn list_slowly(&mut self, filters: &[&str]) -> Result<Streaming<ListResponse>, Code> {
+        let mut grpc = self.grpc();
         let request = ListRequest {
             filters: filters.iter().map(|filter| (*filter).to_owned()).collect(),
             ..ListRequest::default()
@@ -351,12 +426,9 @@ impl Client {
         let path = format!("/{SERVICE}/List").parse().unwrap();
         let codec = ProstCodec::<ListRequest, ListResponse>::default();
         let answer = grpc.server_streaming(Request::new(request), path, codec).await;
-        let mut stream = answer.map_err(|status| status.code())?.into_inner();
-        let mut all = Vec::new();
-        while let Some(block) = stream.message().await.map_err(|status| status.code())? {
-            all.extend(block.info);
-        }
-        Ok(all)
+        answer
+            .map(|answer| answer.into_inner())
+            .map_err(|status| status.code())
     }
 }
 

@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use crate::fake::{Client, Host, image_labels};
 use crate::snapshots::{commit, mounts, of};
 use tonic::Code;
-use xebec_snapshotter::api::{Empty, Info, InfoResponse, MountsResponse, PrepareRequest, UpdateRequest};
+use xebec_snapshotter::api::{
+    Empty, FieldMask, Info, InfoResponse, LONGEST_MESSAGE, MountsResponse, PrepareRequest, UpdateRequest,
+};
 
 async fn labelled(
     client: &mut Client,
@@ -29,8 +31,9 @@ async fn keys() {
     for (key, status) in [
         (String::new(), Code::InvalidArgument),
         ("x".repeat((8 << 10) + 1), Code::InvalidArgument),
+        ("x".repeat(10 << 20), Code::InvalidArgument),
         // Longer than any message may be.
-        ("x".repeat(10 << 20), Code::OutOfRange),
+        ("x".repeat(LONGEST_MESSAGE), Code::ResourceExhausted),
     ] {
         for method in ["Prepare", "View"] {
             let refused = mounts(&mut client, method, &key, "").await.unwrap_err();
@@ -146,4 +149,69 @@ async fn labels() {
     labelled(&mut client, "ours", ours).await.unwrap();
     let told: InfoResponse = client.call("Stat", of("ours")).await.unwrap();
     assert!(told.info.unwrap().labels.is_empty());
+}
+
+/// As many labels as take `bytes`, each of the allowed size.
+fn many_labels(prefix: &str, bytes: usize) -> HashMap<String, String> {
+    let labels = (0..bytes / 4000).map(|number| (format!("{prefix}-{number}"), "x".repeat(3980)));
+    labels.collect()
+}
+
+/// Each label is short enough. What one message holds is taken, and told again, beside others; more is refused, and the
+/// others can still be listed.
+#[tokio::test]
+async fn very_many_labels() {
+    let host = Host::start().await;
+    let mut client = host.connect().await;
+    let update = |labels: HashMap<String, String>, paths: Vec<String>| UpdateRequest {
+        info: Some(Info {
+            name: "much".to_owned(),
+            labels,
+            ..Info::default()
+        }),
+        update_mask: Some(FieldMask { paths }),
+        ..UpdateRequest::default()
+    };
+    // Beyond what gRPC takes by default.
+    let six = many_labels("six", 6 << 20);
+    labelled(&mut client, "much", six.clone()).await.unwrap();
+    let told: InfoResponse = client.call("Stat", of("much")).await.unwrap();
+    assert_eq!(told.info.unwrap().labels, six);
+    for number in 0..4 {
+        labelled(&mut client, &format!("more-{number}"), six.clone())
+            .await
+            .unwrap();
+    }
+    // Five of them are no message.
+    let mut sizes: Vec<usize> = client
+        .list(&[])
+        .await
+        .unwrap()
+        .iter()
+        .map(|info| info.labels.len())
+        .collect();
+    sizes.dedup();
+    assert_eq!(sizes, [six.len()]);
+    let fifteen = many_labels("fifteen", 15 << 20);
+    let updated: InfoResponse = client
+        .call("Update", update(fifteen.clone(), Vec::new()))
+        .await
+        .unwrap();
+    assert_eq!(updated.info.unwrap().labels, fifteen);
+    // By the way of several messages, each of which is short enough.
+    let names = six.keys().map(|name| format!("labels.{name}")).collect();
+    let updated: Result<InfoResponse, Code> = client.call("Update", update(six, names)).await;
+    assert_eq!(updated, Err(Code::InvalidArgument));
+    // In one that is too long.
+    let seventeen = many_labels("seventeen", 17 << 20);
+    let updated: Result<InfoResponse, Code> =
+        client.call("Update", update(seventeen.clone(), Vec::new())).await;
+    assert_eq!(updated, Err(Code::ResourceExhausted));
+    let prepared = labelled(&mut client, "too much", seventeen).await;
+    assert_eq!(prepared, Err(Code::ResourceExhausted));
+    let long = "x".repeat(LONGEST_MESSAGE);
+    assert_eq!(client.list(&[&long]).await, Err(Code::ResourceExhausted));
+    let found = client.list(&["name==much"]).await.unwrap();
+    assert_eq!(found[0].labels, fifteen);
+    let _: Empty = client.call("Remove", of("much")).await.unwrap();
 }

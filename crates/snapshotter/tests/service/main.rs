@@ -7,4 +7,6 @@ mod fake;
 mod hostile;
 mod id_mapping;
 mod image_service;
+mod lazy;
 mod snapshots;
+mod waiting;

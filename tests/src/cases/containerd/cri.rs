@@ -17,7 +17,7 @@ use crate::runner::Outcome;
 use crate::world::World;
 
 /// Where CRI keeps its images and containers.
-const NAMESPACE: &str = "k8s.io";
+pub(super) const NAMESPACE: &str = "k8s.io";
 
 /// A pod with nginx: pulled without a layer, beside a pause image that is unpacked; started, looked into, removed; then its image is, and nothing is left.
 pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
@@ -158,6 +158,10 @@ pub(super) fn logins(world: &World) -> Result<Outcome> {
     let (pod, container) = start()?;
     reads(&container, "/usr/bin/[p-z]*")?;
     containerd.tool("cri", &["stop", &pod])?;
+    // Nobody pulls with it any more.
+    ensure!(keeps(PASSWORD), "the login was forgotten");
+    snapshots.restart_with(&format!("image_service = {images:?}\nlogin_age = \"1s\"\n"))?;
+    wait_until(SOON, "the login is forgotten", || Ok(!keeps(PASSWORD)))?;
     for log in [world.path("daemon.log"), world.path("c/log")] {
         let text = fs::read_to_string(&log).with_context(|| log.display().to_string())?;
         ensure!(!text.is_empty(), "{} is empty", log.display());
@@ -180,7 +184,7 @@ fn blobs(world: &World) -> Result<usize> {
 
 /// What the manual says of CRI, and what CRI needs on this host: an image for the pods' own process, and neither network
 /// plugins nor the right to lower a process's chance of being killed.
-fn configuration(world: &World, line: Line, pause: &str) -> Result<String> {
+pub(super) fn configuration(world: &World, line: Line, pause: &str) -> Result<String> {
     let networks = world.path("networks");
     fs::create_dir_all(&networks)?;
     let (title, images, image, runtime) = match line {
@@ -209,7 +213,7 @@ fn configuration(world: &World, line: Line, pause: &str) -> Result<String> {
 }
 
 /// An image of one program that waits, for what keeps a pod's namespaces.
-fn push_pause(world: &World) -> Result<String> {
+pub(super) fn push_pause(world: &World) -> Result<String> {
     let program = fs::read(World::go_tool("linger")?)?;
     let mut tar = TarBuilder::new();
     tar.file_with(&Header::new("linger", Kind::File).mode(0o755), &program);

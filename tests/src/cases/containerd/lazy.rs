@@ -70,9 +70,14 @@ impl Ready {
 /// Pushes an image of `scripts/images` and its indexes, made by a root of their own.
 pub(super) fn push_indexed(world: &World, image: &str) -> Result<String> {
     let reference = world.push(&World::built_image(image)?, image)?;
-    run(&mut world.xebec_at("builder", &["index", "--push", &reference]))?;
-    run(&mut world.xebec_at("builder", &["daemon", "stop", "--force"]))?;
+    index(world, &reference)?;
     Ok(reference)
+}
+
+/// Pushes indexes of an image, made by a root of their own.
+pub(super) fn index(world: &World, reference: &str) -> Result<()> {
+    run(&mut world.xebec_at("builder", &["index", "--push", reference]))?;
+    run(&mut world.xebec_at("builder", &["daemon", "stop", "--force"])).map(|_| ())
 }
 
 /// Pushes an image whose lower layers tell themselves what is in them, and are lazy for that, and whose uppermost is not.

@@ -8,6 +8,8 @@ mod ctr_pull;
 mod full;
 mod layers;
 mod lazy;
+mod lies;
+mod limits;
 mod many;
 mod own;
 mod plain;
@@ -15,6 +17,7 @@ mod restarts;
 mod services;
 mod suite;
 mod user_namespaces;
+mod user_pods;
 
 use std::fs;
 use std::path::PathBuf;
@@ -62,28 +65,38 @@ pub(crate) fn cases() -> Vec<Case> {
         case("own-image-2", |world| own::run_case(world, Line::Two)),
         case("own-image-1.7", |world| own::run_case(world, Line::OneSeven)),
         case("moved-tag", own::moved_tag),
+        case("lies", lies::run_case),
+        case("dead-registry", limits::dead_registry),
+        case("many-labels", limits::many_labels),
         case("killed", restarts::killed),
         case("restarts", restarts::in_any_order),
+        case("socket-renewed", restarts::socket_renewed),
         case("blobs", blobs::run_case),
         case("building", building::run_case),
         case("ctr-pull", ctr_pull::run_case),
         case("ctr-pull-broken-off", ctr_pull::broken_off),
         case("user-namespaces", user_namespaces::run_case),
+        case("user-namespaces-of-pods", user_pods::run_case),
         case("boot", boot::run_case),
         case("services", services::run_case),
         case("many", many::run_case),
         case("full-of-bytes", full::of_bytes),
         case("full-of-files", full::of_files),
-        case("nerdctl", nerdctl),
+        case("nerdctl", |_| {
+            cannot_be_had("nerdctl", "nothing stands in for it")
+        }),
+        case("crictl", |_| {
+            cannot_be_had("crictl", "a client of ours makes its calls (cri-2, cri-1.7)")
+        }),
     ]);
     cases
 }
 
-/// nerdctl is a Go program that cannot be had as one.
-fn nerdctl(_: &World) -> Result<Outcome> {
-    Ok(Outcome::Skipped(
-        "the Go proxy refuses nerdctl, and Debian 12 has no package of it".to_owned(),
-    ))
+/// A Go program that cannot be had as one.
+fn cannot_be_had(program: &str, instead: &str) -> Result<Outcome> {
+    Ok(Outcome::Skipped(format!(
+        "the Go proxy refuses {program}'s module, and neither Debian 12, PyPI nor npm has a package of it; {instead}"
+    )))
 }
 
 /// Starts a container in the network of the case and waits until it answers.

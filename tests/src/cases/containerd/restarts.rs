@@ -1,6 +1,8 @@
 //! Daemon and containerd are killed and restarted, in every order: what runs goes on, what was stopped starts again.
 
 use std::fs;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -84,6 +86,69 @@ pub(super) fn killed(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(
         "worker, keeper and containerd killed under a container".to_owned(),
     ))
+}
+
+/// The socket's name is taken away under a container, then its whole directory: the keeper makes it again, a worker serves
+/// it, readers and containerd go on.
+pub(super) fn socket_renewed(world: &World) -> Result<Outcome> {
+    let directory = world.path("at");
+    let snapshots = Snapshots::start_in(world, &directory)?;
+    let containerd = Containerd::start(world, Line::Two, "")?;
+    let reference = push_indexed(world, "nginx")?;
+    pull(world, &containerd, Line::Two, &reference)?;
+    start_web(&containerd, &reference, "web")?;
+    let layout = World::built_image("nginx")?;
+    let truth = crate::truth::unpack_to(world, &layout, xebec_testkit::odd::Unpacker::Containerd)?;
+    let keeper = snapshots.pid("keeper_pid")?;
+    let mut took = Vec::new();
+    for (step, cold) in ["name-removed", "directory-replaced", "other-socket"]
+        .into_iter()
+        .zip(COLD)
+    {
+        let worker = snapshots.pid("worker_pid")?;
+        let socket = directory.join("snapshots.sock");
+        match step {
+            "name-removed" => fs::remove_file(&socket)?,
+            "directory-replaced" => {
+                fs::rename(&directory, world.path("gone"))?;
+                fs::create_dir(&directory)?;
+            }
+            _ => {
+                fs::remove_file(&socket)?;
+                drop(UnixListener::bind(&socket)?);
+            }
+        }
+        let begun = Instant::now();
+        wait_until(SOON, "the socket is there again", || {
+            // There is none for a moment.
+            let is_next = snapshots.pid("worker_pid").is_ok_and(|next| next != worker);
+            Ok(is_next && UnixStream::connect(&socket).is_ok())
+        })
+        .with_context(|| step.to_owned())?;
+        took.push(begun.elapsed().as_secs());
+        ensure!(snapshots.pid("keeper_pid")? == keeper, "{step}: another keeper");
+        wait_until(SOON, "containerd has snapshots again", || {
+            let mut listed = containerd.ctr(&["snapshots", "usage"])?;
+            Ok(listed.output()?.status.success())
+        })
+        .with_context(|| step.to_owned())?;
+        let web = Web {
+            containerd: &containerd,
+            truth: &truth,
+        };
+        web.is_well(step, cold)?;
+        let new = format!("new-{step}");
+        containerd.does(&["run", "--detach", &reference, &new, "sleep", "600"])?;
+        containerd.end(&new)?;
+        containerd.does(&["containers", "rm", &new])?;
+    }
+    containerd.end("web")?;
+    containerd.does(&["containers", "rm", "web"])?;
+    containerd.does(&["images", "rm", "--sync", &reference])?;
+    snapshots.has_only(&[])?;
+    Ok(Outcome::Passed(format!(
+        "there again after {took:?} s, by one keeper"
+    )))
 }
 
 /// Restarts both in each order while the container is stopped; it keeps what it wrote.

@@ -8,9 +8,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::downloads;
 use super::lazy::{pull, push_indexed, push_mixed};
+use super::{SOON, downloads};
 use crate::containerd::{Containerd, Line, Snapshots};
+use crate::lab::wait_until;
 use crate::runner::Outcome;
 use crate::truth;
 use crate::world::{World, run};
@@ -33,9 +34,30 @@ fn owner(path: &Path) -> Result<(u32, u32)> {
 }
 
 /// Where snapshots keep what their containers write.
-fn uppers(world: &World) -> Result<BTreeSet<PathBuf>> {
+pub(super) fn uppers(world: &World) -> Result<BTreeSet<PathBuf>> {
     let entries = fs::read_dir(world.path("root/snapshots/u"))?;
     entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Who owns the files "made" that were made since `before`.
+pub(super) fn written(world: &World, before: &BTreeSet<PathBuf>) -> Result<Vec<(u32, u32)>> {
+    let mut written = Vec::new();
+    for upper in uppers(world)?.difference(before) {
+        let made = upper.join("made");
+        written.extend(made.exists().then(|| owner(&made)).transpose()?);
+    }
+    Ok(written)
+}
+
+/// Asks that nothing of snapshots is mounted any more.
+pub(super) fn nothing_is_mounted() -> Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let left = mounts
+        .lines()
+        .filter(|line| line.contains("/root/snapshots/"))
+        .count();
+    ensure!(left == 0, "{left} mounts are left");
+    Ok(())
 }
 
 /// Starts a container that waits, and asks that all is as it should be in it, and that it has added `snapshots`: its own,
@@ -59,11 +81,7 @@ fn check(
         "container {name} added {added:?}"
     );
     is_well(containerd, name, "first").with_context(|| format!("container {name}"))?;
-    let mut written = Vec::new();
-    for upper in uppers(world)?.difference(&uppers_before) {
-        let made = upper.join("made");
-        written.extend(made.exists().then(|| owner(&made)).transpose()?);
-    }
+    let written = written(world, &uppers_before)?;
     ensure!(
         written == [ROOT],
         "what container {name} wrote belongs to {written:?} on disk"
@@ -113,7 +131,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     containerd.end("other")?;
     containerd.end("web")?;
     snapshots.restart()?;
-    crate::lab::wait_until(super::SOON, "the task starts again", || {
+    wait_until(SOON, "the task starts again", || {
         let started = containerd.ctr(&["tasks", "start", "--detach", "web"])?.output()?;
         Ok(started.status.success())
     })?;
@@ -139,12 +157,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     containerd.collect()?;
     containerd.has_none()?;
     snapshots.has_only(&[])?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let left = mounts
-        .lines()
-        .filter(|line| line.contains("/root/snapshots/"))
-        .count();
-    ensure!(left == 0, "{left} mounts are left");
+    nothing_is_mounted()?;
     Ok(Outcome::Passed(format!(
         "root is {ROOT:?} on disk; no layer downloaded"
     )))

@@ -1,12 +1,14 @@
 //! Whatever is wrong with a zone, the service starts, lazily.
 
+use std::fs;
+
 use anyhow::{Context, Result, ensure};
 use xebec_format::digest::Digest;
 use xebec_format::layer::LayerIndex;
 use xebec_format::runtime_image::Zone;
 use xebec_testkit::registry::{Fault, When};
 
-use super::{Published, Service, expect_recorded, number, problem};
+use super::{Published, Service, expect_lazy, expect_recorded, number, problem};
 use crate::runner::Outcome;
 use crate::world::World;
 
@@ -114,6 +116,46 @@ pub(super) fn fallback(world: &World) -> Result<Outcome> {
         service.expect_sound(name, &names.tag)?;
         lab.logged(name, &["runtime image"])?;
         problems.push(format!("{name}: {said}"));
+    }
+    Ok(Outcome::Passed(problems.join("\n")))
+}
+
+/// What brings pages is written down before the first of them. Where that cannot be done, nothing is brought in.
+pub(super) fn unnoted(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let names = lab.push_indexed(&service.image, "app")?;
+    let told = service.record("recorder", &[&names.tag])?;
+    let published = Published::new(lab, &names.repository, &told)?;
+    let zone = published.zone()?.to_string();
+    let mut problems = Vec::new();
+    for name in ["recording", "layers"] {
+        lab.xebec(name, &["pull", &names.tag])?.expect(0, &[])?;
+        let root = lab.path(name);
+        if name == "recording" {
+            // A file where the folder of recordings would be.
+            let recordings = root.join("runtime");
+            if recordings.exists() {
+                fs::remove_dir_all(&recordings)?;
+            }
+            fs::write(recordings, b"")?;
+        } else {
+            for layer in &published.recording.layers {
+                let folder = root
+                    .join("layers")
+                    .join(layer.layer.hex())
+                    .join(layer.index.hex());
+                fs::create_dir(folder.join("injected.json"))?;
+            }
+        }
+        let stats = service.start(name, &[&names.tag])?;
+        expect_lazy(&stats)?;
+        // Its indexes are here, so nothing but pages would be asked of it.
+        let asked = service.asked();
+        ensure!(!asked.iter().any(|path| path.ends_with(&zone)), "{asked:#?}");
+        problems.push(problem(&stats)?.with_context(|| format!("no problem: {stats:#}"))?);
+        lab.logged(name, &["nothing is brought in"])?;
+        service.expect_truth(name, &names.tag)?;
     }
     Ok(Outcome::Passed(problems.join("\n")))
 }

@@ -1,12 +1,13 @@
 //! Index artifacts of an image: bound by an image index on the way to it, or listed by the registry as its referrers.
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::Section;
-use xebec_oci::Descriptor;
 use xebec_oci::media_type::ACCEPT_IMAGE;
+use xebec_oci::{ClientError, Descriptor};
 
 use super::{Choice, Outcome};
 use crate::artifact::{ARTIFACT_TYPE, Artifact, BlobRef, INDEX_TYPE, LayerBlobs, MAX_INDEX};
@@ -43,13 +44,21 @@ impl Choice<'_> {
             );
             return Ok(Outcome::Missing(reason));
         }
-        let repository = self.found.reference.repository();
-        let wanted = blobs.index.descriptor(INDEX_TYPE);
-        let encoded = match self.client.blob(repository, &wanted, MAX_INDEX).await {
-            Ok(bytes) => bytes,
-            Err(error) => return Ok(Outcome::Missing(format!("its index cannot be fetched: {error}"))),
+        let key = LayerKey {
+            layer: descriptor.digest,
+            index: blobs.index.digest,
         };
-        let index = match self.decode(number, &encoded) {
+        let store = self.images.store.clone();
+        let kept = tokio::task::spawn_blocking(move || store.index_bytes(key)).await;
+        let encoded = match kept {
+            // Another image with this layer brought it, or an earlier version of this one.
+            Ok(Ok(bytes)) => Bytes::from(bytes),
+            _ => match self.fetch_index(blobs).await {
+                Ok(bytes) => bytes,
+                Err(error) => return Ok(Outcome::Missing(format!("its index cannot be fetched: {error}"))),
+            },
+        };
+        let index = match self.decode_new(number, &encoded).await {
             Ok(index) => index,
             Err(reason) => return Ok(Outcome::Missing(reason)),
         };
@@ -61,10 +70,6 @@ impl Choice<'_> {
                 "the artifact lacks the windows that its index names".to_owned(),
             ));
         }
-        let key = LayerKey {
-            layer: descriptor.digest,
-            index: blobs.index.digest,
-        };
         let (binding, signing) = (found.binding.clone(), found.signing.clone());
         let listing = found
             .listed
@@ -88,6 +93,12 @@ impl Choice<'_> {
                 Ok(Outcome::Chosen(Box::new(layer)))
             }
         }
+    }
+
+    async fn fetch_index(&self, blobs: &LayerBlobs) -> Result<Bytes, ClientError> {
+        let wanted = blobs.index.descriptor(INDEX_TYPE);
+        let repository = self.found.reference.repository();
+        self.client.blob(repository, &wanted, MAX_INDEX).await
     }
 
     /// The image's index artifacts: what an image index on the way binds, then what the registry lists.

@@ -173,7 +173,7 @@ impl Choice<'_> {
             Some(bytes) => bytes.clone(),
             None => Bytes::from(self.images.store.index_bytes(*key)?),
         };
-        let index = match self.decode(number, &encoded) {
+        let index = match self.decode_new(number, &encoded).await {
             Ok(index) => index,
             Err(reason) => return Ok(Some(Outcome::Missing(reason))),
         };

@@ -42,6 +42,16 @@ pub(super) fn standing<T>(mut all: Vec<T>, service_of: impl Fn(&T) -> &Service) 
     all
 }
 
+/// When a recording is made that is newer than these of the same service: now, or a moment after the last of them, where they
+/// were made within the same second or a clock is ahead; but not by clocks that are no clocks. All in seconds since 1970.
+pub(super) fn after<'a>(recordings: impl IntoIterator<Item = &'a Service>, now: u64) -> u64 {
+    let recorded = recordings.into_iter().map(|service| service.recorded);
+    let latest = recorded
+        .filter(|recorded| *recorded <= now.saturating_add(CLOCKS))
+        .max();
+    now.max(latest.map_or(0, |latest| latest.saturating_add(1)))
+}
+
 /// A service that was folded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Folded {
@@ -170,15 +180,10 @@ fn fold_recorded(recordings: &[Service], profiles: &[Profile], limit: Limit, now
         let run = PageRun { layer, first, pages };
         SeenRun { run, seen }.push_onto(&mut touched);
     }
-    let latest = recordings.iter().map(|service| service.recorded);
-    // Newer than all that it stands for, also where a clock is ahead; but not by clocks that are no clocks.
-    let latest = latest
-        .filter(|recorded| *recorded <= now.saturating_add(CLOCKS))
-        .max();
     let service = Service {
         key: newest.key.clone(),
         probe: newest.probe.clone(),
-        recorded: now.max(latest.map_or(0, |latest| latest.saturating_add(1))),
+        recorded: after(recordings, now),
         runs: scale.runs(),
         recorder: format!("xebec {}{MERGED}", env!("CARGO_PKG_VERSION")),
         touched,
@@ -286,6 +291,21 @@ mod tests {
         touched
             .flat_map(|seen| pages(&seen.run).map(|(_, page)| (page, seen.seen)))
             .collect()
+    }
+
+    #[test]
+    fn a_recording_is_dated_after_those_that_it_follows() {
+        let of =
+            |dates: &[u64]| -> Vec<Service> { dates.iter().map(|when| recorded(*when, 1, &[])).collect() };
+        assert_eq!(after(&[], NOW), NOW);
+        assert_eq!(after(&of(&[NOW - 7, NOW - 1]), NOW), NOW);
+        assert_eq!(after(&of(&[NOW, NOW - 1]), NOW), NOW + 1, "within one second");
+        assert_eq!(
+            after(&of(&[NOW + CLOCKS]), NOW),
+            NOW + CLOCKS + 1,
+            "by a clock that is ahead"
+        );
+        assert_eq!(after(&of(&[NOW + CLOCKS + 1, u64::MAX]), NOW), NOW, "by none");
     }
 
     #[test]

@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::sync::OnceCell;
 use tracing::info;
 use xebec_format::digest::Digest;
 use xebec_snapshotter::containerd::owners::ContainerImage;
@@ -20,44 +19,42 @@ use xebec_snapshotter::record::LazyLayer;
 use xebec_snapshotter::usage::Usage;
 use xebec_snapshotter::{ErrorKind, LazyImages, SnapshotError};
 
+use super::findings::{Asker, Findings};
 use crate::failure::{Failure, FailureKind};
 use crate::image::admission::Admission;
 use crate::image::{ForService, Report};
+use crate::logins::KeptLogins;
 use crate::protocol::{Holder, ImagePart, ImageRequest, Purpose, Reply, ServiceCommand};
 use crate::worker::requests::{Order, Requests};
 
-/// How long what was found out of an image is believed: for the layers of one pull.
-const FRESH: Duration = Duration::from_secs(30);
-/// How long it is believed that an image could not be asked about.
-const FRESH_FAILURE: Duration = Duration::from_secs(2);
 /// How long a tag is shown another's layers of the same chain, before its registry is asked again for its own: a start asks
 /// for mounts twice, and a container that fails is started over and over.
 const FALLEN_BACK: Duration = Duration::from_secs(600);
 /// How long finding out may take, before containerd unpacks instead.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a manifest's reference and its digest, if it was named, led to.
-type Found = Arc<OnceCell<Result<Arc<Admission>, NotLazy>>>;
-type Known = HashMap<(String, Option<String>), (Instant, Found)>;
 /// An image's name, its manifest if that is known, and a chain of layers.
 pub(super) type Asked = (String, Option<String>, String);
 
 /// The images of a daemon, for containerd.
 pub(super) struct Layers {
     requests: Weak<Requests>,
-    known: Mutex<Known>,
+    findings: Findings,
     /// Images that were not shown their own layers, but the same chain of another tag's.
     fallen_back: Mutex<HashMap<Asked, Instant>>,
+    /// What pulls bring, if those come by here.
+    logins: Option<Arc<KeptLogins>>,
     /// Held while an image is read whole for a container that is asked for.
     pub(super) proving: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Layers {
-    pub(super) fn of(requests: &Arc<Requests>) -> Layers {
+    pub(super) fn of(requests: &Arc<Requests>, logins: Option<Arc<KeptLogins>>) -> Layers {
         Layers {
             requests: Arc::downgrade(requests),
-            known: Mutex::default(),
+            findings: Findings::default(),
             fallen_back: Mutex::default(),
+            logins,
             proving: Arc::default(),
         }
     }
@@ -65,22 +62,6 @@ impl Layers {
     pub(super) fn requests(&self) -> Result<Arc<Requests>, Failure> {
         let gone = || Failure::new(FailureKind::Host, "the daemon is ending");
         self.requests.upgrade().ok_or_else(gone)
-    }
-
-    fn known(&self, key: (String, Option<String>)) -> Found {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, (since, found)| {
-            let fresh = match found.get() {
-                Some(Err(_)) => FRESH_FAILURE,
-                Some(Ok(_)) | None => FRESH,
-            };
-            since.elapsed() < fresh
-        });
-        let entry = known.entry(key);
-        entry
-            .or_insert_with(|| (Instant::now(), Found::default()))
-            .1
-            .clone()
     }
 
     /// For a while no registry is asked about this image again.
@@ -99,25 +80,30 @@ impl Layers {
 
     /// What is known of an image is to be found out anew next time.
     pub(super) fn forget(&self, reference: &str, manifest: Option<&str>) {
-        let key = (reference.to_owned(), manifest.map(str::to_owned));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(&key);
+        self.findings.forget(reference, manifest);
     }
 
     pub(super) async fn find(
         &self,
+        asker: Asker,
         reference: &str,
         manifest: Option<&str>,
     ) -> Result<Arc<Admission>, NotLazy> {
-        let found = self.known((reference.to_owned(), manifest.map(str::to_owned)));
-        let found = found.get_or_init(|| async {
-            let found = tokio::time::timeout(PATIENCE, self.find_now(reference, manifest)).await;
+        let is_tried = |logins: &Arc<KeptLogins>| asker == Asker::Pull && logins.are_tried(reference);
+        let asker = match self.logins.as_ref().is_some_and(is_tried) {
+            true => Asker::Pull,
+            false => Asker::Other,
+        };
+        let find = async {
+            // On the heap: what a registry is asked takes much room, and the stack of a thread is short.
+            let found = Box::pin(self.find_now(asker, reference, manifest));
+            let found = tokio::time::timeout(PATIENCE, found).await;
             let late = |_| {
                 let message = format!("nothing was known of it after {} s", PATIENCE.as_secs());
                 Failure::new(FailureKind::Registry, message)
             };
             let found = found.map_err(late).flatten();
-            found.map(Arc::new).map_err(|failure| NotLazy {
+            found.map_err(|failure| NotLazy {
                 reason: match failure.kind {
                     FailureKind::Trust => Reason::NotTrusted,
                     FailureKind::Usage => Reason::WrongLabels,
@@ -126,11 +112,16 @@ impl Layers {
                 detail: failure.to_string(),
                 base: None,
             })
-        });
-        found.await.clone()
+        };
+        self.findings.get(asker, reference, manifest, find).await
     }
 
-    async fn find_now(&self, reference: &str, manifest: Option<&str>) -> Result<Admission, Failure> {
+    async fn find_now(
+        &self,
+        asker: Asker,
+        reference: &str,
+        manifest: Option<&str>,
+    ) -> Result<Admission, Failure> {
         let requests = self.requests()?;
         let digest = |text: &str| {
             let parsed = text.parse::<Digest>();
@@ -144,7 +135,11 @@ impl Layers {
             command: &command,
             paces: &requests.paces,
         };
-        let admission = requests.images.admission(&request, manifest, service, &report);
+        let images = match asker {
+            Asker::Pull => &requests.images.trying_logins(),
+            Asker::Other => &requests.images,
+        };
+        let admission = images.admission(&request, manifest, service, &report);
         let (admission, prepared) = admission.await?;
         if let Some(prepared) = prepared {
             requests.load_ahead(prepared);
@@ -209,7 +204,10 @@ impl Layers {
 
 impl LazyImages for Layers {
     async fn admit(&self, offer: LayerOffer) -> Verdict {
-        match self.find(&offer.reference, offer.manifest.as_deref()).await {
+        match self
+            .find(Asker::Pull, &offer.reference, offer.manifest.as_deref())
+            .await
+        {
             Ok(admission) => judge(&offer, &admission),
             Err(not_lazy) => Verdict::NotLazy(not_lazy),
         }
@@ -319,6 +317,17 @@ fn judge(offer: &LayerOffer, admission: &Admission) -> Verdict {
         return not_lazy(Reason::WrongLabels, detail, None);
     }
     let below = layers.split_last().map_or(&[][..], |(_, below)| below);
+    if below
+        .last()
+        .map_or_else(String::new, |below| below.chain.to_string())
+        != offer.parent
+    {
+        let detail = format!(
+            "layer {depth} of manifest {manifest} does not lie on {:?}",
+            offer.parent
+        );
+        return not_lazy(Reason::WrongLabels, detail, None);
+    }
     let are_lazy = below.iter().all(|layer| layer.not_lazy.is_none());
     let base = are_lazy.then(|| manifest.to_string());
     match layers.iter().find_map(|layer| layer.not_lazy.as_ref()) {
@@ -395,7 +404,8 @@ mod tests {
         }
     }
 
-    fn offer(layer: &str, depth: u32) -> LayerOffer {
+    /// Of a layer on one by this name, if it is not empty.
+    fn offer(layer: &str, depth: u32, below: &str) -> LayerOffer {
         LayerOffer {
             reference: "registry.example.com/app:1".to_owned(),
             manifest: None,
@@ -404,6 +414,10 @@ mod tests {
             chain: digest(&format!("up to {layer}")).to_string(),
             layers: Vec::new(),
             below: None,
+            parent: match below {
+                "" => String::new(),
+                below => digest(&format!("up to {below}")).to_string(),
+            },
         }
     }
 
@@ -421,29 +435,43 @@ mod tests {
     #[test]
     fn what_the_labels_say_must_be_what_the_image_says() {
         let image = image(&["a", "b", "m", "a"]);
-        assert_eq!(reason(&offer("a", 1), &image), None);
-        assert_eq!(reason(&offer("b", 2), &image), None);
-        for (layer, depth) in [("b", 1), ("a", 2), ("c", 2), ("a", 5), ("a", 0)] {
-            let wrong = reason(&offer(layer, depth), &image);
-            assert_eq!(wrong, Some(Reason::WrongLabels), "{layer} as number {depth}");
+        assert_eq!(reason(&offer("a", 1, ""), &image), None);
+        assert_eq!(reason(&offer("b", 2, "a"), &image), None);
+        for (layer, depth, below) in [
+            ("b", 1, ""),
+            ("a", 2, "a"),
+            ("c", 2, "a"),
+            ("a", 5, "a"),
+            ("a", 0, ""),
+            ("b", 2, "other"),
+            ("b", 2, ""),
+            ("a", 1, "a"),
+        ] {
+            let wrong = reason(&offer(layer, depth, below), &image);
+            assert_eq!(
+                wrong,
+                Some(Reason::WrongLabels),
+                "{layer} as number {depth} on {below:?}"
+            );
         }
         let elsewhere = LayerOffer {
             chain: digest("up to another").to_string(),
-            ..offer("b", 2)
+            ..offer("b", 2, "a")
         };
         assert_eq!(reason(&elsewhere, &image), Some(Reason::WrongLabels));
     }
 
     #[test]
     fn a_layer_is_as_lazy_as_those_below() {
-        assert_eq!(reason(&offer("m", 1), &image(&["m"])), Some(Reason::NoIndex));
+        assert_eq!(reason(&offer("m", 1, ""), &image(&["m"])), Some(Reason::NoIndex));
         assert_eq!(
-            reason(&offer("b", 2), &image(&["r", "b"])),
+            reason(&offer("b", 2, "r"), &image(&["r", "b"])),
             Some(Reason::NotTrusted)
         );
-        assert_eq!(reason(&offer("a", 1), &image(&["a", "m"])), None);
+        assert_eq!(reason(&offer("a", 1, ""), &image(&["a", "m"])), None);
         // What is below may be lazy all the same.
-        let base = |layers: &[&str], depth| match judge(&offer("m", depth), &image(layers)) {
+        let on = |depth| offer("m", depth, ["", "a", "r"][depth as usize - 1]);
+        let base = |layers: &[&str], depth| match judge(&on(depth), &image(layers)) {
             Verdict::NotLazy(not_lazy) => not_lazy.base.is_some(),
             Verdict::Lazy { .. } => false,
         };

@@ -18,6 +18,7 @@ use xebec_snapshotter::lazy::Reason;
 use xebec_snapshotter::record::LazyLayer;
 use xebec_snapshotter::{ErrorKind, SnapshotError};
 
+use super::findings::Asker;
 use super::lazy::{Layers, quietly, request};
 use crate::failure::{Failure, FailureKind};
 use crate::image::admission::Admission;
@@ -138,7 +139,7 @@ impl Layers {
         if named.is_near(layer) && self.has_fallen_back(&asked) {
             return Ok(layer.clone());
         }
-        let refused = match self.find(&name, manifest.as_deref()).await {
+        let refused = match self.find(Asker::Other, &name, manifest.as_deref()).await {
             Ok(admission) => match refusal(&admission, chain, layer.depth) {
                 None => return Ok(as_its_own(admission.manifest)),
                 Some(refused) => Refused {

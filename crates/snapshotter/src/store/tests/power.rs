@@ -82,7 +82,7 @@ fn open(disk: &CrashingDisk, left: usize) -> Result<Store, SnapshotError> {
 
 /// Everything that a store says of its snapshots.
 fn state(store: &Store) -> Vec<(String, u64, Kind, Vec<u64>)> {
-    let all = store.list().unwrap().into_iter();
+    let all = all(store).into_iter();
     all.map(|(name, record)| {
         let below = store.chain(&name).unwrap().below;
         (

@@ -1,0 +1,1 @@
+//! Nothing: a package must have something to build.

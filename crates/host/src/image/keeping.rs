@@ -1,0 +1,35 @@
+//! What is written down while a start goes on. It is synced, which takes a millisecond on a good disk and many on another,
+//! and most of a start does not depend on it.
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use tracing::warn;
+
+use crate::failure::Failure;
+
+/// Something that is being written down, or nothing. It is done to its end even if nobody waits for that.
+#[derive(Clone, Default)]
+pub(crate) struct Keeping(Option<Shared<BoxFuture<'static, Result<(), Failure>>>>);
+
+impl Keeping {
+    /// Begins. What goes wrong is logged, should nobody wait for it.
+    pub(crate) fn begin(work: impl FnOnce() -> Result<(), Failure> + Send + 'static) -> Self {
+        let work = move || work().inspect_err(|failure| warn!("{failure}"));
+        let task = tokio::task::spawn_blocking(work);
+        let ended = task.map(|ended| {
+            ended.unwrap_or_else(|error| Err(Failure::host("write down what a start found", error)))
+        });
+        Self(Some(ended.boxed().shared()))
+    }
+
+    /// Waits until it is on the disk.
+    ///
+    /// # Errors
+    /// Those of writing it.
+    pub(crate) async fn end(self) -> Result<(), Failure> {
+        match self.0 {
+            Some(ended) => ended.await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What was found out of images, kept for a while: a pull asks for each layer, and others may pull the same.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+use xebec_snapshotter::lazy::NotLazy;
+
+use crate::image::admission::Admission;
+
+/// How long what was found out of an image is believed: for the layers of one pull.
+const FRESH: Duration = Duration::from_secs(30);
+/// How long it is believed that an image could not be asked about: for those who waited for the same meanwhile.
+const FRESH_FAILURE: Duration = Duration::from_secs(2);
+
+/// Who asks about an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Asker {
+    /// Its pull, with the login that it brought.
+    Pull,
+    /// Somebody else.
+    Other,
+}
+
+/// A reference, the manifest's digest if that was named, and who asked.
+type Key = (String, Option<String>, Asker);
+/// What that led to, and when it was known.
+type Found = Arc<OnceCell<(Instant, Result<Arc<Admission>, NotLazy>)>>;
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Findings(Mutex<HashMap<Key, Found>>);
+
+impl Findings {
+    /// What is known of an image, or what `find` finds, once for all who ask meanwhile.
+    pub(super) async fn get(
+        &self,
+        asker: Asker,
+        reference: &str,
+        manifest: Option<&str>,
+        find: impl Future<Output = Result<Admission, NotLazy>>,
+    ) -> Result<Arc<Admission>, NotLazy> {
+        let found = self.entry((reference.to_owned(), manifest.map(str::to_owned), asker));
+        let found = found.get_or_init(|| async {
+            let found = find.await.map(Arc::new);
+            (Instant::now(), found)
+        });
+        found.await.1.clone()
+    }
+
+    /// What is known of an image is to be found out anew next time.
+    pub(super) fn forget(&self, reference: &str, manifest: Option<&str>) {
+        let key = (reference.to_owned(), manifest.map(str::to_owned), Asker::Other);
+        self.lock().remove(&key);
+    }
+
+    fn entry(&self, key: Key) -> Found {
+        let mut all = self.lock();
+        all.retain(|_, found| match found.get() {
+            Some((since, Err(_))) => since.elapsed() < FRESH_FAILURE,
+            Some((since, Ok(_))) => since.elapsed() < FRESH,
+            // Somebody asks, or gave up.
+            None => Arc::strong_count(found) > 1,
+        });
+        all.entry(key).or_default().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Found>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use xebec_snapshotter::lazy::Reason;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    struct Registry {
+        findings: Findings,
+        asked: AtomicUsize,
+    }
+
+    impl Registry {
+        /// Asks for an image of a registry that does not answer.
+        async fn ask(&self, asker: Asker) {
+            let find = async {
+                self.asked.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(PATIENCE).await;
+                Err(NotLazy {
+                    reason: Reason::Unreachable,
+                    detail: String::new(),
+                    base: None,
+                })
+            };
+            let found = self
+                .findings
+                .get(asker, "registry.example/app:1", None, find)
+                .await;
+            assert!(found.is_err());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waited_for_the_same_does_not_wait_again() {
+        let registry = Arc::new(Registry {
+            findings: Findings::default(),
+            asked: AtomicUsize::new(0),
+        });
+        let begun = Instant::now();
+        // One after the other, as pulls of one layer come.
+        let turn = Arc::new(tokio::sync::Mutex::new(()));
+        let mut all = tokio::task::JoinSet::new();
+        for number in 0..50 {
+            let (registry, turn) = (registry.clone(), turn.clone());
+            all.spawn(async move {
+                // Some ask for another layer of the same image.
+                let _turn = match number % 2 {
+                    0 => Some(turn.lock().await),
+                    _ => None,
+                };
+                registry.ask(Asker::Other).await;
+            });
+        }
+        all.join_all().await;
+        assert_eq!(registry.asked.load(Ordering::Relaxed), 1);
+        assert!(begun.elapsed() < PATIENCE + FRESH_FAILURE);
+        // What a login that is tried leads to is of nobody else's concern.
+        registry.ask(Asker::Pull).await;
+        assert_eq!(registry.asked.load(Ordering::Relaxed), 2);
+        tokio::time::sleep(FRESH_FAILURE).await;
+        registry.ask(Asker::Pull).await;
+        assert_eq!(registry.asked.load(Ordering::Relaxed), 3);
+        assert_eq!(registry.findings.lock().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_leaves_nothing() {
+        let registry = Registry {
+            findings: Findings::default(),
+            asked: AtomicUsize::new(0),
+        };
+        for _ in 0..3 {
+            let asked = tokio::time::timeout(FRESH_FAILURE, registry.ask(Asker::Other)).await;
+            assert!(asked.is_err());
+        }
+        assert_eq!(registry.asked.load(Ordering::Relaxed), 3);
+        drop(
+            registry
+                .findings
+                .entry(("another".to_owned(), None, Asker::Other)),
+        );
+        drop(
+            registry
+                .findings
+                .entry(("one more".to_owned(), None, Asker::Other)),
+        );
+        assert_eq!(registry.findings.lock().len(), 1);
+    }
+}

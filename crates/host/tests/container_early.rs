@@ -1,0 +1,189 @@
+//! Containers whose runtime is started before their image is there. As in `container_run`, every case runs in a process of its
+//! own.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+
+mod container_support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use container_support::{Case, Running, case, supervise_if_asked};
+use xebec_host::container::cleanup_stale;
+
+/// Not a test: the other side of every case.
+#[test]
+fn supervisor_process() {
+    supervise_if_asked();
+}
+
+/// How long the image takes where it is not waited for.
+const LONG: Duration = Duration::from_secs(20);
+
+/// In the place of runc, which does this before it makes a container, with `$config` for where it looks for its configuration.
+/// How often it was called for that is told by [`made`].
+fn before_making(case: &mut Case, rest: &str) {
+    let calls = calls(case);
+    let _ = fs::remove_file(&calls);
+    let find = r#"config=$(printf '%s\n' "$@" | sed -n '/^--bundle$/{n;p;}')/config.json"#;
+    case.runtime(&format!(
+        "case \" $* \" in *\" create \"*) echo >>'{}'; {find}\n{rest}\n;; esac\nexec runc \"$@\"",
+        calls.display()
+    ));
+}
+
+fn calls(case: &Case) -> PathBuf {
+    case.dirs().run.with_extension("calls")
+}
+
+/// How often the runtime was called to make a container.
+fn made(case: &Case) -> usize {
+    fs::read_to_string(calls(case)).map_or(0, |text| text.lines().count())
+}
+
+/// Starts a case whose image takes so long, up to where its runtime has begun.
+fn begun(case: &mut Case, image: Duration) -> Running {
+    case.set("id", "early")
+        .set("image_after_ms", &image.as_millis().to_string());
+    let running = case.start();
+    wait_until("the runtime has begun", || {
+        config(case).is_symlink() && !makers(case).is_empty()
+    });
+    running
+}
+
+fn config(case: &Case) -> PathBuf {
+    case.state().join("early/config.json")
+}
+
+/// The runtimes that make a container of this case.
+fn makers(case: &Case) -> Vec<i32> {
+    let name = case.state().to_str().unwrap().to_owned();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers
+        .filter(|number| {
+            let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line);
+            line.contains(&name) && line.contains("--bundle")
+        })
+        .collect()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(10), "not {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn the_runtime_waits_for_the_image() {
+    let mut case = case!();
+    case.shell("echo here; exit 5");
+    before_making(&mut case, "");
+    let running = begun(&mut case, Duration::from_secs(3));
+    wait_until("one runtime", || makers(&case).len() == 1);
+    let run = running.finish();
+    assert_eq!(made(&case), 1, "it was started again");
+    assert_eq!((run.code, run.stdout.as_str()), (5, "here\n"), "{run:?}");
+    let config = config(&case);
+    assert!(config.is_file() && !config.is_symlink());
+    let text = fs::read_to_string(config).unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
+    case.assert_clean();
+}
+
+#[test]
+fn who_wants_the_end_meanwhile_gets_it() {
+    let mut case = case!();
+    case.shell("echo never");
+    let began = Instant::now();
+    let running = begun(&mut case, LONG);
+    running.signal(15);
+    let run = running.finish();
+    assert!(began.elapsed() < LONG, "it does not wait for the image");
+    assert_eq!((run.code, run.stdout.as_str()), (143, ""), "{run:?}");
+    assert!(!case.state().join("early").exists() && makers(&case).is_empty());
+    case.assert_clean();
+}
+
+#[test]
+fn a_killed_supervisor_leaves_no_runtime_that_waits() {
+    let mut case = case!();
+    case.shell("echo never");
+    for is_slow in [false, true] {
+        if is_slow {
+            // It comes to its configuration when nobody is left.
+            case.runtime("sleep 0.3; exec runc \"$@\"");
+        }
+        let running = begun(&mut case, LONG);
+        running.signal(9);
+        running.finish();
+        wait_until("ended", || makers(&case).is_empty());
+        assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
+        assert!(!case.state().join("early").exists());
+        case.assert_clean();
+    }
+}
+
+/// What it says when it cannot take its configuration early is not held against it.
+#[test]
+fn a_runtime_that_takes_no_link_is_started_again() {
+    let mut case = case!();
+    case.flag("rm").shell("exit 6");
+    let waits = r#"while [ -L "$config" ]; do sleep 0.01; done"#;
+    for (what, rest, calls) in [
+        ("fails at once", r#"[ -L "$config" ] && exit 1"#.to_owned(), 2),
+        (
+            "fails when it is told",
+            format!(r#"if [ -L "$config" ]; then {waits}; exit 1; fi"#),
+            2,
+        ),
+        ("waits for the file", waits.to_owned(), 1),
+    ] {
+        before_making(&mut case, &rest);
+        let run = case.set("image_after_ms", "200").run();
+        assert_eq!(run.code, 6, "{what}: {run:?}");
+        assert_eq!(made(&case), calls, "{what}");
+        case.assert_clean();
+    }
+    // Its fourth argument is its log.
+    let fails = r#"echo '{"level":"error","msg":"no such luck"}' >"$4"; exit 1"#;
+    before_making(&mut case, fails);
+    let run = case.run();
+    assert!(run.code == 125 && run.error.contains("no such luck"), "{run:?}");
+    case.assert_clean();
+}
+
+#[test]
+fn a_configuration_may_be_long() {
+    let mut case = case!();
+    case.flag("rm")
+        .set("image_after_ms", "100")
+        .shell("echo $A0 $A11 | wc -c");
+    // More than a pipe holds, and more than one may hold without CAP_SYS_RESOURCE.
+    let (_reader, writer) = std::io::pipe().unwrap();
+    for (count, bytes) in [(2, 200_000), (12, 1_200_000)] {
+        before_making(&mut case, "");
+        for number in 0..count {
+            case.add("env", &format!("A{number}={}", "x".repeat(100_000)));
+        }
+        let run = case.run();
+        assert!(
+            run.code == 0 && run.stdout.starts_with(if count > 2 { "20000" } else { "1000" }),
+            "{run:?}"
+        );
+        let fits = rustix::pipe::fcntl_setpipe_size(&writer, bytes).is_ok();
+        assert_eq!(made(&case), if fits { 1 } else { 2 }, "{count} variables");
+        case.assert_clean();
+    }
+}

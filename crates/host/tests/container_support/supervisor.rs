@@ -1,0 +1,103 @@
+//! The other side of a case: a process that runs one container as the case says, and reports into its directory.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use xebec_host::container::{self, Directories, Event, ImageConfig, Prepared, RunError, RunOptions};
+
+use super::ORDERS;
+
+/// In the process of a supervisor: runs the container and ends with its code. Elsewhere: nothing.
+pub fn supervise_if_asked() {
+    let Some(path) = std::env::var_os(ORDERS) else {
+        return;
+    };
+    let text = fs::read_to_string(path).unwrap();
+    let orders: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let directory = Path::new(orders["directory"].as_str().unwrap()).to_owned();
+    let dirs = Directories {
+        state: orders["state"].as_str().unwrap().into(),
+        run: directory.join("run"),
+    };
+    let mut report = File::create(orders["report"].as_str().unwrap()).unwrap();
+    let outcome = run(&orders, &directory, &dirs, &mut report);
+    let code = match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            for line in error.to_string().lines() {
+                writeln!(report, "error {line}").unwrap();
+            }
+            error.exit_code()
+        }
+    };
+    std::process::exit(code.0.into());
+}
+
+fn run(
+    orders: &serde_json::Value,
+    directory: &Path,
+    dirs: &Directories,
+    report: &mut File,
+) -> Result<container::ExitCode, RunError> {
+    let image: ImageConfig = serde_json::from_str(orders["image"].as_str().unwrap()).unwrap();
+    let options = options(orders)?;
+    let wait = all(orders).find(|(key, _)| *key == "image_after_ms");
+    let wait = wait.map_or(Duration::ZERO, |(_, ms)| {
+        Duration::from_millis(ms.parse().unwrap())
+    });
+    let (prepared, ()) = Prepared::begin(&options, dirs, move || thread::sleep(wait))?;
+    prepared.run(&directory.join("view"), &image, &mut |event| {
+        let line = match event {
+            Event::Mounted { .. } => "mounted".to_owned(),
+            Event::Created { .. } => "created".to_owned(),
+            Event::Started => "started".to_owned(),
+            Event::Ready { after } => {
+                writeln!(report, "ready_ms {}", after.as_millis()).unwrap();
+                "ready".to_owned()
+            }
+            Event::Exited { code } => format!("exited {}", code.0),
+        };
+        writeln!(report, "event {line}").unwrap();
+    })
+}
+
+fn all(orders: &serde_json::Value) -> impl Iterator<Item = (&str, &str)> {
+    let orders = orders["orders"].as_array().unwrap().iter();
+    orders.map(|order| (order[0].as_str().unwrap(), order[1].as_str().unwrap()))
+}
+
+fn options(orders: &serde_json::Value) -> Result<RunOptions, RunError> {
+    let mut options = RunOptions {
+        image: "test/image:1".into(),
+        ..RunOptions::default()
+    };
+    for (key, value) in all(orders) {
+        let milliseconds = || Duration::from_millis(value.parse().unwrap());
+        match key {
+            "id" => options.id = Some(value.into()),
+            "command" => options.command = serde_json::from_str(value).unwrap(),
+            "env" => options.env.extend(
+                value
+                    .split_once('=')
+                    .map(|(name, value)| (name.into(), value.into())),
+            ),
+            "hostname" => options.hostname = Some(value.into()),
+            "runtime" => options.runtime = Some(value.into()),
+            "volume" => options.volumes.push(value.parse()?),
+            "net" => options.net = value.parse()?,
+            "probe" => options.probes.push(value.parse().unwrap()),
+            "probe_timeout_ms" => options.probe_timeout = milliseconds(),
+            "stop_timeout_ms" => options.stop_timeout = milliseconds(),
+            "rm" => options.rm = true,
+            "tty" => options.tty = true,
+            "interactive" => options.interactive = true,
+            "exit_on_ready" => options.exit_on_ready = true,
+            "image_after_ms" => {}
+            other => panic!("no such order: {other}"),
+        }
+    }
+    Ok(options)
+}

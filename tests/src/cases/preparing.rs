@@ -1,0 +1,145 @@
+//! Containers that are prepared while their image is found: what is wrong with them is said before anything is pulled, and
+//! who ends the command meanwhile leaves nothing behind.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use xebec_testkit::compression::Compression;
+use xebec_testkit::image::ImageBuilder;
+use xebec_testkit::registry::{Fault, When};
+use xebec_testkit::tar::{Header, Kind, TarBuilder};
+
+use crate::lab::{Lab, Names, wait_until};
+use crate::runner::{Case, Outcome};
+use crate::world::World;
+
+/// Longest that one case may take, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+/// How long the registry thinks about which image it is.
+const THINKS: Duration = Duration::from_secs(8);
+/// How soon something happens that nothing is waited for, on a busy machine.
+const SOON: Duration = Duration::from_secs(5);
+
+pub(crate) fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
+        name: format!("preparing/{name}"),
+        limit: LIMIT,
+        run: Box::new(run),
+    };
+    vec![
+        case("exit-codes", exit_codes),
+        case("ended-meanwhile", ended_meanwhile),
+        case("killed-meanwhile", killed_meanwhile),
+    ]
+}
+
+/// An image with a program, and a file that is none.
+fn image(lab: &Lab<'_>) -> Result<Names> {
+    let program = fs::read(World::go_tool("linger")?)?;
+    let mut layer = TarBuilder::new();
+    layer.directory("bin");
+    layer.file_with(&Header::new("bin/linger", Kind::File).mode(0o755), &program);
+    layer.file("bin/text", b"no program");
+    let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(1))?;
+    lab.push_indexed(&image.build(), "app")
+}
+
+/// Docker's: scripts tell by them what went wrong.
+fn exit_codes(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab)?;
+    let run = |arguments: &[&str]| lab.xebec("root", &[&["run", "--rm", &names.tag], arguments].concat());
+    run(&["/bin/linger", "0s"])?.expect(0, &[])?;
+    run(&["/bin/missing"])?.expect(127, &["/bin/missing"])?;
+    run(&["/bin/text"])?.expect(126, &["/bin/text"])?;
+    run(&[])?.expect(125, &["nothing to run"])?;
+    // Known before the image is asked for.
+    lab.registry.clear_log();
+    for wrong in [
+        ["--runtime", "/no/runtime"],
+        ["--volume", "/no/source:/data"],
+        ["--name", "../no"],
+    ] {
+        let arguments = [&["run", "--rm"], &wrong[..], &[&names.tag, "/bin/linger"]].concat();
+        lab.xebec("other", &arguments)?.expect(125, &[&wrong[1][..5]])?;
+    }
+    ensure!(lab.registry.log().is_empty(), "{:?}", lab.registry.log());
+    expect_nothing_left(&lab, "root")?;
+    expect_nothing_left(&lab, "other")?;
+    Ok(Outcome::Passed("0, 125, 126 and 127".to_owned()))
+}
+
+/// A command whose image takes long, and whose runtime has begun.
+fn waiting(lab: &Lab<'_>, names: &Names) -> Result<Child> {
+    lab.xebec("root", &["daemon", "metrics"])?;
+    lab.registry.inject(When::manifest(), Fault::Delay(THINKS));
+    let child = lab.spawn(
+        "root",
+        &["run", "--name", "early", &names.tag, "/bin/linger", "0s"],
+    )?;
+    let config = lab.path("root").join("containers/early/config.json");
+    wait_until(SOON, "a runtime that waits", || Ok(config.is_symlink()))?;
+    Ok(child)
+}
+
+fn expect_nothing_left(lab: &Lab<'_>, root: &str) -> Result<()> {
+    for directory in [
+        lab.path(root).join("containers"),
+        lab.path(&format!("{root}-run/containers")),
+    ] {
+        let left: Vec<_> = match fs::read_dir(&directory) {
+            Ok(entries) => entries.flatten().map(|entry| entry.file_name()).collect(),
+            Err(_) => Vec::new(),
+        };
+        ensure!(left.is_empty(), "left in {}: {left:?}", directory.display());
+    }
+    Ok(())
+}
+
+fn send(child: &Child, signal: Signal) -> Result<()> {
+    kill_process(Pid::from_child(child), signal).context("send a signal")
+}
+
+fn ended_meanwhile(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab)?;
+    let mut codes = Vec::new();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let began = Instant::now();
+        let mut child = waiting(&lab, &names)?;
+        send(&child, signal)?;
+        let status = child.wait()?;
+        ensure!(began.elapsed() < THINKS, "it has waited for its image");
+        ensure!(
+            status.code() == Some(128 + signal.as_raw()),
+            "{signal:?}: {status}"
+        );
+        expect_nothing_left(&lab, "root")?;
+        codes.extend(status.code());
+        lab.registry.clear_faults();
+    }
+    lab.xebec(
+        "root",
+        &["run", "--name", "early", &names.tag, "/bin/linger", "0s"],
+    )?
+    .expect(0, &[])?;
+    Ok(Outcome::Passed(format!("{codes:?}")))
+}
+
+fn killed_meanwhile(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab)?;
+    let mut child = waiting(&lab, &names)?;
+    send(&child, Signal::KILL)?;
+    ensure!(child.wait()?.signal() == Some(9), "it was not killed");
+    lab.registry.clear_faults();
+    // The next command cleans up, and may have the name.
+    let again = ["run", "--rm", "--name", "early", &names.tag, "/bin/linger", "0s"];
+    lab.xebec("root", &again)?.expect(0, &[])?;
+    expect_nothing_left(&lab, "root")?;
+    Ok(Outcome::Passed("the name is free again".to_owned()))
+}
