@@ -96,9 +96,11 @@ class Programs(InFolder):
         here, there = self.host("host1"), self.host("host10")
         running = {}
         for host in (here, there):
-            running[host] = subprocess.Popen([self.part("nydusd"), "-c", "read line", f"{host.top}/daemon/api.sock"],
-                                             stdin=subprocess.PIPE)
+            running[host] = subprocess.Popen([self.part("nydusd"), "-c", "echo; read line", f"{host.top}/daemon/api.sock"],
+                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self.addCleanup(self.end, running[host])
+            # Only a program that runs has its arguments in /proc: the kernel lets Popen go on a moment earlier.
+            running[host].stdout.readline()
         self.assertEqual([host.nydusds() for host in (here, there)], [[running[here].pid], [running[there].pid]])
         self.assertEqual(here.daemon_pids(), [])  # what belongs to no snapshotter is no cost of a start
         here.daemon = mock.Mock(pid=1, poll=lambda: 0)
@@ -112,6 +114,7 @@ class Programs(InFolder):
         process.kill()
         process.wait()
         process.stdin.close()
+        process.stdout.close()
 
 
 class Configuration(unittest.TestCase):
