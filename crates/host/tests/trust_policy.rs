@@ -48,8 +48,7 @@ fn signing(number: u8, image: &RepositoryName) -> Signing {
 }
 
 fn listed(image: &RepositoryName) -> Roots {
-    let manifest = Digest::of(b"manifest");
-    Roots::none().listed(&Listing::new(image, manifest), image, &[manifest])
+    Roots::none().listed(&Listing::new(image), image)
 }
 
 fn bound() -> Roots {

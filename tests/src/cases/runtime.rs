@@ -14,6 +14,7 @@ mod recordings;
 mod starts;
 mod together;
 mod trust;
+mod update;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -72,6 +73,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("services", starts::services),
         case("trust", trust::trust),
         case("signed-over-listed", trust::signed_over_listed),
+        case("update", update::believed_in_one_repository),
         case("lie", lies::by_tag),
         case("lie-then-digest", lies::by_digest),
         case("lie-beside-the-truth", lies::beside_the_truth),
@@ -123,26 +125,20 @@ impl<'a> Service<'a> {
             ("start/zeros", vec![0; 1 << 20]),
             ("rest/more", noise(44, 4 << 20)),
         ];
-        let mut upper = TarBuilder::new();
-        for (path, contents) in &files {
-            upper.file(path, contents);
-        }
-        let image = ImageBuilder::new()
-            .layer(&lower_layer(&program), Compression::Gzip(1))?
-            .layer(&upper.into_bytes(), Compression::Gzip(1))?
-            .config("Entrypoint", json!(["/bin/linger"]))
-            // So that it touches nearly the same pages each time: a program that is preempted, on a busy machine, looks at
-            // a hundred pages of its tables for where it is.
-            .config(
-                "Env",
-                json!(["GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"]),
-            )
-            .config("Cmd", json!([&["0s"][..], &START[..]].concat()));
         Ok(Self {
             lab: Lab::with(world, options)?,
-            image: image.build(),
+            image: image(&program, &files)?.build(),
             files,
         })
+    }
+
+    /// The image's next version: one layer more, with one file.
+    fn next_version(&self, path: &str, contents: &[u8]) -> Result<Image> {
+        let mut layer = TarBuilder::new();
+        layer.file(path, contents);
+        let program = fs::read(World::go_tool("linger")?)?;
+        let image = image(&program, &self.files)?.layer(&layer.into_bytes(), Compression::Gzip(1))?;
+        Ok(image.build())
     }
 
     /// The contents of a file of the upper layer.
@@ -219,6 +215,26 @@ impl<'a> Service<'a> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().context("cannot start record")
     }
+}
+
+/// The image of a service that reads [`START`].
+fn image(program: &[u8], files: &[(&str, Vec<u8>)]) -> Result<ImageBuilder> {
+    let mut upper = TarBuilder::new();
+    for (path, contents) in files {
+        upper.file(path, contents);
+    }
+    let image = ImageBuilder::new()
+        .layer(&lower_layer(program), Compression::Gzip(1))?
+        .layer(&upper.into_bytes(), Compression::Gzip(1))?
+        .config("Entrypoint", json!(["/bin/linger"]))
+        // So that it touches nearly the same pages each time: a program that is preempted, on a busy machine, looks at
+        // a hundred pages of its tables for where it is.
+        .config(
+            "Env",
+            json!(["GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"]),
+        )
+        .config("Cmd", json!([&["0s"][..], &START[..]].concat()));
+    Ok(image)
 }
 
 /// The layer that only has the program.

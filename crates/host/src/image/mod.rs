@@ -139,8 +139,6 @@ pub struct Begun {
     pub open: Option<ZoneStream>,
     /// It is being written down. What it brings must not be used before that: it could not be distrusted later.
     pub(crate) keeping: Keeping,
-    /// So is what vouches for the indexes that its pages are numbered by.
-    pub(crate) layers: Keeping,
     /// Others who start the same wait until this goes; it may when it is known which pages are on their way.
     pub(crate) turn: Option<Turn>,
 }
@@ -237,7 +235,7 @@ impl Images {
             None => Referrers::by_type(client.clone(), repository, manifest),
         });
         let mut choice = Choice::new(self, request, &found, &referrers)?;
-        let mut recording = match service {
+        let recording = match service {
             Some(service) => {
                 self.begin_recording(service, client, &found, &referrers, &mut choice)
                     .await?
@@ -247,9 +245,6 @@ impl Images {
         let begun = Instant::now();
         let layers = choice.layers(require_lazy, report).await?;
         let new = choice.keep();
-        if let Some(Ok(begun)) = &mut recording {
-            begun.layers = new.clone();
-        }
         for layer in &layers {
             self.decoded.note(layer.key, &layer.index);
         }
@@ -262,7 +257,11 @@ impl Images {
             true => Keeping::default(),
             false => {
                 let (kept, record) = (self.records.clone(), self.record_of(&found, records.collect()));
-                Keeping::begin(move || kept.keep(&record))
+                let is_new = kept.begin(&record)?;
+                Keeping::begin(move || match is_new {
+                    true => kept.put(&record),
+                    false => kept.keep(&record),
+                })
             }
         };
         let stages_ms = vec![
@@ -302,7 +301,6 @@ impl Images {
             source,
             open,
             keeping,
-            layers: Keeping::default(),
             turn,
         })))
     }

@@ -195,7 +195,7 @@ impl Images {
         let keeping = new.map(|(_, bytes)| {
             let (kept, manifest) = (self.recordings.clone(), found.manifest_digest);
             let (name, evidence) = (chosen.name, chosen.evidence.clone());
-            Keeping::begin(move || kept.keep(manifest, name, &bytes, &evidence, None))
+            Keeping::begin(move || kept.keep_soon(manifest, name, &bytes, &evidence, None))
         });
         Ok(Ok((chosen, keeping.unwrap_or_default())))
     }
@@ -255,8 +255,7 @@ impl<'a> Choice<'a> {
 
     /// What a recording rests on for the image.
     fn root(&self, evidence: &Evidence) -> Result<Root, Refusal> {
-        let path = self.found.path();
-        evidence.root(&self.policy, &self.repository, self.found.naming(), &path)
+        evidence.root(&self.policy, &self.repository, self.found.naming())
     }
 
     /// The admitted recording with the strongest root, of equals the one most like what is wanted, then the newest; and why
@@ -372,7 +371,7 @@ impl<'a> Choice<'a> {
             name: digest,
             evidence: Evidence {
                 own: false,
-                listed: Some(Listing::new(&self.repository, self.found.manifest_digest)),
+                listed: Some(Listing::new(&self.repository)),
                 signed,
             },
             recording,

@@ -7,10 +7,10 @@
 //! * **Facts** ([`Record`], the file `roots.json` beside a cached index). They are about one pair of a layer
 //!   and an index and stay true for ever: "this host read the whole layer and the index is right", "this key
 //!   signed the artifact that holds the index", "this image index names the manifest and the artifact", "this
-//!   repository listed the artifact beside this manifest". Facts are kept beside the cached index.
+//!   repository listed the artifact". Facts are kept beside the cached index.
 //! * **A lookup** ([`Roots`]): the facts that count for *one* image, reached by *one* name. A binding counts
 //!   only when the document that binds was passed on the way from the user's name to the manifest; a listing
-//!   counts only for the repository and the manifest where it was seen.
+//!   counts only for the repository where it was seen.
 //! * **Judgement** ([`Policy::admits`], from `trust.toml`): does that suffice, today, for this name? Nothing
 //!   of a judgement is kept either, so that a key taken out of `trust.toml` stops counting at once.
 //!

@@ -121,7 +121,7 @@ impl Record {
             roots = roots.bound(fact, path);
         }
         for Dated { fact, .. } in &self.listed {
-            roots = roots.listed(fact, repository, path);
+            roots = roots.listed(fact, repository);
         }
         match &self.disproved {
             Some(disproof) => roots.disproved(disproof.why.clone()),
@@ -171,7 +171,7 @@ impl Record {
         add(&mut self.bound, binding);
     }
 
-    /// Notes that a repository listed the artifact that holds this index as a referrer of an image.
+    /// Notes that a repository listed the artifact that holds this index as a referrer of one of its images.
     pub fn add_listing(&mut self, listing: Listing) {
         add(&mut self.listed, listing);
     }

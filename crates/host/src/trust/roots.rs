@@ -1,8 +1,8 @@
 //! The roots of trust that count at one lookup, and the evidence that they come from.
 //!
 //! [`Roots`] can only be filled from evidence: a signature that [`verify`](super::verify) accepted, a binding
-//! whose document lies on the way from the user's name to the manifest, a listing by the very repository for
-//! the very manifest, or this host's own proof.
+//! whose document lies on the way from the user's name to the manifest, a listing by the very repository, or
+//! this host's own proof.
 
 use std::collections::BTreeSet;
 
@@ -73,28 +73,24 @@ impl Binding {
     }
 }
 
-/// That the registry listed an index artifact as a referrer of an image. Worth as much as that registry, so
-/// it counts for no other repository, and for no other image.
+/// That a repository listed an artifact as a referrer of one of its images. Worth as much as that repository, so it counts
+/// for no other. Beside which of its images is no matter: who may attach to one may attach to all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Listing {
     /// The repository that was asked, normalized.
     repository: String,
-    /// The image manifest.
-    manifest: Digest,
 }
 
 impl Listing {
-    /// That `repository` listed the artifact with the index among the referrers of `manifest`.
-    pub fn new(repository: &RepositoryName, manifest: Digest) -> Self {
+    /// That `repository` listed the artifact.
+    pub fn new(repository: &RepositoryName) -> Self {
         Self {
             repository: repository.to_string(),
-            manifest,
         }
     }
 
-    fn counts_for(&self, repository: &RepositoryName, path: &[Digest]) -> bool {
-        self.repository == repository.as_str() && path.contains(&self.manifest)
+    fn counts_for(&self, repository: &RepositoryName) -> bool {
+        self.repository == repository.as_str()
     }
 }
 
@@ -120,10 +116,10 @@ impl Roots {
         Self::default()
     }
 
-    /// Adds a listing, if it counts for an image of `repository` that was reached over `path`.
+    /// Adds a listing, if it counts for images of `repository`.
     #[must_use]
-    pub fn listed(mut self, listing: &Listing, repository: &RepositoryName, path: &[Digest]) -> Self {
-        self.registry |= listing.counts_for(repository, path);
+    pub fn listed(mut self, listing: &Listing, repository: &RepositoryName) -> Self {
+        self.registry |= listing.counts_for(repository);
         self
     }
 

@@ -138,7 +138,6 @@ impl Requests {
             source,
             open,
             keeping,
-            layers,
             turn,
         } = match recording {
             Some(Ok(begun)) => begun,
@@ -183,23 +182,25 @@ impl Requests {
         let (this, loading) = (self.clone(), loader.clone());
         let image = prepared.found.reference.clone();
         let recorded = Recorded::new(&found, &before, &before);
+        // Before the first page is written: what vouches for it, and by what it could be distrusted.
+        let noted = Keeping::both(keeping, noting);
         let task = tokio::spawn(async move {
-            // Before the first page is written: what vouches for it, and by what it could be distrusted.
-            let noted = async {
-                keeping.end().await?;
-                layers.end().await?;
-                noting.end().await
-            };
-            if let Err(failure) = noted.await {
+            let loaded = loading.load(open, &noted).await;
+            // Also if it brought nothing, with which it would come to the disk.
+            let (recordings, name) = (this.images.recordings().clone(), found.name);
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = recordings.sync(name) {
+                    warn!("the recording {name} may be lost with the power: {error}");
+                }
+            });
+            if let Err(failure) = noted.end().await {
                 warn!("{image}: {failure}; nothing is brought in");
-                loading.give_up();
                 told.send_replace(Some(LoadedImage {
                     loaded: Loaded::refused(failure.to_string()),
                     recorded: None,
                 }));
                 return;
             }
-            let loaded = loading.load(open).await;
             for target in &targets {
                 this.fills.silence_if_complete(&target.served);
             }
@@ -287,7 +288,7 @@ impl Requests {
         // That pages come by this recording was noted with those of the first service.
         let injecting = self.strictness.inject(keys, evidence, || self.readers(), &policy);
         loader.allow(injecting);
-        let loaded = loader.load(None).await;
+        let loaded = loader.load(None, &Keeping::default()).await;
         info!(
             %image,
             pages = loaded.pages,

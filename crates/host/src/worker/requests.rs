@@ -183,7 +183,6 @@ impl Requests {
             .await;
         self.check_injected(&prepared, &order.purpose).await?;
         let loading = self.begin_loading(&prepared, recording).await?;
-        prepared.kept().await?;
         let is_free = loading.as_ref().is_some_and(|loading| !loading.free.is_empty());
         let plan = match order.holder {
             // containerd does not say when it is ready, or what it is.

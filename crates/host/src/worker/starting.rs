@@ -62,7 +62,7 @@ impl Requests {
                 self.compare_injected(&served).await?;
                 // The process that records looks at the files, where that stands only then.
                 let key = layer.key;
-                let synced = self.in_background(move |_| served.layer().sync());
+                let synced = self.in_background(move |_| served.sync());
                 let failed = |error| Failure::host(format!("sync {key}"), error);
                 synced.await?.map_err(failed)?;
                 continue;
@@ -76,9 +76,7 @@ impl Requests {
             };
             let injections = injected::load(self.images.store(), layer.key).unwrap_or_default();
             let suffices = |injection: &Injection| {
-                let root = injection
-                    .evidence
-                    .root(policy, &repository, found.naming(), &found.path());
+                let root = injection.evidence.root(policy, &repository, found.naming());
                 root.is_ok_and(|root| root >= layer.root)
             };
             let is_believed = !injections.is_empty() && injections.iter().all(suffices);

@@ -73,7 +73,7 @@ impl Use {
             return false;
         };
         let naming = Naming::of(reference.is_by_digest());
-        let root = evidence.root(policy, &repository, naming, &[self.manifest]);
+        let root = evidence.root(policy, &repository, naming);
         root.is_ok_and(|root| root >= needed)
     }
 }
@@ -250,7 +250,7 @@ mod tests {
     fn listed(repository: &str) -> Evidence {
         let name = RepositoryName::new("example.com", repository).unwrap();
         Evidence {
-            listed: Some(Listing::new(&name, MANIFEST)),
+            listed: Some(Listing::new(&name)),
             ..Evidence::default()
         }
     }

@@ -19,8 +19,8 @@ pub(crate) struct Model {
     pub(crate) disproved: BTreeSet<(u8, u8)>,
     /// Layer, variant, the target whose documents bind.
     pub(crate) bound: BTreeSet<(u8, u8, Target)>,
-    /// Layer, variant, repository, image.
-    pub(crate) listed: BTreeSet<(u8, u8, u8, u8)>,
+    /// Layer, variant, repository.
+    pub(crate) listed: BTreeSet<(u8, u8, u8)>,
     /// Layer, variant, key, made for.
     pub(crate) signed: BTreeSet<(u8, u8, u8, u8)>,
 }
@@ -48,7 +48,7 @@ impl Model {
         if self.proven.contains(&(layer, variant)) {
             return Some(Root::Proven);
         }
-        let listed = self.listed.contains(&(layer, variant, place, image));
+        let listed = self.listed.contains(&(layer, variant, place));
         (listed && naming == Naming::Tag && self.rules().tags[usize::from(place)]).then_some(Root::Registry)
     }
 
@@ -83,7 +83,7 @@ impl Model {
         }
         for variant in 0..VARIANTS {
             if self.attached.contains(&(place, image, variant)) {
-                self.listed.insert((layer, variant, place, image));
+                self.listed.insert((layer, variant, place));
                 seen.push(variant);
             }
         }
@@ -116,6 +116,9 @@ impl Model {
                 && *v == variant
                 && self.rules().counts(*key, *made_for, place)
         };
+        let attached_here = |(place_of, i, v): &(u8, u8, u8)| {
+            IMAGES[usize::from(*i)].contains(&layer) && (*place_of, *v) == (place, variant)
+        };
         if variant == 0 {
             Some("it is true")
         } else if target == Target::ImageIndex(image, variant) {
@@ -124,8 +127,8 @@ impl Model {
             Some("the image that was named has it as its own table of contents")
         } else if self.signatures.iter().any(vouched) {
             Some("a key that is trusted here signed it")
-        } else if naming == Naming::Tag && self.attached.contains(&(place, image, variant)) {
-            Some("it was attached to the image here, which was named by tag")
+        } else if naming == Naming::Tag && self.attached.iter().any(attached_here) {
+            Some("it was attached to an image of this repository, and the image was named by tag")
         } else {
             None
         }

@@ -109,7 +109,7 @@ impl World {
             .filter(|v| self.attached.contains(&(place, image, *v)))
             .collect::<Vec<_>>()
         {
-            let listing = Listing::new(&repository(place), manifest_digest);
+            let listing = Listing::new(&repository(place));
             self.learn(layer, variant, |record| record.add_listing(listing));
             self.learn_signature(policy, place, image, layer, variant);
             candidates.push(variant);

@@ -9,7 +9,7 @@ use xebec_format::layer::Section;
 use xebec_oci::media_type::ACCEPT_IMAGE;
 use xebec_oci::{ClientError, Descriptor};
 
-use super::{Choice, Outcome};
+use super::{Choice, Outcome, begin_to_decode};
 use crate::artifact::{ARTIFACT_TYPE, Artifact, BlobRef, INDEX_TYPE, LayerBlobs, MAX_INDEX};
 use crate::failure::Failure;
 use crate::image::PreparedLayer;
@@ -58,7 +58,7 @@ impl Choice<'_> {
                 Err(error) => return Ok(Outcome::Missing(format!("its index cannot be fetched: {error}"))),
             },
         };
-        let index = match self.decode_new(number, &encoded).await {
+        let index = match self.decode_new(number, begin_to_decode(encoded.clone())).await {
             Ok(index) => index,
             Err(reason) => return Ok(Outcome::Missing(reason)),
         };
@@ -71,9 +71,7 @@ impl Choice<'_> {
             ));
         }
         let (binding, signing) = (found.binding.clone(), found.signing.clone());
-        let listing = found
-            .listed
-            .then(|| Listing::new(&self.repository, self.found.manifest_digest));
+        let listing = found.listed.then(|| Listing::new(&self.repository));
         let learn = move |record: &mut Record| {
             binding
                 .into_iter()
