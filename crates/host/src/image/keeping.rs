@@ -1,5 +1,5 @@
-//! What is written down while a start goes on, which does not depend on it. Syncing takes a millisecond on a good disk that has
-//! nothing else to do, and a second on one that has.
+//! What is written down while a start goes on. It is synced, which takes a millisecond on a good disk and many on another,
+//! and most of a start does not depend on it.
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -22,16 +22,7 @@ impl Keeping {
         Self(Some(ended.boxed().shared()))
     }
 
-    /// One after the other.
-    pub(crate) fn both(one: Self, other: Self) -> Self {
-        let both = async {
-            one.end().await?;
-            other.end().await
-        };
-        Self(Some(both.boxed().shared()))
-    }
-
-    /// Waits until it is done.
+    /// Waits until it is on the disk.
     ///
     /// # Errors
     /// Those of writing it.

@@ -121,11 +121,14 @@ impl PreparedImage {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub async fn kept(&mut self) -> Result<(), Failure> {
-        for keeping in std::mem::take(&mut self.keeping) {
-            keeping.end().await?;
+    pub fn kept(&mut self) -> impl Future<Output = Result<(), Failure>> + Send + use<> {
+        let keeping = std::mem::take(&mut self.keeping);
+        async {
+            for keeping in keeping {
+                keeping.end().await?;
+            }
+            Ok(())
         }
-        Ok(())
     }
 }
 
@@ -139,6 +142,8 @@ pub struct Begun {
     pub open: Option<ZoneStream>,
     /// It is being written down. What it brings must not be used before that: it could not be distrusted later.
     pub(crate) keeping: Keeping,
+    /// So is what vouches for the indexes that its pages are numbered by.
+    pub(crate) layers: Keeping,
     /// Others who start the same wait until this goes; it may when it is known which pages are on their way.
     pub(crate) turn: Option<Turn>,
 }
@@ -235,7 +240,7 @@ impl Images {
             None => Referrers::by_type(client.clone(), repository, manifest),
         });
         let mut choice = Choice::new(self, request, &found, &referrers)?;
-        let recording = match service {
+        let mut recording = match service {
             Some(service) => {
                 self.begin_recording(service, client, &found, &referrers, &mut choice)
                     .await?
@@ -245,6 +250,9 @@ impl Images {
         let begun = Instant::now();
         let layers = choice.layers(require_lazy, report).await?;
         let new = choice.keep();
+        if let Some(Ok(begun)) = &mut recording {
+            begun.layers = new.clone();
+        }
         for layer in &layers {
             self.decoded.note(layer.key, &layer.index);
         }
@@ -257,11 +265,7 @@ impl Images {
             true => Keeping::default(),
             false => {
                 let (kept, record) = (self.records.clone(), self.record_of(&found, records.collect()));
-                let is_new = kept.begin(&record)?;
-                Keeping::begin(move || match is_new {
-                    true => kept.put(&record),
-                    false => kept.keep(&record),
-                })
+                Keeping::begin(move || kept.keep(&record))
             }
         };
         let stages_ms = vec![
@@ -301,6 +305,7 @@ impl Images {
             source,
             open,
             keeping,
+            layers: Keeping::default(),
             turn,
         })))
     }

@@ -10,7 +10,7 @@ use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 
 use crate::failure::Failure;
-use crate::file::{write_atomically, write_for_this_boot};
+use crate::file::write_atomically;
 use crate::trust::Root;
 
 /// How old the note of an image's last use may be while it is used, in seconds.
@@ -120,25 +120,7 @@ impl Records {
         self.write(record).map_err(failed)
     }
 
-    /// Writes a record of a manifest of which there is none, so that it can be found at once; [`Self::put`] brings it to the disk.
-    /// Whether it did.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn begin(&self, record: &ImageRecord) -> Result<bool, Failure> {
-        let path = self.path(record.manifest_digest);
-        if self.get(record.manifest_digest).is_some() {
-            return Ok(false);
-        }
-        let write = || -> std::io::Result<()> {
-            fs::create_dir_all(&self.directory)?;
-            write_for_this_boot(&path, &serde_json::to_vec_pretty(record)?)
-        };
-        write().map_err(|error| Failure::host(format!("write {}", path.display()), error))?;
-        Ok(true)
-    }
-
-    /// As [`Self::put`], but not if all that would change is that it was used a moment later: each write is synced, and somebody
+    /// The same, but not if all that would change is that it was used a moment later: each write is synced, and somebody
     /// waits for the start.
     ///
     /// # Errors

@@ -195,7 +195,7 @@ impl Images {
         let keeping = new.map(|(_, bytes)| {
             let (kept, manifest) = (self.recordings.clone(), found.manifest_digest);
             let (name, evidence) = (chosen.name, chosen.evidence.clone());
-            Keeping::begin(move || kept.keep_soon(manifest, name, &bytes, &evidence, None))
+            Keeping::begin(move || kept.keep(manifest, name, &bytes, &evidence, None))
         });
         Ok(Ok((chosen, keeping.unwrap_or_default())))
     }

@@ -1,12 +1,11 @@
 //! What vouches for the pages of a layer that runtime images brought and nobody compared yet: `injected.json` in the
 //! layer's folder.
 //!
-//! Written before the first such page, and gone once all were compared. If it is lost or damaged, nothing vouches for them,
-//! and they are compared before the layer is used again. It is on the disk before such a page is believed after a power cut
-//! ([`sync`]), not before it is written: a start does not wait for the disk.
+//! Written before the first such page, and gone once all were compared. If it is lost or damaged, nothing vouches for them, and they are compared before the layer
+//! is used again.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -15,11 +14,8 @@ use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 
 use crate::failure::Failure;
-use crate::file::{sync_directory, write_for_this_boot};
-use crate::runtime_image::kept::{Evidence, KeptRecordings};
-
-/// Name of the file.
-const FILE: &str = "injected.json";
+use crate::file::write_atomically;
+use crate::runtime_image::kept::Evidence;
 
 /// A recording that brought pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +50,7 @@ pub fn add(store: &Store, key: LayerKey, injection: &Injection) -> Result<(), Fa
     }
     known.push(injection.clone());
     let bytes = serde_json::to_vec(&known).map_err(|error| Failure::host("encode injections", error))?;
-    write_for_this_boot(&path, &bytes).map_err(failed)
+    write_atomically(&path, &bytes).map_err(failed)
 }
 
 /// Forgets all of them if, while nobody can be added, every page was compared and nobody is bringing any.
@@ -63,27 +59,6 @@ pub fn clear(store: &Store, key: LayerKey, is_over: impl FnOnce() -> bool) {
     if is_over() {
         let _ = fs::remove_file(path(store, key));
     }
-}
-
-/// Brings to the disk who brought pages of the layer in `folder`, and the recordings that are named there. None is no error.
-///
-/// # Errors
-/// I/O errors; none of the pages may then be believed after a power cut.
-pub fn sync(folder: &Path, recordings: &KeptRecordings) -> io::Result<()> {
-    // Whoever is added meanwhile, by another file that takes its place, is of a later sync.
-    let mut file = match File::open(folder.join(FILE)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        file => file?,
-    };
-    file.sync_data()?;
-    sync_directory(folder)?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    // One that is damaged vouches for nothing.
-    let injections: Vec<Injection> = serde_json::from_slice(&bytes).unwrap_or_default();
-    injections
-        .iter()
-        .try_for_each(|injection| recordings.sync(injection.recording))
 }
 
 fn read(path: &Path) -> io::Result<Vec<Injection>> {
@@ -95,5 +70,5 @@ fn read(path: &Path) -> io::Result<Vec<Injection>> {
 }
 
 fn path(store: &Store, key: LayerKey) -> PathBuf {
-    store.folder(key).join(FILE)
+    store.folder(key).join("injected.json")
 }

@@ -2,10 +2,9 @@
 //! vouches for it, and the zone if it was made here and not pushed.
 //!
 //! A start by a kept recording asks the registry for no artifact. Folders appear whole: they are made under a temporary
-//! name and renamed; but a power cut may damage one that was not synced yet.
+//! name and renamed.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +14,7 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Recording;
 
 use crate::failure::Failure;
-use crate::file::{sync_directory, write_for_this_boot};
+use crate::file::{sync_directory, write_atomically};
 use crate::trust::{Listing, Naming, Policy, Refusal, RepositoryName, Root, Roots, Signing};
 
 const RECORDING: &str = "recording";
@@ -60,17 +59,6 @@ impl Evidence {
         }
         policy.admits(repository, naming, &roots)
     }
-}
-
-/// What is written down beside a recording: the [`Evidence`], and by what one that a power cut has damaged is told.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Facts {
-    own: bool,
-    listed: Option<Listing>,
-    signed: Option<Signing>,
-    /// Digest of the encoded recording. Older versions, which synced it first, wrote none.
-    recording: Option<Digest>,
 }
 
 /// A recording that this host keeps.
@@ -135,26 +123,6 @@ impl KeptRecordings {
         evidence: &Evidence,
         zone: Option<&[u8]>,
     ) -> Result<(), Failure> {
-        self.keep_soon(manifest, name, recording, evidence, zone)?;
-        self.sync(name).map_err(|error| {
-            let folder = self.of_image(manifest).join(name.hex());
-            Failure::host(format!("keep the recording in {}", folder.display()), error)
-        })
-    }
-
-    /// The same, but it is not on the disk before [`Self::sync`]. If the power is cut before, it may be gone, or damaged, which
-    /// heals when it is kept again.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn keep_soon(
-        &self,
-        manifest: Digest,
-        name: Digest,
-        recording: &[u8],
-        evidence: &Evidence,
-        zone: Option<&[u8]>,
-    ) -> Result<(), Failure> {
         let folder = self.of_image(manifest).join(name.hex());
         // Several starts may keep the same at once.
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
@@ -162,77 +130,33 @@ impl KeptRecordings {
             .directory
             .join(format!(".new-{}-{}-{serial}", name.short(), std::process::id()));
         let failed = |error| Failure::host(format!("keep the recording in {}", folder.display()), error);
-        let Evidence { own, listed, signed } = evidence.clone();
-        let facts = Facts {
-            own,
-            listed,
-            signed,
-            recording: Some(Digest::of(recording)),
-        };
-        let facts = serde_json::to_vec(&facts).map_err(|error| Failure::host("encode facts", error))?;
-        let fill = |folder: &Path| -> io::Result<()> {
-            write_for_this_boot(&folder.join(RECORDING), recording)?;
-            if let Some(zone) = zone {
-                write_for_this_boot(&folder.join(ZONE), zone)?;
-            }
-            write_for_this_boot(&folder.join(FACTS), &facts)
-        };
+        let facts = serde_json::to_vec(evidence).map_err(|error| Failure::host("encode facts", error))?;
         if folder.is_dir() {
-            let is_whole = self.is_distrusted(manifest, name) || read(&folder, name).is_ok();
-            let written = match is_whole {
-                true => write_for_this_boot(&folder.join(FACTS), &facts),
-                false => fill(&folder),
-            };
-            return written.map_err(failed);
+            return write_atomically(&folder.join(FACTS), &facts).map_err(failed);
         }
-        let write = || -> io::Result<()> {
+        let write = || -> std::io::Result<()> {
             fs::create_dir_all(self.of_image(manifest))?;
             fs::create_dir_all(&temporary)?;
-            fill(&temporary)?;
+            write_atomically(&temporary.join(RECORDING), recording)?;
+            if let Some(zone) = zone {
+                write_atomically(&temporary.join(ZONE), zone)?;
+            }
+            write_atomically(&temporary.join(FACTS), &facts)?;
             match fs::rename(&temporary, &folder) {
                 // Another process kept the same meanwhile.
                 Err(_) if folder.is_dir() => fs::remove_dir_all(&temporary),
-                renamed => renamed,
+                // It must be found again wherever pages are that it brought.
+                renamed => {
+                    renamed?;
+                    sync_directory(&self.of_image(manifest))?;
+                    sync_directory(&self.directory)
+                }
             }
         };
         write().map_err(|error| {
             let _ = fs::remove_dir_all(&temporary);
             failed(error)
         })
-    }
-
-    /// Brings a recording to the disk, wherever it is kept: it must be found again where pages are that it brought. None is no
-    /// error. Blocks.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn sync(&self, name: Digest) -> io::Result<()> {
-        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let mut is_kept = false;
-        for image in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
-            let folder = image.path().join(name.hex());
-            if !folder.is_dir() {
-                continue;
-            }
-            let synced = || -> io::Result<()> {
-                for entry in fs::read_dir(&folder)? {
-                    File::open(entry?.path())?.sync_data()?;
-                }
-                sync_directory(&folder)?;
-                sync_directory(&image.path())
-            };
-            match synced() {
-                // It was forgotten, or written anew, meanwhile.
-                Err(error) if is_gone(&error) => {}
-                other => other?,
-            }
-            is_kept = true;
-        }
-        if is_kept {
-            sync_directory(&self.directory)
-        } else {
-            Ok(())
-        }
     }
 
     /// Uses a recording no more: it brought wrong pages. It stays known, so that it is not fetched again.
@@ -321,23 +245,12 @@ impl KeptRecordings {
 
 fn read(folder: &Path, name: Digest) -> Result<KeptRecording, String> {
     let file = |name: &str| fs::read(folder.join(name)).map_err(|error| format!("{name}: {error}"));
-    let facts: Facts = serde_json::from_slice(&file(FACTS)?).map_err(|error| error.to_string())?;
-    let encoded = file(RECORDING)?;
-    if facts
-        .recording
-        .is_some_and(|digest| digest != Digest::of(&encoded))
-    {
-        return Err(format!("{RECORDING} is damaged; it is fetched again"));
-    }
-    let recording = Recording::decode(&encoded).map_err(|error| error.to_string())?;
+    let recording = Recording::decode(&file(RECORDING)?).map_err(|error| error.to_string())?;
+    let evidence = serde_json::from_slice(&file(FACTS)?).map_err(|error| error.to_string())?;
     let zone = folder.join(ZONE);
     Ok(KeptRecording {
         name,
-        evidence: Evidence {
-            own: facts.own,
-            listed: facts.listed,
-            signed: facts.signed,
-        },
+        evidence,
         recording,
         zone: zone.is_file().then_some(zone),
     })
@@ -371,49 +284,6 @@ mod tests {
         assert_eq!(left.len(), 1, "{left:?}");
         let folder = kept.of_image(image).join(name.hex());
         assert_eq!(fs::read(folder.join(RECORDING)).unwrap(), b"recording");
-    }
-
-    #[test]
-    fn one_that_a_power_cut_damaged_is_not_believed_and_heals() {
-        let dir = tempfile::tempdir().unwrap();
-        let kept = KeptRecordings::new(dir.path().to_owned());
-        let (image, name) = (Digest::of(b"image"), Digest::of(b"name"));
-        let recording = Recording {
-            image,
-            layers: Vec::new(),
-            services: Vec::new(),
-            zeros: Vec::new(),
-            zones: Vec::new(),
-            segments: Vec::new(),
-            indexes: Vec::new(),
-        };
-        let recording = recording.encode();
-        let keep = || {
-            kept.keep_soon(image, name, &recording, &Evidence::default(), None)
-                .unwrap()
-        };
-        keep();
-        kept.sync(name).unwrap();
-        assert_eq!(kept.list(image).len(), 1);
-        let folder = kept.of_image(image).join(name.hex());
-        for (file, bytes) in [
-            (RECORDING, &recording[..recording.len() - 1]),
-            (RECORDING, b""),
-            (FACTS, b""),
-        ] {
-            fs::write(folder.join(file), bytes).unwrap();
-            assert!(kept.list(image).is_empty(), "{file} of {} bytes", bytes.len());
-            keep();
-            assert_eq!(kept.list(image).len(), 1, "{file} of {} bytes", bytes.len());
-        }
-        // As older versions wrote it.
-        fs::write(folder.join(FACTS), br#"{"own":true,"listed":null,"signed":null}"#).unwrap();
-        assert!(kept.list(image).iter().all(|kept| kept.evidence.own));
-        // Kept again, it is distrusted all the same.
-        kept.distrust(name).unwrap();
-        keep();
-        assert!(kept.list(image).is_empty());
-        assert!(kept.sync(Digest::of(b"another")).is_ok());
     }
 
     #[test]

@@ -18,7 +18,6 @@ use xebec_format::PAGE_SIZE;
 use xebec_format::runtime_image::{PageRun, Recording, Segment, open_segment, ranges, wanted};
 
 use crate::free::FreePages;
-use crate::image::keeping::Keeping;
 use crate::page_set::{PageSet, difference, normal};
 use crate::protocol::Loaded;
 use crate::runtime_image::find::FoundRecording;
@@ -170,6 +169,11 @@ impl Loader {
         }
     }
 
+    /// Brings nothing, although pages were allowed.
+    pub fn give_up(&self) {
+        self.tell_no_more();
+    }
+
     /// Something does not come: who waits fetches what it needs.
     fn tell_no_more(&self) {
         self.coming().take();
@@ -180,8 +184,8 @@ impl Loader {
     }
 
     /// Brings in what is missing, into the layers that [`Self::allow`] was told of. `open` is a range of a zone that is on
-    /// its way already. Nothing is written before `noted` has ended.
-    pub(crate) async fn load(self: &Arc<Self>, open: Option<ZoneStream>, noted: &Keeping) -> Loaded {
+    /// its way already.
+    pub async fn load(self: &Arc<Self>, open: Option<ZoneStream>) -> Loaded {
         let start = Instant::now();
         let mut loaded = Loaded {
             recording: Some(self.found.name),
@@ -192,7 +196,7 @@ impl Loader {
             ..Loaded::default()
         };
         if loaded.missing > 0 {
-            match tokio::time::timeout(PATIENCE, self.bring(&mut loaded, open, noted)).await {
+            match tokio::time::timeout(PATIENCE, self.bring(&mut loaded, open)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(problem)) => loaded.problem = Some(problem),
                 Err(_) => {
@@ -283,15 +287,14 @@ impl Loader {
     async fn bring(
         self: &Arc<Self>,
         loaded: &mut Loaded,
-        open: Option<ZoneStream>,
-        noted: &Keeping,
+        mut open: Option<ZoneStream>,
     ) -> Result<(), String> {
-        let mut others = self.others();
-        let zeros = self.write(noted, |this| this.bring_zeros());
-        let (zeros, own) = tokio::join!(zeros, self.bring_own(loaded, open, &others, noted));
-        own?;
-        loaded.injected += zeros?;
+        let this = self.clone();
+        let zeros = tokio::task::spawn_blocking(move || this.bring_zeros()).await;
+        loaded.injected += zeros.map_err(|error| error.to_string())??;
         loop {
+            let others = self.others();
+            self.bring_own(loaded, open.take(), &others).await?;
             let more = self.coming().as_ref().map(Coming::subscribe);
             let Some(more) = more.filter(|_| !others.is_empty()) else {
                 return Ok(());
@@ -307,21 +310,7 @@ impl Loader {
             if !self.expect(&more) {
                 return Ok(());
             }
-            others = self.others();
-            self.bring_own(loaded, None, &others, noted).await?;
         }
-    }
-
-    /// Does what writes pages, in a thread for that, once `noted` has ended.
-    async fn write<T: Send + 'static>(
-        self: &Arc<Self>,
-        noted: &Keeping,
-        work: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
-    ) -> Result<T, String> {
-        noted.clone().end().await.map_err(|failure| failure.to_string())?;
-        let this = self.clone();
-        let written = tokio::task::spawn_blocking(move || work(&this)).await;
-        written.map_err(|error| error.to_string())?
     }
 
     async fn bring_own(
@@ -329,7 +318,6 @@ impl Loader {
         loaded: &mut Loaded,
         open: Option<ZoneStream>,
         others: &PageSet,
-        noted: &Keeping,
     ) -> Result<(), String> {
         let recording = &self.found.recording;
         let wanted = wanted(recording, &self.found.service, |run| {
@@ -345,18 +333,18 @@ impl Loader {
         let mut results = JoinSet::new();
         let mut problem = None;
         if let Some(open) = open {
-            let (this, coming, noted) = (self.clone(), self.segments(&coming), noted.clone());
-            results.spawn(async move { this.bring_from(open, coming, noted).await });
+            let (this, coming) = (self.clone(), self.segments(&coming));
+            results.spawn(async move { this.bring_from(open, coming).await });
         }
         for range in ranges(&recording.segments, &wanted, self.source.bridge()) {
             while results.len() >= REQUESTS {
                 take_in(results.join_next().await, loaded, &mut problem);
             }
             let segments = self.segments(wanted.get(range.wanted.clone()).unwrap_or_default());
-            let (this, noted) = (self.clone(), noted.clone());
+            let this = self.clone();
             results.spawn(async move {
                 match this.source.open(range.zone, range.bytes).await {
-                    Ok(open) => this.bring_from(open, segments, noted).await,
+                    Ok(open) => this.bring_from(open, segments).await,
                     Err(problem) => Brought {
                         problem: Some(problem),
                         ..Brought::default()
@@ -395,12 +383,7 @@ impl Loader {
     }
 
     /// Segments of one range of a zone, in their order: they are decoded as they arrive.
-    async fn bring_from(
-        self: Arc<Self>,
-        mut open: ZoneStream,
-        segments: Vec<Segment>,
-        noted: Keeping,
-    ) -> Brought {
+    async fn bring_from(self: Arc<Self>, mut open: ZoneStream, segments: Vec<Segment>) -> Brought {
         let mut brought = Brought {
             requests: u64::from(open.is_request()),
             ..Brought::default()
@@ -418,16 +401,10 @@ impl Loader {
                 }
             };
             let permit = self.decoders.clone().acquire_owned().await;
-            let (this, noted) = (self.clone(), noted.clone());
-            decoding.spawn(async move {
+            let this = self.clone();
+            decoding.spawn_blocking(move || {
                 let _permit = permit;
-                let decode = move || open_segment(&segment, &stored).map(|plain| (segment, plain));
-                let decoded = tokio::task::spawn_blocking(decode).await;
-                let (segment, plain) = decoded
-                    .map_err(|error| error.to_string())?
-                    .map_err(|error| error.to_string())?;
-                this.write(&noted, move |this| this.inject(&segment, &plain))
-                    .await
+                this.inject(&segment, &stored)
             });
         }
         if brought.problem.is_some() {
@@ -451,9 +428,10 @@ impl Loader {
         numbers.filter_map(|number| all.get(*number).cloned()).collect()
     }
 
-    /// Puts those pages of a decoded segment into the layers that are missing. Blocks.
-    fn inject(&self, segment: &Segment, plain: &[u8]) -> Result<u64, String> {
-        let mut rest = plain;
+    /// Decodes a segment and puts those of its pages into the layers that are missing. Blocks.
+    fn inject(&self, segment: &Segment, stored: &[u8]) -> Result<u64, String> {
+        let plain = open_segment(segment, stored).map_err(|error| error.to_string())?;
+        let mut rest = plain.as_slice();
         let mut written = 0;
         for run in &segment.runs {
             let length = (u64::from(run.pages) * PAGE_SIZE) as usize;

@@ -24,7 +24,6 @@ use xebec_kernel::fanotify::{Denial, FanotifyError, Group};
 use crate::clients::Clients;
 use crate::events::{Answer, Event, EventHandler, FileId};
 use crate::origin::LayerSource;
-use crate::runtime_image::kept::KeptRecordings;
 use crate::settings::Settings;
 pub use crate::worker::served::ServedLayer;
 use crate::worker::usage::Usage;
@@ -37,7 +36,6 @@ const COMPLETION_GROUPS: usize = 3;
 /// The layers that are served, and what serves them.
 pub struct FillService {
     pub(super) store: Arc<Store>,
-    recordings: KeptRecordings,
     clients: Arc<Clients>,
     group: Arc<Group>,
     runtime: tokio::runtime::Handle,
@@ -55,7 +53,6 @@ impl FillService {
     /// A service without layers. Layers that become complete are told to `completed`.
     pub fn new(
         store: Arc<Store>,
-        recordings: KeptRecordings,
         clients: Arc<Clients>,
         group: Arc<Group>,
         runtime: tokio::runtime::Handle,
@@ -64,7 +61,6 @@ impl FillService {
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
-            recordings,
             clients,
             group,
             runtime,
@@ -109,7 +105,7 @@ impl FillService {
             layer.table().windows.clone(),
         );
         let filler = Filler::new(Arc::new(layer), Arc::new(source), self.stats.clone());
-        let served = Arc::new(ServedLayer::new(filler, self.recordings.clone()));
+        let served = Arc::new(ServedLayer::new(filler));
         layers.insert(identity, served.clone());
         Ok(served)
     }
@@ -297,7 +293,7 @@ impl FillService {
         }
         let (served, completed) = (served.clone(), self.completed.clone());
         self.runtime.spawn_blocking(move || {
-            let durable = served.sync();
+            let durable = served.layer().sync();
             // Nobody listens any more only when the worker is ending.
             let _ = completed.send(key);
             if let Err(error) = durable {

@@ -18,10 +18,10 @@ use crate::protocol::Loaded;
 use crate::runtime_image::ahead;
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::injected::{self, Injection};
-use crate::runtime_image::kept::Evidence;
 use crate::runtime_image::load::{Loader, Target};
 use crate::worker::requests::Requests;
 use crate::worker::start_facts::Recorded;
+use crate::worker::strict::Injecting;
 
 /// How long who asks waits for what is still coming.
 pub(super) const SOON: Duration = Duration::from_secs(2);
@@ -138,6 +138,7 @@ impl Requests {
             source,
             open,
             keeping,
+            layers,
             turn,
         } = match recording {
             Some(Ok(begun)) => begun,
@@ -169,11 +170,7 @@ impl Requests {
         let injecting = self
             .strictness
             .inject(keys, &found.evidence, || self.readers(), &policy);
-        let (store, keys) = (self.images.store().clone(), injecting.layers().to_vec());
-        let noting = Keeping::begin(move || {
-            keys.into_iter()
-                .try_for_each(|key| injected::add(&store, key, &injection))
-        });
+        let noting = self.note(&injecting, injection.clone());
         let before = loader.free_pages();
         let free = loader.allow(injecting);
         // Who starts the same sees now what is on its way.
@@ -182,25 +179,23 @@ impl Requests {
         let (this, loading) = (self.clone(), loader.clone());
         let image = prepared.found.reference.clone();
         let recorded = Recorded::new(&found, &before, &before);
-        // Before the first page is written: what vouches for it, and by what it could be distrusted.
-        let noted = Keeping::both(keeping, noting);
         let task = tokio::spawn(async move {
-            let loaded = loading.load(open, &noted).await;
-            // Also if it brought nothing, with which it would come to the disk.
-            let (recordings, name) = (this.images.recordings().clone(), found.name);
-            tokio::task::spawn_blocking(move || {
-                if let Err(error) = recordings.sync(name) {
-                    warn!("the recording {name} may be lost with the power: {error}");
-                }
-            });
-            if let Err(failure) = noted.end().await {
+            // Before the first page is written: what vouches for it, and by what it could be distrusted.
+            let noted = async {
+                keeping.end().await?;
+                layers.end().await?;
+                noting.end().await
+            };
+            if let Err(failure) = noted.await {
                 warn!("{image}: {failure}; nothing is brought in");
+                loading.give_up();
                 told.send_replace(Some(LoadedImage {
                     loaded: Loaded::refused(failure.to_string()),
                     recorded: None,
                 }));
                 return;
             }
+            let loaded = loading.load(open).await;
             for target in &targets {
                 this.fills.silence_if_complete(&target.served);
             }
@@ -226,7 +221,7 @@ impl Requests {
                     ..(*found).clone()
                 };
                 let loader = Arc::new(Loader::new(source.clone(), Arc::new(other), &targets));
-                if let Err(failure) = this.follow(&image, &loader, &found.evidence).await {
+                if let Err(failure) = this.follow(&image, &loader, injection.clone()).await {
                     return warn!("{image}: what other services need is not brought in: {failure}");
                 }
             }
@@ -278,17 +273,20 @@ impl Requests {
         &self,
         image: &Reference,
         loader: &Arc<Loader>,
-        evidence: &Evidence,
+        injection: Injection,
     ) -> Result<(), Failure> {
         let keys = loader
             .writable()
             .filter(|target| !target.served.layer().is_complete())
             .map(|target| target.served.layer().key());
         let policy = self.images.policy()?;
-        // That pages come by this recording was noted with those of the first service.
-        let injecting = self.strictness.inject(keys, evidence, || self.readers(), &policy);
+        let injecting = self
+            .strictness
+            .inject(keys, &injection.evidence, || self.readers(), &policy);
+        // Again: the first service may not have been allowed to bring pages into all of these layers.
+        self.note(&injecting, injection).end().await?;
         loader.allow(injecting);
-        let loaded = loader.load(None, &Keeping::default()).await;
+        let loaded = loader.load(None).await;
         info!(
             %image,
             pages = loaded.pages,
@@ -297,6 +295,15 @@ impl Requests {
             "what another service of the image needs has followed"
         );
         Ok(())
+    }
+
+    /// Notes who brings pages into these layers.
+    fn note(&self, injecting: &Injecting, injection: Injection) -> Keeping {
+        let (store, keys) = (self.images.store().clone(), injecting.layers().to_vec());
+        Keeping::begin(move || {
+            keys.into_iter()
+                .try_for_each(|key| injected::add(&store, key, &injection))
+        })
     }
 
     /// Has the pages that are here already brought into memory, while the start goes on.

@@ -138,7 +138,6 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     let (completed, newly_complete) = tokio::sync::mpsc::unbounded_channel();
     let fills = FillService::new(
         images.store().clone(),
-        images.recordings().clone(),
         images.clients().clone(),
         group.clone(),
         handle,

@@ -1,6 +1,5 @@
 //! A layer that is served: what fills it, and what readers touched of it.
 
-use std::io;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -9,8 +8,6 @@ use xebec_cache::fill::Filler;
 use xebec_cache::layer::CachedLayer;
 use xebec_format::PAGE_SIZE;
 
-use crate::runtime_image::injected;
-use crate::runtime_image::kept::KeptRecordings;
 use crate::worker::arrival::Arrivals;
 use crate::worker::asked::Watchers;
 
@@ -21,12 +18,11 @@ pub struct ServedLayer {
     watchers: Watchers,
     pub(super) silenced: AtomicBool,
     arrivals: Arrivals,
-    recordings: KeptRecordings,
 }
 
 impl ServedLayer {
-    /// A layer that `filler` fills, of which nobody has read anything yet. `recordings` are those that this host keeps.
-    pub(super) fn new(filler: Arc<Filler>, recordings: KeptRecordings) -> Self {
+    /// A layer that `filler` fills, of which nobody has read anything yet.
+    pub(super) fn new(filler: Arc<Filler>) -> Self {
         let words = filler.layer().presence().pages().div_ceil(64) as usize;
         Self {
             filler,
@@ -34,18 +30,7 @@ impl ServedLayer {
             watchers: Watchers::default(),
             silenced: AtomicBool::new(false),
             arrivals: Arrivals::default(),
-            recordings,
         }
-    }
-
-    /// Makes what is present believed after a power cut, and before it, of what runtime images brought, who did. Returns
-    /// whether there was something to do. Blocks.
-    ///
-    /// # Errors
-    /// I/O errors, as of [`CachedLayer::sync`].
-    pub(super) fn sync(&self) -> io::Result<bool> {
-        let layer = self.layer();
-        layer.sync_after(|| injected::sync(layer.directory(), &self.recordings))
     }
 
     /// Whether nobody but the table of served layers knows it, or any part of it.

@@ -23,7 +23,7 @@ use crate::trust::{Naming, Policy, RepositoryName, Root};
 pub struct Use {
     /// The image as it was named, in full.
     reference: String,
-    /// Its manifest.
+    /// Its manifest, without which older versions do not read what is kept of a use.
     manifest: Digest,
     /// What is needed of a recording, by layer.
     needs: Vec<Need>,

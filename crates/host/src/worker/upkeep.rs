@@ -45,7 +45,7 @@ pub(super) async fn run(requests: Arc<Requests>) {
 pub(super) fn sync_served(fills: &FillService) -> Vec<LayerKey> {
     let mut failed = Vec::new();
     for served in fills.all() {
-        match served.sync() {
+        match served.layer().sync() {
             Ok(true) => debug!("{} is synced", served.layer().key()),
             Ok(false) => {}
             Err(error) => {

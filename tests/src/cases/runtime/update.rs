@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::{Service, UPPER, expect_recorded, number};
+use super::{Service, expect_recorded, number};
 use crate::runner::Outcome;
 use crate::world::World;
 
@@ -29,14 +29,13 @@ pub(super) fn believed_in_one_repository(world: &World) -> Result<Outcome> {
         again * 10 < brought,
         "{again} pages were brought again, of {brought}"
     );
-    service.expect_truth("root", &second.tag)?;
-
     // The same layers under another name: whoever may attach something there is somebody else.
     let other = lab.push_indexed(&service.image, "other")?;
     let compared = service.start("root", &[&other.tag])?;
     ensure!(
-        number(&compared, UPPER)? > 0,
+        number(&compared, "/upper_requests")? > 0,
         "what one repository listed is believed of another: {compared:#}"
     );
+    service.expect_truth("root", &second.tag)?;
     Ok(Outcome::Passed(format!("{again} pages of {brought} came again")))
 }
