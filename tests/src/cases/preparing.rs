@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::registry::{Fault, When};
@@ -34,6 +35,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("exit-codes", exit_codes),
         case("ended-meanwhile", ended_meanwhile),
         case("killed-meanwhile", killed_meanwhile),
+        case("unrecorded", unrecorded),
     ]
 }
 
@@ -71,6 +73,35 @@ fn exit_codes(world: &World) -> Result<Outcome> {
     expect_nothing_left(&lab, "root")?;
     expect_nothing_left(&lab, "other")?;
     Ok(Outcome::Passed("0, 125, 126 and 127".to_owned()))
+}
+
+/// Where it cannot be noted that an image is here, nothing is started on it. That is known only when its view is there
+/// already: it is given back.
+fn unrecorded(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab)?;
+    let records = lab.path("root/images");
+    lab.xebec("root", &["daemon", "metrics"])?.expect(0, &[])?;
+    // A file where the folder of records would be.
+    ensure!(!records.exists(), "there are records before there is an image");
+    fs::write(&records, b"")?;
+    let mounted = lab.try_mount("root", &names.tag, &[])?;
+    ensure!(mounted.code != 0, "{mounted:?}");
+    mounted.expect(mounted.code, &["root/images"])?;
+    let run = ["run", "--rm", &names.tag, "/bin/linger", "0s"];
+    let ran = lab.xebec("root", &run)?;
+    ensure!(ran.code != 0, "{ran:?}");
+    ran.expect(ran.code, &["root/images"])?;
+    expect_nothing_left(&lab, "root")?;
+    let status = lab.status("root")?;
+    let held = status.get("views").and_then(Value::as_array);
+    ensure!(held.is_some_and(Vec::is_empty), "{status:#}");
+    fs::remove_file(&records)?;
+    lab.xebec("root", &run)?.expect(0, &[])?;
+    Ok(Outcome::Passed(format!(
+        "status {} and {}",
+        mounted.code, ran.code
+    )))
 }
 
 /// A command whose image takes long, and whose runtime has begun.
