@@ -40,19 +40,25 @@ def switch(names):
     device = starting.LINK.device
     with namespaces(names) as paths:
         ip("link", "add", BRIDGE, "type", "bridge")
+        ports = []
         try:
             ip("addr", "del", OWN_ADDRESS, "dev", device)
             ip("addr", "add", OWN_ADDRESS, "dev", BRIDGE)
             ip("link", "set", device, "master", BRIDGE)
             ip("link", "set", BRIDGE, "up")
             for number, name in enumerate(names):
-                ip("link", "add", f"port{number}", "type", "veth", "peer", "name", "host", "netns", name)
-                ip("link", "set", f"port{number}", "master", BRIDGE, "up")
+                port = f"port{number}"
+                ip("link", "add", port, "type", "veth", "peer", "name", "host", "netns", name)
+                ports.append(port)
+                ip("link", "set", port, "master", BRIDGE, "up")
                 ip("-n", name, "addr", "add", f"10.88.0.{10 + number}/24", "dev", "host")
                 ip("-n", name, "link", "set", "host", "up")
             forget_neighbours()
             yield paths
         finally:
+            # A namespace takes its devices along some time after it was deleted, and the next hosts want their names.
+            for port in ports:
+                ip("link", "del", port)
             ip("link", "del", BRIDGE)
             subprocess.run(["ip", "addr", "add", OWN_ADDRESS, "dev", device], stderr=subprocess.DEVNULL)  # it may have it still
             forget_neighbours()
