@@ -75,8 +75,7 @@ fn exit_codes(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed("0, 125, 126 and 127".to_owned()))
 }
 
-/// Where it cannot be noted that an image is here, nothing is started on it. That is known only when its view is there
-/// already: it is given back.
+/// Where it cannot be noted that an image is here, nothing is started on it, and nothing stays mounted.
 fn unrecorded(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let names = image(&lab)?;

@@ -12,7 +12,6 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use tokio::sync::OnceCell;
-use tokio::task::JoinHandle;
 use tracing::warn;
 use xebec_cache::store::{LayerKey, NewLayer};
 use xebec_format::layer::LayerIndex;
@@ -305,9 +304,15 @@ impl<'a> Choice<'a> {
         Ok(index)
     }
 
-    /// The same of one that is being decoded.
-    async fn decode_new(&self, number: usize, decoding: Decoding) -> Result<LayerIndex, String> {
-        let index = decoding.await.map_err(|error| error.to_string())??;
+    /// The same in a thread for that, beside those of the image's other layers.
+    async fn decode_new(&self, number: usize, bytes: &Bytes) -> Result<LayerIndex, String> {
+        let bytes = bytes.clone();
+        let decode = move || {
+            let _urgent = Urgent::begin();
+            decoded(&bytes)
+        };
+        let index = tokio::task::spawn_blocking(decode).await;
+        let index = index.map_err(|error| error.to_string())??;
         self.check(number, &index)?;
         Ok(index)
     }
@@ -446,14 +451,4 @@ impl<'a> Choice<'a> {
 
 fn decoded(bytes: &[u8]) -> Result<LayerIndex, String> {
     LayerIndex::decode(bytes).map_err(|error| format!("the index cannot be used: {error}"))
-}
-
-/// An index that a thread of its own decodes, beside those of the image's other layers.
-type Decoding = JoinHandle<Result<LayerIndex, String>>;
-
-fn begin_to_decode(bytes: Bytes) -> Decoding {
-    tokio::task::spawn_blocking(move || {
-        let _urgent = Urgent::begin();
-        decoded(&bytes)
-    })
 }

@@ -121,14 +121,11 @@ impl PreparedImage {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn kept(&mut self) -> impl Future<Output = Result<(), Failure>> + Send + use<> {
-        let keeping = std::mem::take(&mut self.keeping);
-        async {
-            for keeping in keeping {
-                keeping.end().await?;
-            }
-            Ok(())
+    pub async fn kept(&mut self) -> Result<(), Failure> {
+        for keeping in std::mem::take(&mut self.keeping) {
+            keeping.end().await?;
         }
+        Ok(())
     }
 }
 

@@ -102,7 +102,23 @@ impl Requests {
             Request::Release { view, holder } => {
                 // While the view is there.
                 self.end_starts(&holder, &Over::told(None, None)).await;
-                self.give_back(view.as_deref(), &holder)?;
+                let mut was_unmounted = false;
+                if let Holder::Directory { path } = &holder
+                    && mount::is_mounted(path).unwrap_or(false)
+                {
+                    view::unmount(path)?;
+                    if mount::is_mounted(path).unwrap_or(false) {
+                        // Mounted more than once, one on the other: what is below goes on.
+                        return Ok(Reply::Done);
+                    }
+                    was_unmounted = true;
+                }
+                match self.views.release(view.as_deref(), &holder) {
+                    // A sweep has seen that nothing is mounted there any more.
+                    Err(failure) if was_unmounted && failure.kind == FailureKind::NotFound => {}
+                    released => released?,
+                }
+                self.forget_unused();
                 Ok(Reply::Done)
             }
             Request::Pull { image, complete } => self.pull(&image, complete, report).await,
@@ -167,7 +183,7 @@ impl Requests {
             .await;
         self.check_injected(&prepared, &order.purpose).await?;
         let loading = self.begin_loading(&prepared, recording).await?;
-        let kept = prepared.kept();
+        prepared.kept().await?;
         let is_free = loading.as_ref().is_some_and(|loading| !loading.free.is_empty());
         let plan = match order.holder {
             // containerd does not say when it is ready, or what it is.
@@ -193,15 +209,9 @@ impl Requests {
                 false => Ok(None),
             }
         });
-        // A disk may take long for what was written, so the view is made meanwhile.
-        let (mounted, kept) = tokio::join!(mounted, kept);
-        let Some((mounted, layers, tree, loading)) = mounted?? else {
+        let Some((mounted, layers, tree, loading)) = mounted.await?? else {
             return Ok(Reply::Again);
         };
-        if let Err(failure) = kept {
-            self.give_back(Some(&mounted.view), &holder)?;
-            return Err(failure);
-        }
         let loaded = loading.map(|loading| self.finish_loading(&mounted.view, loading));
         // What learns is let read ahead when it has learned.
         if is_free && !learns {
@@ -213,28 +223,6 @@ impl Requests {
         }
         self.complete_in_background(layers, completion);
         Ok(Reply::Mounted(Box::new(mounted)))
-    }
-
-    /// Takes a view from who holds it.
-    fn give_back(&self, view: Option<&str>, holder: &Holder) -> Result<(), Failure> {
-        let mut was_unmounted = false;
-        if let Holder::Directory { path } = holder
-            && mount::is_mounted(path).unwrap_or(false)
-        {
-            view::unmount(path)?;
-            if mount::is_mounted(path).unwrap_or(false) {
-                // Mounted more than once, one on the other: what is below goes on.
-                return Ok(());
-            }
-            was_unmounted = true;
-        }
-        match self.views.release(view, holder) {
-            // A sweep has seen that nothing is mounted there any more.
-            Err(failure) if was_unmounted && failure.kind == FailureKind::NotFound => {}
-            released => released?,
-        }
-        self.forget_unused();
-        Ok(())
     }
 
     /// Does what takes long or blocks, in a thread for that.

@@ -9,7 +9,7 @@ use xebec_format::layer::Section;
 use xebec_oci::media_type::ACCEPT_IMAGE;
 use xebec_oci::{ClientError, Descriptor};
 
-use super::{Choice, Outcome, begin_to_decode};
+use super::{Choice, Outcome};
 use crate::artifact::{ARTIFACT_TYPE, Artifact, BlobRef, INDEX_TYPE, LayerBlobs, MAX_INDEX};
 use crate::failure::Failure;
 use crate::image::PreparedLayer;
@@ -58,7 +58,7 @@ impl Choice<'_> {
                 Err(error) => return Ok(Outcome::Missing(format!("its index cannot be fetched: {error}"))),
             },
         };
-        let index = match self.decode_new(number, begin_to_decode(encoded.clone())).await {
+        let index = match self.decode_new(number, &encoded).await {
             Ok(index) => index,
             Err(reason) => return Ok(Outcome::Missing(reason)),
         };

@@ -2,7 +2,6 @@
 //! image they come by the request that brings its pages, and no index artifact is asked for.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +11,7 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{CarriedIndex, PageRun, Recording, ZoneRange, ranges, wanted};
 use xebec_oci::Descriptor;
 
-use super::{Choice, Decoding, Outcome, begin_to_decode};
+use super::{Choice, Outcome};
 use crate::failure::Failure;
 use crate::image::PreparedLayer;
 use crate::image::turns::Turn;
@@ -31,14 +30,6 @@ pub(super) struct CarriedIndexes {
     evidence: Evidence,
     /// By layer; with its bytes unless the cache has them.
     indexes: HashMap<Digest, (LayerKey, Option<Bytes>)>,
-    /// Those of them that are being decoded already.
-    decoding: Mutex<HashMap<Digest, Decoding>>,
-}
-
-impl CarriedIndexes {
-    fn decoding(&self) -> MutexGuard<'_, HashMap<Digest, Decoding>> {
-        self.decoding.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Choice<'_> {
@@ -139,9 +130,6 @@ impl Choice<'_> {
         for (key, carried) in missing {
             match stream.piece(&(carried.offset..carried.end())).await {
                 Ok(Some(bytes)) if Digest::of(&bytes) == key.index => {
-                    // While the next one comes.
-                    let decoding = begin_to_decode(bytes.clone());
-                    self.carried.decoding().insert(key.layer, decoding);
                     self.carried.indexes.insert(key.layer, (key, Some(bytes)));
                 }
                 Ok(Some(_)) => warn!(
@@ -185,9 +173,7 @@ impl Choice<'_> {
             Some(bytes) => bytes.clone(),
             None => Bytes::from(self.images.store.index_bytes(*key)?),
         };
-        let begun = self.carried.decoding().remove(&key.layer);
-        let decoding = begun.unwrap_or_else(|| begin_to_decode(encoded.clone()));
-        let index = match self.decode_new(number, decoding).await {
+        let index = match self.decode_new(number, &encoded).await {
             Ok(index) => index,
             Err(reason) => return Ok(Some(Outcome::Missing(reason))),
         };
