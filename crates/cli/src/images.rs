@@ -29,6 +29,7 @@ pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
             deadline_seconds: deadline.as_secs(),
         }),
         purpose: Purpose::Files,
+        wants_configuration: false,
     };
     match Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))? {
         Reply::Mounted(mounted) if args.json => print_json(&mounted),

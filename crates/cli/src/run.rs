@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use xebec_host::client::Daemon;
-use xebec_host::container::{self, Directories, Event, ImageConfig, Prepared, RunError, RunOptions};
+use xebec_host::container::{self, Directories, Event, Herald, ImageConfig, Prepared, RunError, RunOptions};
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::paths::Paths;
 use xebec_host::protocol::{
@@ -103,7 +103,7 @@ fn run_container(paths: &Paths, args: RunArgs) -> Result<ExitCode, Problem> {
     let progress = Arc::new(Progress::new());
     let prepared = Prepared::begin(&options, &directories, {
         let (daemon, progress) = (daemon.clone(), progress.clone());
-        move || mount(&daemon, &request, &progress)
+        move |herald| mount(&daemon, &request, &progress, herald)
     });
     // It may still be shown how far its image has come.
     let (prepared, mounted) = prepared.inspect_err(|_| progress.end())?;
@@ -193,14 +193,7 @@ fn run_on(
     over: &mut StartOver,
     mut ready: impl FnMut(BTreeMap<String, f64>) -> Result<(), Failure>,
 ) -> Result<container::ExitCode, Problem> {
-    let config = serde_json::to_vec(&mounted.config)
-        .map_err(|error| Failure::host("encode the configuration", error))?;
-    let image = ImageConfig::from_blob(&config).map_err(|error| {
-        Failure::new(
-            FailureKind::Integrity,
-            format!("the image's configuration: {error}"),
-        )
-    })?;
+    let image = image_config(&mounted.config)?;
     let begin = Instant::now();
     let mut stages = mounted.stages_ms.clone();
     let mut started = begin;
@@ -226,6 +219,15 @@ fn run_on(
     Ok(code)
 }
 
+fn image_config(config: &serde_json::Value) -> Result<ImageConfig, Failure> {
+    let config =
+        serde_json::to_vec(config).map_err(|error| Failure::host("encode the configuration", error))?;
+    ImageConfig::from_blob(&config).map_err(|error| {
+        let message = format!("the image's configuration: {error}");
+        Failure::new(FailureKind::Integrity, message)
+    })
+}
+
 fn mount_request(args: &RunArgs, holder: &Holder) -> Request {
     Request::Mount {
         image: image_request(&args.image),
@@ -241,11 +243,26 @@ fn mount_request(args: &RunArgs, holder: &Holder) -> Request {
                 ..args.container.service(&args.command)
             }),
         },
+        wants_configuration: true,
     }
 }
 
-fn mount(daemon: &Daemon, request: &Request, progress: &Progress) -> Result<Mounted, Failure> {
-    match daemon.ask(request, &mut |reply| progress.show(reply))? {
+fn mount(
+    daemon: &Daemon,
+    request: &Request,
+    progress: &Progress,
+    herald: &Herald,
+) -> Result<Mounted, Failure> {
+    let mut listen = |reply: &Reply| match reply {
+        // What is wrong with it will be said of the image that is mounted.
+        Reply::Configuration { config, user } => {
+            if let Ok(image) = image_config(config) {
+                herald.tell(image, user.clone());
+            }
+        }
+        reply => progress.show(reply),
+    };
+    match daemon.ask(request, &mut listen)? {
         Reply::Mounted(mounted) => Ok(*mounted),
         _ => Err(Failure::new(
             FailureKind::Host,

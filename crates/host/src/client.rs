@@ -296,9 +296,10 @@ fn converse(stream: &UnixStream, request: &Request, listen: &mut dyn FnMut(&Repl
                 "connection closed without an answer",
             ));
         }
-        match serde_json::from_slice(&line)? {
-            reply @ (Reply::Progress { .. } | Reply::Notice { .. }) => listen(&reply),
-            reply => return Ok(reply),
+        let reply: Reply = serde_json::from_slice(&line)?;
+        if reply.is_final() {
+            return Ok(reply);
         }
+        listen(&reply);
     }
 }

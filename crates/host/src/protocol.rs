@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use status::{Counters, ProcessStatus, SnapshotStatus, Status, SuspectStatus, ViewStatus};
 use xebec_format::digest::Digest;
 
+use crate::container::Identity;
 use crate::explain::Explanation;
 use crate::failure::{Failure, FailureKind};
 use crate::inventory::CacheReport;
@@ -160,6 +161,9 @@ pub enum Request {
         /// What for.
         #[serde(default)]
         purpose: Purpose,
+        /// Say what the image's configuration is as soon as it is known, or was when this host last asked.
+        #[serde(default)]
+        wants_configuration: bool,
     },
     /// A start is over. Answered once all that is to be known of it is.
     StartOver {
@@ -246,6 +250,30 @@ impl Request {
     pub fn wants_image(&self) -> bool {
         matches!(self, Self::Mount { .. } | Self::Pull { .. } | Self::Prove { .. })
     }
+
+    /// Whether who asks wants to hear this on the way.
+    pub fn wants(&self, reply: &Reply) -> bool {
+        match (self, reply) {
+            (
+                Self::Mount {
+                    wants_configuration, ..
+                },
+                Reply::Configuration { .. },
+            ) => *wants_configuration,
+            (_, Reply::Configuration { .. }) => false,
+            _ => true,
+        }
+    }
+}
+
+impl Reply {
+    /// Whether nothing follows.
+    pub fn is_final(&self) -> bool {
+        !matches!(
+            self,
+            Self::Progress { .. } | Self::Notice { .. } | Self::Configuration { .. }
+        )
+    }
 }
 
 /// What the daemon answers.
@@ -265,6 +293,14 @@ pub enum Reply {
     Notice {
         /// For people.
         text: String,
+    },
+    /// What the image's configuration is, before its view is mounted. By then it may be another one, if the image's tag has moved.
+    Configuration {
+        /// The configuration.
+        config: serde_json::Value,
+        /// Who its user is, by what is remembered of the image.
+        #[serde(default)]
+        user: Option<Identity>,
     },
     /// Final: a view is mounted.
     Mounted(Box<Mounted>),

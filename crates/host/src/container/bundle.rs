@@ -3,7 +3,7 @@
 //! ```text
 //! <state>/<id>/upper         the container's layer
 //!              work          scratch directory of overlayfs
-//!              merged        mount point of the overlay: the container's root
+//!              merged        the container's root: mount point of the overlay, perhaps of an automount first (`early`)
 //!              config.json   the OCI bundle, with merged as its root; before there is one it leads to a pipe (`early`)
 //!              etc/          resolv.conf, hosts and hostname, bound over those of the image
 //!              runtime.log   what the runtime had to say
@@ -28,7 +28,7 @@ use super::record::{self, Record};
 use super::runtime::Runtime;
 use super::spec::{self, SpecInput};
 use super::{Directories, Net, RunError, RunOptions};
-use xebec_kernel::mount::{self, Attributes, MountError, Overlay};
+use xebec_kernel::mount::{self, Attributes, MountError, Overlay, automount};
 
 /// Longest name of a container; also the longest name of a host (`HOST_NAME_MAX`).
 const NAME_LIMIT: usize = 64;
@@ -278,11 +278,15 @@ impl Drop for Bundle {
     }
 }
 
-/// Unmounts the overlay in a container's directory, and removes the directory if `all` says so; else only what
+/// Unmounts what is mounted in a container's directory, and removes the directory if `all` says so; else only what
 /// is of no use without the container.
 pub(super) fn remove(path: &Path, all: bool) -> Result<(), RunError> {
     let merged = path.join(MERGED);
-    unmount(&merged)?;
+    // A runtime that outlived its supervisor may wait there, and gives up.
+    if let Err(error) = automount::abandon(&merged) {
+        tracing::debug!(%error, path = %merged.display(), "who waits for a container's root is not told");
+    }
+    unmount_all(&merged)?;
     let outcome = if all {
         fs::remove_dir_all(path)
     } else {
@@ -294,17 +298,19 @@ pub(super) fn remove(path: &Path, all: bool) -> Result<(), RunError> {
     }
 }
 
-/// Takes the mount at `target` away, now if nobody uses it, else as soon as nobody does. A directory on which
-/// nothing is mounted is no error.
-fn unmount(target: &Path) -> Result<(), MountError> {
-    match mount::unmount(target).or_else(|_| mount::unmount_lazily(target)) {
-        // EINVAL: not a mount point.
-        Err(MountError::Unmount { source, .. })
-            if matches!(Errno::from_io_error(&source), Some(Errno::INVAL | Errno::NOENT)) =>
-        {
-            Ok(())
+/// Takes the mounts at `target` away, now if nobody uses them, else as soon as nobody does. A directory on which nothing is
+/// mounted is no error.
+fn unmount_all(target: &Path) -> Result<(), MountError> {
+    loop {
+        match mount::unmount(target).or_else(|_| mount::unmount_lazily(target)) {
+            // EINVAL: not a mount point.
+            Err(MountError::Unmount { source, .. })
+                if matches!(Errno::from_io_error(&source), Some(Errno::INVAL | Errno::NOENT)) =>
+            {
+                return Ok(());
+            }
+            outcome => outcome?,
         }
-        outcome => outcome,
     }
 }
 

@@ -31,10 +31,23 @@ impl Process {
     /// Joins what the image says with what the user says. Reads the image's user and group lists through
     /// `view`, without ever leaving it.
     pub(super) fn resolve(view: &Path, image: &ImageConfig, options: &RunOptions) -> Result<Self, RunError> {
-        let args = args(image, options.entrypoint.as_deref(), &options.command)?;
-        let identity = user::resolve(view, options.user.as_deref().unwrap_or(&image.user))?;
+        Self::of(user::resolve(view, user(image, options))?, image, options)
+    }
+
+    /// What it very probably is, without a view; `None` if that cannot be said. `known`: who the image's own user was before.
+    pub(super) fn likely(
+        image: &ImageConfig,
+        known: Option<&Identity>,
+        options: &RunOptions,
+    ) -> Option<Self> {
+        let known = known.filter(|_| options.user.is_none()).cloned();
+        let identity = known.or_else(|| user::likely(user(image, options)))?;
+        Self::of(identity, image, options).ok()
+    }
+
+    fn of(identity: Identity, image: &ImageConfig, options: &RunOptions) -> Result<Self, RunError> {
         let process = Process {
-            args,
+            args: args(image, options.entrypoint.as_deref(), &options.command)?,
             env: env(image, options, &identity)?,
             cwd: cwd(image, options)?,
             identity,
@@ -81,6 +94,10 @@ pub fn args(
         Some(program) if !program.is_empty() => Ok(args),
         _ => Err(RunError::NoCommand),
     }
+}
+
+fn user<'a>(image: &'a ImageConfig, options: &'a RunOptions) -> &'a str {
+    options.user.as_deref().unwrap_or(&image.user)
 }
 
 fn cwd(image: &ImageConfig, options: &RunOptions) -> Result<String, RunError> {

@@ -7,25 +7,48 @@
 //! pipe to who has come already. The link leads through `/proc` to a descriptor of this process, so nothing needs to be
 //! inherited, and a runtime that comes when this process has been killed finds nothing, or the end of the file, and ends.
 //!
-//! Nothing depends on it: whatever does not go this way is done as if it had not been tried.
+//! What the image says is known before its files are there. If the runtime is told that at once, it makes the container up to
+//! where its first process enters its root (`prepareRoot`, runc, `libcontainer/rootfs_linux.go`), which takes some 20 ms. There
+//! it waits, since the root is an automount ([`Automount`]) until the overlay is mounted on it. That process is of a session of
+//! its own (`nsexec.c`), so it is one who waits; runc itself only goes by. What is not known yet is what the image's lists say of
+//! its user. Recordings and records remember it, and root is nearly always the same ([`Process::likely`]); what was told wrong is
+//! taken back.
+//!
+//! Nothing depends on either: whatever does not go this way is done as if it had not been tried.
 
-use std::fs;
-use std::io::{self, PipeReader, PipeWriter, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+mod pipe;
 
-use rustix::io::ioctl_fionread;
-use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 
-use super::bundle::{Bundle, CONFIG};
+use xebec_kernel::mount::automount::Automount;
+
+use self::pipe::Waiting;
+use super::bundle::{Bundle, MERGED};
+use super::command::Process;
 use super::connection::Connection;
+use super::init;
+use super::joining::QuickJoining;
 use super::terminal::ConsoleSocket;
-use super::{RunError, RunOptions};
+use super::{Identity, ImageConfig, RunError, RunOptions};
 
 /// The making of a container, if it could be begun. Dropped, it does not go on.
-pub(super) struct Early(Option<(Connection, Waiting)>);
+pub(super) struct Early(Option<Begun>);
+
+struct Begun {
+    // In this order: it gives up when there will be no root.
+    told: Option<Told>,
+    waiting: Waiting,
+    connection: Connection,
+}
+
+/// What the runtime was told before there was a view.
+struct Told {
+    process: Process,
+    /// The door before the container's root.
+    root: Automount,
+    _joining: QuickJoining,
+}
 
 impl Early {
     /// Begins it. The bundle has no configuration yet.
@@ -36,7 +59,11 @@ impl Early {
         }
         let (connection, creation) = connect(bundle, options)?;
         match Waiting::begin(bundle.path(), creation) {
-            Ok(waiting) => Ok(Early(Some((connection, waiting)))),
+            Ok(waiting) => Ok(Early(Some(Begun {
+                told: None,
+                waiting,
+                connection,
+            }))),
             Err(error) => {
                 tracing::debug!(%error, "the runtime is not started early");
                 Ok(Early(None))
@@ -44,17 +71,49 @@ impl Early {
         }
     }
 
-    /// Has the container made, now that the bundle has a configuration, which is this one.
+    /// Tells it what the image says, before its view is there. The first time counts.
+    pub(super) fn tell(
+        &mut self,
+        bundle: &Bundle,
+        image: &ImageConfig,
+        user: Option<&Identity>,
+        options: &RunOptions,
+    ) {
+        let Some(begun) = self.0.as_mut().filter(|begun| begun.told.is_none()) else {
+            return;
+        };
+        let Some(process) = Process::likely(image, user, options) else {
+            return;
+        };
+        match begun.tell(bundle, process, options) {
+            Ok(told) => begun.told = told,
+            Err(error) => tracing::debug!(%error, "the container is not begun before its image is there"),
+        }
+    }
+
+    /// Whether it was told that this is the process. What else it was told is taken back.
+    pub(super) fn was_told(&mut self, process: &Process) -> bool {
+        let told = self.0.as_ref().and_then(|begun| begun.told.as_ref());
+        let Some(told) = told else { return false };
+        let is_right = told.process == *process;
+        if !is_right {
+            tracing::debug!(id = ?process.identity, "the container was begun as another one");
+            self.0 = None;
+        }
+        is_right
+    }
+
+    /// Has the container made, now that its root is mounted and the bundle has a configuration: this one, if it was not told
+    /// before.
     pub(super) fn finish(
         self,
         bundle: &Bundle,
-        config: &str,
+        config: Option<&str>,
         options: &RunOptions,
     ) -> Result<Connection, RunError> {
-        if let Some((connection, waiting)) = self.0
-            && let Some(ended) = waiting.tell(config)
+        if let Some(begun) = self.0
+            && let Some(connection) = begun.finish(bundle, config)?
         {
-            bundle.runtime().created(bundle, Ok(ended))?;
             return Ok(connection);
         }
         let (connection, creation) = connect(bundle, options)?;
@@ -63,72 +122,68 @@ impl Early {
     }
 }
 
+impl Begun {
+    fn tell(
+        &mut self,
+        bundle: &Bundle,
+        process: Process,
+        options: &RunOptions,
+    ) -> Result<Option<Told>, RunError> {
+        init::adopt()?;
+        let root = Automount::attach(&bundle.path().join(MERGED)).map_err(|source| RunError::Overlay {
+            id: bundle.id().to_owned(),
+            source,
+        })?;
+        let config = bundle.write_spec(&process, options)?;
+        let joining = QuickJoining::begin();
+        Ok(self.waiting.tell(&config).then_some(Told {
+            process,
+            root,
+            _joining: joining,
+        }))
+    }
+
+    /// `None` if nothing was made.
+    fn finish(mut self, bundle: &Bundle, config: Option<&str>) -> Result<Option<Connection>, RunError> {
+        match (&self.told, config) {
+            (Some(told), _) => told.root.open(),
+            // If it has come when the file was there, it needs no telling.
+            (None, config) => drop(config.map(|config| self.waiting.tell(config))),
+        }
+        let Some(ended) = self.waiting.end() else {
+            return Ok(None);
+        };
+        if self.told.is_some() && !(ended.success() && has_our_root(bundle)) {
+            // Tried again in the ordinary way, whatever is wrong will be said.
+            bundle.runtime().delete(bundle.id());
+            return Ok(None);
+        }
+        bundle.runtime().created(bundle, Ok(ended))?;
+        Ok(Some(self.connection))
+    }
+}
+
+/// Whether the container's root is what is mounted for it, and not the empty directory below: no runtime is known that goes by
+/// the door with all that it does, but nothing forbids it.
+fn has_our_root(bundle: &Bundle) -> bool {
+    let Ok(pid) = init::pid(bundle) else { return false };
+    let its = std::fs::metadata(format!("/proc/{}/root", pid.as_raw_pid()));
+    let ours = std::fs::metadata(bundle.path().join(MERGED));
+    let is_ours =
+        matches!((its, ours), (Ok(its), Ok(ours)) if (its.dev(), its.ino()) == (ours.dev(), ours.ino()));
+    if !is_ours {
+        tracing::warn!(
+            id = bundle.id(),
+            "the runtime has made a container with another root; it is made again"
+        );
+    }
+    is_ours
+}
+
 fn connect(bundle: &Bundle, options: &RunOptions) -> Result<(Connection, Command), RunError> {
     let mut connection = Connection::prepare(bundle, options)?;
     let streams = connection.streams(options)?;
     let console = connection.socket.as_ref().map(ConsoleSocket::path);
     let creation = bundle.runtime().creation(bundle, console, streams);
     Ok((connection, creation))
-}
-
-/// A runtime that waits for a configuration. Dropped, it is ended.
-struct Waiting {
-    child: Child,
-    /// What the link leads to. Kept as long as the runtime may be about to follow it.
-    reader: PipeReader,
-    writer: Option<PipeWriter>,
-}
-
-impl Waiting {
-    fn begin(bundle: &Path, mut creation: Command) -> io::Result<Self> {
-        let (reader, writer) = io::pipe()?;
-        // As the mounted /proc numbers this process, which may be another number than its own.
-        let process = fs::read_link("/proc/self")?;
-        let end = Path::new("/proc")
-            .join(process)
-            .join("fd")
-            .join(reader.as_raw_fd().to_string());
-        symlink(end, bundle.join(CONFIG))?;
-        Ok(Waiting {
-            child: creation.spawn()?,
-            reader,
-            writer: Some(writer),
-        })
-    }
-
-    /// Tells it the configuration, which stands in the bundle by now, and waits for its end. `None` if it has not taken it
-    /// from here and did not succeed: then nothing was made.
-    fn tell(mut self, config: &str) -> Option<ExitStatus> {
-        match self.child.try_wait() {
-            Ok(None) => {}
-            // It came when the file was there.
-            Ok(Some(ended)) if ended.success() => return Some(ended),
-            _ => return None,
-        }
-        let mut writer = self.writer.take()?;
-        make_room(&writer, config.len())
-            .and_then(|()| writer.write_all(config.as_bytes()))
-            .ok()?;
-        drop(writer);
-        let ended = self.child.wait().ok()?;
-        let is_unread = ioctl_fionread(&self.reader).is_ok_and(|bytes| bytes > 0);
-        (ended.success() || !is_unread).then_some(ended)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.writer = None;
-        // Both do nothing to one that has been waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Lets a pipe take so many bytes at once: nobody may be there to read them.
-fn make_room(pipe: &PipeWriter, bytes: usize) -> io::Result<()> {
-    if fcntl_getpipe_size(pipe)? < bytes {
-        fcntl_setpipe_size(pipe, bytes)?;
-    }
-    Ok(())
 }

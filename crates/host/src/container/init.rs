@@ -24,6 +24,22 @@ pub(super) fn adopt() -> Result<(), RunError> {
     })
 }
 
+/// The number of the container's first process, as the runtime left it.
+pub(super) fn pid(bundle: &Bundle) -> Result<Pid, RunError> {
+    let path = bundle.pid_file();
+    let text = std::fs::read_to_string(&path).map_err(|source| RunError::File {
+        doing: "read the container's process id from",
+        path: path.clone(),
+        source,
+    })?;
+    let pid = text.trim().parse().ok().and_then(Pid::from_raw);
+    pid.ok_or_else(|| RunError::File {
+        doing: "read the container's process id from",
+        path,
+        source: io::ErrorKind::InvalidData.into(),
+    })
+}
+
 /// The container's first process. Dropped, it is killed if it still runs, and reaped.
 pub(super) struct Init {
     pub pid: i32,
@@ -32,22 +48,7 @@ pub(super) struct Init {
 
 impl Init {
     pub(super) fn open(bundle: &Bundle) -> Result<Self, RunError> {
-        let path = bundle.pid_file();
-        let text = std::fs::read_to_string(&path).map_err(|source| RunError::File {
-            doing: "read the container's process id from",
-            path: path.clone(),
-            source,
-        })?;
-        let pid = text
-            .trim()
-            .parse()
-            .ok()
-            .and_then(Pid::from_raw)
-            .ok_or_else(|| RunError::File {
-                doing: "read the container's process id from",
-                path,
-                source: io::ErrorKind::InvalidData.into(),
-            })?;
+        let pid = pid(bundle)?;
         // It is this process's child now, so its number is its own until it is reaped here.
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| RunError::System {
             doing: "find the container's first process",

@@ -46,7 +46,8 @@ pub use image_config::{ImageConfig, ImageConfigError};
 pub use probe::{Probe, ProbeParseError};
 pub use record::{Record, RecordError, cleanup_stale, list};
 pub use signal::{SignalParseError, StopSignal};
-pub use user::UserError;
+pub use supervise::Herald;
+pub use user::{Identity, UserError};
 
 /// How long a container may take to become ready before it is stopped, unless told otherwise. The slowest
 /// start in the measurements that Xebec is built on (3 GB of python wheels at 100 Mbit/s) took 30 s.
@@ -277,7 +278,8 @@ pub struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     /// Prepares a container, and then finds by `image`, in a thread of its own, what it is to run on, while the runtime begins;
-    /// gives both.
+    /// gives both. As soon as `image` knows what the image says it may tell, and the runtime goes on; [`Prepared::run`] believes
+    /// nothing of it.
     ///
     /// From here on `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT`, `SIGUSR1` and `SIGUSR2` that reach this process do not end it. One
     /// of the first four that comes meanwhile is an error; then `image` is not waited for.
@@ -287,7 +289,7 @@ impl<'a> Prepared<'a> {
     pub fn begin<T: Send + 'static>(
         options: &'a RunOptions,
         dirs: &Directories,
-        image: impl FnOnce() -> T + Send + 'static,
+        image: impl FnOnce(&Herald) -> T + Send + 'static,
     ) -> Result<(Self, T), RunError> {
         for volume in &options.volumes {
             volume.check()?;
@@ -304,13 +306,19 @@ impl<'a> Prepared<'a> {
         let attention = supervise::Attention::begin()?;
         let bundle = bundle::Bundle::claim(options, dirs, &runtime)?;
         let image = attention.spawn(image)?;
-        let prepared = Prepared {
+        let mut prepared = Prepared {
             early: early::Early::begin(&bundle, options)?,
             bundle,
             attention,
             options,
         };
-        let found = prepared.attention.wait(image)?;
+        let Prepared {
+            early,
+            bundle,
+            attention,
+            ..
+        } = &mut prepared;
+        let found = attention.wait(image, |says, user| early.tell(bundle, says, user, options))?;
         Ok((prepared, found))
     }
 
@@ -338,18 +346,24 @@ impl<'a> Prepared<'a> {
             options,
             attention,
             mut bundle,
-            early,
+            mut early,
         } = self;
         probe::refuse_ready_before(options)?;
         let process = command::Process::resolve(view, image, options)?;
         let stop_signal = image.stop_signal()?;
+        let was_told = early.was_told(&process);
         bundle.mount(view, &process)?;
         events(Event::Mounted {
             id: bundle.id().to_owned(),
         });
-        // Before the runtime can make the container.
-        init::adopt()?;
-        let config = bundle.write_spec(&process, options)?;
+        let config = match was_told {
+            true => None,
+            false => {
+                // Before the runtime can make the container.
+                init::adopt()?;
+                Some(bundle.write_spec(&process, options)?)
+            }
+        };
         let orders = supervise::Orders {
             options,
             stop_signal,
@@ -379,6 +393,6 @@ pub fn run(
     dirs: &Directories,
     events: &mut dyn FnMut(Event),
 ) -> Result<ExitCode, RunError> {
-    let (prepared, ()) = Prepared::begin(options, dirs, || ())?;
+    let (prepared, ()) = Prepared::begin(options, dirs, |_| ())?;
     prepared.run(view, image, events)
 }

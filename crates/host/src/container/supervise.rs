@@ -21,7 +21,7 @@ use super::probe::Probe;
 use super::signal::SignalWatch;
 use super::terminal::Terminal;
 use super::watch::{Watch, Watched};
-use super::{Event, ExitCode, RunError, RunOptions, StopSignal};
+use super::{Event, ExitCode, Identity, ImageConfig, RunError, RunOptions, StopSignal};
 
 /// How many times somebody asks for the end before the container is killed.
 const URGES: u32 = 3;
@@ -30,6 +30,8 @@ const URGES: u32 = 3;
 pub(super) enum Happening {
     /// What was done beside the preparations is done.
     Done,
+    /// It is known what the image says, and perhaps who its user is.
+    Known(Box<ImageConfig>, Option<Identity>),
     /// This process got a signal.
     Signal(i32),
     /// The probe of this number was seen.
@@ -69,7 +71,7 @@ impl Attention {
     /// Has something done in a thread of its own, which is to be waited for by [`Attention::wait`].
     pub(super) fn spawn<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> T + Send + 'static,
+        work: impl FnOnce(&Herald) -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, RunError> {
         /// Tells of the end also when the work panics.
         struct Telling(Sender<Happening>);
@@ -80,8 +82,8 @@ impl Attention {
         }
         let telling = Telling(self.sender.clone());
         let work = move || {
-            let _telling = telling;
-            work()
+            let telling = telling;
+            work(&Herald(telling.0.clone()))
         };
         let thread = std::thread::Builder::new().name("image".into());
         thread.spawn(work).map_err(|source| RunError::System {
@@ -90,11 +92,16 @@ impl Attention {
         })
     }
 
-    /// Waits for that, as long as nobody wants this process to end.
-    pub(super) fn wait<T>(&self, work: JoinHandle<T>) -> Result<T, RunError> {
+    /// Waits for that, as long as nobody wants this process to end. `know` is told what the image says.
+    pub(super) fn wait<T>(
+        &self,
+        work: JoinHandle<T>,
+        mut know: impl FnMut(&ImageConfig, Option<&Identity>),
+    ) -> Result<T, RunError> {
         loop {
             match self.happenings.recv() {
                 Ok(Happening::Done) | Err(_) => break,
+                Ok(Happening::Known(image, user)) => know(&image, user.as_ref()),
                 Ok(Happening::Signal(signal)) if is_urge(signal) => {
                     return Err(RunError::Interrupted(signal));
                 }
@@ -105,10 +112,22 @@ impl Attention {
     }
 }
 
-/// The making of a container: as far as it has begun, what its `config.json` holds, and what makes it quick.
+/// Tells what an image says, as soon as that is known: before the image is there.
+pub struct Herald(Sender<Happening>);
+
+impl Herald {
+    /// It says this, and its user was this one before, where that is known.
+    pub fn tell(&self, image: ImageConfig, user: Option<Identity>) {
+        // Nobody may care any more.
+        let _ = self.0.send(Happening::Known(Box::new(image), user));
+    }
+}
+
+/// The making of a container: as far as it has begun, what its `config.json` holds if nobody was told that, and what makes it
+/// quick.
 pub(super) struct Making {
     pub early: Early,
-    pub config: String,
+    pub config: Option<String>,
     pub joining: QuickJoining,
 }
 
@@ -131,10 +150,12 @@ pub(super) fn supervise(
         happenings,
         _signals,
     } = attention;
-    let connection = early.finish(bundle, &config, options).map_err(|error| {
-        // A key of the terminal interrupts the runtime as well.
-        refuse_if_interrupted(&happenings).err().unwrap_or(error)
-    })?;
+    let connection = early
+        .finish(bundle, config.as_deref(), options)
+        .map_err(|error| {
+            // A key of the terminal interrupts the runtime as well.
+            refuse_if_interrupted(&happenings).err().unwrap_or(error)
+        })?;
     let init = Init::open(bundle)?;
     bundle.record_pid(init.pid)?;
     drop(joining);
@@ -226,7 +247,7 @@ impl Supervisor<'_> {
         loop {
             match self.next(happenings) {
                 Ok(Happening::Exited(code)) => return Ok(code),
-                Ok(Happening::Done) => {}
+                Ok(Happening::Done | Happening::Known(..)) => {}
                 Ok(Happening::Signal(signal)) => self.hand_on(signal),
                 Ok(Happening::Seen(index)) => self.seen(index),
                 Ok(Happening::Broken(index, error)) => self.broken(index, error),

@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use serde::{Deserialize, Serialize};
 
 /// Largest user or group list that is read. Lists exported from directory services reach some 100,000 lines
 /// of about 80 bytes; anything larger is no such list.
@@ -23,15 +24,50 @@ const ID_LIMIT: u32 = i32::MAX as u32;
 /// does not change, so once would do; the view of a test may.
 const RESOLVE_ATTEMPTS: usize = 16;
 
+/// Most further groups that a remembered identity has; the kernel's own limit (`NGROUPS_MAX`) is larger, and nobody's need.
+const GROUPS_LIMIT: usize = 1024;
+
 /// Who the container's first process is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// User number.
     pub uid: u32,
+    /// Group number.
     pub gid: u32,
     /// Groups beyond `gid`.
     pub additional: Vec<u32>,
     /// The home directory, `/` if nobody says.
     pub home: String,
+}
+
+impl Identity {
+    /// Who `user` (`user[:group]`, empty for root) is in the image that `view` shows.
+    ///
+    /// # Errors
+    /// When the image's lists do not say.
+    pub fn of(view: &Path, user: &str) -> Result<Self, UserError> {
+        resolve(view, user)
+    }
+
+    /// What was remembered as JSON; `None` unless it could be somebody. It is believed only as far as it is compared.
+    pub fn remembered(text: &str) -> Option<Self> {
+        let identity: Self = serde_json::from_str(text).ok()?;
+        let Self {
+            uid,
+            gid,
+            additional,
+            home,
+        } = &identity;
+        let is_possible = additional
+            .iter()
+            .chain([uid, gid])
+            .all(|&number| number <= ID_LIMIT)
+            && additional.len() <= GROUPS_LIMIT
+            && home.starts_with('/')
+            && !home.contains('\0');
+        is_possible.then_some(identity)
+    }
 }
 
 /// Why a user of an image could not be found.
@@ -79,6 +115,16 @@ pub(super) fn resolve(view: &Path, user: &str) -> Result<Identity, UserError> {
         gid,
         additional,
         home: listed.home,
+    })
+}
+
+/// Who `user` is in nearly every image, if that can be said without looking: root, whom the lists put into no group but its own.
+pub(super) fn likely(user: &str) -> Option<Identity> {
+    matches!(user, "" | "0" | "root" | "0:0" | "root:root").then(|| Identity {
+        uid: 0,
+        gid: 0,
+        additional: Vec::new(),
+        home: "/root".to_owned(),
     })
 }
 

@@ -228,6 +228,7 @@ impl Images {
         let start = Instant::now();
         let (found, referrers) = self.resolve_with(request, service.is_some(), report).await?;
         let resolved = Instant::now();
+        found.tell(report);
         // A service is recorded on all of its image.
         let service = service.filter(|_| !found.is_part);
         let client = self.clients.get(request.docker_config.as_deref())?;
@@ -350,6 +351,7 @@ impl Images {
     fn record_of(&self, found: &FoundImage, layers: Vec<LayerRecord>) -> ImageRecord {
         let known = self.records.get(found.manifest_digest);
         let pinned = known.as_ref().is_some_and(|record| record.pinned);
+        let user = known.as_ref().and_then(|record| record.user.clone());
         let mut references = known.map(|record| record.references).unwrap_or_default();
         references.insert(found.reference.to_string());
         ImageRecord {
@@ -362,6 +364,7 @@ impl Images {
             layers,
             last_used: seconds_since_1970(),
             pinned,
+            user: found.user.clone().or(user),
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 
+use crate::container::Identity;
 use crate::failure::Failure;
 use crate::file::write_atomically;
 use crate::trust::Root;
@@ -38,6 +39,9 @@ pub struct ImageRecord {
     /// Whether its layers stay, whatever the cache's limit is.
     #[serde(default)]
     pub pinned: bool,
+    /// Who the configuration's user is, as a recording has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<Identity>,
 }
 
 /// By which index a layer was used, and why that index was believed for this image.

@@ -15,11 +15,28 @@ use xebec_format::digest::Digest;
 use xebec_oci::media_type::ACCEPT_IMAGE;
 use xebec_oci::{Client, ClientError, Descriptor, FetchedManifest, Manifest, Repository};
 
-use crate::runtime_image::artifact::RUNTIME_IMAGE_TYPE;
+use crate::container::Identity;
+use crate::runtime_image::artifact::{self, RUNTIME_IMAGE_TYPE};
 
 /// Artifacts that are fetched for the configuration they may carry, at the same time. They are small, are needed next, and
 /// few images have more recordings.
 const AHEAD: usize = 4;
+
+/// The configuration of an image, as a recording of it carries it.
+pub(crate) struct CarriedConfig {
+    pub(crate) bytes: Bytes,
+    /// Who its user is, as whoever recorded it says.
+    pub(crate) user: Option<Identity>,
+}
+
+impl CarriedConfig {
+    fn of(descriptor: &Descriptor) -> Option<Self> {
+        Some(Self {
+            bytes: descriptor.embedded()?.into(),
+            user: artifact::user(descriptor),
+        })
+    }
+}
 
 /// The artifacts that refer to one image.
 pub(crate) struct Referrers {
@@ -67,12 +84,13 @@ impl Referrers {
         Ok(all.iter().filter(is_wanted).cloned().collect())
     }
 
-    /// The image's configuration, if one of its recordings carries it. What is fetched for that is not fetched again.
+    /// The image's configuration, if one of its recordings carries it, with who its user is. What is fetched for that is not
+    /// fetched again.
     pub(crate) async fn config(
         &self,
         config: &Descriptor,
         is_wanted: impl Fn(Digest) -> bool,
-    ) -> Option<Bytes> {
+    ) -> Option<CarriedConfig> {
         let listed = match self.of_type(RUNTIME_IMAGE_TYPE).await {
             Ok(listed) => listed,
             Err(error) => {
@@ -93,13 +111,13 @@ impl Referrers {
                     .layers
                     .iter()
                     .filter(|entry| entry.digest == config.digest);
-                carried.find_map(Descriptor::embedded)
+                carried.find_map(CarriedConfig::of)
             }
             _ => None,
         });
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         ahead.extend(fetched.into_iter().map(|artifact| (artifact.digest, artifact)));
-        found.map(Bytes::from)
+        found
     }
 
     /// Whether the list was asked for ahead, and could not be had.

@@ -2,6 +2,7 @@
 //! tag is asked for; a service that is started here for the first time has its configuration from its recording, if there
 //! is one (`image/referrers.rs`).
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use xebec_oci::{
     ResolvedImage,
 };
 
+use crate::container::{self, Identity};
 use crate::failure::{Failure, FailureKind};
 use crate::image::record::ImageRecord;
 use crate::image::referrers::Referrers;
@@ -47,6 +49,8 @@ pub struct FoundImage {
     pub offline: bool,
     /// Whether upper layers were left out.
     pub is_part: bool,
+    /// Who the configuration's user is, by what a recording or this host remembers. Never believed without comparing.
+    pub user: Option<Identity>,
 }
 
 impl FoundImage {
@@ -59,6 +63,20 @@ impl FoundImage {
     pub fn config(&self) -> Option<Descriptor> {
         let manifest = parse_manifest(&self.manifest_bytes, &self.media_type)?;
         Some(manifest.config)
+    }
+
+    /// Tells who started it what it is, before its files are there.
+    pub(super) fn tell(&self, report: &Report) {
+        if let Ok(config) = serde_json::from_slice(&self.config_bytes) {
+            let user = self.user.clone();
+            report(Reply::Configuration { config, user });
+        }
+    }
+
+    /// Finds out who its user is, in a view of it. Starts can do without.
+    pub(crate) fn look_up_user(&mut self, view: &Path) {
+        let user = container::ImageConfig::from_blob(&self.config_bytes).ok();
+        self.user = user.and_then(|config| Identity::of(view, &config.user).ok());
     }
 
     /// The documents that the user's name led through to the manifest, by digest.
@@ -169,6 +187,8 @@ impl Images {
             let configured = self.configure(&client, located, is_service, false).await;
             return configured.map_err(|error| registry_failure(&error));
         };
+        // Tags seldom move.
+        known.tell(report);
         let hasty = client.hasty(WHERE_KNOWN);
         let located = tokio::time::timeout(WHERE_KNOWN, hasty.locate(&reference, &platform)).await;
         let found = match located {
@@ -199,13 +219,17 @@ impl Images {
     ) -> Result<(FoundImage, Option<Referrers>), ClientError> {
         let manifest = located.manifest_digest();
         let record = self.records.get(manifest);
-        let mut config = record.map(|record| Bytes::from(record.config.into_bytes()));
+        let (mut config, mut user) = record.map_or((None, None), |record| {
+            (Some(Bytes::from(record.config.into_bytes())), record.user)
+        });
         let asked = self.recordings.asked(manifest);
         let mut referrers = None;
         if is_service && config.is_none() && asked.is_none_or(|ago| ago >= ASK_AGAIN) {
             let ahead = Referrers::at_once(client.clone(), located.repository(), manifest);
             let is_wanted = |recording| !self.recordings.is_distrusted(manifest, recording);
-            config = ahead.config(located.config(), is_wanted).await;
+            if let Some(carried) = ahead.config(located.config(), is_wanted).await {
+                (config, user) = (Some(carried.bytes), carried.user);
+            }
             referrers = Some(ahead);
         }
         let client = match is_known {
@@ -213,7 +237,8 @@ impl Images {
             false => client.clone(),
         };
         let image = client.resolve_located(located, config).await?;
-        Ok((found(image), referrers))
+        let found = FoundImage { user, ..found(image) };
+        Ok((found, referrers))
     }
 
     /// A digest names one manifest for ever, so a record of it needs no question. (An image index named by digest
@@ -253,6 +278,7 @@ fn found(image: ResolvedImage) -> FoundImage {
         diff_ids: image.config.rootfs.diff_ids,
         offline: false,
         is_part: false,
+        user: None,
     }
 }
 
@@ -285,6 +311,7 @@ fn from_record(reference: Reference, record: &ImageRecord, offline: bool) -> Opt
         diff_ids: config.rootfs.diff_ids,
         offline,
         is_part: false,
+        user: record.user.clone(),
     })
 }
 

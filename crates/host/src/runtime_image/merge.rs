@@ -105,7 +105,7 @@ pub fn merge(
     report: &Report,
 ) -> Result<Merged, Failure> {
     let key = options.sign.as_deref().map(read_key).transpose()?;
-    let found = runtime.block_on(images.resolve(request, report))?;
+    let mut found = runtime.block_on(images.resolve(request, report))?;
     let profiles = images.profiles().list(found.manifest_digest);
     let admitted = admitted(images, runtime, request, &found, report)?;
     if admitted.recordings.is_empty() && profiles.is_empty() {
@@ -119,6 +119,7 @@ pub fn merge(
         );
         return Err(Failure::new(FailureKind::Usage, message));
     }
+    found.look_up_user(&mounted.path);
     let layers = layers(images, &mounted)?;
     let sources = Sources::new(&admitted.recordings, &profiles, &layers, report);
     sources.check(&found)?;

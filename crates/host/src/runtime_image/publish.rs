@@ -88,7 +88,7 @@ impl Images {
         report: &Report,
     ) -> Result<Published, Failure> {
         let key = publish.sign.as_deref().map(read_key).transpose()?;
-        let found = self.resolve(request, report).await?;
+        let mut found = self.resolve(request, report).await?;
         if found.manifest_digest != session.mounted.manifest {
             let message = format!(
                 "{} was moved to another image while it was recorded; record it again",
@@ -96,6 +96,7 @@ impl Images {
             );
             return Err(Failure::new(FailureKind::Usage, message));
         }
+        found.look_up_user(&session.mounted.path);
         let mut service = service(session, options, &publish.key_env)?;
         let admitted = self.recordings_of(request, &found).await?;
         let admitted: Vec<KeptRecording> = admitted
@@ -460,7 +461,7 @@ async fn push(
     let subject = subject.descriptor(&found.media_type);
     let config = found
         .config()
-        .and_then(|config| artifact::config(&config.media_type, &found.config_bytes));
+        .and_then(|config| artifact::config(&config.media_type, &found.config_bytes, found.user.as_ref()));
     let others = windows.chain(config);
     let manifest = artifact::encode(subject, &made.encoded, &made.recording.zones, others);
     let pushed = client

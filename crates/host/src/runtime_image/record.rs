@@ -145,6 +145,7 @@ pub(super) fn hold<'a>(
         require_lazy: false,
         completion: None,
         purpose: Purpose::Recording,
+        wants_configuration: false,
     };
     match daemon.ask(&request, &mut |reply| report(reply.clone()))? {
         Reply::Mounted(mounted) => {

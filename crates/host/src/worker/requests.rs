@@ -82,6 +82,7 @@ impl Requests {
                 require_lazy,
                 completion,
                 purpose,
+                wants_configuration: _,
             } => {
                 let order = Order {
                     holder,

@@ -23,17 +23,14 @@ pub async fn converse(stream: UnixStream, requests: Arc<Requests>) {
         _ => return,
     }
     let (sender, mut receiver) = mpsc::unbounded_channel();
-    let report: Report = {
-        let sender = sender.clone();
-        Arc::new(move |reply| {
-            let _ = sender.send(reply);
-        })
-    };
     // The request goes on when the asker leaves: what it brings into the cache is not lost.
     let asked = requests.clone();
     tokio::spawn(async move {
         let reply = match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => asked.answer(request, &report).await,
+            Ok(request) => {
+                let report = report_to(sender.clone(), request.clone());
+                asked.answer(request, &report).await
+            }
             Err(error) => Err(Failure::new(
                 FailureKind::Usage,
                 format!("not a request: {error}"),
@@ -49,7 +46,7 @@ pub async fn converse(stream: UnixStream, requests: Arc<Requests>) {
             () = requests.hand_over.notified() => Some(Reply::Again),
         };
         let Some(reply) = reply else { return };
-        let last = !matches!(reply, Reply::Progress { .. } | Reply::Notice { .. });
+        let last = reply.is_final();
         let Ok(mut bytes) = serde_json::to_vec(&reply) else {
             return;
         };
@@ -62,4 +59,13 @@ pub async fn converse(stream: UnixStream, requests: Arc<Requests>) {
             return;
         }
     }
+}
+
+/// What is done is told to who asked for it, as far as they want to know.
+fn report_to(sender: mpsc::UnboundedSender<Reply>, request: Request) -> Report {
+    Arc::new(move |reply| {
+        if request.wants(&reply) {
+            let _ = sender.send(reply);
+        }
+    })
 }

@@ -48,7 +48,7 @@ fn run(
     let wait = wait.map_or(Duration::ZERO, |(_, ms)| {
         Duration::from_millis(ms.parse().unwrap())
     });
-    let (prepared, ()) = Prepared::begin(&options, dirs, move || thread::sleep(wait))?;
+    let (prepared, ()) = Prepared::begin(&options, dirs, move |_| thread::sleep(wait))?;
     prepared.run(&directory.join("view"), &image, &mut |event| {
         let line = match event {
             Event::Mounted { .. } => "mounted".to_owned(),

@@ -8,6 +8,7 @@
 //! EROFS is mounted by system calls and never by `mount(8)`: that one would put a loop device in between, and
 //! fanotify events would not fire.
 
+pub mod automount;
 mod erofs;
 mod info;
 mod overlay;

@@ -1,0 +1,91 @@
+//! A runtime that is started before there is a configuration, and waits for it in a pipe.
+
+use std::fs;
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::io::ioctl_fionread;
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+
+use crate::container::bundle::CONFIG;
+
+/// How long a runtime that was told what to make may take to give up, when its container will never have a root.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often it is asked whether it has.
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// A runtime that waits for a configuration. Dropped, it is ended.
+pub(super) struct Waiting {
+    child: Child,
+    /// What the link leads to. Kept as long as the runtime may be about to follow it.
+    reader: PipeReader,
+    writer: Option<PipeWriter>,
+    was_told: bool,
+}
+
+impl Waiting {
+    pub(super) fn begin(bundle: &Path, mut creation: Command) -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        // As the mounted /proc numbers this process, which may be another number than its own.
+        let process = fs::read_link("/proc/self")?;
+        let end = Path::new("/proc")
+            .join(process)
+            .join("fd")
+            .join(reader.as_raw_fd().to_string());
+        symlink(end, bundle.join(CONFIG))?;
+        Ok(Waiting {
+            child: creation.spawn()?,
+            reader,
+            writer: Some(writer),
+            was_told: false,
+        })
+    }
+
+    /// Tells it the configuration, which stands in the bundle by now. False if nobody waits for it any more.
+    pub(super) fn tell(&mut self, config: &str) -> bool {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return false;
+        }
+        let Some(mut writer) = self.writer.take() else {
+            return false;
+        };
+        let written = make_room(&writer, config.len()).and_then(|()| writer.write_all(config.as_bytes()));
+        self.was_told = written.is_ok();
+        self.was_told
+    }
+
+    /// Waits for its end. `None` if it has not taken the configuration from here and did not succeed: then nothing was made.
+    pub(super) fn end(mut self) -> Option<ExitStatus> {
+        self.writer = None;
+        let ended = self.child.wait().ok()?;
+        let is_unread = ioctl_fionread(&self.reader).is_ok_and(|bytes| bytes > 0);
+        (ended.success() || (self.was_told && !is_unread)).then_some(ended)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.writer = None;
+        // One that knows what to make may have begun, and removes that.
+        let deadline = Instant::now() + PATIENCE;
+        while self.was_told && matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(INTERVAL);
+        }
+        // Both do nothing to one that has been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Lets a pipe take so many bytes at once: nobody may be there to read them.
+fn make_room(pipe: &PipeWriter, bytes: usize) -> io::Result<()> {
+    if fcntl_getpipe_size(pipe)? < bytes {
+        fcntl_setpipe_size(pipe, bytes)?;
+    }
+    Ok(())
+}
