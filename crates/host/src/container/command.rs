@@ -45,7 +45,12 @@ impl Process {
         Self::of(identity, image, options).ok()
     }
 
-    fn of(identity: Identity, image: &ImageConfig, options: &RunOptions) -> Result<Self, RunError> {
+    /// What it is when that is its user.
+    pub(super) fn of(
+        identity: Identity,
+        image: &ImageConfig,
+        options: &RunOptions,
+    ) -> Result<Self, RunError> {
         let process = Process {
             args: args(image, options.entrypoint.as_deref(), &options.command)?,
             env: env(image, options, &identity)?,

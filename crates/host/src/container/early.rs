@@ -91,16 +91,40 @@ impl Early {
         }
     }
 
-    /// Whether it was told that this is the process. What else it was told is taken back.
-    pub(super) fn was_told(&mut self, process: &Process) -> bool {
+    /// What it was told, as far as that is what this image says: who the user is has not been compared. What else it was told is
+    /// taken back.
+    pub(super) fn told(&mut self, image: &ImageConfig, options: &RunOptions) -> Option<Process> {
+        let told = &self.0.as_ref()?.told.as_ref()?.process;
+        let process = Process::of(told.identity.clone(), image, options).ok();
+        let process = process.filter(|process| process == told);
+        if process.is_none() {
+            self.take_back("its image has become another one");
+        }
+        process
+    }
+
+    /// The root is mounted, so the container may be made.
+    pub(super) fn open(&self) {
+        if let Some(told) = self.0.as_ref().and_then(|begun| begun.told.as_ref()) {
+            told.root.open();
+        }
+    }
+
+    /// Whether it was told that this is the process. What else it has made is removed.
+    pub(super) fn was_told(&mut self, bundle: &Bundle, process: &Process) -> bool {
         let told = self.0.as_ref().and_then(|begun| begun.told.as_ref());
         let Some(told) = told else { return false };
         let is_right = told.process == *process;
         if !is_right {
-            tracing::debug!(id = ?process.identity, "the container was begun as another one");
-            self.0 = None;
+            self.take_back("its user is another one");
+            bundle.runtime().delete(bundle.id());
         }
         is_right
+    }
+
+    fn take_back(&mut self, why: &str) {
+        tracing::debug!("the container that was begun is not made: {why}");
+        self.0 = None;
     }
 
     /// Has the container made, now that its root is mounted and the bundle has a configuration: this one, if it was not told
@@ -145,10 +169,9 @@ impl Begun {
 
     /// `None` if nothing was made.
     fn finish(mut self, bundle: &Bundle, config: Option<&str>) -> Result<Option<Connection>, RunError> {
-        match (&self.told, config) {
-            (Some(told), _) => told.root.open(),
-            // If it has come when the file was there, it needs no telling.
-            (None, config) => drop(config.map(|config| self.waiting.tell(config))),
+        // If it has come when the file was there, it needs no telling.
+        if let Some(config) = config {
+            self.waiting.tell(config);
         }
         let Some(ended) = self.waiting.end() else {
             return Ok(None);

@@ -349,14 +349,21 @@ impl<'a> Prepared<'a> {
             mut early,
         } = self;
         probe::refuse_ready_before(options)?;
-        let process = command::Process::resolve(view, image, options)?;
         let stop_signal = image.stop_signal()?;
-        let was_told = early.was_told(&process);
+        let resolve = || command::Process::resolve(view, image, options);
+        let told = early.told(image, options);
+        let is_told = told.is_some();
+        let mut process = told.map_or_else(resolve, Ok)?;
         bundle.mount(view, &process)?;
+        early.open();
         events(Event::Mounted {
             id: bundle.id().to_owned(),
         });
-        let config = match was_told {
+        if is_told {
+            // Meanwhile the container is made. Its command does not begin before this is known.
+            process = resolve()?;
+        }
+        let config = match early.was_told(&bundle, &process) {
             true => None,
             false => {
                 // Before the runtime can make the container.
