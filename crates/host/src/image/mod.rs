@@ -228,7 +228,6 @@ impl Images {
         let start = Instant::now();
         let (found, referrers) = self.resolve_with(request, service.is_some(), report).await?;
         let resolved = Instant::now();
-        found.tell(report);
         // A service is recorded on all of its image.
         let service = service.filter(|_| !found.is_part);
         let client = self.clients.get(request.docker_config.as_deref())?;
@@ -246,6 +245,7 @@ impl Images {
             None => None,
         };
         let begun = Instant::now();
+        found.tell(report);
         let layers = choice.layers(require_lazy, report).await?;
         let new = choice.keep();
         if let Some(Ok(begun)) = &mut recording {
