@@ -15,7 +15,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use container_support::{Case, Running, case, supervise_if_asked};
+use container_support::{Case, Running, case, supervise_if_asked, wait_until};
 use xebec_host::container::cleanup_stale;
 
 /// Not a test: the other side of every case.
@@ -27,30 +27,10 @@ fn supervisor_process() {
 /// How long the image takes where it is not waited for.
 const LONG: Duration = Duration::from_secs(20);
 
-/// In the place of runc, which does this before it makes a container, with `$config` for where it looks for its configuration.
-/// How often it was called for that is told by [`made`].
-fn before_making(case: &mut Case, rest: &str) {
-    let calls = calls(case);
-    let _ = fs::remove_file(&calls);
-    let find = r#"config=$(printf '%s\n' "$@" | sed -n '/^--bundle$/{n;p;}')/config.json"#;
-    case.runtime(&format!(
-        "case \" $* \" in *\" create \"*) echo >>'{}'; {find}\n{rest}\n;; esac\nexec runc \"$@\"",
-        calls.display()
-    ));
-}
-
-fn calls(case: &Case) -> PathBuf {
-    case.dirs().run.with_extension("calls")
-}
-
-/// How often the runtime was called to make a container.
-fn made(case: &Case) -> usize {
-    fs::read_to_string(calls(case)).map_or(0, |text| text.lines().count())
-}
-
 /// Starts a case whose image takes so long, up to where its runtime has begun.
 fn begun(case: &mut Case, image: Duration) -> Running {
     case.set("id", "early")
+        .set("told", "nothing")
         .set("image_after_ms", &image.as_millis().to_string());
     let running = case.start();
     wait_until("the runtime has begun", || {
@@ -77,23 +57,15 @@ fn makers(case: &Case) -> Vec<i32> {
         .collect()
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(10), "not {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 #[test]
 fn the_runtime_waits_for_the_image() {
     let mut case = case!();
     case.shell("echo here; exit 5");
-    before_making(&mut case, "");
+    case.before_making("");
     let running = begun(&mut case, Duration::from_secs(3));
     wait_until("one runtime", || makers(&case).len() == 1);
     let run = running.finish();
-    assert_eq!(made(&case), 1, "it was started again");
+    assert_eq!(case.made(), 1, "it was started again");
     assert_eq!((run.code, run.stdout.as_str()), (5, "here\n"), "{run:?}");
     let config = config(&case);
     assert!(config.is_file() && !config.is_symlink());
@@ -139,7 +111,7 @@ fn a_killed_supervisor_leaves_no_runtime_that_waits() {
 #[test]
 fn a_runtime_that_takes_no_link_is_started_again() {
     let mut case = case!();
-    case.flag("rm").shell("exit 6");
+    case.flag("rm").set("told", "nothing").shell("exit 6");
     let waits = r#"while [ -L "$config" ]; do sleep 0.01; done"#;
     for (what, rest, calls) in [
         ("fails at once", r#"[ -L "$config" ] && exit 1"#.to_owned(), 2),
@@ -150,15 +122,15 @@ fn a_runtime_that_takes_no_link_is_started_again() {
         ),
         ("waits for the file", waits.to_owned(), 1),
     ] {
-        before_making(&mut case, &rest);
+        case.before_making(&rest);
         let run = case.set("image_after_ms", "200").run();
         assert_eq!(run.code, 6, "{what}: {run:?}");
-        assert_eq!(made(&case), calls, "{what}");
+        assert_eq!(case.made(), calls, "{what}");
         case.assert_clean();
     }
     // Its fourth argument is its log.
     let fails = r#"echo '{"level":"error","msg":"no such luck"}' >"$4"; exit 1"#;
-    before_making(&mut case, fails);
+    case.before_making(fails);
     let run = case.run();
     assert!(run.code == 125 && run.error.contains("no such luck"), "{run:?}");
     case.assert_clean();
@@ -168,12 +140,13 @@ fn a_runtime_that_takes_no_link_is_started_again() {
 fn a_configuration_may_be_long() {
     let mut case = case!();
     case.flag("rm")
+        .set("told", "nothing")
         .set("image_after_ms", "100")
         .shell("echo $A0 $A11 | wc -c");
     // More than a pipe holds, and more than one may hold without CAP_SYS_RESOURCE.
     let (_reader, writer) = std::io::pipe().unwrap();
     for (count, bytes) in [(2, 200_000), (12, 1_200_000)] {
-        before_making(&mut case, "");
+        case.before_making("");
         for number in 0..count {
             case.add("env", &format!("A{number}={}", "x".repeat(100_000)));
         }
@@ -183,7 +156,7 @@ fn a_configuration_may_be_long() {
             "{run:?}"
         );
         let fits = rustix::pipe::fcntl_setpipe_size(&writer, bytes).is_ok();
-        assert_eq!(made(&case), if fits { 1 } else { 2 }, "{count} variables");
+        assert_eq!(case.made(), if fits { 1 } else { 2 }, "{count} variables");
         case.assert_clean();
     }
 }

@@ -1,7 +1,13 @@
 //! Containers for real: busybox on a runtime, as root. Every case runs in a process of its own (this same test
 //! binary), because signals and the death of the supervisor are what is tested; a watchdog ends each.
 
-#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
 
 mod container_support;
 

@@ -94,7 +94,8 @@ pub fn merge(layers: &[&LayerIndex]) -> Result<ImageTree, MergeError> {
     if layers.len() > MAX_LAYERS {
         return Err(MergeError::TooManyLayers(layers.len()));
     }
-    let mut merge = Merge::new();
+    let entries: usize = layers.iter().map(|layer| layer.entries.len()).sum();
+    let mut merge = Merge::new(entries);
     for (number, layer) in layers.iter().enumerate() {
         merge.layer = number as u16;
         merge.digest = layer.layer;
@@ -162,13 +163,15 @@ struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    fn new() -> Self {
-        let root = Node {
+    /// Of so many entries, most of which make a node each.
+    fn new(entries: usize) -> Self {
+        let mut nodes = Vec::with_capacity(entries.min(MAX_NODES) + 1);
+        nodes.push(Node {
             metadata: Cow::Borrowed(&IMPLIED),
             kind: NodeKind::Directory(Directory::default()),
-        };
+        });
         Self {
-            nodes: vec![root],
+            nodes,
             layer: 0,
             digest: Digest::from_bytes([0; 32]),
             work_left: 0,

@@ -61,6 +61,15 @@ macro_rules! case {
 }
 pub(crate) use case;
 
+/// Waits until it is so; no case takes that long.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(10), "not {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// A port of the host that is free now.
 pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0")
@@ -175,6 +184,27 @@ impl Case {
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         self.set("runtime", path.to_str().unwrap())
+    }
+
+    /// In the place of runc, which does this before it makes a container, with `$config` for where it looks for its configuration.
+    /// How often it was called for that is told by [`Case::made`].
+    pub fn before_making(&mut self, rest: &str) -> &mut Self {
+        let calls = self.calls();
+        let _ = fs::remove_file(&calls);
+        let find = r#"config=$(printf '%s\n' "$@" | sed -n '/^--bundle$/{n;p;}')/config.json"#;
+        self.runtime(&format!(
+            "case \" $* \" in *\" create \"*) echo >>'{}'; {find}\n{rest}\n;; esac\nexec runc \"$@\"",
+            calls.display()
+        ))
+    }
+
+    /// How often the runtime was called to make a container.
+    pub fn made(&self) -> usize {
+        fs::read_to_string(self.calls()).map_or(0, |text| text.lines().count())
+    }
+
+    fn calls(&self) -> PathBuf {
+        self.dirs().run.with_extension("calls")
     }
 
     pub fn view_mode(&self, mode: u32) {

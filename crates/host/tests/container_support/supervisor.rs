@@ -6,7 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use xebec_host::container::{self, Directories, Event, ImageConfig, Prepared, RunError, RunOptions};
+use xebec_host::container::{
+    self, Directories, Event, Identity, ImageConfig, Prepared, RunError, RunOptions,
+};
 
 use super::ORDERS;
 
@@ -48,8 +50,15 @@ fn run(
     let wait = wait.map_or(Duration::ZERO, |(_, ms)| {
         Duration::from_millis(ms.parse().unwrap())
     });
-    let (prepared, ()) = Prepared::begin(&options, dirs, move |_| thread::sleep(wait))?;
-    prepared.run(&directory.join("view"), &image, &mut |event| {
+    let told = Told::of(orders);
+    let (prepared, ()) = Prepared::begin(&options, dirs, move |herald| {
+        told.into_iter()
+            .for_each(|told| herald.tell(told.image, told.user));
+        thread::sleep(wait);
+    })?;
+    let view = all(orders).find(|(key, _)| *key == "view");
+    let view = view.map_or("view", |(_, name)| name);
+    prepared.run(&directory.join(view), &image, &mut |event| {
         let line = match event {
             Event::Mounted { .. } => "mounted".to_owned(),
             Event::Created { .. } => "created".to_owned(),
@@ -62,6 +71,27 @@ fn run(
         };
         writeln!(report, "event {line}").unwrap();
     })
+}
+
+/// What the runtime is told before the image is there: what the image says, unless the case says otherwise.
+struct Told {
+    image: ImageConfig,
+    user: Option<Identity>,
+}
+
+impl Told {
+    fn of(orders: &serde_json::Value) -> Option<Self> {
+        let order = |wanted: &str| all(orders).find(|(key, _)| *key == wanted).map(|(_, text)| text);
+        let image = match order("told") {
+            Some("nothing") => return None,
+            Some(image) => image,
+            None => orders["image"].as_str().unwrap(),
+        };
+        Some(Self {
+            image: serde_json::from_str(image).unwrap(),
+            user: order("told_user").map(|user| serde_json::from_str(user).unwrap()),
+        })
+    }
 }
 
 fn all(orders: &serde_json::Value) -> impl Iterator<Item = (&str, &str)> {
@@ -84,6 +114,7 @@ fn options(orders: &serde_json::Value) -> Result<RunOptions, RunError> {
                     .split_once('=')
                     .map(|(name, value)| (name.into(), value.into())),
             ),
+            "user" => options.user = Some(value.into()),
             "hostname" => options.hostname = Some(value.into()),
             "runtime" => options.runtime = Some(value.into()),
             "volume" => options.volumes.push(value.parse()?),
@@ -95,7 +126,7 @@ fn options(orders: &serde_json::Value) -> Result<RunOptions, RunError> {
             "tty" => options.tty = true,
             "interactive" => options.interactive = true,
             "exit_on_ready" => options.exit_on_ready = true,
-            "image_after_ms" => {}
+            "image_after_ms" | "told" | "told_user" | "view" => {}
             other => panic!("no such order: {other}"),
         }
     }

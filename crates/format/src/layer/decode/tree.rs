@@ -12,10 +12,13 @@ use crate::layer::limits::{
 use crate::layer::{Entry, EntryKind, Extent, Metadata, Xattr};
 use crate::path::{LayerPath, MAX_PATH};
 
+/// Entries for which room is made before they are read, whatever is said of their number: more than most images have.
+const AT_ONCE: usize = 1 << 15;
+
 /// Reads the entries from a section's plain bytes.
 pub(super) fn read(plain: &[u8]) -> Result<Vec<Entry>, DecodeError> {
     let (count, mut reader) = TreeReader::new(plain)?;
-    let mut entries = Vec::new();
+    let mut entries = Vec::with_capacity(count.min(AT_ONCE));
     for _ in 0..count {
         entries.push(reader.entry()?);
     }

@@ -1,0 +1,213 @@
+//! Containers that are begun when it is known what their image says, and wait for its files. As in `container_run`, every case
+//! runs in a process of its own.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+
+mod container_support;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use container_support::{Case, Running, case, supervise_if_asked, wait_until};
+use xebec_host::container::cleanup_stale;
+
+const APP: &str = r#"{"uid":1000,"gid":100,"additional":[50],"home":"/home/app"}"#;
+
+/// Not a test: the other side of every case.
+#[test]
+fn supervisor_process() {
+    supervise_if_asked();
+}
+
+/// How long the image takes where it is not waited for.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Starts a case whose image takes so long, up to where its first process waits for its root.
+fn begun(case: &mut Case, image: Duration) -> Running {
+    case.set("id", "told")
+        .set("image_after_ms", &image.as_millis().to_string());
+    let running = case.start();
+    wait_until("somebody waits for a root", || waiting(case) > 0);
+    running
+}
+
+/// How many processes wait for a root of this case: of such a process nothing else can be seen but what it has mounted.
+fn waiting(case: &Case) -> usize {
+    let name = case.state().parent().unwrap().file_name().unwrap().to_owned();
+    let waits = |process: &Path| {
+        let wchan = fs::read_to_string(process.join("wchan")).unwrap_or_default();
+        let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+        wchan == "autofs_wait" && mounts.contains(name.to_str().unwrap())
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.filter(|entry| waits(&entry.path())).count()
+}
+
+/// Nothing of it is left, and nobody waits.
+fn assert_gone(case: &Case) {
+    wait_until("nobody waits", || waiting(case) == 0);
+    assert!(!case.state().join("told").exists());
+    case.assert_clean();
+}
+
+#[test]
+fn the_container_waits_for_its_image() {
+    let mut case = case!();
+    case.flag("rm")
+        .shell("cat /etc/motd; echo here; exit 5")
+        .before_making("");
+    let running = begun(&mut case, Duration::from_millis(1500));
+    assert_eq!(waiting(&case), 1, "the runtime itself goes by");
+    let run = running.finish();
+    assert!(run.code == 5 && run.stdout.ends_with("here\n"), "{run:?}");
+    assert_eq!(run.events(), ["mounted", "created", "started", "exited 5"]);
+    assert_eq!(case.made(), 1, "it was made again");
+    assert_gone(&case);
+}
+
+#[test]
+fn a_remembered_user_is_compared() {
+    let mut case = case!();
+    case.flag("rm").shell("id; echo $HOME").image(r#"{"User":"app"}"#);
+    let right = "uid=1000(app) gid=100(users) groups=50(staff)\n/home/app\n";
+    let root = r#"{"uid":0,"gid":0,"additional":[],"home":"/root"}"#;
+    let other_home = APP.replace("/home/app", "/home/other");
+    for (what, user, made) in [
+        ("nobody remembers", None, 1),
+        ("as it was", Some(APP), 1),
+        ("another user", Some(root), 2),
+        ("another home", Some(other_home.as_str()), 2),
+    ] {
+        case.before_making("");
+        if let Some(user) = user {
+            case.set("told_user", user);
+        }
+        let run = case.run();
+        assert_eq!((run.code, run.stdout.as_str()), (0, right), "{what}: {run:?}");
+        assert_eq!(case.made(), made, "{what}");
+        case.assert_clean();
+    }
+    // It is of the image's user, not of the one who is asked for.
+    case.set("told_user", APP).add("user", "0");
+    let run = case.run();
+    assert!(run.stdout.starts_with("uid=0(root)"), "{run:?}");
+    case.assert_clean();
+}
+
+#[test]
+fn roots_groups_are_compared() {
+    let mut case = case!();
+    case.flag("rm").shell("id -G").before_making("");
+    let groups = case.view().join("etc/group");
+    let text = fs::read_to_string(&groups).unwrap();
+    fs::write(&groups, format!("{text}wheel:x:10:root\n")).unwrap();
+    let run = case.run();
+    assert_eq!((run.code, run.stdout.as_str()), (0, "0 10\n"), "{run:?}");
+    assert_eq!(case.made(), 2);
+    case.assert_clean();
+}
+
+#[test]
+fn an_image_that_became_another_one_is_what_runs() {
+    let mut case = case!();
+    case.flag("rm")
+        .image(r#"{"Entrypoint":["/bin/sh","-c"],"Cmd":["echo new $A; exit 3"],"Env":["A=b"]}"#)
+        .set(
+            "told",
+            r#"{"Entrypoint":["/bin/sh","-c"],"Cmd":["echo old; exit 4"]}"#,
+        )
+        .before_making("");
+    let run = case.run();
+    assert_eq!((run.code, run.stdout.as_str()), (3, "new b\n"), "{run:?}");
+    assert_eq!(case.made(), 2);
+    case.assert_clean();
+}
+
+#[test]
+fn who_wants_the_end_meanwhile_gets_it() {
+    let mut case = case!();
+    case.shell("echo never");
+    let began = Instant::now();
+    let running = begun(&mut case, LONG);
+    running.signal(15);
+    let run = running.finish();
+    assert!(began.elapsed() < LONG, "it does not wait for the image");
+    assert_eq!((run.code, run.stdout.as_str()), (143, ""), "{run:?}");
+    assert_gone(&case);
+}
+
+#[test]
+fn an_image_that_cannot_be_had_leaves_nothing() {
+    let mut case = case!();
+    case.shell("echo never").set("view", "missing");
+    let run = begun(&mut case, Duration::from_millis(500)).finish();
+    assert!(run.code == 125 && run.error.contains("missing"), "{run:?}");
+    assert_gone(&case);
+}
+
+#[test]
+fn who_waits_for_a_killed_supervisor_is_let_go() {
+    let mut case = case!();
+    case.shell("echo never");
+    let running = begun(&mut case, LONG);
+    running.signal(9);
+    running.finish();
+    assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
+    wait_until("nobody waits", || waiting(&case) == 0);
+    // The runtime may have had the last word.
+    wait_until("the runtime has ended", || {
+        cleanup_stale(&case.dirs()).unwrap();
+        fs::read_dir(case.dirs().run.join("runtime")).map_or(0, |entries| entries.count()) == 0
+    });
+    assert_gone(&case);
+}
+
+#[test]
+fn a_container_with_another_root_is_made_again() {
+    let mut case = case!();
+    case.flag("rm").shell("cat /which").set("image_after_ms", "100");
+    fs::write(case.view().join("which"), "right\n").unwrap();
+    let other = case.make_directory("other");
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(format!("{}/.", case.view().display()))
+        .arg(&other)
+        .status();
+    assert!(copied.unwrap().success());
+    fs::write(other.join("which"), "wrong\n").unwrap();
+    let elsewhere = format!(
+        r##"if [ ! -e "$config.once" ]; then
+            touch "$config.once"
+            cat "$config" >"$config.told"
+            sed 's#"path":"[^"]*/merged"#"path":"{}"#' "$config.told" >"$config.other"
+            mv "$config.other" "$config"
+            runc "$@"; status=$?
+            mv "$config.told" "$config"
+            exit $status
+        fi"##,
+        other.display()
+    );
+    case.before_making(&elsewhere);
+    let run = case.run();
+    assert_eq!((run.code, run.stdout.as_str()), (0, "right\n"), "{run:?}");
+    assert_eq!(case.made(), 2);
+    case.assert_clean();
+}
+
+#[test]
+fn what_cannot_run_is_said_as_ever() {
+    let mut case = case!();
+    case.flag("rm").set("id", "nope").command(&["/nope"]);
+    let told = case.run();
+    let untold = case.set("told", "nothing").run();
+    assert!(told.error.contains("/nope"), "{told:?}");
+    assert_eq!((told.code, told.error), (untold.code, untold.error));
+    case.assert_clean();
+}
