@@ -8,7 +8,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use xebec_host::client::Daemon;
-use xebec_host::container::{self, Directories, Event, Herald, ImageConfig, Prepared, RunError, RunOptions};
+use xebec_host::container::{
+    self, Directories, Event, Herald, Identity, ImageConfig, Prepared, RunError, RunOptions,
+};
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::paths::Paths;
 use xebec_host::protocol::{
@@ -144,6 +146,7 @@ struct StartOver {
     daemon: Daemon,
     holder: Holder,
     container: Option<String>,
+    user: Option<Identity>,
     telling: Option<JoinHandle<()>>,
 }
 
@@ -153,6 +156,7 @@ impl StartOver {
             daemon: daemon.clone(),
             holder: holder.clone(),
             container: None,
+            user: None,
             telling: None,
         }
     }
@@ -163,6 +167,7 @@ impl StartOver {
             holder: self.holder.clone(),
             container: self.container.clone(),
             ready_ms,
+            user: self.user.take(),
         };
         let daemon = self.daemon.clone();
         // Nothing depends on it: an older daemon does not know what it is told.
@@ -199,7 +204,8 @@ fn run_on(
     let mut started = begin;
     let mut written: Option<Result<(), Failure>> = None;
     let outcome = prepared.run(&mounted.path, &image, &mut |event| match event {
-        Event::Created { .. } => {
+        Event::Created { user, .. } => {
+            over.user = user;
             stages.insert("create".to_owned(), begin.elapsed().as_secs_f64() * 1e3);
         }
         Event::Started => started = Instant::now(),

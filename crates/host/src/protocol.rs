@@ -173,6 +173,9 @@ pub enum Request {
         container: Option<String>,
         /// When its probe was seen, in milliseconds since 1970; absent when it ended without.
         ready_ms: Option<u64>,
+        /// Who the image's own user is by its lists, for the next start.
+        #[serde(default)]
+        user: Option<Identity>,
     },
     /// Give a view back.
     Release {

@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::registry::{Fault, When};
@@ -36,6 +37,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case("ended-meanwhile", ended_meanwhile),
         case("killed-meanwhile", killed_meanwhile),
         case("unrecorded", unrecorded),
+        case("begun", begun),
+        case("moved", moved),
     ]
 }
 
@@ -110,7 +113,9 @@ fn waiting(lab: &Lab<'_>, names: &Names) -> Result<Child> {
         &["run", "--name", "early", &names.tag, "/bin/linger", "0s"],
     )?;
     let config = lab.path("root").join("containers/early/config.json");
-    wait_until(SOON, "a runtime that waits", || Ok(config.is_symlink()))?;
+    wait_until(SOON, "a runtime that waits", || {
+        Ok(config.is_symlink() || config.exists())
+    })?;
     Ok(child)
 }
 
@@ -170,4 +175,70 @@ fn killed_meanwhile(world: &World) -> Result<Outcome> {
     lab.xebec("root", &again)?.expect(0, &[])?;
     expect_nothing_left(&lab, "root")?;
     Ok(Outcome::Passed("the name is free again".to_owned()))
+}
+
+/// How many processes of a lab wait for a container's root.
+fn waiting_for_a_root(lab: &Lab<'_>) -> usize {
+    let place = lab.path("root").join("containers").display().to_string();
+    let waits = |process: &Path| {
+        let read = |name| fs::read_to_string(process.join(name)).unwrap_or_default();
+        read("wchan") == "autofs_wait" && read("mountinfo").contains(&place)
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter(|entry| waits(&entry.path())).count()
+}
+
+/// A container of an image that was started here before is begun while the registry is asked what its name means.
+fn begun(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab)?;
+    let run = ["run", "--rm", "--name", "early", &names.tag, "/bin/linger", "0s"];
+    lab.xebec("root", &run)?.expect(0, &[])?;
+    let mut codes = Vec::new();
+    for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
+        let delay = signal.map_or(Duration::from_secs(1), |_| THINKS);
+        lab.registry.inject(When::manifest(), Fault::Delay(delay));
+        let mut child = lab.spawn("root", &run)?;
+        wait_until(SOON, "a container that waits", || {
+            Ok(waiting_for_a_root(&lab) == 1)
+        })?;
+        if let Some(signal) = signal {
+            send(&child, signal)?;
+        }
+        let status = child.wait()?;
+        codes.push(status.code().unwrap_or(-1));
+        lab.registry.clear_faults();
+        if signal == Some(Signal::KILL) {
+            ensure!(waiting_for_a_root(&lab) == 1, "nobody was there to let it go");
+            lab.xebec("root", &run)?.expect(0, &[])?;
+        }
+        wait_until(SOON, "nobody waits", || Ok(waiting_for_a_root(&lab) == 0))?;
+        expect_nothing_left(&lab, "root")?;
+    }
+    ensure!(codes == [0, 143, -1], "{codes:?}");
+    Ok(Outcome::Passed(format!("{codes:?}")))
+}
+
+/// It is begun as what the name meant last time; what runs is what it means now.
+fn moved(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let program = fs::read(World::go_tool("linger")?)?;
+    let version = |argument: &str| {
+        let mut layer = TarBuilder::new();
+        layer.directory("bin");
+        layer.file_with(&Header::new("bin/linger", Kind::File).mode(0o755), &program);
+        let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(1))?;
+        let command = json!(["/bin/linger", argument]);
+        anyhow::Ok(image.config("Cmd", command).build())
+    };
+    let names = lab.push_indexed(&version("0s")?, "app")?;
+    let run = ["run", "--rm", &names.tag];
+    lab.xebec("root", &run)?.expect(0, &[])?;
+    lab.push_indexed(&version("no duration")?, "app")?;
+    let ended = lab.xebec("root", &run)?;
+    ended.expect(2, &["no duration"])?;
+    lab.push_indexed(&version("1ms")?, "app")?;
+    lab.xebec("root", &run)?.expect(0, &["ready"])?;
+    expect_nothing_left(&lab, "root")?;
+    Ok(Outcome::Passed(ended.err.trim().to_owned()))
 }

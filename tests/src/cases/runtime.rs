@@ -61,6 +61,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("four-requests", starts::four_requests),
         case("five-requests", starts::five_requests),
         case("config-elsewhere", starts::config_elsewhere),
+        case("user", starts::user),
         case("explain-start", explain::another_path),
         case("explain-shared", explain::others_on_the_view),
         case("explain-two-starts", explain::two_starts),

@@ -31,18 +31,16 @@ impl Process {
     /// Joins what the image says with what the user says. Reads the image's user and group lists through
     /// `view`, without ever leaving it.
     pub(super) fn resolve(view: &Path, image: &ImageConfig, options: &RunOptions) -> Result<Self, RunError> {
-        Self::of(user::resolve(view, user(image, options))?, image, options)
+        let user = options.user.as_deref().unwrap_or(&image.user);
+        Self::of(user::resolve(view, user)?, image, options)
     }
 
-    /// What it very probably is, without a view; `None` if that cannot be said. `known`: who the image's own user was before.
-    pub(super) fn likely(
-        image: &ImageConfig,
-        known: Option<&Identity>,
-        options: &RunOptions,
-    ) -> Option<Self> {
-        let known = known.filter(|_| options.user.is_none()).cloned();
-        let identity = known.or_else(|| user::likely(user(image, options)))?;
-        Self::of(identity, image, options).ok()
+    /// What it is if the image's own user, whom `known` has from before, is still the same; `None` if another one is asked for.
+    pub(super) fn likely(image: &ImageConfig, known: &Identity, options: &RunOptions) -> Option<Self> {
+        if options.user.is_some() {
+            return None;
+        }
+        Self::of(known.clone(), image, options).ok()
     }
 
     /// What it is when that is its user.
@@ -99,10 +97,6 @@ pub fn args(
         Some(program) if !program.is_empty() => Ok(args),
         _ => Err(RunError::NoCommand),
     }
-}
-
-fn user<'a>(image: &'a ImageConfig, options: &'a RunOptions) -> &'a str {
-    options.user.as_deref().unwrap_or(&image.user)
 }
 
 fn cwd(image: &ImageConfig, options: &RunOptions) -> Result<String, RunError> {

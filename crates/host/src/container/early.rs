@@ -11,8 +11,7 @@
 //! where its first process enters its root (`prepareRoot`, runc, `libcontainer/rootfs_linux.go`), which takes some 20 ms. There
 //! it waits, since the root is an automount ([`Automount`]) until the overlay is mounted on it. That process is of a session of
 //! its own (`nsexec.c`), so it is one who waits; runc itself only goes by. What is not known yet is what the image's lists say of
-//! its user. Recordings and records remember it, and root is nearly always the same ([`Process::likely`]); what was told wrong is
-//! taken back.
+//! its user, so that is remembered, by recordings and by the host; what was told wrong is taken back.
 //!
 //! Nothing depends on either: whatever does not go this way is done as if it had not been tried.
 
@@ -82,7 +81,7 @@ impl Early {
         let Some(begun) = self.0.as_mut().filter(|begun| begun.told.is_none()) else {
             return;
         };
-        let Some(process) = Process::likely(image, user, options) else {
+        let Some(process) = user.and_then(|user| Process::likely(image, user, options)) else {
             return;
         };
         match begun.tell(bundle, process, options) {

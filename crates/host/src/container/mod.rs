@@ -240,6 +240,8 @@ pub enum Event {
     Created {
         /// Process id of the container's first process, on the host.
         pid: i32,
+        /// Who it is, if it is the image's own user.
+        user: Option<Identity>,
     },
     /// The container's command was told to run.
     Started,
@@ -375,6 +377,7 @@ impl<'a> Prepared<'a> {
             options,
             stop_signal,
             began,
+            user: options.user.is_none().then_some(process.identity),
         };
         let making = supervise::Making {
             early,

@@ -47,6 +47,8 @@ pub(super) struct Orders<'a> {
     pub options: &'a RunOptions,
     pub stop_signal: StopSignal,
     pub began: Instant,
+    /// The image's own user, if it is that one.
+    pub user: Option<Identity>,
 }
 
 /// What happens, from the moment that this is made. Made before anything that would have to be cleaned up, it
@@ -159,7 +161,10 @@ pub(super) fn supervise(
     let init = Init::open(bundle)?;
     bundle.record_pid(init.pid)?;
     drop(joining);
-    events(Event::Created { pid: init.pid });
+    events(Event::Created {
+        pid: init.pid,
+        user: orders.user.clone(),
+    });
 
     let tail = Tail::default();
     let (terminal, copies) = connection.open(options, &tail, &sender)?;

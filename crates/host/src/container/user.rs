@@ -118,16 +118,6 @@ pub(super) fn resolve(view: &Path, user: &str) -> Result<Identity, UserError> {
     })
 }
 
-/// Who `user` is in nearly every image, if that can be said without looking: root, whom the lists put into no group but its own.
-pub(super) fn likely(user: &str) -> Option<Identity> {
-    matches!(user, "" | "0" | "root" | "0:0" | "root:root").then(|| Identity {
-        uid: 0,
-        gid: 0,
-        additional: Vec::new(),
-        home: "/root".to_owned(),
-    })
-}
-
 struct Listed {
     name: Option<String>,
     uid: u32,

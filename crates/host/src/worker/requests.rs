@@ -5,11 +5,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_kernel::journal::Journal;
 use xebec_kernel::mount;
 
+use crate::container::Identity;
 use crate::failure::{Failure, FailureKind};
+use crate::image::record::ImageRecord;
 use crate::image::{ForService, Images, PreparedImage, Report};
 use crate::protocol::{Completion, Holder, ImageRequest, Mounted, Purpose, Reply, Request, ServiceCommand};
 use crate::runtime_image::pace::Paces;
@@ -96,7 +99,11 @@ impl Requests {
                 holder,
                 container,
                 ready_ms,
+                user,
             } => {
+                if let Some(user) = user {
+                    self.remember_user(holder.clone(), user).await;
+                }
                 self.end_starts(&holder, &Over::told(container, ready_ms)).await;
                 Ok(Reply::Done)
             }
@@ -224,6 +231,26 @@ impl Requests {
         }
         self.complete_in_background(layers, completion);
         Ok(Reply::Mounted(Box::new(mounted)))
+    }
+
+    /// Keeps with what is known of an image who its user is, unless that is kept already.
+    async fn remember_user(self: &Arc<Self>, holder: Holder, user: Identity) {
+        let remember = move |this: &Self| {
+            let views = this.views.held();
+            let view = views.into_iter().find(|view| view.holders.contains(&holder))?;
+            let records = this.images.records();
+            let record = records.get(view.manifest)?;
+            let user = Some(user).filter(|user| record.user.as_ref() != Some(user))?;
+            records
+                .put(&ImageRecord {
+                    user: Some(user),
+                    ..record
+                })
+                .err()
+        };
+        if let Ok(Some(failure)) = self.in_background(remember).await {
+            warn!("{failure}");
+        }
     }
 
     /// Does what takes long or blocks, in a thread for that.

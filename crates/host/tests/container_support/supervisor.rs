@@ -50,7 +50,7 @@ fn run(
     let wait = wait.map_or(Duration::ZERO, |(_, ms)| {
         Duration::from_millis(ms.parse().unwrap())
     });
-    let told = Told::of(orders);
+    let told = Told::of(orders, &directory.join("view"));
     let (prepared, ()) = Prepared::begin(&options, dirs, move |herald| {
         told.into_iter()
             .for_each(|told| herald.tell(told.image, told.user));
@@ -73,23 +73,29 @@ fn run(
     })
 }
 
-/// What the runtime is told before the image is there: what the image says, unless the case says otherwise.
+/// What the runtime is told before the image is there: what the image says, and who its user is, unless the case says otherwise.
 struct Told {
     image: ImageConfig,
     user: Option<Identity>,
 }
 
 impl Told {
-    fn of(orders: &serde_json::Value) -> Option<Self> {
+    fn of(orders: &serde_json::Value, view: &Path) -> Option<Self> {
         let order = |wanted: &str| all(orders).find(|(key, _)| *key == wanted).map(|(_, text)| text);
         let image = match order("told") {
             Some("nothing") => return None,
             Some(image) => image,
             None => orders["image"].as_str().unwrap(),
         };
+        let config: serde_json::Value = serde_json::from_str(image).unwrap();
+        let user = match order("told_user") {
+            Some("nobody") => None,
+            Some(user) => Some(Identity::remembered(user).unwrap()),
+            None => Identity::of(view, config["User"].as_str().unwrap_or_default()).ok(),
+        };
         Some(Self {
-            image: serde_json::from_str(image).unwrap(),
-            user: order("told_user").map(|user| serde_json::from_str(user).unwrap()),
+            image: serde_json::from_value(config).unwrap(),
+            user,
         })
     }
 }

@@ -1,14 +1,16 @@
 //! What a recording is for: starts that fetch what they need and nothing else.
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::registry::Options;
+use xebec_testkit::tar::TarBuilder;
 
-use super::{Published, START, STRAY, Service, expect_lazy, expect_recorded, lower_layer, number};
+use super::{Published, START, STRAY, Service, expect_lazy, expect_recorded, image, lower_layer, number};
 use crate::runner::Outcome;
 use crate::world::World;
 
@@ -124,6 +126,50 @@ pub(super) fn five_requests(world: &World) -> Result<Outcome> {
         said = first;
     }
     Ok(Outcome::Passed(format!("{said:?}, and then without the second")))
+}
+
+/// A recording says who the image's user is by its lists, and a host keeps that, for containers that are begun before there are
+/// lists. One that is wrong is put right by the start.
+pub(super) fn user(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let mut lists = TarBuilder::new();
+    lists.directory("etc");
+    lists.file("etc/passwd", b"app:x:1000:100::/home/app:/bin/sh\n");
+    lists.file("etc/group", b"staff:x:50:app\n");
+    let image = image(&fs::read(World::go_tool("linger")?)?, &service.files)?;
+    let image = image.layer(&lists.into_bytes(), Compression::Gzip(1))?;
+    let image = image.config("User", json!("app")).build();
+    let names = lab.push_indexed(&image, "app")?;
+    let right = json!({"uid": 1000, "gid": 100, "additional": [50], "home": "/home/app"});
+    service.record("recorder", &[&names.tag])?;
+
+    // Before it has run anything there.
+    let mnt = lab.mount("root", &names.tag, &[])?;
+    lab.umount("root", &mnt)?;
+    let record = |root: &str| -> Result<(PathBuf, Value)> {
+        let digest = image.manifest.digest.hex();
+        let path = lab.path(root).join(format!("images/{digest}.json"));
+        let record = serde_json::from_slice(&fs::read(&path)?)?;
+        Ok((path, record))
+    };
+    let (path, mut wrong) = record("root")?;
+    ensure!(
+        wrong.get("user").is_none(),
+        "who only looks asks for no recording: {wrong:#}"
+    );
+    service.start("elsewhere", &[&names.tag])?;
+    let (_, kept) = record("elsewhere")?;
+    ensure!(kept["user"] == right, "by the recording: {kept:#}");
+
+    wrong["user"] = json!({"uid": 0, "gid": 0, "additional": [], "home": "/root"});
+    fs::write(&path, wrong.to_string())?;
+    for _ in 0..2 {
+        expect_recorded(&service.start("root", &[&names.tag])?)?;
+        let (_, kept) = record("root")?;
+        ensure!(kept["user"] == right, "by the start: {kept:#}");
+    }
+    Ok(Outcome::Passed(right.to_string()))
 }
 
 /// An artifact that has another configuration than the image, or none, is no reason to believe it: the registry is asked.
