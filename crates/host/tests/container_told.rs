@@ -31,20 +31,27 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// Starts a case whose image takes so long, up to where its first process waits for its root.
 fn begun(case: &mut Case, image: Duration) -> Running {
-    case.set("id", "told")
+    let id = id(case);
+    case.set("id", &id)
         .set("image_after_ms", &image.as_millis().to_string());
     let running = case.start();
     wait_until("somebody waits for a root", || waiting(case) > 0);
     running
 }
 
+/// Of this case's container, and of no other's.
+fn id(case: &Case) -> String {
+    let name = case.state().parent().unwrap().file_name().unwrap().to_owned();
+    name.to_str().unwrap().to_owned()
+}
+
 /// How many processes wait for a root of this case: of such a process nothing else can be seen but what it has mounted.
 fn waiting(case: &Case) -> usize {
-    let name = case.state().parent().unwrap().file_name().unwrap().to_owned();
+    let name = id(case);
     let waits = |process: &Path| {
         let wchan = fs::read_to_string(process.join("wchan")).unwrap_or_default();
         let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
-        wchan == "autofs_wait" && mounts.contains(name.to_str().unwrap())
+        wchan == "autofs_wait" && mounts.contains(&name)
     };
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes.filter(|entry| waits(&entry.path())).count()
@@ -53,7 +60,13 @@ fn waiting(case: &Case) -> usize {
 /// Nothing of it is left, and nobody waits.
 fn assert_gone(case: &Case) {
     wait_until("nobody waits", || waiting(case) == 0);
-    assert!(!case.state().join("told").exists());
+    let id = id(case);
+    assert!(!case.state().join(&id).exists());
+    let groups = fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
+    let left = groups
+        .map(|entry| entry.path().join("xebec/told"))
+        .find(|path| path.exists());
+    assert_eq!(left, None);
     case.assert_clean();
 }
 
@@ -110,6 +123,7 @@ fn an_image_that_became_another_one_is_what_runs() {
         .before_making("");
     let run = case.run();
     assert_eq!((run.code, run.stdout.as_str()), (3, "new b\n"), "{run:?}");
+    assert_eq!(run.stderr, "", "of what is not made nothing is said");
     assert_eq!(case.made(), 2);
     case.assert_clean();
 }
@@ -124,6 +138,7 @@ fn who_wants_the_end_meanwhile_gets_it() {
     let run = running.finish();
     assert!(began.elapsed() < LONG, "it does not wait for the image");
     assert_eq!((run.code, run.stdout.as_str()), (143, ""), "{run:?}");
+    assert_eq!(run.stderr, "", "the runtime says nothing");
     assert_gone(&case);
 }
 
@@ -133,6 +148,7 @@ fn an_image_that_cannot_be_had_leaves_nothing() {
     case.shell("echo never").set("view", "missing");
     let run = begun(&mut case, Duration::from_millis(500)).finish();
     assert!(run.code == 125 && run.error.contains("missing"), "{run:?}");
+    assert_eq!(run.stderr, "", "the runtime says nothing");
     assert_gone(&case);
 }
 

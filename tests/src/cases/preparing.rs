@@ -237,6 +237,10 @@ fn moved(world: &World) -> Result<Outcome> {
     lab.push_indexed(&version("no duration")?, "app")?;
     let ended = lab.xebec("root", &run)?;
     ended.expect(2, &["no duration"])?;
+    ensure!(
+        !ended.err.contains("runc"),
+        "of what is not made nothing is said: {ended:?}"
+    );
     lab.push_indexed(&version("1ms")?, "app")?;
     lab.xebec("root", &run)?.expect(0, &["ready"])?;
     expect_nothing_left(&lab, "root")?;

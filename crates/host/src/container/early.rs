@@ -15,6 +15,7 @@
 //!
 //! Nothing depends on either: whatever does not go this way is done as if it had not been tried.
 
+mod ending;
 mod pipe;
 
 use std::os::unix::fs::MetadataExt;
@@ -28,6 +29,7 @@ use super::command::Process;
 use super::connection::Connection;
 use super::init;
 use super::joining::QuickJoining;
+use super::spec;
 use super::terminal::ConsoleSocket;
 use super::{Identity, ImageConfig, RunError, RunOptions};
 
@@ -35,9 +37,9 @@ use super::{Identity, ImageConfig, RunError, RunOptions};
 pub(super) struct Early(Option<Begun>);
 
 struct Begun {
-    // In this order: it gives up when there will be no root.
-    told: Option<Told>,
+    // In this order: a runtime that is let go without a root would complain.
     waiting: Waiting,
+    told: Option<Told>,
     connection: Connection,
 }
 
@@ -57,10 +59,11 @@ impl Early {
             return Ok(Early(None));
         }
         let (connection, creation) = connect(bundle, options)?;
-        match Waiting::begin(bundle.path(), creation) {
+        let group = spec::cgroups_path(bundle.id());
+        match Waiting::begin(bundle.path(), group, creation) {
             Ok(waiting) => Ok(Early(Some(Begun {
-                told: None,
                 waiting,
+                told: None,
                 connection,
             }))),
             Err(error) => {
@@ -92,20 +95,28 @@ impl Early {
 
     /// What it was told, as far as that is what this image says: who the user is has not been compared. What else it was told is
     /// taken back.
-    pub(super) fn told(&mut self, image: &ImageConfig, options: &RunOptions) -> Option<Process> {
+    pub(super) fn told(
+        &mut self,
+        bundle: &Bundle,
+        image: &ImageConfig,
+        options: &RunOptions,
+    ) -> Option<Process> {
         let told = &self.0.as_ref()?.told.as_ref()?.process;
         let process = Process::of(told.identity.clone(), image, options).ok();
         let process = process.filter(|process| process == told);
         if process.is_none() {
-            self.take_back("its image has become another one");
+            self.take_back(bundle, "its image has become another one");
         }
         process
     }
 
     /// The root is mounted, so the container may be made.
-    pub(super) fn open(&self) {
-        if let Some(told) = self.0.as_ref().and_then(|begun| begun.told.as_ref()) {
+    pub(super) fn open(&mut self) {
+        if let Some(begun) = &mut self.0
+            && let Some(told) = &begun.told
+        {
             told.root.open();
+            begun.waiting.has_root();
         }
     }
 
@@ -115,15 +126,15 @@ impl Early {
         let Some(told) = told else { return false };
         let is_right = told.process == *process;
         if !is_right {
-            self.take_back("its user is another one");
-            bundle.runtime().delete(bundle.id());
+            self.take_back(bundle, "its user is another one");
         }
         is_right
     }
 
-    fn take_back(&mut self, why: &str) {
+    fn take_back(&mut self, bundle: &Bundle, why: &str) {
         tracing::debug!("the container that was begun is not made: {why}");
         self.0 = None;
+        bundle.runtime().delete(bundle.id());
     }
 
     /// Has the container made, now that its root is mounted and the bundle has a configuration: this one, if it was not told

@@ -353,7 +353,7 @@ impl<'a> Prepared<'a> {
         probe::refuse_ready_before(options)?;
         let stop_signal = image.stop_signal()?;
         let resolve = || command::Process::resolve(view, image, options);
-        let told = early.told(image, options);
+        let told = early.told(&bundle, image, options);
         let is_told = told.is_some();
         let mut process = told.map_or_else(resolve, Ok)?;
         bundle.mount(view, &process)?;

@@ -79,6 +79,11 @@ pub(super) struct SpecInput<'a> {
     pub open_files_limit: Option<u64>,
 }
 
+/// Where a container's control groups are.
+pub(super) fn cgroups_path(id: &str) -> String {
+    format!("/xebec/{id}")
+}
+
 /// Composes the file.
 pub(super) fn config_json(input: &SpecInput<'_>) -> Value {
     json!({
@@ -194,7 +199,7 @@ fn linux(input: &SpecInput<'_>) -> Value {
         "namespaces": namespaces,
         "sysctl": sysctl,
         // Absolute, or the runtimes disagree about what it is relative to.
-        "cgroupsPath": format!("/xebec/{}", input.id),
+        "cgroupsPath": cgroups_path(input.id),
         // The runtime adds the devices that every container has.
         "resources": { "devices": [{ "allow": false, "access": "rwm" }] },
         "maskedPaths": MASKED_PATHS,

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::io::ioctl_fionread;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 
+use super::ending;
 use crate::container::bundle::CONFIG;
 
-/// How long a runtime that was told what to make may take to give up, when its container will never have a root.
+/// How long a runtime may take that has all that it needs, when nobody needs its container any more.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often it is asked whether it has.
@@ -26,10 +27,14 @@ pub(super) struct Waiting {
     reader: PipeReader,
     writer: Option<PipeWriter>,
     was_told: bool,
+    /// Whether its container's root is there.
+    has_root: bool,
+    /// The control groups of its container.
+    group: String,
 }
 
 impl Waiting {
-    pub(super) fn begin(bundle: &Path, mut creation: Command) -> io::Result<Self> {
+    pub(super) fn begin(bundle: &Path, group: String, mut creation: Command) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         // As the mounted /proc numbers this process, which may be another number than its own.
         let process = fs::read_link("/proc/self")?;
@@ -43,6 +48,8 @@ impl Waiting {
             reader,
             writer: Some(writer),
             was_told: false,
+            has_root: false,
+            group,
         })
     }
 
@@ -59,6 +66,11 @@ impl Waiting {
         self.was_told
     }
 
+    /// It has all that it needs.
+    pub(super) fn has_root(&mut self) {
+        self.has_root = true;
+    }
+
     /// Waits for its end. `None` if it has not taken the configuration from here and did not succeed: then nothing was made.
     pub(super) fn end(mut self) -> Option<ExitStatus> {
         self.writer = None;
@@ -71,9 +83,12 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.writer = None;
-        // One that knows what to make may have begun, and removes that.
+        if self.was_told && !self.has_root && matches!(self.child.try_wait(), Ok(None)) {
+            return ending::end(&mut self.child, &self.group);
+        }
+        // One that is making its container ends soon; who made it removes it.
         let deadline = Instant::now() + PATIENCE;
-        while self.was_told && matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+        while self.has_root && matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(INTERVAL);
         }
         // Both do nothing to one that has been waited for.
