@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -154,6 +155,8 @@ impl<'a> Lab<'a> {
         let mut command = self.world.xebec_at(root, arguments);
         let null = Stdio::null;
         command
+            // As a shell starts it.
+            .process_group(0)
             .envs(self.environment.iter().cloned())
             .stdout(null())
             .stderr(null())

@@ -63,9 +63,9 @@ fn assert_gone(case: &Case) {
     let id = id(case);
     assert!(!case.state().join(&id).exists());
     let groups = fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
-    let left = groups
-        .map(|entry| entry.path().join("xebec/told"))
-        .find(|path| path.exists());
+    let groups = groups.map(|entry| entry.path()).chain(["/sys/fs/cgroup".into()]);
+    let mut groups = groups.map(|group| group.join("xebec").join(&id));
+    let left = groups.find(|path| path.exists());
     assert_eq!(left, None);
     case.assert_clean();
 }

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use isolation::isolated;
-use xebec_kernel::mount::automount::{Automount, abandon};
+use xebec_kernel::mount::automount::Automount;
 use xebec_kernel::mount::{self, Attributes, Overlay};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -39,7 +39,7 @@ impl Place {
     }
 
     fn attach(&self) -> Option<Automount> {
-        match Automount::attach(&self.door) {
+        match Automount::attach(&self.door, rustix::process::getpid()) {
             Ok(automount) => Some(automount),
             Err(error) if !Path::new("/sys/module/autofs4").exists() && !is_known() => {
                 println!("SKIPPED: {error}");
@@ -51,9 +51,13 @@ impl Place {
 
     /// Somebody who enters, of another process group and in a mount namespace of their own, and waits.
     fn enter(&self) -> Child {
-        let script = format!("cat {}/greeting", self.door.display());
+        self.enter_with("slave")
+    }
+
+    fn enter_with(&self, propagation: &str) -> Child {
+        let script = format!("exec cat {}/greeting", self.door.display());
         let child = Command::new("unshare")
-            .args(["--mount", "--propagation", "slave", "sh", "-c", &script])
+            .args(["--mount", "--propagation", propagation, "sh", "-c", &script])
             .process_group(0)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -101,12 +105,12 @@ fn who_enters_waits_for_what_is_mounted() {
     isolated("who_enters_waits_for_what_is_mounted", LIMIT, || {
         let place = Place::new();
         let Some(automount) = place.attach() else { return };
-        let (one, other) = (place.enter(), place.enter());
+        let (one, other) = (place.enter(), place.enter_with("private"));
         // This process's own group sees an empty directory.
         assert_eq!(fs::read_dir(&place.door).unwrap().count(), 0);
-        place.overlay.mount_at(&place.door, Attributes::empty()).unwrap();
+        let mounted = place.overlay.mount_at(&place.door, Attributes::empty()).unwrap();
         assert!(waiting() > 0, "nobody has let them in");
-        automount.open();
+        automount.open(&mounted).unwrap();
         assert_eq!((said(one), said(other)), ("hello".to_owned(), "hello".to_owned()));
         // Who comes later does not wait, whether anybody would answer or not.
         let late = || {
@@ -116,8 +120,6 @@ fn who_enters_waits_for_what_is_mounted() {
         };
         assert_eq!(late(), b"hello");
         drop(automount);
-        assert_eq!(late(), b"hello");
-        abandon(&place.door).unwrap();
         assert_eq!(late(), b"hello");
         assert_eq!(place.clear(), 2);
     });
@@ -140,20 +142,21 @@ fn nobody_waits_for_what_will_not_come() {
 }
 
 #[test]
-fn who_waits_for_a_process_that_died_is_let_go() {
-    isolated("who_waits_for_a_process_that_died_is_let_go", LIMIT, || {
+fn who_waits_for_a_process_that_died_can_be_killed() {
+    isolated("who_waits_for_a_process_that_died_can_be_killed", LIMIT, || {
         let place = Place::new();
         let Some(automount) = place.attach() else { return };
-        let child = place.enter();
+        let mut child = place.enter();
         // Nobody will ever answer.
         std::mem::forget(automount);
-        abandon(&place.door).unwrap();
-        let answer = said(child);
-        assert!(answer.contains("No such file"), "{answer}");
-        // What is no such directory is left alone.
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while waiting() > 0 {
+            assert!(Instant::now() < deadline, "somebody still waits");
+            std::thread::sleep(Duration::from_millis(2));
+        }
         assert_eq!(place.clear(), 1);
-        abandon(&place.door).unwrap();
-        abandon(&place.door.join("missing")).unwrap();
         assert_eq!(fs::read_dir(&place.door).unwrap().count(), 0);
     });
 }

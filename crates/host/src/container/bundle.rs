@@ -18,7 +18,9 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -28,13 +30,16 @@ use super::record::{self, Record};
 use super::runtime::Runtime;
 use super::spec::{self, SpecInput};
 use super::{Directories, Net, RunError, RunOptions};
-use xebec_kernel::mount::{self, Attributes, MountError, Overlay, automount};
+use xebec_kernel::mount::{self, Attributes, Detached, MountError, Overlay};
 
 /// Longest name of a container; also the longest name of a host (`HOST_NAME_MAX`).
 const NAME_LIMIT: usize = 64;
 
 /// `f_type` of the second version of control groups (`linux/magic.h`, `CGROUP2_SUPER_MAGIC`).
 const CGROUP2: rustix::fs::FsWord = 0x6367_7270;
+
+/// How long it may take to look at a directory, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The marker of a directory that goes with its container.
 pub(super) const REMOVE_MARKER: &str = "remove";
@@ -105,12 +110,12 @@ impl Bundle {
     }
 
     /// Mounts the overlay on the view of an image. What the container is, is on record with its process.
-    pub(super) fn mount(&mut self, view: &Path, process: &Process) -> Result<(), RunError> {
+    pub(super) fn mount(&mut self, view: &Path, process: &Process) -> Result<Detached, RunError> {
         let view = fs::canonicalize(view).map_err(failed("find the image view", view))?;
-        self.mount_overlay(&view)?;
+        let root = self.mount_overlay(&view)?;
         self.record.view = view;
         self.record.command.clone_from(&process.args);
-        Ok(())
+        Ok(root)
     }
 
     pub(super) fn id(&self) -> &str {
@@ -166,7 +171,7 @@ impl Bundle {
         Ok(())
     }
 
-    fn mount_overlay(&self, view: &Path) -> Result<(), RunError> {
+    fn mount_overlay(&self, view: &Path) -> Result<Detached, RunError> {
         let upper = self.path.join("upper");
         copy_root_attributes(view, &upper)?;
         let mut overlay = Overlay::new().lower(view).upper(upper, self.path.join("work"));
@@ -176,7 +181,7 @@ impl Bundle {
             overlay = overlay.option("volatile", None);
         }
         let mounted = overlay.mount_at(&self.path.join(MERGED), Attributes::empty());
-        mounted.map(drop).map_err(|source| RunError::Overlay {
+        mounted.map_err(|source| RunError::Overlay {
             id: self.id().to_owned(),
             source,
         })
@@ -282,10 +287,6 @@ impl Drop for Bundle {
 /// is of no use without the container.
 pub(super) fn remove(path: &Path, all: bool) -> Result<(), RunError> {
     let merged = path.join(MERGED);
-    // A runtime that outlived its supervisor may wait there, and gives up.
-    if let Err(error) = automount::abandon(&merged) {
-        tracing::debug!(%error, path = %merged.display(), "who waits for a container's root is not told");
-    }
     unmount_all(&merged)?;
     let outcome = if all {
         fs::remove_dir_all(path)
@@ -295,6 +296,26 @@ pub(super) fn remove(path: &Path, all: bool) -> Result<(), RunError> {
     match outcome {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
         _ => Ok(()),
+    }
+}
+
+/// Whether the root of a container whose supervisor was killed can be gone to: as long as somebody waits there for a root that
+/// will not come, everybody does ([`xebec_kernel::mount::automount`]).
+pub(super) fn can_be_entered(path: &Path) -> Result<(), RunError> {
+    let merged = path.join(MERGED);
+    let (sender, looked) = std::sync::mpsc::channel();
+    // Should it not come back, it ends with this process. `statx` would enter.
+    std::thread::spawn({
+        let merged = merged.clone();
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        move || sender.send(rustix::fs::open(merged, flags, Mode::empty()).map(drop))
+    });
+    match looked.recv_timeout(PATIENCE) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(failed(
+            "enter, where another process waits for what will not come (end it):",
+            &merged,
+        )(io::ErrorKind::TimedOut.into())),
     }
 }
 

@@ -15,19 +15,20 @@
 //!
 //! Nothing depends on either: whatever does not go this way is done as if it had not been tried.
 
-mod ending;
+pub(super) mod ending;
 mod pipe;
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
+use xebec_kernel::mount::Detached;
 use xebec_kernel::mount::automount::Automount;
 
 use self::pipe::Waiting;
 use super::bundle::{Bundle, MERGED};
 use super::command::Process;
 use super::connection::Connection;
-use super::init;
+use super::init::{self, Init};
 use super::joining::QuickJoining;
 use super::spec;
 use super::terminal::ConsoleSocket;
@@ -88,7 +89,9 @@ impl Early {
             return;
         };
         match begun.tell(bundle, process, options) {
-            Ok(told) => begun.told = told,
+            Ok(Some(told)) => begun.told = Some(told),
+            // It may have found the file.
+            Ok(None) => self.take_back(bundle, "the runtime was not told"),
             Err(error) => tracing::debug!(%error, "the container is not begun before its image is there"),
         }
     }
@@ -111,12 +114,14 @@ impl Early {
     }
 
     /// The root is mounted, so the container may be made.
-    pub(super) fn open(&mut self) {
+    pub(super) fn open(&mut self, bundle: &Bundle, root: &Detached) {
         if let Some(begun) = &mut self.0
             && let Some(told) = &begun.told
         {
-            told.root.open();
-            begun.waiting.has_root();
+            match told.root.open(root) {
+                Ok(()) => begun.waiting.has_root(),
+                Err(error) => self.take_back(bundle, &error.to_string()),
+            }
         }
     }
 
@@ -134,7 +139,7 @@ impl Early {
     fn take_back(&mut self, bundle: &Bundle, why: &str) {
         tracing::debug!("the container that was begun is not made: {why}");
         self.0 = None;
-        bundle.runtime().delete(bundle.id());
+        discard(bundle);
     }
 
     /// Has the container made, now that its root is mounted and the bundle has a configuration: this one, if it was not told
@@ -164,7 +169,8 @@ impl Begun {
         options: &RunOptions,
     ) -> Result<Option<Told>, RunError> {
         init::adopt()?;
-        let root = Automount::attach(&bundle.path().join(MERGED)).map_err(|source| RunError::Overlay {
+        let root = Automount::attach(&bundle.path().join(MERGED), self.waiting.process());
+        let root = root.map_err(|source| RunError::Overlay {
             id: bundle.id().to_owned(),
             source,
         })?;
@@ -188,12 +194,20 @@ impl Begun {
         };
         if self.told.is_some() && !(ended.success() && has_our_root(bundle)) {
             // Tried again in the ordinary way, whatever is wrong will be said.
-            bundle.runtime().delete(bundle.id());
+            discard(bundle);
             return Ok(None);
         }
         bundle.runtime().created(bundle, Ok(ended))?;
         Ok(Some(self.connection))
     }
+}
+
+/// Removes a container whose command has not begun.
+fn discard(bundle: &Bundle) {
+    // Killed and reaped: it is this process's child.
+    drop(Init::open(bundle));
+    let _ = std::fs::remove_file(bundle.pid_file());
+    bundle.runtime().delete(bundle.id());
 }
 
 /// Whether the container's root is what is mounted for it, and not the empty directory below: no runtime is known that goes by

@@ -356,8 +356,8 @@ impl<'a> Prepared<'a> {
         let told = early.told(&bundle, image, options);
         let is_told = told.is_some();
         let mut process = told.map_or_else(resolve, Ok)?;
-        bundle.mount(view, &process)?;
-        early.open();
+        let root = bundle.mount(view, &process)?;
+        early.open(&bundle, &root);
         events(Event::Mounted {
             id: bundle.id().to_owned(),
         });

@@ -13,7 +13,9 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use serde::{Deserialize, Serialize};
 
 use super::bundle::{self, REMOVE_MARKER};
+use super::early::ending;
 use super::runtime::{self, Runtime};
+use super::spec;
 use super::{Directories, RunError};
 use crate::file::remove_abandoned;
 
@@ -204,6 +206,9 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
         id = record.id,
         "cleaning up after a container whose supervisor is gone"
     );
+    // What waits for its root can do nothing else, and holds up who goes there.
+    ending::kill_group(&spec::cgroups_path(&record.id));
+    bundle::can_be_entered(&record.state)?;
     // A runtime that has been removed since leaves its container to the next best.
     let runtime = Runtime::find(Some(&record.runtime), dirs).or_else(|_| Runtime::find(None, dirs));
     match runtime {

@@ -29,7 +29,6 @@ const GROUPS_LIMIT: usize = 1024;
 
 /// Who the container's first process is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Identity {
     /// User number.
     pub uid: u32,

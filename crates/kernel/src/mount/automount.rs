@@ -1,24 +1,29 @@
 //! A directory at whose door others wait until something is mounted on it: a direct mount of autofs.
 //!
-//! Whoever enters it waits until this process says that they may, and finds what was mounted meanwhile, also in a mount
-//! namespace that receives that by propagation (`Documentation/filesystems/autofs.rst`). Processes of this one's process
-//! group do not wait: before there is anything they enter an empty directory (`autofs_oz_mode`). `stat` does not enter, and
-//! neither does who mounts something there (`follow_automount`, `fs/namei.c`).
+//! Whoever enters it waits until this process says that they may (`Documentation/filesystems/autofs.rst`), and finds what was
+//! mounted meanwhile. Who waits in another mount namespace gets it brought there: propagation would not do, since a runtime may
+//! make its own copy of this mount private before it enters. Processes of this one's process group do not wait: before there is
+//! anything they enter an empty directory (`autofs_oz_mode`). `stat` does not enter (`statx` does, unless told), and neither does
+//! who mounts or unmounts something there (`follow_automount`, `fs/namei.c`); but as long as somebody waits, everybody who only
+//! passes does, too (`autofs_d_manage`).
 //!
-//! Who waits can only be killed. If this process dies meanwhile they wait on, until [`abandon`].
+//! Who waits can only be killed. If this process dies meanwhile they wait on, and so does who enters later, until it is unmounted.
 
+use std::fs;
 use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{IntegerSetter, NoArg, ioctl, opcode};
-use rustix::mount::MountPropagationFlags;
+use rustix::mount::{MountPropagationFlags, MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use rustix::process::Pid;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-use super::{Attributes, Context, MountError, unmount_lazily};
+use super::{Attributes, Context, Detached, MountError, unmount_lazily};
 
 /// What this side says (`linux/auto_fs.h`): who waits for a token goes on; who waits for it gets `ENOENT`; so does everybody who
 /// waits, and nobody will wait again.
@@ -34,9 +39,6 @@ const PROTOCOL: &str = "5";
 const PACKET: usize = 304;
 const TOKEN: std::ops::Range<usize> = 8..12;
 
-/// `AUTOFS_SUPER_MAGIC`.
-const MAGIC: rustix::fs::FsWord = 0x0187;
-
 /// A directory whose door is closed at first. Dropped, it has none any more: who still waits gets `ENOENT`, and who comes later
 /// enters what is mounted there, if only this empty directory. It stays mounted.
 #[derive(Debug)]
@@ -47,12 +49,12 @@ pub struct Automount {
 }
 
 impl Automount {
-    /// Mounts it on the directory `target`. What is mounted on it later is seen in every mount namespace that has received
-    /// it, also where this one's mounts are private otherwise.
+    /// Mounts it on the directory `target`, which no other mount namespace sees by that. Those who wait in another one are
+    /// children of `parent`, a process of this one's process namespace.
     ///
     /// # Errors
     /// [`MountError::Create`] where the kernel has no autofs, [`MountError::Attach`].
-    pub fn attach(target: &Path) -> Result<Self, MountError> {
+    pub fn attach(target: &Path, parent: Pid) -> Result<Self, MountError> {
         let context = Context::open("autofs", target.display().to_string())?;
         let failed = |step: &str, source: io::Error| MountError::Create {
             filesystem: "autofs",
@@ -76,7 +78,12 @@ impl Automount {
         let doorkeeper = thread.spawn({
             let (door, root) = (door.clone(), root.try_clone());
             let root = root.map_err(|error| failed("open", error))?;
-            move || door.keep(&reader, root.as_fd())
+            let mut guests = Guests {
+                parent,
+                target: target.to_owned(),
+                served: Vec::new(),
+            };
+            move || door.keep(&reader, root.as_fd(), &mut guests)
         });
         let automount = Automount {
             root,
@@ -85,23 +92,28 @@ impl Automount {
         };
         detached.attach(target)?;
         // Only once it is attached.
-        let shared = rustix::mount::mount_change(target, MountPropagationFlags::SHARED);
-        shared.map_err(|errno| {
+        let private = rustix::mount::mount_change(target, MountPropagationFlags::PRIVATE);
+        private.map_err(|errno| {
             let _ = unmount_lazily(target);
-            failed("share", errno.into())
+            failed("make private", errno.into())
         })?;
         Ok(automount)
     }
 
-    /// Lets everybody in. Something is mounted on it now.
-    pub fn open(&self) {
-        self.door.answer(READY);
+    /// Lets everybody in, now that this is mounted on it here.
+    ///
+    /// # Errors
+    /// When no descriptor is left; then nobody is let in.
+    pub fn open(&self, mounted: &Detached) -> io::Result<()> {
+        let mounted = mounted.as_fd().try_clone_to_owned()?;
+        self.door.answer(Some(mounted.into()));
+        Ok(())
     }
 }
 
 impl Drop for Automount {
     fn drop(&mut self) {
-        self.door.answer(FAIL);
+        self.door.answer(None);
         // The kernel closes its end of the pipe, so the thread ends.
         let _ = make_catatonic(self.root.as_fd());
         if let Some(doorkeeper) = self.doorkeeper.take() {
@@ -110,29 +122,31 @@ impl Drop for Automount {
     }
 }
 
-/// What those who wait are told.
+/// What those who wait get: a mount, or nothing ever.
+type Answer = Option<Arc<OwnedFd>>;
+
 #[derive(Debug, Default)]
 struct Door {
-    answer: Mutex<Option<u32>>,
+    answer: Mutex<Option<Answer>>,
     answered: Condvar,
 }
 
 impl Door {
-    fn lock(&self) -> MutexGuard<'_, Option<u32>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Answer>> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The first answer counts.
-    fn answer(&self, answer: u32) {
+    fn answer(&self, answer: Answer) {
         self.lock().get_or_insert(answer);
         self.answered.notify_all();
     }
 
-    fn wait(&self) -> u32 {
+    fn wait(&self) -> Answer {
         let mut answer = self.lock();
         loop {
-            match *answer {
-                Some(answer) => return answer,
+            match &*answer {
+                Some(answer) => return answer.clone(),
                 None => {
                     answer = self.answered.wait(answer).unwrap_or_else(PoisonError::into_inner);
                 }
@@ -141,7 +155,7 @@ impl Door {
     }
 
     /// Answers whoever comes, until nobody can any more.
-    fn keep(&self, mut kernel: &PipeReader, root: BorrowedFd<'_>) {
+    fn keep(&self, mut kernel: &PipeReader, root: BorrowedFd<'_>, guests: &mut Guests) {
         let mut packet = [0; PACKET];
         loop {
             match kernel.read(&mut packet) {
@@ -149,13 +163,79 @@ impl Door {
                 Ok(length) if length > TOKEN.end => {
                     let token = packet.get(TOKEN).and_then(|bytes| bytes.try_into().ok());
                     let token = u32::from_ne_bytes(token.unwrap_or_default());
+                    let mounted = self.wait();
+                    let is_there = mounted.is_some_and(|mounted| guests.serve(mounted.as_fd()).is_ok());
                     // Who was killed meanwhile needs no answer.
-                    let _ = tell(root, self.wait(), token);
+                    let _ = tell(root, if is_there { READY } else { FAIL }, token);
                 }
                 Ok(_) | Err(_) => return,
             }
         }
     }
+}
+
+/// Those who wait in other mount namespaces.
+struct Guests {
+    parent: Pid,
+    target: PathBuf,
+    /// Namespaces that have the mount, as `/proc` names them.
+    served: Vec<PathBuf>,
+}
+
+impl Guests {
+    /// Brings a mount of this namespace to all of them that lack it.
+    fn serve(&mut self, mounted: BorrowedFd<'_>) -> io::Result<()> {
+        let own = fs::read_link("/proc/self/ns/mnt")?;
+        for child in children(self.parent) {
+            let namespace = Path::new("/proc").join(child.to_string()).join("ns/mnt");
+            // It may have ended.
+            let Ok(name) = fs::read_link(&namespace) else {
+                continue;
+            };
+            if name == own || self.served.contains(&name) {
+                continue;
+            }
+            let namespace = fs::File::open(&namespace)?;
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            let copy = open_tree(mounted, "", flags | OpenTreeFlags::AT_EMPTY_PATH)?;
+            attach_in(namespace.as_fd(), copy.as_fd(), &self.target)?;
+            self.served.push(name);
+        }
+        Ok(())
+    }
+}
+
+/// Attaches a detached mount in another mount namespace, by a thread that goes there and ends.
+fn attach_in(namespace: BorrowedFd<'_>, mount: BorrowedFd<'_>, target: &Path) -> io::Result<()> {
+    let go = || -> Result<(), Errno> {
+        // SAFETY: the directory and root of this thread are its own from here on, its descriptors are not touched, and the
+        // thread ends without having used any path but this one.
+        unsafe { unshare_unsafe(UnshareFlags::FS) }?;
+        move_into_link_name_space(namespace, Some(LinkNameSpaceType::Mount))?;
+        move_mount(mount, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    };
+    let gone = std::thread::scope(|scope| scope.spawn(go).join());
+    Ok(gone.map_err(|_| io::Error::other("a thread panicked"))??)
+}
+
+/// The processes that `parent` has for children, by the table of all. What names them in `proc_pid_stat(5)`, in parentheses, may
+/// itself hold anything; the parent is the second field after it.
+pub fn children(parent: Pid) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_child = |number: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        let fields = stat
+            .rsplit_once(')')
+            .map(|(_, fields)| fields)
+            .unwrap_or_default();
+        let its = fields
+            .split_whitespace()
+            .nth(1)
+            .and_then(|field| field.parse().ok());
+        its == Some(parent.as_raw_pid())
+    };
+    numbers.filter(is_child).collect()
 }
 
 /// Tells those who wait for a token.
@@ -178,22 +258,4 @@ fn make_catatonic(root: BorrowedFd<'_>) -> Result<(), Errno> {
 fn open_root(mount: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(mount, ".", flags, Mode::empty())
-}
-
-/// Takes the door away at `target` when whoever was to open it has died: who waits gets `ENOENT`. Nothing happens to what is no
-/// [`Automount`].
-///
-/// # Errors
-/// When it cannot be looked at, or told.
-pub fn abandon(target: &Path) -> io::Result<()> {
-    // A path is not entered by that either, and what is mounted on it is what is opened.
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let top = match rustix::fs::open(target, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(()),
-        opened => opened?,
-    };
-    if rustix::fs::fstatfs(&top)?.f_type != MAGIC {
-        return Ok(());
-    }
-    Ok(make_catatonic(open_root(top.as_fd())?.as_fd())?)
 }

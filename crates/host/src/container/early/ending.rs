@@ -1,53 +1,81 @@
-//! Ends a runtime whose container will have no root. It would say that it failed, where its container's errors go, so it is
-//! killed; what it has made by then is removed here.
+//! Ends a runtime whose container will have no root, with what it has begun.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
+use xebec_kernel::mount::automount::children;
 
 /// Where control groups are mounted, by convention.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Kills it with the processes that it has begun, which are this one's children from then on ([`super::init::adopt`]), and removes
-/// the control groups at `group` (as in a bundle's `cgroupsPath`), which are empty then.
+/// How often it is looked for processes that are left, and how long it is waited in between: what is killed ends at once, as a rule.
+const ROUNDS: usize = 100;
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// Kills a runtime, since it would say that it failed, where its container's errors go, and the processes that it has begun, which
+/// are this one's children from then on ([`super::init::adopt`]). Removes the control groups at `group` (as in a bundle's
+/// `cgroupsPath`), which are empty then.
 pub(super) fn end(runtime: &mut Child, group: &str) {
-    // Nothing new comes while these are looked for.
-    let _ = kill_process(Pid::from_child(runtime), Signal::STOP);
     let begun = children(Pid::from_child(runtime));
     let _ = runtime.kill();
     let _ = runtime.wait();
-    let own = rustix::process::getpid();
-    for process in begun {
-        // Its number is its own until it is waited for here.
-        if parent(process) == Some(own) {
-            let _ = kill_process(process, Signal::KILL);
-            let _ = waitpid(Some(process), WaitOptions::empty());
+    // One that it has begun may begin another.
+    for _ in 0..ROUNDS {
+        let own = children(getpid()).into_iter();
+        let its: Vec<Pid> = own
+            .filter(|process| begun.contains(process) || is_in(*process, group))
+            .filter_map(Pid::from_raw)
+            .collect();
+        for process in &its {
+            let _ = kill_process(*process, Signal::KILL);
+            let _ = waitpid(Some(*process), WaitOptions::empty());
         }
+        if its.is_empty() && processes(group).is_empty() {
+            break;
+        }
+        std::thread::sleep(INTERVAL);
     }
-    remove_groups(Path::new(CGROUPS), group.trim_start_matches('/'));
+    for group in groups(group) {
+        let _ = fs::remove_dir(group);
+    }
 }
 
-/// What a process has for children, by the table of all.
-fn children(process: Pid) -> Vec<Pid> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let all = numbers.filter_map(Pid::from_raw);
-    all.filter(|other| parent(*other) == Some(process)).collect()
+/// Kills all that is in the control groups at `group`, whosever children they are, and waits until it has ended.
+pub(in crate::container) fn kill_group(group: &str) {
+    for _ in 0..ROUNDS {
+        let left = processes(group);
+        if left.is_empty() {
+            return;
+        }
+        for process in left {
+            let _ = kill_process(process, Signal::KILL);
+        }
+        std::thread::sleep(INTERVAL);
+    }
 }
 
-/// The fourth field of `proc_pid_stat(5)`; the second, in parentheses, may itself hold anything.
-fn parent(process: Pid) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid())).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    Pid::from_raw(rest.split_whitespace().nth(1)?.parse().ok()?)
-}
-
-/// In each hierarchy of the first version, or in that of the second. What is in use stays.
-fn remove_groups(top: &Path, group: &str) {
+/// In each hierarchy of the first version, and in that of the second.
+fn groups(group: &str) -> impl Iterator<Item = PathBuf> {
+    let top = Path::new(CGROUPS);
     let hierarchies = fs::read_dir(top).into_iter().flatten().flatten();
-    for hierarchy in hierarchies.map(|entry| entry.path()).chain([top.to_owned()]) {
-        let _ = fs::remove_dir(hierarchy.join(group));
-    }
+    let hierarchies = hierarchies.map(|entry| entry.path()).chain([top.to_owned()]);
+    hierarchies.map(move |hierarchy| hierarchy.join(group.trim_start_matches('/')))
+}
+
+fn processes(group: &str) -> Vec<Pid> {
+    let lists = groups(group).filter_map(|group| fs::read_to_string(group.join("cgroup.procs")).ok());
+    let numbers = lists.flat_map(|list| {
+        list.lines()
+            .filter_map(|line| line.parse().ok())
+            .collect::<Vec<i32>>()
+    });
+    numbers.filter_map(Pid::from_raw).collect()
+}
+
+fn is_in(process: i32, group: &str) -> bool {
+    let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
+    groups.lines().any(|line| line.ends_with(group))
 }

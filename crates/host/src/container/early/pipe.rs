@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::ioctl_fionread;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+use rustix::process::Pid;
 
 use super::ending;
 use crate::container::bundle::CONFIG;
@@ -64,6 +65,10 @@ impl Waiting {
         let written = make_room(&writer, config.len()).and_then(|()| writer.write_all(config.as_bytes()));
         self.was_told = written.is_ok();
         self.was_told
+    }
+
+    pub(super) fn process(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 
     /// It has all that it needs.
