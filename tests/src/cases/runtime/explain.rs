@@ -5,6 +5,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{PAGE, STRAY, Service, number};
@@ -185,8 +186,9 @@ pub(super) fn others_on_the_view(world: &World) -> Result<Outcome> {
     );
     choosing.choose("/start/b")?;
     let second = choosing.start("root", &[])?;
-    first
-        .kill()
+    // Asked to, so that it leaves nothing.
+    kill_process(Pid::from_child(&first), Signal::TERM)
+        .map_err(std::io::Error::from)
         .and_then(|()| first.wait())
         .context("end the first container")?;
     ensure!(second["shared"] == true, "{second:#}");
@@ -222,8 +224,8 @@ pub(super) fn two_starts(world: &World) -> Result<Outcome> {
         Ok(explained(service, "root", &["first"]).is_ok())
     })?;
     let one = explained(service, "root", &["first"])?;
-    first
-        .kill()
+    kill_process(Pid::from_child(&first), Signal::TERM)
+        .map_err(std::io::Error::from)
         .and_then(|()| first.wait())
         .context("end the first container")?;
     for (report, own, other) in [(&one, "/start/a", "/start/b"), (&second, "/start/b", "/start/a")] {
