@@ -24,6 +24,7 @@ use rustix::process::Pid;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use super::{Attributes, Context, Detached, MountError, unmount_lazily};
+use crate::process::children;
 
 /// What this side says (`linux/auto_fs.h`): who waits for a token goes on; who waits for it gets `ENOENT`; so does everybody who
 /// waits, and nobody will wait again.
@@ -216,26 +217,6 @@ fn attach_in(namespace: BorrowedFd<'_>, mount: BorrowedFd<'_>, target: &Path) ->
     };
     let gone = std::thread::scope(|scope| scope.spawn(go).join());
     Ok(gone.map_err(|_| io::Error::other("a thread panicked"))??)
-}
-
-/// The processes that `parent` has for children, by the table of all. What names them in `proc_pid_stat(5)`, in parentheses, may
-/// itself hold anything; the parent is the second field after it.
-pub fn children(parent: Pid) -> Vec<i32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_child = |number: &i32| {
-        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-        let fields = stat
-            .rsplit_once(')')
-            .map(|(_, fields)| fields)
-            .unwrap_or_default();
-        let its = fields
-            .split_whitespace()
-            .nth(1)
-            .and_then(|field| field.parse().ok());
-        its == Some(parent.as_raw_pid())
-    };
-    numbers.filter(is_child).collect()
 }
 
 /// Tells those who wait for a token.

@@ -13,12 +13,12 @@ pub use handed_down::{HandedDown, hand_down, is_for_this_process_only};
 pub use signals::{Signals, unblock_signals};
 pub use spawn::{Spawn, SpawnError, find_program};
 
-use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
+use std::{fs, io};
 
 use rustix::io::FdFlags;
-use rustix::process::{Resource, Rlimit};
+use rustix::process::{Pid, Resource, Rlimit};
 use rustix::thread::CapabilitySet;
 
 /// Takes a descriptor that the parent put at `number`, and keeps it from being inherited further.
@@ -118,4 +118,24 @@ pub fn boot_id() -> io::Result<String> {
 /// True when the calling thread may use a capability.
 pub fn has_capability(capability: CapabilitySet) -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
+}
+
+/// The processes that `parent` has for children, by the table of all. What names them in `proc_pid_stat(5)`, in parentheses, may
+/// itself hold anything; the parent is the second field after it.
+pub fn children(parent: Pid) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_child = |number: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        let fields = stat
+            .rsplit_once(')')
+            .map(|(_, fields)| fields)
+            .unwrap_or_default();
+        let its = fields
+            .split_whitespace()
+            .nth(1)
+            .and_then(|field| field.parse().ok());
+        its == Some(parent.as_raw_pid())
+    };
+    numbers.filter(is_child).collect()
 }

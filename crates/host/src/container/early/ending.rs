@@ -6,7 +6,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
-use xebec_kernel::mount::automount::children;
+use xebec_kernel::process::children;
 
 /// Where control groups are mounted, by convention.
 const CGROUPS: &str = "/sys/fs/cgroup";
