@@ -5,38 +5,41 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use xebec_kernel::process::children;
 
 /// Where control groups are mounted, by convention.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// How often it is looked for processes that are left, and how long it is waited in between: what is killed ends at once, as a rule.
-const ROUNDS: usize = 100;
-const INTERVAL: Duration = Duration::from_millis(5);
+const ROUNDS: usize = 500;
+const INTERVAL: Duration = Duration::from_millis(1);
 
-/// Kills a runtime, since it would say that it failed, where its container's errors go, and the processes that it has begun, which
-/// are this one's children from then on ([`super::init::adopt`]). Removes the control groups at `group` (as in a bundle's
+/// Kills a runtime, and the processes that it has begun, which are this one's children from then on ([`super::init::adopt`]); neither
+/// gets to say where its container's errors go that the other one is gone. Removes the control groups at `group` (as in a bundle's
 /// `cgroupsPath`), which are empty then.
 pub(super) fn end(runtime: &mut Child, group: &str) {
-    let begun = children(Pid::from_child(runtime));
-    let _ = runtime.kill();
-    let _ = runtime.wait();
+    let process = Pid::from_child(runtime);
+    let _ = kill_process(process, Signal::STOP);
+    let mut killed: Vec<i32> = Vec::new();
     // One that it has begun may begin another.
     for _ in 0..ROUNDS {
-        let own = children(getpid()).into_iter();
-        let its: Vec<Pid> = own
-            .filter(|process| begun.contains(process) || is_in(*process, group))
-            .filter_map(Pid::from_raw)
-            .collect();
-        for process in &its {
-            let _ = kill_process(*process, Signal::KILL);
-            let _ = waitpid(Some(*process), WaitOptions::empty());
+        let mut new = children(process);
+        new.retain(|process| !killed.contains(process));
+        for process in new.iter().copied().filter_map(Pid::from_raw) {
+            let _ = kill_process(process, Signal::KILL);
         }
-        if its.is_empty() && processes(group).is_empty() {
+        let is_over = new.is_empty() && processes(group).is_empty();
+        killed.extend(new);
+        if is_over {
             break;
         }
         std::thread::sleep(INTERVAL);
+    }
+    let _ = runtime.kill();
+    let _ = runtime.wait();
+    for process in killed.into_iter().filter_map(Pid::from_raw) {
+        let _ = waitpid(Some(process), WaitOptions::empty());
     }
     for group in groups(group) {
         let _ = fs::remove_dir(group);
@@ -73,9 +76,4 @@ fn processes(group: &str) -> Vec<Pid> {
             .collect::<Vec<i32>>()
     });
     numbers.filter_map(Pid::from_raw).collect()
-}
-
-fn is_in(process: i32, group: &str) -> bool {
-    let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
-    groups.lines().any(|line| line.ends_with(group))
 }
