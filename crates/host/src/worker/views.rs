@@ -16,6 +16,7 @@ use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_kernel::mount::{self, BackingDevice};
+use xebec_kernel::process::Stat;
 
 use crate::failure::{Failure, FailureKind};
 use crate::file::write_for_this_boot;
@@ -486,10 +487,7 @@ fn describe(holder: &Holder) -> String {
     }
 }
 
-/// When a process started, in clock ticks since boot (`/proc/PID/stat`, field 22); `None` when there is none.
+/// When a process started, in clock ticks since boot; `None` when there is none.
 pub fn process_start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-    // The second field is the program's name in parentheses, which may contain anything.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+    Stat::of(pid.try_into().ok()?).map(|stat| stat.started)
 }

@@ -50,8 +50,8 @@ pub struct Automount {
 }
 
 impl Automount {
-    /// Mounts it on the directory `target`, which no other mount namespace sees by that. Those who wait in another one are
-    /// children of `parent`, a process of this one's process namespace.
+    /// Mounts it on the directory `target`. What is mounted on it here is seen nowhere else, but for those who wait in other mount
+    /// namespaces and are children of `parent`, a process that `/proc` shows.
     ///
     /// # Errors
     /// [`MountError::Create`] where the kernel has no autofs, [`MountError::Attach`].

@@ -120,22 +120,68 @@ pub fn has_capability(capability: CapabilitySet) -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }
 
-/// The processes that `parent` has for children, by the table of all. What names them in `proc_pid_stat(5)`, in parentheses, may
-/// itself hold anything; the parent is the second field after it.
+/// What the kernel says of a process (`proc_pid_stat(5)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Whether it has ended, and its parent has not waited for it.
+    pub has_ended: bool,
+    /// Its parent.
+    pub parent: i32,
+    /// When it was started, in clock ticks since the machine was.
+    pub started: u64,
+}
+
+impl Stat {
+    /// Of the process of that number; `None` if there is none.
+    pub fn of(process: i32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+    }
+
+    /// The second field is its name in parentheses, which may itself hold anything.
+    fn parse(line: &str) -> Option<Self> {
+        let (_, rest) = line.rsplit_once(')')?;
+        let mut fields = rest.split_ascii_whitespace();
+        Some(Self {
+            has_ended: matches!(fields.next()?, "Z" | "X" | "x"),
+            parent: fields.next()?.parse().ok()?,
+            started: fields.nth(17)?.parse().ok()?,
+        })
+    }
+}
+
+/// The processes that `parent` has for children, by the table of all.
 pub fn children(parent: Pid) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_child = |number: &i32| {
-        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-        let fields = stat
-            .rsplit_once(')')
-            .map(|(_, fields)| fields)
-            .unwrap_or_default();
-        let its = fields
-            .split_whitespace()
-            .nth(1)
-            .and_then(|field| field.parse().ok());
-        its == Some(parent.as_raw_pid())
-    };
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_child = |number: &i32| Stat::of(*number).is_some_and(|stat| stat.parent == parent.as_raw_pid());
     numbers.filter(is_child).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_parentheses_may_hold_anything() {
+        let fields = "S 1 2 3 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 987 0";
+        let stat = |line: String| Stat::parse(&line);
+        let found = stat(format!("7 (a) Z 8 (b) {fields}"));
+        let wanted = Stat {
+            has_ended: false,
+            parent: 1,
+            started: 987,
+        };
+        assert_eq!(found, Some(wanted));
+        let ended = stat(format!("7 (a) {}", fields.replacen('S', "Z", 1)));
+        assert_eq!(ended.map(|stat| stat.has_ended), Some(true));
+        assert_eq!(stat("7 (a) S 1".to_owned()), None);
+        assert_eq!(stat(String::new()), None);
+    }
+
+    #[test]
+    fn this_process_is_its_parents_child() {
+        let own = rustix::process::getpid().as_raw_pid();
+        let parent = rustix::process::getppid().map(children);
+        assert!(parent.is_some_and(|its| its.contains(&own)));
+    }
 }
