@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use xebec_cache::store::LayerKey;
@@ -70,12 +71,17 @@ impl LayerRecord {
 #[derive(Clone, Debug)]
 pub struct Records {
     directory: PathBuf,
+    /// Held by who writes.
+    writing: Arc<Mutex<()>>,
 }
 
 impl Records {
     /// The records in `directory`, which is made when the first is written.
     pub fn new(directory: PathBuf) -> Self {
-        Self { directory }
+        Self {
+            directory,
+            writing: Arc::default(),
+        }
     }
 
     /// The record of a manifest. A damaged one is as good as none: it is made again.
@@ -110,7 +116,8 @@ impl Records {
     /// # Errors
     /// When the file cannot be written.
     pub fn put(&self, record: &ImageRecord) -> Result<(), Failure> {
-        let failed = |error| Failure::host(format!("write a record to {}", self.directory.display()), error);
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = |error| self.failed(error);
         fs::create_dir_all(&self.directory).map_err(failed)?;
         for mut other in self.list() {
             let before = other.references.len();
@@ -124,7 +131,28 @@ impl Records {
         self.write(record).map_err(failed)
     }
 
-    /// The same, but not if all that would change is that it was used a moment later: each write is synced, and somebody
+    /// Changes what is known of an image, and nothing else; false if nothing is.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn change(&self, manifest: Digest, change: impl FnOnce(&mut ImageRecord)) -> Result<bool, Failure> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = self.get(manifest) else {
+            return Ok(false);
+        };
+        let mut record = known.clone();
+        change(&mut record);
+        if record != known {
+            self.write(&record).map_err(|error| self.failed(error))?;
+        }
+        Ok(true)
+    }
+
+    fn failed(&self, error: std::io::Error) -> Failure {
+        Failure::host(format!("write a record to {}", self.directory.display()), error)
+    }
+
+    /// As [`Self::put`], but not if all that would change is that it was used a moment later: each write is synced, and somebody
     /// waits for the start.
     ///
     /// # Errors
@@ -151,6 +179,7 @@ impl Records {
     /// # Errors
     /// When the file cannot be removed.
     pub fn remove(&self, manifest: Digest) -> Result<(), Failure> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.path(manifest);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -83,9 +83,11 @@ impl Requests {
     /// # Errors
     /// When the image is not known, or its record cannot be written.
     pub(super) fn pin(&self, request: &ImageRequest, pinned: bool) -> Result<(), Failure> {
-        let mut record = known_image(&self.images, request)?;
-        record.pinned = pinned;
-        self.images.records().put(&record)
+        let record = known_image(&self.images, request)?;
+        let records = self.images.records();
+        records
+            .change(record.manifest_digest, |record| record.pinned = pinned)
+            .map(drop)
     }
 
     /// Who has the image mounted: views made for it, and those that another image with the same files shares with it.

@@ -12,7 +12,6 @@ use xebec_kernel::mount;
 
 use crate::container::Identity;
 use crate::failure::{Failure, FailureKind};
-use crate::image::record::ImageRecord;
 use crate::image::{ForService, Images, PreparedImage, Report};
 use crate::protocol::{Completion, Holder, ImageRequest, Mounted, Purpose, Reply, Request, ServiceCommand};
 use crate::runtime_image::pace::Paces;
@@ -239,14 +238,8 @@ impl Requests {
             let views = this.views.held();
             let view = views.into_iter().find(|view| view.holders.contains(&holder))?;
             let records = this.images.records();
-            let record = records.get(view.manifest)?;
-            let user = Some(user).filter(|user| record.user.as_ref() != Some(user))?;
-            records
-                .put(&ImageRecord {
-                    user: Some(user),
-                    ..record
-                })
-                .err()
+            let remembered = records.change(view.manifest, |record| record.user = Some(user));
+            remembered.err()
         };
         if let Ok(Some(failure)) = self.in_background(remember).await {
             warn!("{failure}");
