@@ -198,7 +198,8 @@ fn run_on(
     over: &mut StartOver,
     mut ready: impl FnMut(BTreeMap<String, f64>) -> Result<(), Failure>,
 ) -> Result<container::ExitCode, Problem> {
-    let image = image_config(&mounted.config)?;
+    let image = ImageConfig::from_json(&mounted.config)
+        .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
     let begin = Instant::now();
     let mut stages = mounted.stages_ms.clone();
     let mut started = begin;
@@ -223,15 +224,6 @@ fn run_on(
         None => ready(stages)?,
     }
     Ok(code)
-}
-
-fn image_config(config: &serde_json::Value) -> Result<ImageConfig, Failure> {
-    let config =
-        serde_json::to_vec(config).map_err(|error| Failure::host("encode the configuration", error))?;
-    ImageConfig::from_blob(&config).map_err(|error| {
-        let message = format!("the image's configuration: {error}");
-        Failure::new(FailureKind::Integrity, message)
-    })
 }
 
 fn mount_request(args: &RunArgs, holder: &Holder) -> Request {
@@ -262,7 +254,7 @@ fn mount(
     let mut listen = |reply: &Reply| match reply {
         // What is wrong with it will be said of the image that is mounted.
         Reply::Configuration { config, user } => {
-            if let Ok(image) = image_config(config) {
+            if let Ok(image) = ImageConfig::from_json(config) {
                 herald.tell(image, user.clone());
             }
         }

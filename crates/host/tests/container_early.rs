@@ -140,19 +140,23 @@ fn a_runtime_that_takes_no_link_is_started_again() {
 fn a_configuration_may_be_long() {
     let mut case = case!();
     case.flag("rm")
-        .set("told", "nothing")
         .set("image_after_ms", "100")
         .shell("echo $A0 $A11 | wc -c");
     // More than a pipe holds, and more than one may hold without CAP_SYS_RESOURCE.
     let (_reader, writer) = std::io::pipe().unwrap();
-    for (count, bytes) in [(2, 200_000), (12, 1_200_000)] {
-        case.before_making("");
+    for (told, count, bytes) in [
+        ("nothing", 2, 200_000),
+        ("{}", 3, 300_000),
+        ("nothing", 12, 1_200_000),
+        ("{}", 13, 1_300_000),
+    ] {
+        case.set("told", told).before_making("");
         for number in 0..count {
             case.add("env", &format!("A{number}={}", "x".repeat(100_000)));
         }
         let run = case.run();
         assert!(
-            run.code == 0 && run.stdout.starts_with(if count > 2 { "20000" } else { "1000" }),
+            run.code == 0 && run.stdout.starts_with(if count > 11 { "20000" } else { "1000" }),
             "{run:?}"
         );
         let fits = rustix::pipe::fcntl_setpipe_size(&writer, bytes).is_ok();

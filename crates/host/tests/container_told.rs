@@ -12,13 +12,31 @@
 mod container_support;
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use container_support::{Case, Running, case, supervise_if_asked, wait_until};
 use xebec_host::container::cleanup_stale;
+use xebec_kernel::mount::automount::Automount;
 
 const APP: &str = r#"{"uid":1000,"gid":100,"additional":[50],"home":"/home/app"}"#;
+
+/// A case, unless nobody can wait for a root here: then that is said, and the test returns.
+macro_rules! told_case {
+    () => {{
+        let case = case!();
+        let tried = case.make_directory("tried");
+        match Automount::attach(&tried, rustix::process::getpid()) {
+            Err(error) => {
+                println!("SKIPPED: {error}");
+                return;
+            }
+            Ok(_) => xebec_kernel::mount::unmount_lazily(&tried).unwrap(),
+        }
+        case
+    }};
+}
 
 /// Not a test: the other side of every case.
 #[test]
@@ -45,16 +63,27 @@ fn id(case: &Case) -> String {
     name.to_str().unwrap().to_owned()
 }
 
-/// How many processes wait for a root of this case: of such a process nothing else can be seen but what it has mounted.
-fn waiting(case: &Case) -> usize {
+/// Those that wait for a root of this case: of such a process nothing else can be seen but what it has mounted.
+fn waiting_processes(case: &Case) -> Vec<i32> {
     let name = id(case);
-    let waits = |process: &Path| {
-        let wchan = fs::read_to_string(process.join("wchan")).unwrap_or_default();
-        let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
-        wchan == "autofs_wait" && mounts.contains(&name)
+    let waits = |process: &i32| {
+        let read = |what| fs::read_to_string(format!("/proc/{process}/{what}")).unwrap_or_default();
+        read("wchan") == "autofs_wait" && read("mountinfo").contains(&name)
     };
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    processes.filter(|entry| waits(&entry.path())).count()
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(waits).collect()
+}
+
+fn waiting(case: &Case) -> usize {
+    waiting_processes(case).len()
+}
+
+fn kill_all(processes: &[i32]) {
+    for process in processes {
+        let status = Command::new("kill").args(["-9", &process.to_string()]).status();
+        assert!(status.unwrap().success());
+    }
 }
 
 /// Nothing of it is left, and nobody waits.
@@ -72,7 +101,7 @@ fn assert_gone(case: &Case) {
 
 #[test]
 fn the_container_waits_for_its_image() {
-    let mut case = case!();
+    let mut case = told_case!();
     case.flag("rm")
         .shell("cat /etc/motd; echo here; exit 5")
         .before_making("");
@@ -87,7 +116,7 @@ fn the_container_waits_for_its_image() {
 
 #[test]
 fn a_remembered_user_is_compared() {
-    let mut case = case!();
+    let mut case = told_case!();
     case.flag("rm").shell("id; echo $HOME").image(r#"{"User":"app"}"#);
     let right = "uid=1000(app) gid=100(users) groups=50(staff)\n/home/app\n";
     let root = r#"{"uid":0,"gid":0,"additional":[],"home":"/root"}"#;
@@ -113,7 +142,7 @@ fn a_remembered_user_is_compared() {
 
 #[test]
 fn an_image_that_became_another_one_is_what_runs() {
-    let mut case = case!();
+    let mut case = told_case!();
     case.flag("rm")
         .image(r#"{"Entrypoint":["/bin/sh","-c"],"Cmd":["echo new $A; exit 3"],"Env":["A=b"]}"#)
         .set(
@@ -130,7 +159,7 @@ fn an_image_that_became_another_one_is_what_runs() {
 
 #[test]
 fn who_wants_the_end_meanwhile_gets_it() {
-    let mut case = case!();
+    let mut case = told_case!();
     case.shell("echo never");
     let began = Instant::now();
     let running = begun(&mut case, LONG);
@@ -144,7 +173,7 @@ fn who_wants_the_end_meanwhile_gets_it() {
 
 #[test]
 fn an_image_that_cannot_be_had_leaves_nothing() {
-    let mut case = case!();
+    let mut case = told_case!();
     case.shell("echo never").set("view", "missing");
     let run = begun(&mut case, Duration::from_millis(500)).finish();
     assert!(run.code == 125 && run.error.contains("missing"), "{run:?}");
@@ -154,7 +183,7 @@ fn an_image_that_cannot_be_had_leaves_nothing() {
 
 #[test]
 fn who_waits_for_a_killed_supervisor_is_let_go() {
-    let mut case = case!();
+    let mut case = told_case!();
     case.shell("echo never");
     let running = begun(&mut case, LONG);
     running.signal(9);
@@ -170,12 +199,40 @@ fn who_waits_for_a_killed_supervisor_is_let_go() {
 }
 
 #[test]
+fn somebody_else_who_waits_for_ever_is_said() {
+    let mut case = told_case!();
+    case.flag("rm").shell("echo never");
+    let running = begun(&mut case, LONG);
+    running.signal(9);
+    running.finish();
+    // The container goes first, so that the one who waits is another.
+    kill_all(&waiting_processes(&case));
+    wait_until("nobody waits", || waiting(&case) == 0);
+    let root = case.state().join(id(&case)).join("merged");
+    let mut looks = Command::new("ls")
+        .arg(root.join("."))
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    wait_until("somebody looks", || waiting(&case) == 1);
+    let error = cleanup_stale(&case.dirs()).unwrap_err().to_string();
+    assert!(
+        error.contains("/merged") && error.contains("somebody waits"),
+        "{error}"
+    );
+    looks.kill().unwrap();
+    looks.wait().unwrap();
+    cleanup_stale(&case.dirs()).unwrap();
+    assert_gone(&case);
+}
+
+#[test]
 fn a_container_with_another_root_is_made_again() {
-    let mut case = case!();
+    let mut case = told_case!();
     case.flag("rm").shell("cat /which").set("image_after_ms", "100");
     fs::write(case.view().join("which"), "right\n").unwrap();
     let other = case.make_directory("other");
-    let copied = std::process::Command::new("cp")
+    let copied = Command::new("cp")
         .arg("-a")
         .arg(format!("{}/.", case.view().display()))
         .arg(&other)
@@ -203,7 +260,7 @@ fn a_container_with_another_root_is_made_again() {
 
 #[test]
 fn what_cannot_run_is_said_as_ever() {
-    let mut case = case!();
+    let mut case = told_case!();
     case.flag("rm").set("id", "nope").command(&["/nope"]);
     let told = case.run();
     let untold = case.set("told", "nothing").run();

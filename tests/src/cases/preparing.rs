@@ -8,8 +8,9 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde_json::{Value, json};
+use xebec_kernel::mount::automount::Automount;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::registry::{Fault, When};
@@ -191,6 +192,12 @@ fn waiting_for_a_root(lab: &Lab<'_>) -> usize {
 /// A container of an image that was started here before is begun while the registry is asked what its name means.
 fn begun(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
+    let tried = lab.path("tried");
+    fs::create_dir(&tried)?;
+    match Automount::attach(&tried, getpid()) {
+        Err(error) => return Ok(Outcome::Skipped(format!("{error:#}"))),
+        Ok(_) => xebec_kernel::mount::unmount_lazily(&tried)?,
+    }
     let names = image(&lab)?;
     let run = ["run", "--rm", "--name", "early", &names.tag, "/bin/linger", "0s"];
     lab.xebec("root", &run)?.expect(0, &[])?;

@@ -287,6 +287,7 @@ impl Drop for Bundle {
 /// is of no use without the container.
 pub(super) fn remove(path: &Path, all: bool) -> Result<(), RunError> {
     let merged = path.join(MERGED);
+    can_be_entered(&merged)?;
     unmount_all(&merged)?;
     let outcome = if all {
         fs::remove_dir_all(path)
@@ -299,24 +300,20 @@ pub(super) fn remove(path: &Path, all: bool) -> Result<(), RunError> {
     }
 }
 
-/// Whether the root of a container whose supervisor was killed can be gone to: as long as somebody waits there for a root that
-/// will not come, everybody does ([`xebec_kernel::mount::automount`]).
-pub(super) fn can_be_entered(path: &Path) -> Result<(), RunError> {
-    let merged = path.join(MERGED);
+/// Whether a container's root can be gone to: as long as somebody waits there for what a killed supervisor will not bring, everybody
+/// does ([`xebec_kernel::mount::automount`]).
+fn can_be_entered(merged: &Path) -> Result<(), RunError> {
     let (sender, looked) = std::sync::mpsc::channel();
     // Should it not come back, it ends with this process. `statx` would enter.
     std::thread::spawn({
-        let merged = merged.clone();
+        let merged = merged.to_owned();
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         move || sender.send(rustix::fs::open(merged, flags, Mode::empty()).map(drop))
     });
-    match looked.recv_timeout(PATIENCE) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(failed(
-            "enter, where another process waits for what will not come (end it):",
-            &merged,
-        )(io::ErrorKind::TimedOut.into())),
-    }
+    looked.recv_timeout(PATIENCE).map(drop).map_err(|_| {
+        let waits = "somebody waits there for what will not come; end that process";
+        failed("enter", merged)(io::Error::new(io::ErrorKind::TimedOut, waits))
+    })
 }
 
 /// Takes the mounts at `target` away, now if nobody uses them, else as soon as nobody does. A directory on which nothing is

@@ -15,7 +15,7 @@
 //!
 //! Nothing depends on either: whatever does not go this way is done as if it had not been tried.
 
-pub(super) mod ending;
+mod ending;
 mod pipe;
 
 use std::os::unix::fs::MetadataExt;
@@ -28,9 +28,9 @@ use self::pipe::Waiting;
 use super::bundle::{Bundle, MERGED};
 use super::command::Process;
 use super::connection::Connection;
+use super::control_groups;
 use super::init::{self, Init};
 use super::joining::QuickJoining;
-use super::spec;
 use super::terminal::ConsoleSocket;
 use super::{Identity, ImageConfig, RunError, RunOptions};
 
@@ -60,7 +60,7 @@ impl Early {
             return Ok(Early(None));
         }
         let (connection, creation) = connect(bundle, options)?;
-        let group = spec::cgroups_path(bundle.id());
+        let group = control_groups::path(bundle.id());
         match Waiting::begin(bundle.path(), group, creation) {
             Ok(waiting) => Ok(Early(Some(Begun {
                 waiting,

@@ -40,13 +40,12 @@ impl ImageConfig {
     /// Reads the whole configuration blob that a manifest's `config` descriptor names. An image without a
     /// `config` object is allowed and says nothing.
     pub fn from_blob(blob: &[u8]) -> Result<Self, ImageConfigError> {
-        #[derive(Deserialize)]
-        struct Blob {
-            #[serde(default)]
-            config: Option<ImageConfig>,
-        }
-        let blob: Blob = serde_json::from_slice(blob)?;
-        Ok(blob.config.unwrap_or_default())
+        Ok(Blob::into_config(serde_json::from_slice(blob)?))
+    }
+
+    /// The same, from the JSON that the blob is.
+    pub fn from_json(blob: &serde_json::Value) -> Result<Self, ImageConfigError> {
+        Ok(Blob::into_config(Blob::deserialize(blob)?))
     }
 
     /// The signal that asks the container to end.
@@ -55,6 +54,18 @@ impl ImageConfig {
             "" => Ok(StopSignal::default()),
             name => name.parse(),
         }
+    }
+}
+
+#[derive(Deserialize)]
+struct Blob {
+    #[serde(default)]
+    config: Option<ImageConfig>,
+}
+
+impl Blob {
+    fn into_config(self) -> ImageConfig {
+        self.config.unwrap_or_default()
     }
 }
 

@@ -4,7 +4,7 @@
 //! `kernel/cgroup/cgroup.c`), and the first to do so after a while waits for a grace period of RCU (`rcu_sync_enter`,
 //! `kernel/rcu/sync.c`): 8 to 16 ms were measured, a third of a warm start. Until another grace period after it has passed
 //! whoever comes next does not wait (0.1 ms, up to 10 ms later). The runtime moves the container's process some time after
-//! the view is there. So from then until the container is made this process moves itself again and again to where it is: the
+//! it was told what to make. So from then until the container is made this process moves itself again and again to where it is: the
 //! waiting is over, or has begun, before the runtime comes to it, and nothing has changed afterwards.
 //!
 //! Nothing depends on it: where it cannot be done, the runtime waits as it would have.
@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// Where control groups are mounted, by convention (systemd, `docs/FILE-HIERARCHY`; every OCI runtime relies on it).
-const CGROUPS: &str = "/sys/fs/cgroup";
+use super::control_groups::CGROUPS;
 
 /// How often this process moves. Half of what was seen to suffice.
 const INTERVAL: Duration = Duration::from_millis(5);

@@ -18,6 +18,7 @@
 mod bundle;
 mod command;
 mod connection;
+mod control_groups;
 mod early;
 mod error;
 mod gate;
@@ -342,7 +343,6 @@ impl<'a> Prepared<'a> {
         events: &mut dyn FnMut(Event),
     ) -> Result<ExitCode, RunError> {
         let began = Instant::now();
-        let joining = joining::QuickJoining::begin();
         // In this order, too.
         let Prepared {
             options,
@@ -355,6 +355,8 @@ impl<'a> Prepared<'a> {
         let resolve = || command::Process::resolve(view, image, options);
         let told = early.told(&bundle, image, options);
         let is_told = told.is_some();
+        // Who was told has it already.
+        let joining = (!is_told).then(joining::QuickJoining::begin);
         let mut process = told.map_or_else(resolve, Ok)?;
         let root = bundle.mount(view, &process)?;
         early.open(&bundle, &root);

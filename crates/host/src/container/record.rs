@@ -13,11 +13,11 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use serde::{Deserialize, Serialize};
 
 use super::bundle::{self, REMOVE_MARKER};
-use super::early::ending;
+use super::control_groups;
 use super::runtime::{self, Runtime};
-use super::spec;
 use super::{Directories, RunError};
 use crate::file::remove_abandoned;
+use xebec_kernel::process::Stat;
 
 /// Largest record that is read. A command line has at most 2 MiB (`ARG_MAX` by default); twice that covers
 /// the rest.
@@ -207,8 +207,7 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
         "cleaning up after a container whose supervisor is gone"
     );
     // What waits for its root can do nothing else, and holds up who goes there.
-    ending::kill_group(&spec::cgroups_path(&record.id));
-    bundle::can_be_entered(&record.state)?;
+    control_groups::kill(&control_groups::path(&record.id));
     // A runtime that has been removed since leaves its container to the next best.
     let runtime = Runtime::find(Some(&record.runtime), dirs).or_else(|_| Runtime::find(None, dirs));
     match runtime {
@@ -324,19 +323,9 @@ fn open_directory(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
 
 /// When a process was started, in clock ticks since boot; nothing if it is gone, or dead and not yet reaped.
 fn start_time(pid: i32) -> Option<u64> {
-    parse_start_time(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// `proc_pid_stat(5)`: the name, in parentheses, may itself hold anything; the state follows it, and the start
-/// time is the 22nd field, the state being the third.
-fn parse_start_time(stat: &str) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X" | "x") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    Stat::of(pid)
+        .filter(|stat| !stat.has_ended)
+        .map(|stat| stat.started)
 }
 
 fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordError {
@@ -453,20 +442,5 @@ mod tests {
         let path = super::directory(directory.path()).join("..json");
         fs::write(&path, "{").unwrap();
         assert_eq!(list(directory.path()).unwrap(), [], "no name, no record");
-    }
-
-    #[test]
-    fn a_start_time_is_found_behind_any_name() {
-        let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21";
-        assert_eq!(parse_start_time(&format!("12 (a) b) {tail}")), Some(4711));
-        assert_eq!(
-            parse_start_time(&format!("12 (x) Z{}", &tail[1..])),
-            None,
-            "dead, not reaped"
-        );
-        assert_eq!(parse_start_time("12 (x) S 1"), None);
-        assert_eq!(parse_start_time(""), None);
-        assert!(start_time(std::process::id() as i32).is_some());
-        assert_eq!(start_time(-1), None);
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::command::Process;
+use super::control_groups;
 use super::{Net, Volume, seccomp};
 
 /// The version whose members are used; everything since runc 1.0 reads it.
@@ -77,11 +78,6 @@ pub(super) struct SpecInput<'a> {
     pub unified_cgroups: bool,
     /// The most files that this process may allow anyone to open; nothing if there is no limit.
     pub open_files_limit: Option<u64>,
-}
-
-/// Where a container's control groups are.
-pub(super) fn cgroups_path(id: &str) -> String {
-    format!("/xebec/{id}")
 }
 
 /// Composes the file.
@@ -199,7 +195,7 @@ fn linux(input: &SpecInput<'_>) -> Value {
         "namespaces": namespaces,
         "sysctl": sysctl,
         // Absolute, or the runtimes disagree about what it is relative to.
-        "cgroupsPath": cgroups_path(input.id),
+        "cgroupsPath": control_groups::path(input.id),
         // The runtime adds the devices that every container has.
         "resources": { "devices": [{ "allow": false, "access": "rwm" }] },
         "maskedPaths": MASKED_PATHS,

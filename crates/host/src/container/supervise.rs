@@ -130,7 +130,7 @@ impl Herald {
 pub(super) struct Making {
     pub early: Early,
     pub config: Option<String>,
-    pub joining: QuickJoining,
+    pub joining: Option<QuickJoining>,
 }
 
 /// Creates and starts the container of `bundle` and stays with it until it has ended. This process has adopted it already.

@@ -107,7 +107,8 @@ pub fn record<'a>(
             );
             return Err(Failure::new(FailureKind::Usage, message));
         }
-        let config = image_config(&mounted)?;
+        let config = ImageConfig::from_json(&mounted.config)
+            .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
         let pages = run_once(paths, &mounted, &config, options)?;
         merged.add(&pages);
         last = Some((mounted, view, config));
@@ -160,12 +161,6 @@ pub(super) fn hold<'a>(
             "the daemon answered something else; is it of another version?",
         )),
     }
-}
-
-fn image_config(mounted: &Mounted) -> Result<ImageConfig, Failure> {
-    let config = serde_json::to_vec(&mounted.config)
-        .map_err(|error| Failure::host("encode the configuration", error))?;
-    ImageConfig::from_blob(&config).map_err(|error| Failure::new(FailureKind::Integrity, error))
 }
 
 /// One run under a recorder; the pages in the order of first access.
