@@ -1,6 +1,7 @@
 //! A layer's folder while it is being made: under a temporary name, until everything in it is on disk.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -130,6 +131,11 @@ impl NewLayer {
     /// Which it is.
     pub fn key(&self) -> LayerKey {
         self.key
+    }
+
+    /// Its index, should somebody begin to bring that to the disk before [`NewLayer::sync`] waits for it.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.index.descriptor()
     }
 
     /// Brings it to the disk, with all names that are in it by now. A layer that was removed meanwhile is no error. Blocks.

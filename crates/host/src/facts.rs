@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use xebec_cache::store::{LayerKey, NewLayer, Store};
+use xebec_kernel::writeback;
 
 use crate::failure::Failure;
 use crate::trust::Record;
@@ -35,15 +36,24 @@ pub fn begin(store: &Store, key: LayerKey, change: impl FnOnce(&mut Record)) -> 
         .map_err(|error| Failure::host(format!("keep what is known about {key}"), error))
 }
 
-/// Brings a new layer to the disk, with what is known about its index. Blocks.
+/// Brings new layers to the disk, with what is known about their indexes. Blocks.
 ///
 /// # Errors
-/// When it cannot be.
-pub fn sync(store: &Store, layer: &NewLayer) -> Result<(), Failure> {
-    let key = layer.key();
-    Record::sync(&directory(store, key))
-        .map_err(|error| Failure::host(format!("keep what is known about {key}"), error))?;
-    Ok(layer.sync(store)?)
+/// When one cannot be.
+pub fn sync(store: &Store, layers: &[NewLayer]) -> Result<(), Failure> {
+    for layer in layers {
+        Record::begin_sync(&directory(store, layer.key()));
+        if let Some(index) = layer.descriptor() {
+            let _ = writeback::begin(index);
+        }
+    }
+    for layer in layers {
+        let key = layer.key();
+        Record::sync(&directory(store, key))
+            .map_err(|error| Failure::host(format!("keep what is known about {key}"), error))?;
+        layer.sync(store)?;
+    }
+    Ok(())
 }
 
 fn directory(store: &Store, key: LayerKey) -> PathBuf {

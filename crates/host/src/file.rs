@@ -4,8 +4,10 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use xebec_kernel::writeback;
 
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
@@ -54,6 +56,29 @@ pub fn replace_atomically(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()
     })
 }
 
+/// As [`write_atomically`] for each of these files, which together take hardly longer than one of them: they are on their way
+/// to the disk at the same time. If it fails some may be new, and the others old.
+///
+/// # Errors
+/// I/O errors.
+pub fn write_all_atomically(files: &[(PathBuf, Vec<u8>)]) -> io::Result<()> {
+    let begin = |(path, bytes): &(PathBuf, Vec<u8>)| Temporary::write(path, bytes, 0o666, |_| Ok(()));
+    let written: Vec<Temporary> = files.iter().map(begin).collect::<io::Result<_>>()?;
+    for temporary in &written {
+        // Each is synced in any case.
+        let _ = writeback::begin(&temporary.file);
+    }
+    for temporary in &written {
+        temporary.file.sync_data()?;
+    }
+    for (temporary, (path, _)) in written.into_iter().zip(files) {
+        temporary.rename(path)?;
+    }
+    let mut directories: Vec<&Path> = files.iter().filter_map(|(path, _)| directory_of(path)).collect();
+    directories.dedup();
+    directories.into_iter().try_for_each(sync_directory)
+}
+
 /// `dress` gives the new file what is not in its bytes, before they are there.
 fn write(
     path: &Path,
@@ -62,30 +87,61 @@ fn write(
     durably: bool,
     dress: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{}.{serial}", std::process::id()));
-    let write = || -> io::Result<()> {
+    let temporary = Temporary::write(path, bytes, mode, dress)?;
+    if !durably {
+        return temporary.rename(path);
+    }
+    temporary.file.sync_data()?;
+    temporary.rename(path)?;
+    directory_of(path).map_or(Ok(()), sync_directory)
+}
+
+fn directory_of(path: &Path) -> Option<&Path> {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty())
+}
+
+/// A file under its temporary name; it goes with this if it is given no other.
+struct Temporary {
+    file: File,
+    name: Option<PathBuf>,
+}
+
+impl Temporary {
+    fn write(
+        path: &Path,
+        bytes: &[u8],
+        mode: u32,
+        dress: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = path.with_file_name(format!(".{name}.{}.{serial}", std::process::id()));
         let mut options = File::options();
         options.write(true).create(true).truncate(true).mode(mode);
-        let mut file = options.open(&temporary)?;
-        dress(&file)?;
-        file.write_all(bytes)?;
-        if durably {
-            file.sync_data()?;
+        let mut temporary = Self {
+            file: options.open(&name)?,
+            name: Some(name),
+        };
+        dress(&temporary.file)?;
+        temporary.file.write_all(bytes)?;
+        Ok(temporary)
+    }
+
+    fn rename(mut self, path: &Path) -> io::Result<()> {
+        if let Some(name) = &self.name {
+            fs::rename(name, path)?;
         }
-        fs::rename(&temporary, path)?;
-        match path
-            .parent()
-            .filter(|parent| durably && !parent.as_os_str().is_empty())
-        {
-            Some(parent) => sync_directory(parent),
-            None => Ok(()),
+        self.name = None;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = fs::remove_file(name);
         }
-    };
-    write().inspect_err(|_| {
-        let _ = fs::remove_file(&temporary);
-    })
+    }
 }
 
 /// Brings the names in a directory to the disk.
@@ -134,6 +190,24 @@ fn is_gone(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_files_are_written_as_one_is() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir(top.path().join("below")).unwrap();
+        let paths = ["one", "below/two", "three"].map(|name| top.path().join(name));
+        fs::write(&paths[2], b"old").unwrap();
+        let files: Vec<_> = paths.iter().map(|path| (path.clone(), b"new".to_vec())).collect();
+        write_all_atomically(&files).unwrap();
+        assert!(paths.iter().all(|path| fs::read(path).unwrap() == b"new"));
+        let mut more = files.clone();
+        more[0].1 = b"newer".to_vec();
+        more.push((top.path().join("missing/four"), Vec::new()));
+        write_all_atomically(&more).unwrap_err();
+        assert!(paths.iter().all(|path| fs::read(path).unwrap() == b"new"));
+        let names = fs::read_dir(top.path()).unwrap();
+        assert_eq!(names.count(), 3, "nothing temporary is left");
+    }
 
     #[test]
     fn only_what_the_dead_were_writing_is_removed() {

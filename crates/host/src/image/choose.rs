@@ -372,7 +372,7 @@ impl<'a> Choice<'a> {
             return Keeping::default();
         }
         let store = self.images.store.clone();
-        Keeping::begin(move || new.iter().try_for_each(|layer| facts::sync(&store, layer)))
+        Keeping::begin(move || facts::sync(&store, &new))
     }
 
     fn remember_origin(

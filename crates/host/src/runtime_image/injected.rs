@@ -14,7 +14,7 @@ use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 
 use crate::failure::Failure;
-use crate::file::write_atomically;
+use crate::file::write_all_atomically;
 use crate::runtime_image::kept::Evidence;
 
 /// A recording that brought pages.
@@ -36,21 +36,25 @@ pub fn load(store: &Store, key: LayerKey) -> Option<Vec<Injection>> {
     read(&path(store, key)).ok()
 }
 
-/// Adds a recording that is about to bring pages.
+/// Adds a recording that is about to bring pages into these layers.
 ///
 /// # Errors
-/// When the file cannot be read or written; the recording must then bring nothing.
-pub fn add(store: &Store, key: LayerKey, injection: &Injection) -> Result<(), Failure> {
+/// When a file cannot be read or written; the recording must then bring nothing.
+pub fn add(store: &Store, keys: &[LayerKey], injection: &Injection) -> Result<(), Failure> {
     let _one = FILES.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = path(store, key);
-    let failed = |error| Failure::host(format!("note in {} who brings pages", path.display()), error);
-    let mut known = read(&path).map_err(failed)?;
-    if known.contains(injection) {
-        return Ok(());
+    let mut files = Vec::new();
+    for path in keys.iter().map(|key| path(store, *key)) {
+        let what = || format!("note in {} who brings pages", path.display());
+        let mut known = read(&path).map_err(|error| Failure::host(what(), error))?;
+        if !known.contains(injection) {
+            known.push(injection.clone());
+            let bytes = serde_json::to_vec(&known).map_err(|error| Failure::host(what(), error))?;
+            files.push((path, bytes));
+        }
     }
-    known.push(injection.clone());
-    let bytes = serde_json::to_vec(&known).map_err(|error| Failure::host("encode injections", error))?;
-    write_atomically(&path, &bytes).map_err(failed)
+    let layers = store.directory().display();
+    write_all_atomically(&files)
+        .map_err(|error| Failure::host(format!("note in layers of {layers} who brings pages"), error))
 }
 
 /// Forgets all of them if, while nobody can be added, every page was compared and nobody is bringing any.

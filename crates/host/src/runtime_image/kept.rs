@@ -14,7 +14,7 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Recording;
 
 use crate::failure::Failure;
-use crate::file::{sync_directory, write_atomically};
+use crate::file::{sync_directory, write_all_atomically, write_atomically};
 use crate::trust::{Listing, Naming, Policy, Refusal, RepositoryName, Root, Roots, Signing};
 
 const RECORDING: &str = "recording";
@@ -137,11 +137,11 @@ impl KeptRecordings {
         let write = || -> std::io::Result<()> {
             fs::create_dir_all(self.of_image(manifest))?;
             fs::create_dir_all(&temporary)?;
-            write_atomically(&temporary.join(RECORDING), recording)?;
-            if let Some(zone) = zone {
-                write_atomically(&temporary.join(ZONE), zone)?;
-            }
-            write_atomically(&temporary.join(FACTS), &facts)?;
+            let files = [(RECORDING, Some(recording)), (ZONE, zone), (FACTS, Some(&facts))];
+            let files = files
+                .into_iter()
+                .filter_map(|(name, bytes)| Some((temporary.join(name), bytes?.to_vec())));
+            write_all_atomically(&files.collect::<Vec<_>>())?;
             match fs::rename(&temporary, &folder) {
                 // Another process kept the same meanwhile.
                 Err(_) if folder.is_dir() => fs::remove_dir_all(&temporary),

@@ -300,10 +300,7 @@ impl Requests {
     /// Notes who brings pages into these layers.
     fn note(&self, injecting: &Injecting, injection: Injection) -> Keeping {
         let (store, keys) = (self.images.store().clone(), injecting.layers().to_vec());
-        Keeping::begin(move || {
-            keys.into_iter()
-                .try_for_each(|key| injected::add(&store, key, &injection))
-        })
+        Keeping::begin(move || injected::add(&store, &keys, &injection))
     }
 
     /// Has the pages that are here already brought into memory, while the start goes on.
