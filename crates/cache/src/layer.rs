@@ -10,6 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::warn;
@@ -215,7 +216,7 @@ impl CachedLayer {
         let mut lies = 0;
         let verified = self.with_room(bytes.len() as u64, || {
             // From comparing to claiming, no injection may come between: it would be taken for verified.
-            let _turn = self.turns.take(pages_of(&span.data), Way::Beside);
+            let _turn = self.turns.take(from_ref(&pages_of(&span.data)), Way::Beside);
             lies += self.compare(span, bytes)?;
             self.data.write_all_at(bytes, span.data.start)?;
             reached(Stage::Written);
@@ -291,7 +292,7 @@ impl CachedLayer {
             return Ok(());
         }
         let bytes = pages.start * PAGE_SIZE..pages.end * PAGE_SIZE;
-        let _turn = self.turns.take(pages.clone(), Way::Alone);
+        let _turn = self.turns.take(from_ref(&pages), Way::Alone);
         {
             let mut written = self.lock();
             for index in self.overlapping(bytes.clone()) {

@@ -162,6 +162,15 @@ impl Presence {
         self.lock().runs(range, false)
     }
 
+    /// The same of several ranges, in their order.
+    pub(crate) fn missing_of(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+        let bits = self.lock();
+        ranges
+            .iter()
+            .flat_map(|range| bits.runs(range.clone(), false))
+            .collect()
+    }
+
     /// The runs of pages inside `range` that are present, ascending.
     pub fn held(&self, range: Range<u64>) -> Vec<Range<u64>> {
         self.lock().runs(range, true)
@@ -173,11 +182,19 @@ impl Presence {
     /// I/O errors of the bitmap file; the pages are then claimed for this process only, and fetched again by
     /// the next.
     pub fn claim(&self, range: Range<u64>) -> io::Result<()> {
+        self.claim_all(std::slice::from_ref(&range))
+    }
+
+    /// The same for several ranges, ascending.
+    pub(crate) fn claim_all(&self, ranges: &[Range<u64>]) -> io::Result<()> {
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
+            return Ok(());
+        };
         let mut bits = self.lock();
-        for page in range.clone() {
+        for page in ranges.iter().cloned().flatten() {
             bits.put(page, true);
         }
-        self.write_present(&bits, &range)
+        self.write_present(&bits, &(first.start..last.end))
     }
 
     /// Makes what is present now believed after a power cut, by way of `data`, the layer's data file. Returns whether

@@ -23,7 +23,8 @@ pub(crate) enum Way {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Had {
-    pages: Range<u64>,
+    /// Ascending.
+    pages: Vec<Range<u64>>,
     way: Way,
 }
 
@@ -35,17 +36,18 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turns {
-    /// Waits until these pages may be written. One thread must have one turn at a time.
-    pub(crate) fn take(&self, pages: Range<u64>, way: Way) -> Turn<'_> {
-        let in_the_way = |had: &Had| {
-            let overlaps = had.pages.start < pages.end && pages.start < had.pages.end;
-            overlaps && (way == Way::Alone || had.way == Way::Alone)
-        };
+    /// Waits until these pages, ascending runs of them, may be written. One thread must have one turn at a time.
+    pub(crate) fn take(&self, pages: &[Range<u64>], way: Way) -> Turn<'_> {
+        let in_the_way =
+            |had: &Had| (way == Way::Alone || had.way == Way::Alone) && overlap(&had.pages, pages);
         let mut all = self.lock();
         while all.iter().any(in_the_way) {
             all = self.ended.wait(all).unwrap_or_else(PoisonError::into_inner);
         }
-        let had = Had { pages, way };
+        let had = Had {
+            pages: pages.to_vec(),
+            way,
+        };
         all.push(had.clone());
         Turn { turns: self, had }
     }
@@ -53,6 +55,20 @@ impl Turns {
     fn lock(&self) -> MutexGuard<'_, Vec<Had>> {
         self.had.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether any page is in both; each has its runs ascending.
+fn overlap(mut one: &[Range<u64>], mut other: &[Range<u64>]) -> bool {
+    while let ([first, rest @ ..], [second, others @ ..]) = (one, other) {
+        if first.end <= second.start {
+            one = rest;
+        } else if second.end <= first.start {
+            other = others;
+        } else {
+            return true;
+        }
+    }
+    false
 }
 
 impl Drop for Turn<'_> {
@@ -63,5 +79,30 @@ impl Drop for Turn<'_> {
             all.swap_remove(at);
         }
         self.turns.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_overlap_where_single_pages_do() {
+        let sets = [
+            vec![],
+            vec![3..5, 9..12],
+            vec![0..3, 5..9],
+            vec![0..1, 11..12],
+            vec![4..5, 20..21],
+            vec![0..30, 40..41],
+        ];
+        for (one, other) in sets
+            .iter()
+            .flat_map(|one| sets.iter().map(move |other| (one, other)))
+        {
+            let mut pages = one.iter().cloned().flatten();
+            let expected = pages.any(|page| other.iter().any(|run| run.contains(&page)));
+            assert_eq!(overlap(one, other), expected, "{one:?} {other:?}");
+        }
     }
 }

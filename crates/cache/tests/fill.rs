@@ -373,9 +373,9 @@ fn completing_fetches_every_byte_once() {
 
 /// Wrong pages in the first spans, right ones further on.
 fn inject(filler: &Filler, source: &MemorySource) {
-    filler.inject(1, &[1; 2 * PAGE as usize]).unwrap();
+    filler.inject(&[(1, &[1; 2 * PAGE as usize])]).unwrap();
     let right = &source.blob[20 * PAGE as usize..30 * PAGE as usize];
-    assert_eq!(filler.inject(20, right).unwrap(), 10);
+    assert_eq!(filler.inject(&[(20, right)]).unwrap(), 10);
     assert_eq!(filler.inject_zeros(40..41).unwrap(), 1);
 }
 

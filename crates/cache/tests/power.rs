@@ -99,7 +99,7 @@ impl Truth {
         if !is_right {
             bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
         }
-        layer.inject(pages.start, &bytes).unwrap();
+        layer.inject(&[(pages.start, &bytes)]).unwrap();
     }
 
     /// Pages that are claimed, not known to be unverified, and hold something else.

@@ -12,8 +12,8 @@ impl Filler {
     ///
     /// # Errors
     /// As there.
-    pub fn inject(&self, first_page: u64, bytes: &[u8]) -> io::Result<u64> {
-        let pages = self.layer.inject(first_page, bytes)?;
+    pub fn inject(&self, pieces: &[(u64, &[u8])]) -> io::Result<u64> {
+        let pages = self.layer.inject(pieces)?;
         FillStats::add(&self.stats.injected_pages, pages);
         Ok(pages)
     }

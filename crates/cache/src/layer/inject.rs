@@ -18,6 +18,12 @@ use super::*;
 /// Zero pages that are looked at together.
 const CHUNK_PAGES: u64 = 256;
 
+/// Pages that are given, one after the other.
+struct Block<'a> {
+    pages: Range<u64>,
+    bytes: Cow<'a, [u8]>,
+}
+
 /// A part of a page that is not missing as a whole: bytes of the data space.
 enum Part {
     /// In a span that was written.
@@ -27,28 +33,60 @@ enum Part {
 }
 
 impl CachedLayer {
-    /// Writes pages, from `first_page` on, that were not compared with the digests of their spans: those that are
-    /// missing, and no others. Bytes that are in no span are zero whatever is given. If the disk is full, room is made
-    /// and it is tried once more. Returns how many pages were written.
+    /// Writes pages that were not compared with the digests of their spans: those that are missing, and no others. Each
+    /// piece is the number of its first page, and the bytes from there on; of a page that is given twice, one is taken.
+    /// Bytes that are in no span are zero whatever is given. If the disk is full, room is made and it is tried once more.
+    /// Returns how many pages were written.
+    ///
+    /// All of it costs as many changes to the bitmaps as one piece would: give together what comes together.
     ///
     /// # Errors
-    /// `InvalidInput` when `bytes` are not whole pages of the data space; I/O errors of the data file or the bitmaps.
-    /// Nothing is claimed then that was not written.
-    pub fn inject(&self, first_page: u64, bytes: &[u8]) -> io::Result<u64> {
-        let length = bytes.len() as u64;
-        let end = first_page.checked_add(length / PAGE_SIZE);
-        let Some(end) = end.filter(|end| *end <= self.presence.pages() && length.is_multiple_of(PAGE_SIZE))
-        else {
-            return Err(outside());
-        };
+    /// `InvalidInput` when a piece is not of whole pages of the data space; I/O errors of the data file or the bitmaps.
+    /// Nothing is claimed then.
+    pub fn inject(&self, pieces: &[(u64, &[u8])]) -> io::Result<u64> {
+        let blocks = self.blocks(pieces)?;
+        let pages: Vec<Range<u64>> = blocks.iter().map(|block| block.pages.clone()).collect();
+        let length = pages.iter().map(|run| run.end - run.start).sum::<u64>() * PAGE_SIZE;
         self.with_room(length, || {
-            self.inject_runs(first_page..end, |run| {
-                let offset = |page: u64| ((page - first_page) * PAGE_SIZE) as usize;
-                let given = bytes.get(offset(run.start)..offset(run.end));
+            self.inject_runs(&pages, |run| {
+                let after = blocks.partition_point(|block| block.pages.start <= run.start);
+                let block = after.checked_sub(1).and_then(|number| blocks.get(number));
+                let given = block.and_then(|block| {
+                    let offset = |page: u64| ((page - block.pages.start) * PAGE_SIZE) as usize;
+                    block.bytes.get(offset(run.start)..offset(run.end))
+                });
                 let right = self.keep_parts(run, given.ok_or_else(outside)?)?;
                 self.data.write_all_at(&right, run.start * PAGE_SIZE)
             })
         })
+    }
+
+    /// The pieces in ascending order, each page once; what is next to each other is one.
+    fn blocks<'a>(&self, pieces: &[(u64, &'a [u8])]) -> io::Result<Vec<Block<'a>>> {
+        let mut ordered = pieces.to_vec();
+        ordered.sort_unstable_by_key(|(first, _)| *first);
+        let mut blocks: Vec<Block<'a>> = Vec::with_capacity(ordered.len());
+        for (first, bytes) in ordered {
+            let length = bytes.len() as u64;
+            let end = first.checked_add(length / PAGE_SIZE);
+            let end = end.filter(|end| *end <= self.presence.pages() && length.is_multiple_of(PAGE_SIZE));
+            let end = end.ok_or_else(outside)?;
+            let start = blocks.last().map_or(first, |last| last.pages.end.max(first));
+            let given = end.checked_sub(start).filter(|pages| *pages > 0);
+            let bytes = given.and_then(|_| bytes.get(((start - first) * PAGE_SIZE) as usize..));
+            let Some(bytes) = bytes else { continue };
+            match blocks.last_mut().filter(|last| last.pages.end == start) {
+                Some(last) => {
+                    last.bytes.to_mut().extend_from_slice(bytes);
+                    last.pages.end = end;
+                }
+                None => blocks.push(Block {
+                    pages: start..end,
+                    bytes: Cow::Borrowed(bytes),
+                }),
+            }
+        }
+        Ok(blocks)
     }
 
     /// Claims those of `pages` that are missing, as pages that are zero according to a witness weaker than the digests
@@ -62,27 +100,23 @@ impl CachedLayer {
             return Err(outside());
         }
         self.with_room(PAGE_SIZE, || {
-            self.inject_runs(pages.clone(), |run| self.zero(run))
+            self.inject_runs(from_ref(&pages), |run| self.zero(run))
         })
     }
 
-    /// Notes, writes and claims the missing pages of `pages`.
+    /// Notes, writes and claims the missing pages of `pages`, ascending runs.
     fn inject_runs(
         &self,
-        pages: Range<u64>,
+        pages: &[Range<u64>],
         write: impl Fn(&Range<u64>) -> io::Result<()>,
     ) -> io::Result<u64> {
-        let _turn = self.turns.take(pages.clone(), Way::Alone);
-        let runs: Vec<Range<u64>> = self.presence.missing(pages);
+        let _turn = self.turns.take(pages, Way::Alone);
+        let runs = self.presence.missing_of(pages);
         let runs: Vec<Range<u64>> = runs.into_iter().flat_map(|run| self.with_spans(run)).collect();
         self.presence.unverified().set(&runs)?;
         runs.iter().try_for_each(write)?;
-        let mut injected = 0;
-        for run in runs {
-            injected += run.end - run.start;
-            self.presence.claim(run)?;
-        }
-        Ok(injected)
+        self.presence.claim_all(&runs)?;
+        Ok(runs.iter().map(|run| run.end - run.start).sum())
     }
 
     /// The pages of `run` that a span reaches. Others nobody could ever verify, and nothing reads them.

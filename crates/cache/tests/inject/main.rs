@@ -36,8 +36,8 @@ fn pages_of(range: &Range<u64>) -> Range<u64> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Pages, and whether they are the layer's.
-    Inject(f64, u64, bool),
+    /// Pages in several runs, and whether they are the layer's.
+    Inject(Vec<(f64, u64)>, bool),
     InjectZeros(f64, u64),
     Write(f64),
     Sync,
@@ -49,7 +49,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => (0.0..1.0f64, 1u64..9, any::<bool>()).prop_map(|(at, n, right)| Step::Inject(at, n, right)),
+        6 => (prop::collection::vec((0.0..1.0f64, 1u64..9), 1..5), any::<bool>())
+            .prop_map(|(runs, right)| Step::Inject(runs, right)),
         2 => (0.0..1.0f64, 1u64..9).prop_map(|(at, n)| Step::InjectZeros(at, n)),
         6 => (0.0..1.0f64).prop_map(Step::Write),
         3 => Just(Step::Sync),
@@ -72,13 +73,14 @@ fn expected_lies(truth: &Truth, layer: &CachedLayer, span: &Range<u64>) -> BTree
     pages.filter(differs).collect()
 }
 
-fn inject(truth: &Truth, layer: &CachedLayer, pages: Range<u64>, bytes: Option<&[u8]>) {
-    let held: Vec<u64> = layer
-        .presence()
-        .held(pages.clone())
-        .into_iter()
-        .flatten()
-        .collect();
+/// What is given of a page; zeros are not given but said.
+type Given<'a> = Option<&'a dyn Fn(u64) -> Vec<u8>>;
+
+/// Injects these runs, which may overlap, in one go.
+fn inject(truth: &Truth, layer: &CachedLayer, runs: &[Range<u64>], given: Given<'_>) {
+    let wanted: BTreeSet<u64> = runs.iter().cloned().flatten().collect();
+    let is_held = |page: &u64| layer.presence().missing(*page..page + 1).is_empty();
+    let (held, new): (Vec<u64>, Vec<u64>) = wanted.iter().partition(|page| is_held(page));
     let read = |page: &u64| {
         let mut bytes = vec![0; PAGE as usize];
         layer.read_at(&mut bytes, page * PAGE).unwrap();
@@ -86,30 +88,31 @@ fn inject(truth: &Truth, layer: &CachedLayer, pages: Range<u64>, bytes: Option<&
     };
     let before: Vec<Vec<u8>> = held.iter().map(read).collect();
     let unverified_before: Vec<u64> = layer.unverified(0..truth.pages()).into_iter().flatten().collect();
-    let count = match bytes {
-        Some(bytes) => layer.inject(pages.start, bytes).unwrap(),
-        None => layer.inject_zeros(pages.clone()).unwrap(),
+    let count = match given {
+        Some(given) => {
+            let bytes = |run: &Range<u64>| run.clone().flat_map(given).collect();
+            let pieces: Vec<(u64, Vec<u8>)> = runs.iter().map(|run| (run.start, bytes(run))).collect();
+            let pieces = pieces.iter().map(|(first, bytes)| (*first, &bytes[..]));
+            layer.inject(&pieces.collect::<Vec<_>>()).unwrap()
+        }
+        None => runs
+            .iter()
+            .map(|run| layer.inject_zeros(run.clone()).unwrap())
+            .sum(),
     };
-    assert_eq!(count, pages.end - pages.start - held.len() as u64);
+    assert_eq!(count, new.len() as u64);
     assert_eq!(
         held.iter().map(read).collect::<Vec<_>>(),
         before,
         "a present page was written over"
     );
-    assert!(layer.presence().missing(pages.clone()).is_empty());
-    let expected: BTreeSet<u64> = pages
-        .clone()
-        .filter(|p| !held.contains(p))
-        .chain(unverified_before)
-        .collect();
+    assert!(wanted.iter().all(is_held));
+    let expected: BTreeSet<u64> = new.iter().copied().chain(unverified_before).collect();
     let unverified: BTreeSet<u64> = layer.unverified(0..truth.pages()).into_iter().flatten().collect();
     assert_eq!(unverified, expected);
     // What was given is there, where nothing is known better.
-    for page in pages.clone().filter(|page| !held.contains(page)) {
-        let at = ((page - pages.start) * PAGE) as usize;
-        let given = bytes.map_or(vec![0; PAGE as usize], |bytes| {
-            bytes[at..at + PAGE as usize].to_vec()
-        });
+    for page in new {
+        let given = given.map_or(vec![0; PAGE as usize], |given| given(page));
         let found = read(&page);
         for (number, span) in truth.table.spans.iter().enumerate() {
             let part = span.data.start.max(page * PAGE)..span.data.end.min((page + 1) * PAGE);
@@ -137,15 +140,18 @@ fn run(pages: u64, seed: u64, steps: &[Step]) {
     };
     for step in steps {
         match step {
-            Step::Inject(at, length, right) => {
-                let pages = range(*at, *length);
-                let mut bytes = truth.bytes(pages.start * PAGE..pages.end * PAGE).to_vec();
-                if !right {
-                    bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
-                }
-                inject(&truth, &layer, pages, Some(&bytes));
+            Step::Inject(runs, right) => {
+                let runs: Vec<_> = runs.iter().map(|(at, length)| range(*at, *length)).collect();
+                let given = |page: u64| {
+                    let mut bytes = truth.bytes(page * PAGE..(page + 1) * PAGE).to_vec();
+                    if !right {
+                        bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
+                    }
+                    bytes
+                };
+                inject(&truth, &layer, &runs, Some(&given));
             }
-            Step::InjectZeros(at, length) => inject(&truth, &layer, range(*at, *length), None),
+            Step::InjectZeros(at, length) => inject(&truth, &layer, &[range(*at, *length)], None),
             Step::Write(at) => {
                 let number = (at * truth.table.spans.len() as f64) as usize;
                 let span = truth.table.spans[number].data.clone();
@@ -246,11 +252,15 @@ fn injections_and_fills_at_once_leave_no_lie() {
         let inject = |seed: u64| {
             let mut random = Rng::with_seed(seed);
             while !layer.is_complete() {
-                let start = random.u64(..truth.pages());
-                let end = (start + random.u64(1..8)).min(truth.pages());
-                let mut bytes = truth.bytes(start * PAGE..end * PAGE).to_vec();
-                bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
-                layer.inject(start, &bytes).unwrap();
+                let mut piece = || {
+                    let start = random.u64(..truth.pages());
+                    let end = (start + random.u64(1..8)).min(truth.pages());
+                    let mut bytes = truth.bytes(start * PAGE..end * PAGE).to_vec();
+                    bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
+                    (start, bytes)
+                };
+                let (one, other) = (piece(), piece());
+                layer.inject(&[(one.0, &one.1), (other.0, &other.1)]).unwrap();
             }
         };
         let (fill, inject) = (&fill, &inject);
@@ -286,7 +296,7 @@ fn half_injected(directory: &Path) -> (Truth, Arc<dyn Disk>, CachedLayer) {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     truth.make_file(&*disk, directory);
     let layer = truth.open(&disk, directory, boot(1));
-    assert_eq!(layer.inject(0, truth.bytes(0..4 * PAGE)).unwrap(), 4);
+    assert_eq!(layer.inject(&[(0, truth.bytes(0..4 * PAGE))]).unwrap(), 4);
     truth.write(&layer, 1);
     (truth, disk, layer)
 }
@@ -345,7 +355,7 @@ fn whoever_dies_at_the_first_injection_makes_no_verified_page_unverified() {
     let verified: Vec<u64> = layer.presence().held(0..12).into_iter().flatten().collect();
     assert!(!verified.is_empty());
     disk.record();
-    layer.inject(0, &vec![7; 12 * PAGE as usize]).unwrap();
+    layer.inject(&[(0, &[7; 12 * PAGE as usize])]).unwrap();
     let steps = disk.steps();
     assert!(steps.len() > 5);
     for step in steps {
@@ -392,7 +402,7 @@ fn a_damaged_bitmap_is_replaced_whole_or_not_at_all() {
     truth.make_file(&disk, directory);
     let shared = Arc::new(disk.clone()) as Arc<dyn Disk>;
     let layer = truth.open(&shared, directory, boot(1));
-    layer.inject(0, &vec![7; 12 * PAGE as usize]).unwrap();
+    layer.inject(&[(0, &[7; 12 * PAGE as usize])]).unwrap();
     layer.sync().unwrap();
     drop(layer);
     let damaged = disk.open(&directory.join("unverified"), Access::Write).unwrap();
@@ -416,14 +426,17 @@ fn only_whole_pages_of_the_layer_are_injected() {
     let directory = tempfile::tempdir().unwrap();
     let (truth, disk, layer) = half_injected(directory.path());
     for (first, length) in [(0, 4095), (8, 4096), (7, 8192), (u64::MAX, 4096)] {
-        assert!(layer.inject(first, &vec![1; length]).is_err());
+        assert!(layer.inject(&[(first, &vec![1; length])]).is_err());
     }
     assert!(layer.inject_zeros(7..9).is_err());
-    assert_eq!(layer.inject(0, &[]).unwrap(), 0);
+    assert_eq!(layer.inject(&[]).unwrap(), 0);
     let (key, table) = (truth.key(), truth.table.clone());
     layer.punch(0..1).unwrap();
     let look = CachedLayer::look(&disk, directory.path(), key, table, boot(1)).unwrap();
-    assert!(look.inject(0, &[1; 4096]).is_err(), "who looks changes nothing");
+    assert!(
+        look.inject(&[(0, &[1; 4096])]).is_err(),
+        "who looks changes nothing"
+    );
     let length = std::fs::metadata(directory.path().join("data")).unwrap().len();
     assert_eq!(length, truth.table.data_size);
 }

@@ -6,6 +6,7 @@
 //! ([`xebec_cache::layer::CachedLayer::inject`]). Whatever goes wrong here, the start goes on: what is missing then
 //! comes when it is read.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -432,13 +433,17 @@ impl Loader {
     fn inject(&self, segment: &Segment, stored: &[u8]) -> Result<u64, String> {
         let plain = open_segment(segment, stored).map_err(|error| error.to_string())?;
         let mut rest = plain.as_slice();
-        let mut written = 0;
+        let mut pieces: BTreeMap<u16, Vec<(u64, &[u8])>> = BTreeMap::new();
         for run in &segment.runs {
             let length = (u64::from(run.pages) * PAGE_SIZE) as usize;
             let (pages, after) = rest.split_at_checked(length).ok_or("a segment is too short")?;
             rest = after;
-            if let Some(target) = self.target(run.layer) {
-                let injected = target.served.filler().inject(run.first, pages);
+            pieces.entry(run.layer).or_default().push((run.first, pages));
+        }
+        let mut written = 0;
+        for (layer, pieces) in pieces {
+            if let Some(target) = self.target(layer) {
+                let injected = target.served.filler().inject(&pieces);
                 written += injected.map_err(|error| format!("write pages: {error}"))?;
             }
         }
