@@ -27,19 +27,38 @@ pub fn lock_all() -> io::Result<()> {
     Ok(rustix::mm::mlockall(flags)?)
 }
 
-/// What is free is kept for the next allocation up to this much, in bytes, in each of the allocator's arenas.
-const KEPT: libc::c_int = 4 << 20;
+/// What is freed is kept for the next allocation, up to this much, in bytes.
+const KEPT: libc::c_int = 16 << 20;
+/// What is larger than this, in bytes, is had from the kernel by itself, and given back by itself.
+const LARGE: libc::c_int = 4 << 20;
+/// What is had from the kernel at a time otherwise, in bytes.
+const STEP: libc::c_int = 1 << 20;
+/// What is had from it at once, in MiB: a start with some thousand files and pages takes up to that.
+const ROOM: usize = 10;
 
-/// Keeps memory that was freed, as far as a start needs it again at once: what decodes pages frees a quarter of a MiB and takes it
-/// again, and would have it cleared anew by the kernel each time.
+/// Has memory ready before somebody waits for what takes it, and keeps what was freed: else a start would wait until the kernel has
+/// cleared each page of it, and what decodes its pages frees a quarter of a MiB and takes it again for each segment.
 ///
-/// By default glibc maps what is that large by itself, and gives each piece back (`mallopt(3)`, `M_MMAP_THRESHOLD`).
-pub fn keep_freed() {
+/// By default glibc maps what is that large by itself, and lets each thread have free memory of its own, in eight times as many
+/// arenas as there are processors (`mallopt(3)`). Here it is half as many as processors: what one thread frees is there for others.
+pub fn keep_room() {
     #[cfg(target_env = "gnu")]
-    for parameter in [libc::M_MMAP_THRESHOLD, libc::M_TOP_PAD, libc::M_TRIM_THRESHOLD] {
-        // SAFETY: it takes numbers, and changes nothing of what is allocated.
-        unsafe { libc::mallopt(parameter, KEPT) };
+    {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let arenas = libc::c_int::try_from(processors / 2).unwrap_or(libc::c_int::MAX);
+        for (parameter, value) in [
+            (libc::M_MMAP_THRESHOLD, LARGE),
+            (libc::M_TOP_PAD, STEP),
+            (libc::M_TRIM_THRESHOLD, KEPT),
+            (libc::M_ARENA_MAX, arenas.max(1)),
+        ] {
+            // SAFETY: it takes numbers, and changes nothing of what is allocated.
+            unsafe { libc::mallopt(parameter, value) };
+        }
     }
+    // Written, so that it is there.
+    let room: Vec<Vec<u8>> = (0..ROOM).map(|_| vec![1; 1 << 20]).collect();
+    drop(std::hint::black_box(room));
 }
 
 /// Sets how readily the kernel kills this process when memory runs out: -1000 (never) to 1000 (first).
