@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+/// Bits of which it is cheaper to write those between them as well than to write twice: two KiB.
+const NEAR: u64 = 8 * 2048;
+
 /// One bit for each page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bits {
@@ -95,6 +98,19 @@ impl Bits {
         (first, bytes.unwrap_or_default())
     }
 
+    /// The ranges of pages, ascending, whose bytes are to be written when the bits of `runs` (ascending) have changed: what is near to
+    /// each other is one.
+    pub(crate) fn stretches(runs: &[Range<u64>]) -> Vec<Range<u64>> {
+        let mut stretches: Vec<Range<u64>> = Vec::new();
+        for run in runs {
+            match stretches.last_mut() {
+                Some(last) if run.start <= last.end + NEAR => last.end = last.end.max(run.end),
+                _ => stretches.push(run.clone()),
+            }
+        }
+        stretches
+    }
+
     /// Sets every bit that `other` has.
     pub(crate) fn add(&mut self, other: &Bits) {
         for (byte, more) in self.bytes.iter_mut().zip(&other.bytes) {
@@ -119,6 +135,14 @@ impl Bits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_near_is_written_together() {
+        let runs = [0..2, 5..6, 5 + NEAR..7 + NEAR, 8 + 2 * NEAR..9 + 2 * NEAR];
+        let stretches = [0..7 + NEAR, 8 + 2 * NEAR..9 + 2 * NEAR];
+        assert_eq!(Bits::stretches(&runs), stretches);
+        assert_eq!(Bits::stretches(&[]), []);
+    }
 
     #[test]
     fn runs_are_those_of_single_bits() {

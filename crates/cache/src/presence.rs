@@ -187,14 +187,12 @@ impl Presence {
 
     /// The same for several ranges, ascending.
     pub(crate) fn claim_all(&self, ranges: &[Range<u64>]) -> io::Result<()> {
-        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
-            return Ok(());
-        };
         let mut bits = self.lock();
         for page in ranges.iter().cloned().flatten() {
             bits.put(page, true);
         }
-        self.write_present(&bits, &(first.start..last.end))
+        let mut stretches = Bits::stretches(ranges).into_iter();
+        stretches.try_for_each(|stretch| self.write_present(&bits, &stretch))
     }
 
     /// Makes what is present now believed after a power cut, by way of `data`, the layer's data file. Returns whether

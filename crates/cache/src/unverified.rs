@@ -123,9 +123,9 @@ impl Unverified {
     /// # Errors
     /// I/O errors (a full disk, above all); the pages must then not be claimed.
     pub(crate) fn set(&self, runs: &[Range<u64>]) -> io::Result<()> {
-        let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
+        if runs.is_empty() {
             return Ok(());
-        };
+        }
         if self.is_look {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
@@ -150,8 +150,10 @@ impl Unverified {
             // Written each time, whatever `kept` says: the last write may have failed.
             OnDisk::Open(file) => {
                 state.writes += 1;
-                let (start, changed) = state.kept.bytes_of(&(first.start..last.end));
-                file.write_all_at(changed, HEADER_SIZE + start)
+                Bits::stretches(runs).iter().try_for_each(|stretch| {
+                    let (start, changed) = state.kept.bytes_of(stretch);
+                    file.write_all_at(changed, HEADER_SIZE + start)
+                })
             }
         }
     }

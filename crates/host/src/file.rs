@@ -61,22 +61,29 @@ pub fn replace_atomically(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()
 ///
 /// # Errors
 /// I/O errors.
-pub fn write_all_atomically(files: &[(PathBuf, Vec<u8>)]) -> io::Result<()> {
-    let begin = |(path, bytes): &(PathBuf, Vec<u8>)| Temporary::write(path, bytes, 0o666, |_| Ok(()));
-    let written: Vec<Temporary> = files.iter().map(begin).collect::<io::Result<_>>()?;
+pub fn write_all_atomically(files: &[(PathBuf, &[u8])]) -> io::Result<()> {
+    let names = |path: &Path| {
+        let path = path.display().to_string();
+        move |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"))
+    };
+    let mut written = Vec::with_capacity(files.len());
+    for (path, bytes) in files {
+        written.push(Temporary::write(path, bytes, 0o666, |_| Ok(())).map_err(names(path))?);
+    }
     for temporary in &written {
         // Each is synced in any case.
         let _ = writeback::begin(&temporary.file);
     }
-    for temporary in &written {
-        temporary.file.sync_data()?;
+    for (temporary, (path, _)) in written.iter().zip(files) {
+        temporary.file.sync_data().map_err(names(path))?;
     }
     for (temporary, (path, _)) in written.into_iter().zip(files) {
-        temporary.rename(path)?;
+        temporary.rename(path).map_err(names(path))?;
     }
     let mut directories: Vec<&Path> = files.iter().filter_map(|(path, _)| directory_of(path)).collect();
     directories.dedup();
-    directories.into_iter().try_for_each(sync_directory)
+    let mut directories = directories.into_iter();
+    directories.try_for_each(|directory| sync_directory(directory).map_err(names(directory)))
 }
 
 /// `dress` gives the new file what is not in its bytes, before they are there.
@@ -197,16 +204,25 @@ mod tests {
         fs::create_dir(top.path().join("below")).unwrap();
         let paths = ["one", "below/two", "three"].map(|name| top.path().join(name));
         fs::write(&paths[2], b"old").unwrap();
-        let files: Vec<_> = paths.iter().map(|path| (path.clone(), b"new".to_vec())).collect();
+        let files = paths.clone().map(|path| (path, &b"new"[..]));
         write_all_atomically(&files).unwrap();
         assert!(paths.iter().all(|path| fs::read(path).unwrap() == b"new"));
-        let mut more = files.clone();
-        more[0].1 = b"newer".to_vec();
-        more.push((top.path().join("missing/four"), Vec::new()));
-        write_all_atomically(&more).unwrap_err();
+        let mut more = files.to_vec();
+        more[0].1 = b"newer";
+        more.push((top.path().join("missing/four"), b""));
+        let error = write_all_atomically(&more).unwrap_err();
+        assert!(error.to_string().contains("missing/four"), "{error}");
         assert!(paths.iter().all(|path| fs::read(path).unwrap() == b"new"));
-        let names = fs::read_dir(top.path()).unwrap();
-        assert_eq!(names.count(), 3, "nothing temporary is left");
+        // The first has its name by then.
+        fs::remove_file(&paths[1]).unwrap();
+        fs::create_dir(&paths[1]).unwrap();
+        write_all_atomically(&more[..3]).unwrap_err();
+        assert_eq!(fs::read(&paths[0]).unwrap(), b"newer");
+        assert_eq!(fs::read(&paths[2]).unwrap(), b"new");
+        for (directory, names) in [(top.path(), 3), (&top.path().join("below"), 1)] {
+            let left = fs::read_dir(directory).unwrap().count();
+            assert_eq!(left, names, "nothing temporary is left");
+        }
     }
 
     #[test]

@@ -31,34 +31,37 @@ pub fn lock_all() -> io::Result<()> {
 const KEPT: libc::c_int = 16 << 20;
 /// What is larger than this, in bytes, is had from the kernel by itself, and given back by itself.
 const LARGE: libc::c_int = 4 << 20;
-/// What is had from the kernel at a time otherwise, in bytes.
-const STEP: libc::c_int = 1 << 20;
-/// What is had from it at once, in MiB: a start with some thousand files and pages takes up to that.
-const ROOM: usize = 10;
+/// How much is had from it at a time otherwise, and left when there is too much, in MiB: a start with some thousand files and pages
+/// takes up to that.
+const ROOM: libc::c_int = 10;
 
-/// Has memory ready before somebody waits for what takes it, and keeps what was freed: else a start would wait until the kernel has
-/// cleared each page of it, and what decodes its pages frees a quarter of a MiB and takes it again for each segment.
+/// Keeps what was freed, for whichever thread is next: what decodes pages frees a quarter of a MiB and takes it again for each
+/// segment, and would have it cleared anew by the kernel each time.
 ///
-/// By default glibc maps what is that large by itself, and lets each thread have free memory of its own, in eight times as many
-/// arenas as there are processors (`mallopt(3)`). Here it is half as many as processors: what one thread frees is there for others.
-pub fn keep_room() {
+/// By default glibc maps what is that large by itself, and each thread has free memory of its own, in up to eight arenas for each
+/// processor (`mallopt(3)`). Here there is one; of small pieces each thread keeps some to itself all the same.
+pub fn keep_freed() {
+    #[cfg(target_env = "gnu")]
+    for (parameter, value) in [
+        (libc::M_MMAP_THRESHOLD, LARGE),
+        (libc::M_TOP_PAD, ROOM << 20),
+        (libc::M_TRIM_THRESHOLD, KEPT),
+        (libc::M_ARENA_MAX, 1),
+    ] {
+        // SAFETY: it takes numbers, and changes nothing of what is allocated.
+        unsafe { libc::mallopt(parameter, value) };
+    }
+}
+
+/// Has memory ready before somebody waits for what takes it, where [`keep_freed`] keeps it: a start would wait until the kernel has
+/// cleared each page.
+pub fn take_room() {
     #[cfg(target_env = "gnu")]
     {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let arenas = libc::c_int::try_from(processors / 2).unwrap_or(libc::c_int::MAX);
-        for (parameter, value) in [
-            (libc::M_MMAP_THRESHOLD, LARGE),
-            (libc::M_TOP_PAD, STEP),
-            (libc::M_TRIM_THRESHOLD, KEPT),
-            (libc::M_ARENA_MAX, arenas.max(1)),
-        ] {
-            // SAFETY: it takes numbers, and changes nothing of what is allocated.
-            unsafe { libc::mallopt(parameter, value) };
-        }
+        // Written, so that it is there.
+        let room: Vec<Vec<u8>> = (0..ROOM).map(|_| vec![1; 1 << 20]).collect();
+        drop(std::hint::black_box(room));
     }
-    // Written, so that it is there.
-    let room: Vec<Vec<u8>> = (0..ROOM).map(|_| vec![1; 1 << 20]).collect();
-    drop(std::hint::black_box(room));
 }
 
 /// Sets how readily the kernel kills this process when memory runs out: -1000 (never) to 1000 (first).

@@ -42,7 +42,7 @@ impl CachedLayer {
     ///
     /// # Errors
     /// `InvalidInput` when a piece is not of whole pages of the data space; I/O errors of the data file or the bitmaps.
-    /// Nothing is claimed then.
+    /// Nothing is claimed then that was not written.
     pub fn inject(&self, pieces: &[(u64, &[u8])]) -> io::Result<u64> {
         let blocks = self.blocks(pieces)?;
         let pages: Vec<Range<u64>> = blocks.iter().map(|block| block.pages.clone()).collect();

@@ -422,6 +422,34 @@ fn a_damaged_bitmap_is_replaced_whole_or_not_at_all() {
 }
 
 #[test]
+fn pieces_may_come_in_any_order_and_overlap() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, _, layer) = half_injected(directory.path());
+    layer.punch(0..8).unwrap();
+    let (one, two) = ([1; PAGE as usize], [2; 2 * PAGE as usize]);
+    assert!(
+        layer.inject(&[(6, &one), (8, &one)]).is_err(),
+        "one is of no page"
+    );
+    assert_eq!(layer.presence().present(), 0, "nor is any other claimed");
+    let three = [3; 2 * PAGE as usize];
+    assert_eq!(
+        layer
+            .inject(&[(2, &three), (5, &one), (1, &two), (0, &one), (3, &[])])
+            .unwrap(),
+        5
+    );
+    assert_eq!(layer.unverified(0..8), [0..4, 5..6]);
+    let first_byte = |page: u64| {
+        let mut byte = [0];
+        layer.read_at(&mut byte, page * PAGE).unwrap();
+        byte[0]
+    };
+    assert_eq!([0, 1, 3, 5].map(first_byte), [1, 2, 3, 1]);
+    assert!([2, 3].contains(&first_byte(2)), "one of those that were given");
+}
+
+#[test]
 fn only_whole_pages_of_the_layer_are_injected() {
     let directory = tempfile::tempdir().unwrap();
     let (truth, disk, layer) = half_injected(directory.path());

@@ -305,11 +305,15 @@ pub(super) fn remove(path: &Path, all: bool) -> Result<(), RunError> {
 fn can_be_entered(merged: &Path) -> Result<(), RunError> {
     let (sender, looked) = std::sync::mpsc::channel();
     // Should it not come back, it ends with this process. `statx` would enter.
-    std::thread::spawn({
+    let looker = std::thread::Builder::new().spawn({
         let merged = merged.to_owned();
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         move || sender.send(rustix::fs::open(merged, flags, Mode::empty()).map(drop))
     });
+    if looker.is_err() {
+        // Too many processes: it is seldom, and not to be added to what went wrong.
+        return Ok(());
+    }
     looked.recv_timeout(PATIENCE).map(drop).map_err(|_| {
         let waits = "somebody waits there for what will not come; end that process";
         failed("enter", merged)(io::Error::new(io::ErrorKind::TimedOut, waits))

@@ -356,7 +356,7 @@ impl<'a> Prepared<'a> {
         let told = early.told(&bundle, image, options);
         let is_told = told.is_some();
         // Who was told has it already.
-        let joining = (!is_told).then(joining::QuickJoining::begin);
+        let mut joining = (!is_told).then(joining::QuickJoining::begin);
         let mut process = told.map_or_else(resolve, Ok)?;
         let root = bundle.mount(view, &process)?;
         early.open(&bundle, &root);
@@ -372,6 +372,7 @@ impl<'a> Prepared<'a> {
             false => {
                 // Before the runtime can make the container.
                 init::adopt()?;
+                joining.get_or_insert_with(joining::QuickJoining::begin);
                 Some(bundle.write_spec(&process, options)?)
             }
         };

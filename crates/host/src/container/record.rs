@@ -430,6 +430,20 @@ mod tests {
     }
 
     #[test]
+    fn who_has_ended_has_no_start_time_although_nobody_has_waited() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(start_time(pid).is_some());
+        child.kill().unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while start_time(pid).is_some() {
+            assert!(std::time::Instant::now() < deadline);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn a_record_that_is_none_is_an_error_that_names_it() {
         let directory = tempfile::tempdir().unwrap();
         record("fine").claim(directory.path()).unwrap();

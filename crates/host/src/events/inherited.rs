@@ -82,7 +82,7 @@ pub fn take_inherited() -> Result<Inherited, EventError> {
     ];
     let (intake, owed) = journal.adopt()?;
 
-    memory::keep_room();
+    memory::keep_freed();
     if let Err(error) = memory::lock_all() {
         warn!("cannot lock memory: {error}; readers may wait for the daemon to be paged in");
     }

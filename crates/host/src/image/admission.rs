@@ -79,7 +79,7 @@ impl Images {
             .collect();
         let known = self.records.get(found.manifest_digest);
         if known.is_none_or(|known| known.layers.len() <= records.len()) {
-            self.records.put(&self.record_of(&found, records))?;
+            self.records.put(Self::record_of(&found, records))?;
         }
         let described = found.layers.iter().zip(chain_ids(&found.diff_ids)).zip(&chosen);
         let layers = described.map(|((descriptor, chain), chosen)| AdmittedLayer {

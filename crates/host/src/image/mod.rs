@@ -262,8 +262,8 @@ impl Images {
         let keeping = match found.is_part {
             true => Keeping::default(),
             false => {
-                let (kept, record) = (self.records.clone(), self.record_of(&found, records.collect()));
-                Keeping::begin(move || kept.keep(&record))
+                let (kept, record) = (self.records.clone(), Self::record_of(&found, records.collect()));
+                Keeping::begin(move || kept.keep(record))
             }
         };
         let stages_ms = vec![
@@ -347,15 +347,10 @@ impl Images {
         }
     }
 
-    /// What is to be kept of an image; what is known of it already (references, whether it is pinned) stays.
-    fn record_of(&self, found: &FoundImage, layers: Vec<LayerRecord>) -> ImageRecord {
-        let known = self.records.get(found.manifest_digest);
-        let pinned = known.as_ref().is_some_and(|record| record.pinned);
-        let user = known.as_ref().and_then(|record| record.user.clone());
-        let mut references = known.map(|record| record.references).unwrap_or_default();
-        references.insert(found.reference.to_string());
+    /// What is to be kept of an image, beside what is known of it already ([`Records::put`]).
+    fn record_of(found: &FoundImage, layers: Vec<LayerRecord>) -> ImageRecord {
         ImageRecord {
-            references,
+            references: [found.reference.to_string()].into(),
             index_digest: found.image_index.as_ref().map(|(digest, _)| *digest),
             manifest_digest: found.manifest_digest,
             media_type: found.media_type.clone(),
@@ -363,8 +358,8 @@ impl Images {
             config: String::from_utf8_lossy(&found.config_bytes).into_owned(),
             layers,
             last_used: seconds_since_1970(),
-            pinned,
-            user: found.user.clone().or(user),
+            pinned: false,
+            user: found.user.clone(),
         }
     }
 }

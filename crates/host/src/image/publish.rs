@@ -145,7 +145,7 @@ impl Images {
         if self.records().get(found.manifest_digest).is_some() {
             return Ok(());
         }
-        self.records().put(&self.record_of(found, layers))
+        self.records().put(Self::record_of(found, layers))
     }
 
     async fn push_artifact(

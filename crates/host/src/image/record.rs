@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use xebec_cache::store::LayerKey;
@@ -71,17 +70,12 @@ impl LayerRecord {
 #[derive(Clone, Debug)]
 pub struct Records {
     directory: PathBuf,
-    /// Held by who writes.
-    writing: Arc<Mutex<()>>,
 }
 
 impl Records {
     /// The records in `directory`, which is made when the first is written.
     pub fn new(directory: PathBuf) -> Self {
-        Self {
-            directory,
-            writing: Arc::default(),
-        }
+        Self { directory }
     }
 
     /// The record of a manifest. A damaged one is as good as none: it is made again.
@@ -111,24 +105,50 @@ impl Records {
         records
     }
 
-    /// Writes a record, and takes its references from older manifests: a tag names one manifest.
+    /// Writes a record, and takes its references from older manifests: a tag names one manifest. Of what is known of its own manifest
+    /// references, whether it is pinned, and its user stay, unless the record has a user.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn put(&self, record: &ImageRecord) -> Result<(), Failure> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = |error| self.failed(error);
-        fs::create_dir_all(&self.directory).map_err(failed)?;
+    pub fn put(&self, record: ImageRecord) -> Result<(), Failure> {
+        self.merge(record, |_, _| false)
+            .map_err(|error| self.failed(error))
+    }
+
+    fn merge(
+        &self,
+        mut record: ImageRecord,
+        is_enough: impl Fn(&ImageRecord, ImageRecord) -> bool,
+    ) -> std::io::Result<()> {
+        fs::create_dir_all(&self.directory)?;
+        let _lock = self.lock()?;
+        if let Some(known) = self.get(record.manifest_digest) {
+            record.references.extend(known.references.iter().cloned());
+            record.pinned = known.pinned;
+            record.user = record.user.or_else(|| known.user.clone());
+            if is_enough(&record, known) {
+                return Ok(());
+            }
+        }
         for mut other in self.list() {
             let before = other.references.len();
             other
                 .references
                 .retain(|reference| !record.references.contains(reference));
             if other.manifest_digest != record.manifest_digest && other.references.len() != before {
-                self.write(&other).map_err(failed)?;
+                self.write(&other)?;
             }
         }
-        self.write(record).map_err(failed)
+        self.write(&record)
+    }
+
+    /// Held by who reads and writes records: `xebec index` does so beside the daemon.
+    fn lock(&self) -> std::io::Result<fs::File> {
+        let mut options = fs::File::options();
+        let file = options.write(true).create(true).truncate(false);
+        let file = file.open(self.directory.with_extension("lock"))?;
+        file.lock()?;
+        Ok(file)
     }
 
     /// Changes what is known of an image, and nothing else; false if nothing is.
@@ -136,16 +156,23 @@ impl Records {
     /// # Errors
     /// When the file cannot be written.
     pub fn change(&self, manifest: Digest, change: impl FnOnce(&mut ImageRecord)) -> Result<bool, Failure> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = self.get(manifest) else {
-            return Ok(false);
+        let changed = || -> std::io::Result<bool> {
+            // Else there is no place for a lock.
+            if self.get(manifest).is_none() {
+                return Ok(false);
+            }
+            let _lock = self.lock()?;
+            let Some(known) = self.get(manifest) else {
+                return Ok(false);
+            };
+            let mut record = known.clone();
+            change(&mut record);
+            if record != known {
+                self.write(&record)?;
+            }
+            Ok(true)
         };
-        let mut record = known.clone();
-        change(&mut record);
-        if record != known {
-            self.write(&record).map_err(|error| self.failed(error))?;
-        }
-        Ok(true)
+        changed().map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: std::io::Error) -> Failure {
@@ -157,9 +184,8 @@ impl Records {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn keep(&self, record: &ImageRecord) -> Result<(), Failure> {
-        let known = self.get(record.manifest_digest);
-        let is_known = known.is_some_and(|known| {
+    pub fn keep(&self, record: ImageRecord) -> Result<(), Failure> {
+        let is_known = |record: &ImageRecord, known: ImageRecord| {
             let age = record.last_used.checked_sub(known.last_used);
             let known = ImageRecord {
                 last_used: record.last_used,
@@ -167,11 +193,8 @@ impl Records {
             };
             // No other record has its references then: whoever took one would have taken it from this one.
             known == *record && age.is_some_and(|age| age < SAME_USE)
-        });
-        if is_known {
-            return Ok(());
-        }
-        self.put(record)
+        };
+        self.merge(record, is_known).map_err(|error| self.failed(error))
     }
 
     /// Removes the record of a manifest; nothing happens if there is none.
@@ -179,14 +202,14 @@ impl Records {
     /// # Errors
     /// When the file cannot be removed.
     pub fn remove(&self, manifest: Digest) -> Result<(), Failure> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.path(manifest);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Failure::host(format!("remove {}", path.display()), error))
-            }
-            _ => Ok(()),
-        }
+        let remove = || match fs::remove_file(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        };
+        self.lock()
+            .and_then(|_lock| remove())
+            .map_err(|error| Failure::host(format!("remove {}", path.display()), error))
     }
 
     fn write(&self, record: &ImageRecord) -> std::io::Result<()> {
@@ -203,4 +226,56 @@ impl Records {
 
 fn read(path: &Path) -> Option<ImageRecord> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(reference: &str) -> ImageRecord {
+        ImageRecord {
+            references: [reference.to_owned()].into(),
+            index_digest: None,
+            manifest_digest: Digest::of(b"manifest"),
+            media_type: String::new(),
+            manifest: String::new(),
+            config: String::new(),
+            layers: Vec::new(),
+            last_used: 1,
+            pinned: false,
+            user: None,
+        }
+    }
+
+    /// Each has records of its own, as processes have.
+    #[test]
+    fn who_changes_a_record_at_once_loses_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let records = || Records::new(directory.path().join("images"));
+        records().put(record("first")).unwrap();
+        let manifest = record("").manifest_digest;
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for round in 0..25 {
+                        let own = format!("{thread}-{round}");
+                        match round % 2 {
+                            0 => records().put(record(&own)).unwrap(),
+                            _ => {
+                                let add = |known: &mut ImageRecord| {
+                                    known.references.insert(own);
+                                    known.pinned = true;
+                                };
+                                assert!(records().change(manifest, add).unwrap());
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let known = records().get(manifest).unwrap();
+        assert_eq!(known.references.len(), 101);
+        assert!(known.pinned);
+        assert!(!records().change(Digest::of(b"another"), |_| ()).unwrap());
+    }
 }

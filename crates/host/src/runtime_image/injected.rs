@@ -52,9 +52,11 @@ pub fn add(store: &Store, keys: &[LayerKey], injection: &Injection) -> Result<()
             files.push((path, bytes));
         }
     }
-    let layers = store.directory().display();
-    write_all_atomically(&files)
-        .map_err(|error| Failure::host(format!("note in layers of {layers} who brings pages"), error))
+    let files: Vec<(PathBuf, &[u8])> = files
+        .iter()
+        .map(|(path, bytes)| (path.clone(), &bytes[..]))
+        .collect();
+    write_all_atomically(&files).map_err(|error| Failure::host("note who brings pages in", error))
 }
 
 /// Forgets all of them if, while nobody can be added, every page was compared and nobody is bringing any.

@@ -138,9 +138,8 @@ impl KeptRecordings {
             fs::create_dir_all(self.of_image(manifest))?;
             fs::create_dir_all(&temporary)?;
             let files = [(RECORDING, Some(recording)), (ZONE, zone), (FACTS, Some(&facts))];
-            let files = files
-                .into_iter()
-                .filter_map(|(name, bytes)| Some((temporary.join(name), bytes?.to_vec())));
+            let files = files.into_iter();
+            let files = files.filter_map(|(name, bytes)| Some((temporary.join(name), bytes?)));
             write_all_atomically(&files.collect::<Vec<_>>())?;
             match fs::rename(&temporary, &folder) {
                 // Another process kept the same meanwhile.

@@ -179,6 +179,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         .map_err(|error| Failure::host("read the guarded mount's events", error))?;
     info!(pid = std::process::id(), "worker ready");
     runtime.spawn_blocking(xebec_oci::read_authorities);
+    runtime.spawn_blocking(xebec_kernel::memory::take_room);
     let (paths, starting) = (paths.clone(), requests.clone());
     runtime.spawn_blocking(move || {
         starting.remove_strange_metadata(false);

@@ -28,10 +28,15 @@ impl Requests {
         };
         let name: Option<xebec_oci::Reference> = request.reference.parse().ok();
         let name = name.map(|reference| reference.to_string());
-        let taken = name.is_some_and(|name| record.references.remove(&name));
+        let taken = name.as_ref().is_some_and(|name| record.references.remove(name));
         if taken && record.references.iter().any(|name| !name.contains('@')) {
             forgotten.left = record.references.iter().cloned().collect();
-            self.images.records().put(&record)?;
+            let records = self.images.records();
+            records.change(record.manifest_digest, |record| {
+                name.iter().for_each(|name| {
+                    record.references.remove(name);
+                });
+            })?;
             return Ok(forgotten);
         }
         if record.pinned {
@@ -83,11 +88,13 @@ impl Requests {
     /// # Errors
     /// When the image is not known, or its record cannot be written.
     pub(super) fn pin(&self, request: &ImageRequest, pinned: bool) -> Result<(), Failure> {
-        let record = known_image(&self.images, request)?;
+        let manifest = known_image(&self.images, request)?.manifest_digest;
         let records = self.images.records();
-        records
-            .change(record.manifest_digest, |record| record.pinned = pinned)
-            .map(drop)
+        match records.change(manifest, |record| record.pinned = pinned)? {
+            true => Ok(()),
+            // Forgotten a moment ago, which is said.
+            false => known_image(&self.images, request).map(drop),
+        }
     }
 
     /// Who has the image mounted: views made for it, and those that another image with the same files shares with it.

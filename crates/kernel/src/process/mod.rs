@@ -134,7 +134,8 @@ pub struct Stat {
 impl Stat {
     /// Of the process of that number; `None` if there is none.
     pub fn of(process: i32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+        let line = fs::read(format!("/proc/{process}/stat")).ok()?;
+        Self::parse(&String::from_utf8_lossy(&line))
     }
 
     /// The second field is its name in parentheses, which may itself hold anything.
