@@ -207,13 +207,16 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
         "cleaning up after a container whose supervisor is gone"
     );
     // What waits for its root can do nothing else, and holds up who goes there.
-    control_groups::kill(&control_groups::path(&record.id));
+    let group = control_groups::path(&record.id);
+    control_groups::kill(&group);
     // A runtime that has been removed since leaves its container to the next best.
     let runtime = Runtime::find(Some(&record.runtime), dirs).or_else(|_| Runtime::find(None, dirs));
     match runtime {
         Ok(runtime) => runtime.delete(&record.id),
         Err(error) => tracing::warn!(%error, id = record.id, "the container cannot be ended"),
     }
+    // A runtime that was killed before it noted that there is a container has left them.
+    control_groups::remove(&group);
     // The directory is only believed to be a container's if it carries its name.
     if record.state.file_name() == Some(record.id.as_ref()) {
         // Nothing was written to the layer of a container that has not begun.
