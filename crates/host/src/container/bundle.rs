@@ -26,6 +26,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::command::Process;
+use super::control_groups::{INTERVAL, ROUNDS};
 use super::record::{self, Record};
 use super::runtime::Runtime;
 use super::spec::{self, SpecInput};
@@ -290,7 +291,7 @@ pub(super) fn remove(path: &Path, all: bool) -> Result<(), RunError> {
     can_be_entered(&merged)?;
     unmount_all(&merged)?;
     let outcome = if all {
-        fs::remove_dir_all(path)
+        remove_all(path)
     } else {
         fs::remove_dir_all(path.join("work"))
     };
@@ -298,6 +299,17 @@ pub(super) fn remove(path: &Path, all: bool) -> Result<(), RunError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
         _ => Ok(()),
     }
+}
+
+/// A runtime whose container was killed may still write its last words there.
+fn remove_all(path: &Path) -> io::Result<()> {
+    for _ in 0..ROUNDS {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => std::thread::sleep(INTERVAL),
+            removed => return removed,
+        }
+    }
+    fs::remove_dir_all(path)
 }
 
 /// Whether a container's root can be gone to: as long as somebody waits there for what a killed supervisor will not bring, everybody
