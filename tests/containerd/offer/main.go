@@ -1,13 +1,13 @@
 // offer asks for snapshots of layers, as clients of containerd do that say which image they pull.
 //
-//	offer one KEY PARENT NAME=VALUE...    with these labels; prints what becomes of it, as gRPC calls that. The lease
-//	                                      "offers" keeps what is there then, as that of a pull does
+//	offer one KEY PARENT NAME=VALUE...    with these labels; prints what becomes of it, as gRPC calls that
 //	offer much BYTES                      with that many bytes of labels; prints what becomes of it, and of telling it again
 //	offer many SOCKET REGISTRY COUNT      of the snapshotter at SOCKET, over one connection as containerd has it: layers of
 //	                                      COUNT images, and COUNT times that of one more; asks for what is there meanwhile,
 //	                                      and prints an object of JSON
 //
 // One and much ask containerd at CONTAINERD_ADDRESS, in CONTAINERD_NAMESPACE, for its snapshotter CONTAINERD_SNAPSHOTTER.
+// The lease "offers", which must be there, keeps what is made meanwhile, as that of a pull does.
 // What was made is removed again.
 package main
 
@@ -79,17 +79,17 @@ func run(words []string) error {
 	a := asker{snapshots.NewSnapshotsClient(connection), os.Getenv("CONTAINERD_SNAPSHOTTER")}
 	switch {
 	case name == "one" && len(rest) >= 2:
-		return a.one(leases.WithLease(inNamespace(ctx), "offers"), rest[0], rest[1], rest[2:])
+		return a.one(leased(ctx), rest[0], rest[1], rest[2:])
 	case name == "much" && len(rest) == 1:
-		return a.much(inNamespace(ctx), rest[0])
+		return a.much(leased(ctx), rest[0])
 	case name == "many" && len(rest) == 3:
 		return a.many(ctx, rest[1], rest[2])
 	}
 	return fmt.Errorf("cannot do %q", words)
 }
 
-func inNamespace(ctx context.Context) context.Context {
-	return namespaces.WithNamespace(ctx, os.Getenv("CONTAINERD_NAMESPACE"))
+func leased(ctx context.Context) context.Context {
+	return leases.WithLease(namespaces.WithNamespace(ctx, os.Getenv("CONTAINERD_NAMESPACE")), "offers")
 }
 
 func (a asker) prepare(ctx context.Context, key, parent string, labels map[string]string) error {

@@ -63,10 +63,12 @@ pub(super) fn dead_registry(world: &World) -> Result<Outcome> {
 pub(super) fn many_labels(world: &World) -> Result<Outcome> {
     let snapshots = Snapshots::start(world)?;
     let containerd = Containerd::start(world, Line::Two, "")?;
+    containerd.does(&["leases", "create", "--id", "offers"])?;
     for (bytes, expected) in [(6 << 20, "OK"), (12 << 20, "OK"), (20 << 20, "ResourceExhausted")] {
         let told = containerd.tool("offer", &["much", &bytes.to_string()])?;
         ensure!(told.trim() == expected, "{bytes} bytes: {told}");
     }
+    containerd.does(&["leases", "rm", "offers"])?;
     containerd.has_none()?;
     snapshots.has_only(&[])?;
     Ok(Outcome::Passed(
