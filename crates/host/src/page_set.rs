@@ -5,8 +5,6 @@ use std::ops::Range;
 
 use xebec_cache::store::LayerKey;
 
-use crate::free::FreePages;
-
 /// Which pages of which layers: runs of page numbers of the data space, ascending and apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageSet(BTreeMap<LayerKey, Vec<Range<u64>>>);
@@ -59,15 +57,6 @@ impl PageSet {
             rest.insert(key, difference(runs, other.runs(key)));
         }
         rest
-    }
-}
-
-impl From<&FreePages> for PageSet {
-    fn from(free: &FreePages) -> Self {
-        let mut set = Self::default();
-        free.layers()
-            .for_each(|(key, runs)| set.insert(key, runs.to_vec()));
-        set
     }
 }
 

@@ -19,8 +19,9 @@ use xebec_kernel::mount::{self, Attributes, BackingDevice, Erofs};
 
 use crate::failure::{Failure, FailureKind};
 use crate::file::write_for_this_boot;
-use crate::free::FreePages;
+use crate::free::{self, Arriving};
 use crate::image::PreparedLayer;
+use crate::page_set::PageSet;
 use crate::paths::Paths;
 use crate::sharing::SharedContents;
 
@@ -36,6 +37,8 @@ pub struct BuiltView {
     pub devices: Vec<LayerKey>,
     /// From this place on the devices are free.
     pub first_free: usize,
+    /// Of which part of the free pages each of these is.
+    pub parts: Vec<usize>,
     /// How long merging took, in milliseconds.
     pub milliseconds: f64,
     /// What it shows, its contents as ranges of the devices.
@@ -53,8 +56,8 @@ impl BuiltView {
 pub struct ViewOptions<'a> {
     /// Contents that are complete in other layers; `None` to read every layer's own.
     pub shared: Option<&'a SharedContents>,
-    /// Pages that are present now.
-    pub free: &'a FreePages,
+    /// Pages that are present or on their way, in the parts in which they come, that have none in common.
+    pub free: &'a [PageSet],
     /// Whether a layer is complete.
     pub is_complete: &'a dyn Fn(LayerKey) -> bool,
     /// Makes the view another than all others with the same contents, so that nothing of it is in any page cache.
@@ -80,9 +83,8 @@ pub fn build(
     if let Some(shared) = options.shared {
         shared.redirect(layers, &mut tree, &mut devices);
     }
-    let first_free = options
-        .free
-        .redirect(&mut tree, &mut devices, options.is_complete);
+    let first_free = devices.len();
+    let parts = free::redirect(options.free, &mut tree, &mut devices, options.is_complete);
     let table: Vec<Device> = devices.iter().map(|(key, size)| device(*key, *size)).collect();
     let erofs_options = erofs::Options {
         uuid: uuid(&devices, options.salt),
@@ -98,6 +100,7 @@ pub fn build(
         bytes,
         devices: devices.into_iter().map(|(key, _)| key).collect(),
         first_free,
+        parts,
         milliseconds,
         tree: Arc::new(tree),
     })
@@ -128,9 +131,9 @@ fn uuid(devices: &[(LayerKey, u64)], salt: Option<&str>) -> [u8; 16] {
 pub struct MountOptions<'a> {
     /// The mount of the blob cache by which data files are opened that may lack pages.
     pub guarded: &'a Path,
-    /// The mount by which the devices of free pages are opened: the cache itself, or one that is guarded until all of
-    /// them are there.
-    pub free: &'a Path,
+    /// By what the devices of each part of the free pages are opened: one that is guarded until all of them are there, or
+    /// the cache itself.
+    pub free: &'a [Option<Arriving>],
     /// Whether all of a layer's pages are there, so that nobody need be asked about them.
     pub is_complete: &'a dyn Fn(LayerKey) -> bool,
     /// How much more than the touched page is read, in KiB; the kernel's default (128) when absent.
@@ -155,10 +158,15 @@ pub fn mount(
     write_for_this_boot(&view.metadata, &view.bytes).map_err(failed)?;
     let mut erofs = Erofs::new(&view.metadata);
     for (number, key) in view.devices.iter().enumerate() {
-        let directory = match number >= view.first_free {
-            true => options.free.to_owned(),
-            false if (options.is_complete)(*key) => paths.layers(),
-            false => options.guarded.to_owned(),
+        let part = number
+            .checked_sub(view.first_free)
+            .map(|free| view.parts.get(free));
+        let arriving = part.map(|part| options.free.get(*part?)?.as_ref());
+        let directory = match arriving {
+            Some(Some(arriving)) => arriving.mount.clone(),
+            Some(None) => paths.layers(),
+            None if (options.is_complete)(*key) => paths.layers(),
+            None => options.guarded.to_owned(),
         };
         erofs = erofs.device(directory.join(key.folder()).join("data"));
     }

@@ -90,6 +90,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("merge-refusals", merge::refusals),
         case("picture", picture::picture),
         case("overlap", overlap::overlap),
+        case("overlap-parts", overlap::parts),
         case("overlap-cut-off", overlap::cut_off),
         case("overlap-several", overlap::several),
         case("overlap-ends-early", overlap::ends_early),
@@ -118,11 +119,16 @@ impl<'a> Service<'a> {
 
     /// With a registry of that kind.
     fn with(world: &'a World, options: Options) -> Result<Self> {
+        Self::of(world, options, [100_000, 1 << 20])
+    }
+
+    /// With so many bytes in the first two files of [`START`].
+    fn of(world: &'a World, options: Options, sizes: [usize; 2]) -> Result<Self> {
         let program = fs::read(World::go_tool("linger")?).context("read the program of the containers")?;
         let files = vec![
             ("rest/big", noise(41, 4 << 20)),
-            ("start/a", noise(42, 100_000)),
-            ("start/b", noise(43, 1 << 20)),
+            ("start/a", noise(42, sizes[0])),
+            ("start/b", noise(43, sizes[1])),
             ("start/zeros", vec![0; 1 << 20]),
             ("rest/more", noise(44, 4 << 20)),
         ];

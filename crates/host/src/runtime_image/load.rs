@@ -18,7 +18,7 @@ use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::runtime_image::{PageRun, Recording, Segment, open_segment, ranges, wanted};
 
-use crate::free::FreePages;
+use crate::free;
 use crate::page_set::{PageSet, difference, normal};
 use crate::protocol::Loaded;
 use crate::runtime_image::find::FoundRecording;
@@ -94,8 +94,8 @@ impl Loader {
     }
 
     /// Pages of the service that are present now, so that a view may reach them by a free device.
-    pub fn free_pages(&self) -> FreePages {
-        let mut free = FreePages::none();
+    pub fn free_pages(&self) -> PageSet {
+        let mut free = PageSet::default();
         for (number, target) in (0u16..).zip(&self.layers) {
             let Some(target) = target else { continue };
             let layer = target.served.layer();
@@ -103,7 +103,7 @@ impl Loader {
             let held = touched
                 .filter(|run| run.layer == number)
                 .flat_map(|run| layer.presence().held(run.first..run.end()));
-            free.add(layer.key(), held.collect());
+            free.insert(layer.key(), held.collect());
         }
         free
     }
@@ -112,7 +112,7 @@ impl Loader {
     /// recording. Gives the pages that a view may reach by a free device once they are there: all of the service's in
     /// these layers, and in others those that are present now. Until [`Self::load`] ends, who reads one of them early
     /// waits for it; so do other starts that need them, as this one waits for what others are bringing in.
-    pub fn allow(&self, injecting: Injecting) -> FreePages {
+    pub fn allow(&self, injecting: Injecting) -> PageSet {
         self.injecting.get_or_init(|| injecting);
         let mut free = self.free_pages();
         let (coming, more) = watch::channel(());
@@ -120,7 +120,7 @@ impl Loader {
             let touched = self.found.service.touched.iter().map(|seen| seen.run);
             let touched = touched.filter(|run| run.layer == number);
             let touched = touched.map(|run| run.first..run.end()).collect();
-            free.add(target.served.layer().key(), touched);
+            free.insert(target.served.layer().key(), touched);
         }
         *self.coming() = Some(coming);
         self.expect(&more);
@@ -155,13 +155,18 @@ impl Loader {
         self.others.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether all of these pages are there.
-    pub fn are_there(&self, free: &FreePages) -> bool {
-        self.layers.iter().flatten().all(|target| {
-            let layer = target.served.layer();
-            let mut runs = free.runs(layer.key()).iter();
-            runs.all(|run| layer.presence().missing(run.clone()).is_empty())
-        })
+    /// Takes pages of the service apart into parts, in the order in which they are touched and so come.
+    pub fn parts(&self, pages: &PageSet) -> Vec<PageSet> {
+        let touched = self.found.service.touched.iter().filter_map(|seen| {
+            let target = self.layers.get(usize::from(seen.run.layer))?.as_ref()?;
+            Some((target.served.layer().key(), seen.run.first..seen.run.end()))
+        });
+        free::parts(touched, pages)
+    }
+
+    /// Tells when more has come, as long as something comes.
+    pub fn subscribe(&self) -> Option<watch::Receiver<()>> {
+        self.coming().as_ref().map(Coming::subscribe)
     }
 
     fn tell_more(&self) {
@@ -296,8 +301,7 @@ impl Loader {
         loop {
             let others = self.others();
             self.bring_own(loaded, open.take(), &others).await?;
-            let more = self.coming().as_ref().map(Coming::subscribe);
-            let Some(more) = more.filter(|_| !others.is_empty()) else {
+            let Some(more) = self.subscribe().filter(|_| !others.is_empty()) else {
                 return Ok(());
             };
             for (_, target) in self.targets() {

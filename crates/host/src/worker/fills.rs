@@ -24,6 +24,7 @@ use xebec_kernel::fanotify::{Denial, FanotifyError, Group};
 use crate::clients::Clients;
 use crate::events::{Answer, Event, EventHandler, FileId};
 use crate::origin::LayerSource;
+use crate::page_set::PageSet;
 use crate::settings::Settings;
 pub use crate::worker::served::ServedLayer;
 use crate::worker::usage::Usage;
@@ -118,6 +119,18 @@ impl FillService {
     /// Whether all of a layer that is served is there.
     pub fn is_complete(&self, key: LayerKey) -> bool {
         self.find(key).is_some_and(|served| served.layer().is_complete())
+    }
+
+    /// Whether these pages are all there, in layers that are served.
+    pub fn have(&self, pages: &PageSet) -> bool {
+        let mut layers = pages.layers();
+        layers.all(|(key, runs)| {
+            let served = self.find(key);
+            served.is_some_and(|served| {
+                let presence = served.layer().presence();
+                runs.iter().all(|run| presence.missing(run.clone()).is_empty())
+            })
+        })
     }
 
     /// Stops serving layers that `keep` does not want and nobody is busy with.

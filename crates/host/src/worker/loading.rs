@@ -1,7 +1,6 @@
 //! Runtime images on their way: while the pages come, the view is mounted and the container made.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,9 +10,10 @@ use tracing::{info, warn};
 use xebec_oci::Reference;
 
 use crate::failure::Failure;
-use crate::free::FreePages;
+use crate::free::Arriving;
 use crate::image::keeping::Keeping;
 use crate::image::{Begun, PreparedImage};
+use crate::page_set::PageSet;
 use crate::protocol::Loaded;
 use crate::runtime_image::ahead;
 use crate::runtime_image::find::FoundRecording;
@@ -27,6 +27,8 @@ use crate::worker::strict::Injecting;
 pub(super) const SOON: Duration = Duration::from_secs(2);
 /// What is said of it then.
 pub(super) const STILL_COMING: &str = "it was still coming";
+/// How often it is looked whether a part of the pages is there, even if nothing came by this start: others may bring it.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A runtime image that was loaded, or could not be.
 #[derive(Clone, Debug)]
@@ -43,7 +45,7 @@ pub(super) type Outcome = watch::Receiver<Option<LoadedImage>>;
 /// A runtime image that is being loaded, or was, or may not be.
 pub(super) struct Loading {
     /// The pages that a view may reach by free devices once they are there.
-    pub(super) free: FreePages,
+    pub(super) free: PageSet,
     /// What brings them, if anything does.
     loader: Option<Arc<Loader>>,
     /// Of what the recording names, as far as it is known before it is loaded.
@@ -71,7 +73,7 @@ pub(super) struct Pending {
 }
 
 impl Loading {
-    fn refused(reason: String, free: FreePages) -> Self {
+    fn refused(reason: String, free: PageSet) -> Self {
         let image = LoadedImage {
             loaded: Loaded::refused(reason),
             recorded: None,
@@ -85,10 +87,12 @@ impl Loading {
         }
     }
 
-    /// Whether all of the pages are there.
-    fn is_over(&self) -> bool {
-        let loader = self.loader.as_ref();
-        loader.is_none_or(|loader| loader.are_there(&self.free))
+    /// Its pages, in the parts in which they come.
+    pub(super) fn parts(&self) -> Vec<PageSet> {
+        match &self.loader {
+            Some(loader) => loader.parts(&self.free),
+            None => vec![self.free.clone()],
+        }
     }
 }
 
@@ -144,7 +148,7 @@ impl Requests {
             Some(Ok(begun)) => begun,
             Some(Err(refused)) => {
                 warn!("{}: {refused}", prepared.found.reference);
-                return Ok(Some(Loading::refused(refused, FreePages::none())));
+                return Ok(Some(Loading::refused(refused, PageSet::default())));
             }
             None => return Ok(None),
         };
@@ -304,7 +308,7 @@ impl Requests {
     }
 
     /// Has the pages that are here already brought into memory, while the start goes on.
-    fn read_ahead(&self, targets: &[Target], present: FreePages) {
+    fn read_ahead(&self, targets: &[Target], present: PageSet) {
         let layers: Vec<_> = targets.iter().map(|target| target.served.clone()).collect();
         tokio::task::spawn_blocking(move || {
             for (key, runs) in present.layers() {
@@ -316,14 +320,25 @@ impl Requests {
         });
     }
 
-    /// The mount of the blob cache by which a view reaches its free pages if they are not all there: one of its own, that
-    /// is guarded until they are.
-    pub(super) fn arriving_mount(&self, view: &str, loading: Option<&Loading>) -> Option<PathBuf> {
-        let is_under_way = loading.is_some_and(|loading| !loading.is_over());
-        is_under_way.then(|| self.images.paths.arriving_mounts().join(view))
+    /// By what a view reaches each part of its free pages: a mount of the blob cache of its own, that is guarded until the part
+    /// is there, if it is not yet.
+    pub(super) fn arriving_mounts(&self, view: &str, parts: &[PageSet]) -> Vec<Option<Arriving>> {
+        let arriving = |(number, pages): (usize, &PageSet)| {
+            let is_there = self.fills.have(pages);
+            (!is_there).then(|| Arriving {
+                mount: self
+                    .images
+                    .paths
+                    .arriving_mounts()
+                    .join(format!("{view}.{number}")),
+                over: false,
+                pages: Some(pages.clone()),
+            })
+        };
+        parts.iter().enumerate().map(arriving).collect()
     }
 
-    /// Takes the guard off a view's free pages once all of them are there; if some never come, it stays.
+    /// Takes the guard off each part of a view's free pages once all of it is there; if some pages never come, it stays.
     pub(super) fn finish_loading(self: &Arc<Self>, view: &str, mut loading: Loading) -> Pending {
         let pending = Pending {
             recorded: loading.recorded.take(),
@@ -332,12 +347,24 @@ impl Requests {
         self.loadings
             .note(view, loading.outcome.clone(), loading.task.take());
         let (this, view) = (self.clone(), view.to_owned());
+        // The loader itself would keep readers waiting for what nobody brings any more.
+        let more = loading.loader.take().and_then(|loader| loader.subscribe());
+        let mut outcome = loading.outcome;
         tokio::spawn(async move {
-            let mut outcome = loading.outcome.clone();
-            let is_known = outcome.wait_for(Option::is_some).await.is_ok();
-            if is_known && loading.is_over() {
-                this.views.arrived(&view, |mount| this.fills.unguard(mount));
+            let look = || {
+                this.views.arrived(
+                    &view,
+                    |pages| this.fills.have(pages),
+                    |mount| this.fills.unguard(mount),
+                );
+            };
+            if let Some(mut more) = more {
+                while !matches!(tokio::time::timeout(LOOK, more.changed()).await, Ok(Err(_))) {
+                    look();
+                }
             }
+            let _ = outcome.wait_for(Option::is_some).await;
+            look();
         });
         pending
     }

@@ -10,7 +10,6 @@ use xebec_format::digest::Digest;
 use xebec_format::image::InodeId;
 use xebec_format::runtime_image::{PageRun, RecordedLayer, ServiceKey};
 
-use crate::free::FreePages;
 use crate::page_set::PageSet;
 use crate::protocol::Loaded;
 use crate::runtime_image::find::FoundRecording;
@@ -65,7 +64,7 @@ pub(super) struct Recorded {
 
 impl Recorded {
     /// Of a recording, with those of its pages that were present before and after it was loaded.
-    pub(super) fn new(found: &FoundRecording, before: &FreePages, after: &FreePages) -> Self {
+    pub(super) fn new(found: &FoundRecording, before: &PageSet, after: &PageSet) -> Self {
         let mut pages = PageSet::default();
         for (number, layer) in (0u16..).zip(&found.recording.layers) {
             let key = LayerKey {
@@ -79,8 +78,8 @@ impl Recorded {
         Self {
             key: found.service.key.clone(),
             pages,
-            before: before.into(),
-            after: after.into(),
+            before: before.clone(),
+            after: after.clone(),
         }
     }
 }

@@ -358,7 +358,7 @@ mod tests {
             completion: None,
             uses: Vec::new(),
             own_mount: None,
-            arriving: None,
+            arriving: Vec::new(),
             narrow: None,
             backing: None,
             was_shared: false,

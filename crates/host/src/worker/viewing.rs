@@ -9,8 +9,8 @@ use xebec_cache::store::LayerKey;
 use xebec_kernel::mount;
 
 use crate::failure::Failure;
-use crate::free::FreePages;
 use crate::image::PreparedImage;
+use crate::page_set::PageSet;
 use crate::protocol::Purpose;
 use crate::urgent::Urgent;
 use crate::view::{self, MountOptions, ViewOptions};
@@ -47,7 +47,7 @@ impl Requests {
             true => Some(order.holder.to_string()),
             false => self.salt(prepared.layers.iter().map(|layer| layer.key)),
         };
-        let none = FreePages::none();
+        let none = PageSet::default();
         let free_pages = loading.map_or(&none, |loading| &loading.free);
         let is_complete = |key| self.fills.is_complete(key);
         let read_ahead_kib = (is_recording || order.learns || !free_pages.is_empty()).then_some(0);
@@ -81,9 +81,10 @@ impl Requests {
                 });
             }
         }
+        let parts = loading.map(Loading::parts).unwrap_or_default();
         let options = ViewOptions {
             shared: (!is_recording).then_some(&self.shared),
-            free: free_pages,
+            free: &parts,
             is_complete: &is_complete,
             salt: salt.as_deref(),
         };
@@ -92,13 +93,13 @@ impl Requests {
         let layers = self.serve_all(built.layers())?;
         let paths = &self.images.paths;
         let recording = is_recording.then(|| paths.recording_mounts().join(&built.name));
-        let arriving = self.arriving_mount(&built.name, loading);
-        let (guarded, free) = (paths.guarded(), paths.layers());
-        let own = [recording.as_deref(), arriving.as_deref()].into_iter().flatten();
-        let own: Vec<&Path> = own.collect();
+        let arriving = self.arriving_mounts(&built.name, &parts);
+        let guarded = paths.guarded();
+        let own = arriving.iter().flatten().map(|part| part.mount.as_path());
+        let own: Vec<&Path> = own.chain(recording.as_deref()).collect();
         let how = MountOptions {
             guarded: recording.as_deref().unwrap_or(&guarded),
-            free: arriving.as_deref().unwrap_or(&free),
+            free: &arriving,
             is_complete: &|key| !is_recording && self.fills.is_complete(key),
             read_ahead_kib,
         };

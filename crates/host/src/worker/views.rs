@@ -20,6 +20,8 @@ use xebec_kernel::process::Stat;
 
 use crate::failure::{Failure, FailureKind};
 use crate::file::write_for_this_boot;
+use crate::free::Arriving;
+use crate::page_set::PageSet;
 use crate::paths::Paths;
 use crate::protocol::{Completion, Holder};
 use crate::view::{self, BuiltView, MountOptions};
@@ -75,9 +77,9 @@ pub struct ViewRecord {
     /// A mount of the blob cache that is this view's own, and goes with it.
     #[serde(default)]
     pub own_mount: Option<PathBuf>,
-    /// By what it reaches start-up pages that were not all there when it was mounted.
-    #[serde(default)]
-    pub arriving: Option<Arriving>,
+    /// By what it reaches start-up pages that were not all there when it was mounted, a part each.
+    #[serde(default, rename = "arriving_parts")]
+    pub arriving: Vec<Arriving>,
     /// The backing device whose read-ahead is kept small while a service starts.
     #[serde(default)]
     pub narrow: Option<String>,
@@ -102,15 +104,6 @@ impl ViewRecord {
     pub fn reads(&self, key: LayerKey) -> bool {
         self.layers.iter().any(|pair| LayerKey::from(*pair) == key)
     }
-}
-
-/// A mount of the blob cache that is a view's own, and guarded until its free pages are all there.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Arriving {
-    /// Where it is.
-    pub mount: PathBuf,
-    /// They are, so it is guarded no more.
-    pub over: bool,
 }
 
 /// For whom a view is held.
@@ -200,12 +193,14 @@ impl Views {
             view::unmount(&path)?;
         }
         let own_mount = (options.guarded != self.paths.guarded()).then(|| options.guarded.to_owned());
-        let arriving = (options.free != self.paths.layers()).then(|| options.free.to_owned());
+        let arriving: Vec<Arriving> = options.free.iter().flatten().cloned().collect();
         // Under the lock: nobody else opens a file by them before they are guarded, or takes them away.
         let mounted = open_own().and_then(|()| view::mount(&self.paths, built, options, &path));
         let backing = mounted.inspect_err(|_| {
             own_mount.iter().for_each(|own| remove_own_mount(own));
-            arriving.iter().for_each(|own| _ = remove_unused_mount(own));
+            arriving
+                .iter()
+                .for_each(|part| _ = remove_unused_mount(&part.mount));
         })?;
         let backing = backing.map(|backing| backing.name().to_owned());
         let layers = built.layers().iter().map(|key| LayerPair {
@@ -232,7 +227,7 @@ impl Views {
             was_shared: false,
             narrowed: 1,
             own_mount,
-            arriving: arriving.map(|mount| Arriving { mount, over: false }),
+            arriving,
         })
     }
 
@@ -302,16 +297,22 @@ impl Views {
         self.lock().get(name).map_or(0, |record| record.narrowed)
     }
 
-    /// A view's free pages are all there: `unguard` takes the guard off the mount by which it reaches them.
-    pub fn arrived(&self, name: &str, unguard: impl FnOnce(&Path) -> bool) {
+    /// More of a view's free pages are there: `unguard` takes the guard off the mounts by which it reaches those parts that
+    /// `are_there` as a whole.
+    pub fn arrived(&self, name: &str, are_there: impl Fn(&PageSet) -> bool, unguard: impl Fn(&Path) -> bool) {
         let mut table = self.lock();
         let Some(record) = table.get_mut(name) else { return };
-        let Some(arriving) = record.arriving.as_mut().filter(|arriving| !arriving.over) else {
-            return;
-        };
-        arriving.over = unguard(&arriving.mount);
-        // If that is lost, it is guarded again by the next keeper, which only costs time.
-        let _ = self.write(record);
+        let mut is_less = false;
+        for part in record.arriving.iter_mut().filter(|part| !part.over) {
+            if part.pages.as_ref().is_some_and(&are_there) {
+                part.over = unguard(&part.mount);
+                is_less |= part.over;
+            }
+        }
+        // Once. What is lost of it is guarded again by the next keeper, which only costs time.
+        if is_less && record.arriving.iter().all(|part| part.over) {
+            let _ = self.write(record);
+        }
     }
 
     /// Lets a view read ahead of what is asked for, if it does not since the time of that number.
@@ -383,8 +384,8 @@ impl Views {
             .flatten()
         {
             let path = entry.path();
-            let arriving = table.values().filter_map(|record| record.arriving.as_ref());
-            if !arriving.into_iter().any(|arriving| arriving.mount == path) {
+            let mut arriving = table.values().flat_map(|record| &record.arriving);
+            if !arriving.any(|part| part.mount == path) {
                 remove_unused_mount(&path);
             }
         }

@@ -4,14 +4,14 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use xebec_format::digest::Digest;
 use xebec_testkit::compression::Compression;
-use xebec_testkit::registry::{Fault, When};
+use xebec_testkit::registry::{Fault, Options, When};
 
 use super::deaths::{entries, mounted_below};
 use super::{PAGE, Published, START, STRAY, Service, number, problem};
@@ -35,7 +35,10 @@ pub(super) struct Slow<'a> {
 
 impl<'a> Slow<'a> {
     pub(super) fn new(world: &'a World, bytes_per_second: u64) -> Result<Self> {
-        let service = Service::new(world)?;
+        Self::of(Service::new(world)?, bytes_per_second)
+    }
+
+    fn of(service: Service<'a>, bytes_per_second: u64) -> Result<Self> {
         let lab = &service.lab;
         // What is looked for is what goes with a view.
         lab.daemon_settings("root", "linger = \"0s\"\n")?;
@@ -93,9 +96,16 @@ impl<'a> Slow<'a> {
 pub(super) struct Running(Child);
 
 impl Running {
+    /// The first process of a process namespace, which is still being loaded perhaps, ignores what it does not handle yet. So
+    /// it is asked again; the third signal kills.
     pub(super) fn end(mut self) -> Result<()> {
-        kill_process(Pid::from_child(&self.0), Signal::TERM)?;
-        self.0.wait()?;
+        while self.0.try_wait()?.is_none() {
+            kill_process(Pid::from_child(&self.0), Signal::TERM)?;
+            let soon = Instant::now() + Duration::from_secs(2);
+            while self.0.try_wait()?.is_none() && Instant::now() < soon {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         Ok(())
     }
 }
@@ -150,6 +160,63 @@ pub(super) fn overlap(world: &World) -> Result<Outcome> {
     service.expect_sound("root", &slow.names.tag)?;
     Ok(Outcome::Passed(format!(
         "{early} events while they came, {late} afterwards"
+    )))
+}
+
+/// A part of the pages that is there as a whole is read without events while the others are still coming.
+pub(super) fn parts(world: &World) -> Result<Outcome> {
+    // Several parts, which take some 9 s.
+    let slow = Slow::of(Service::of(world, Options::default(), [5 << 20; 2])?, 1_200_000)?;
+    let (service, lab) = (&slow.service, &slow.service.lab);
+    let file = lab.path("stats");
+    let running = slow.spawn(world, &file.to_string_lossy())?;
+    slow.wait_for_own_mount()?;
+    wait_until(SOON, "a view", || Ok(view_of(service, "root").is_ok()))?;
+    let view = view_of(service, "root")?;
+    wait_until(SOON, "the view is mounted", || Ok(view.join("start").is_dir()))?;
+    let mounts = entries(&slow.arriving()).len();
+    ensure!(mounts > 1, "{mounts} parts");
+    let events = || number(&lab.status("root")?, "/counters/events");
+    let is_over = || {
+        let record = fs::read_to_string(view.with_extension("json"))?;
+        Ok::<_, anyhow::Error>(!record.contains("\"over\": false"))
+    };
+    // They belong to the first part; reading them waits until they have come.
+    let pages: Vec<usize> = (0..600).collect();
+    let first = File::open(view.join(START[0].trim_start_matches('/')))?;
+    let truth = service.file("start/a")?;
+    let mut most = 0;
+    wait_until(SOON, "the first part is free", || {
+        rustix::fs::fadvise(&first, 0, None, rustix::fs::Advice::DontNeed)?;
+        let before = events()?;
+        for at in pages.iter().map(|page| page * PAGE) {
+            let mut bytes = [0; PAGE];
+            first.read_exact_at(&mut bytes, at as u64)?;
+            ensure!(
+                truth.get(at..at + PAGE) == Some(&bytes[..]),
+                "wrong bytes at {at}"
+            );
+        }
+        let raised = events()? - before;
+        most = most.max(raised);
+        // The container reads, too, as its pages come.
+        Ok(raised < pages.len() as u64 / 2)
+    })?;
+    ensure!(
+        most >= pages.len() as u64,
+        "it was free at once, so this tests nothing"
+    );
+    ensure!(!is_over()?, "it was free only when all had come");
+    drop(first);
+    wait_until(SOON, "all is there", is_over)?;
+    for name in START.map(|name| name.trim_start_matches('/')) {
+        expect_contents(&view.join(name), service.file(name)?)?;
+    }
+    running.end()?;
+    slow.wait_for_its_end()?;
+    service.expect_sound("root", &slow.names.tag)?;
+    Ok(Outcome::Passed(format!(
+        "the first of {mounts} parts was free before the others"
     )))
 }
 

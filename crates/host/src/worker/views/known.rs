@@ -9,8 +9,8 @@ use xebec_format::digest::{Digest, Digester};
 use xebec_format::layer::LayerIndex;
 
 use super::Views;
-use crate::free::FreePages;
 use crate::image::PreparedLayer;
+use crate::page_set::PageSet;
 use crate::view::BuiltView;
 use crate::worker::touched::ViewTree;
 
@@ -27,7 +27,7 @@ impl ViewKey {
     /// read instead.
     pub fn new(
         layers: &[PreparedLayer],
-        free: &FreePages,
+        free: &PageSet,
         is_complete: impl Fn(LayerKey) -> bool,
         shared: u64,
         salt: Option<&str>,

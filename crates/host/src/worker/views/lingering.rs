@@ -24,7 +24,7 @@ const MOST: usize = 8;
 impl ViewRecord {
     /// Whether it may be kept for another: not one of a recording, and not one whose pages were still coming and may never.
     fn may_linger(&self) -> bool {
-        let is_whole = self.arriving.as_ref().is_none_or(|arriving| arriving.over);
+        let is_whole = self.arriving.iter().all(|part| part.over);
         self.own_mount.is_none() && is_whole && !self.is_spoiled
     }
 
@@ -123,8 +123,8 @@ impl Views {
         if let Some(own) = &record.own_mount {
             remove_own_mount(own);
         }
-        if let Some(arriving) = &record.arriving {
-            remove_unused_mount(&arriving.mount);
+        for part in &record.arriving {
+            remove_unused_mount(&part.mount);
         }
         let _ = fs::remove_file(self.record_path(name));
         let _ = fs::remove_file(self.paths.views().join(format!("{name}.erofs")));

@@ -99,11 +99,11 @@ impl Views {
             .flatten()
         {
             let path = entry.path();
-            let mut arriving = table.values().filter_map(|record| record.arriving.as_ref());
-            let known = arriving.find(|arriving| arriving.mount == path);
+            let mut arriving = table.values().flat_map(|record| &record.arriving);
+            let known = arriving.find(|part| part.mount == path);
             // One without a record is still read if it cannot be unmounted, and its readers must go on raising events.
             let is_due = match known {
-                Some(arriving) => was_unguarded && !arriving.over,
+                Some(part) => was_unguarded && !part.over,
                 None => !remove_unused_mount(&path),
             };
             if is_due && let Err(error) = fills.guard(&path) {
