@@ -160,9 +160,8 @@ pub fn mount(
     for (number, key) in view.devices.iter().enumerate() {
         let part = number
             .checked_sub(view.first_free)
-            .map(|free| view.parts.get(free));
-        let arriving = part.map(|part| options.free.get(*part?)?.as_ref());
-        let directory = match arriving {
+            .and_then(|free| view.parts.get(free));
+        let directory = match part.and_then(|part| options.free.get(*part)) {
             Some(Some(arriving)) => arriving.mount.clone(),
             Some(None) => paths.layers(),
             None if (options.is_complete)(*key) => paths.layers(),
