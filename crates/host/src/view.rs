@@ -87,7 +87,7 @@ pub fn build(
     let parts = free::redirect(options.free, &mut tree, &mut devices, options.is_complete);
     let table: Vec<Device> = devices.iter().map(|(key, size)| device(*key, *size)).collect();
     let erofs_options = erofs::Options {
-        uuid: uuid(&devices, options.salt),
+        uuid: uuid(&devices, &parts, options.salt),
     };
     let bytes = erofs::write(&tree, &table, &erofs_options)
         .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
@@ -114,12 +114,16 @@ fn device(key: LayerKey, data_size: u64) -> Device {
     Device { tag, data_size }
 }
 
-/// Overlayfs tells lower file systems apart by their UUID, so views over different data have different ones.
-fn uuid(devices: &[(LayerKey, u64)], salt: Option<&str>) -> [u8; 16] {
+/// Overlayfs tells lower file systems apart by their UUID, so views over different data have different ones. So have those whose
+/// free pages come in other parts: the mounts by which they are reached are named after view and part.
+fn uuid(devices: &[(LayerKey, u64)], parts: &[usize], salt: Option<&str>) -> [u8; 16] {
     let mut digester = Digester::new();
     for (key, _) in devices {
         digester.update(key.layer.as_bytes());
         digester.update(key.index.as_bytes());
+    }
+    for part in parts {
+        digester.update(&part.to_le_bytes());
     }
     digester.update(salt.unwrap_or_default().as_bytes());
     let mut uuid = [0; 16];

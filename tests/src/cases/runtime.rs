@@ -98,6 +98,10 @@ pub(crate) fn cases() -> Vec<Case> {
         case("together-first-fails", together::first_fails),
         case("overlap-killed-worker", overlap::worker_killed),
         case("overlap-both-killed", overlap::both_killed),
+        case(
+            "overlap-both-killed-between-parts",
+            overlap::both_killed_between_parts,
+        ),
         case("killed-worker", deaths::of_the_worker),
         case("killed-recorder", deaths::of_the_recorder),
     ]

@@ -155,7 +155,7 @@ impl Loader {
         self.others.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes pages of the service apart into parts, in the order in which they are touched and so come.
+    /// Takes pages of the service apart into parts, in the order in which they are touched, which is nearly that in which they come.
     pub fn parts(&self, pages: &PageSet) -> Vec<PageSet> {
         let touched = self.found.service.touched.iter().filter_map(|seen| {
             let target = self.layers.get(usize::from(seen.run.layer))?.as_ref()?;

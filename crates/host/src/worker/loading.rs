@@ -73,13 +73,13 @@ pub(super) struct Pending {
 }
 
 impl Loading {
-    fn refused(reason: String, free: PageSet) -> Self {
+    fn refused(reason: String) -> Self {
         let image = LoadedImage {
             loaded: Loaded::refused(reason),
             recorded: None,
         };
         Self {
-            free,
+            free: PageSet::default(),
             loader: None,
             recorded: None,
             outcome: watch::channel(Some(image)).1,
@@ -91,7 +91,7 @@ impl Loading {
     pub(super) fn parts(&self) -> Vec<PageSet> {
         match &self.loader {
             Some(loader) => loader.parts(&self.free),
-            None => vec![self.free.clone()],
+            None => Vec::new(),
         }
     }
 }
@@ -148,7 +148,7 @@ impl Requests {
             Some(Ok(begun)) => begun,
             Some(Err(refused)) => {
                 warn!("{}: {refused}", prepared.found.reference);
-                return Ok(Some(Loading::refused(refused, PageSet::default())));
+                return Ok(Some(Loading::refused(refused)));
             }
             None => return Ok(None),
         };
@@ -332,7 +332,7 @@ impl Requests {
                     .arriving_mounts()
                     .join(format!("{view}.{number}")),
                 over: false,
-                pages: Some(pages.clone()),
+                pages: Some(Arc::new(pages.clone())),
             })
         };
         parts.iter().enumerate().map(arriving).collect()
@@ -350,17 +350,24 @@ impl Requests {
         // The loader itself would keep readers waiting for what nobody brings any more.
         let more = loading.loader.take().and_then(|loader| loader.subscribe());
         let mut outcome = loading.outcome;
+        let mut coming = self.views.arriving(&view);
         tokio::spawn(async move {
-            let look = || {
-                this.views.arrived(
-                    &view,
-                    |pages| this.fills.have(pages),
-                    |mount| this.fills.unguard(mount),
-                );
+            let mut look = || {
+                coming.retain(|(mount, pages)| {
+                    let are_there = this.fills.have(pages);
+                    if are_there {
+                        this.views
+                            .arrived(&view, mount, |mount| this.fills.unguard(mount));
+                    }
+                    !are_there
+                });
+                !coming.is_empty()
             };
             if let Some(mut more) = more {
-                while !matches!(tokio::time::timeout(LOOK, more.changed()).await, Ok(Err(_))) {
-                    look();
+                let mut is_coming = true;
+                while is_coming && look() {
+                    let told = tokio::time::timeout(LOOK, more.changed()).await;
+                    is_coming = !matches!(told, Ok(Err(_)));
                 }
             }
             let _ = outcome.wait_for(Option::is_some).await;

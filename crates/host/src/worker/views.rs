@@ -8,7 +8,7 @@ mod restore;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -297,20 +297,28 @@ impl Views {
         self.lock().get(name).map_or(0, |record| record.narrowed)
     }
 
-    /// More of a view's free pages are there: `unguard` takes the guard off the mounts by which it reaches those parts that
-    /// `are_there` as a whole.
-    pub fn arrived(&self, name: &str, are_there: impl Fn(&PageSet) -> bool, unguard: impl Fn(&Path) -> bool) {
+    /// The parts of a view's free pages that may still be coming: where it reaches them, and which they are.
+    pub fn arriving(&self, name: &str) -> Vec<(PathBuf, Arc<PageSet>)> {
+        let table = self.lock();
+        let parts = table.get(name).into_iter().flat_map(|record| &record.arriving);
+        let coming = parts.filter(|part| !part.over);
+        coming
+            .filter_map(|part| Some((part.mount.clone(), part.pages.clone()?)))
+            .collect()
+    }
+
+    /// A part of a view's free pages is there: `unguard` takes the guard off the mount by which it reaches them.
+    pub fn arrived(&self, name: &str, mount: &Path, unguard: impl FnOnce(&Path) -> bool) {
         let mut table = self.lock();
         let Some(record) = table.get_mut(name) else { return };
-        let mut is_less = false;
-        for part in record.arriving.iter_mut().filter(|part| !part.over) {
-            if part.pages.as_ref().is_some_and(&are_there) {
-                part.over = unguard(&part.mount);
-                is_less |= part.over;
-            }
-        }
+        let mut coming = record.arriving.iter_mut().filter(|part| !part.over);
+        let Some(part) = coming.find(|part| part.mount == mount) else {
+            return;
+        };
+        part.over = unguard(mount);
+        part.pages = None;
         // Once. What is lost of it is guarded again by the next keeper, which only costs time.
-        if is_less && record.arriving.iter().all(|part| part.over) {
+        if record.arriving.iter().all(|part| part.over) {
             let _ = self.write(record);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -79,6 +79,52 @@ impl<'a> Slow<'a> {
 
     fn arriving(&self) -> PathBuf {
         self.service.lab.path("root-run/arriving")
+    }
+
+    /// One whose pages come in several parts, within some 20 s.
+    fn in_parts(world: &'a World) -> Result<Self> {
+        let service = Service::of(world, Options::default(), [5 << 20; 2])?;
+        Self::of(service, SLOW)
+    }
+
+    /// Where the view is mounted.
+    fn wait_for_view(&self) -> Result<PathBuf> {
+        self.wait_for_own_mount()?;
+        wait_until(SOON, "a view", || Ok(view_of(&self.service, "root").is_ok()))?;
+        let view = view_of(&self.service, "root")?;
+        wait_until(SOON, "the view is mounted", || Ok(view.join("start").is_dir()))?;
+        Ok(view)
+    }
+
+    /// Reads pages of the first part until that raises no events, which is before all have come.
+    fn wait_for_the_first_part(&self, view: &Path) -> Result<()> {
+        let lab = &self.service.lab;
+        let events = || number(&lab.status("root")?, "/counters/events");
+        let pages: Vec<usize> = (0..600).collect();
+        let first = File::open(view.join(START[0].trim_start_matches('/')))?;
+        let truth = self.service.file("start/a")?;
+        let mut most = 0;
+        wait_until(SOON, "the first part is free", || {
+            let before = events()?;
+            rustix::fs::fadvise(&first, 0, None, rustix::fs::Advice::DontNeed)?;
+            // The first time this waits until they have come.
+            for at in pages.iter().map(|page| page * PAGE) {
+                let mut bytes = [0; PAGE];
+                first.read_exact_at(&mut bytes, at as u64)?;
+                ensure!(
+                    truth.get(at..at + PAGE) == Some(&bytes[..]),
+                    "wrong bytes at {at}"
+                );
+            }
+            let raised = events()? - before;
+            most = most.max(raised);
+            // The container reads, too, as its pages come.
+            Ok(raised < pages.len() as u64 / 2)
+        })?;
+        let guarded = pages.len() as u64 * 9 / 10;
+        ensure!(most >= guarded, "it was free at once, so this tests nothing");
+        ensure!(!is_over(view)?, "it was free only when all had come");
+        Ok(())
     }
 
     fn wait_for_own_mount(&self) -> Result<()> {
@@ -165,50 +211,14 @@ pub(super) fn overlap(world: &World) -> Result<Outcome> {
 
 /// A part of the pages that is there as a whole is read without events while the others are still coming.
 pub(super) fn parts(world: &World) -> Result<Outcome> {
-    // Several parts, which take some 9 s.
-    let slow = Slow::of(Service::of(world, Options::default(), [5 << 20; 2])?, 1_200_000)?;
+    let slow = Slow::in_parts(world)?;
     let (service, lab) = (&slow.service, &slow.service.lab);
-    let file = lab.path("stats");
-    let running = slow.spawn(world, &file.to_string_lossy())?;
-    slow.wait_for_own_mount()?;
-    wait_until(SOON, "a view", || Ok(view_of(service, "root").is_ok()))?;
-    let view = view_of(service, "root")?;
-    wait_until(SOON, "the view is mounted", || Ok(view.join("start").is_dir()))?;
+    let running = slow.spawn(world, &lab.path("stats").to_string_lossy())?;
+    let view = slow.wait_for_view()?;
     let mounts = entries(&slow.arriving()).len();
     ensure!(mounts > 1, "{mounts} parts");
-    let events = || number(&lab.status("root")?, "/counters/events");
-    let is_over = || {
-        let record = fs::read_to_string(view.with_extension("json"))?;
-        Ok::<_, anyhow::Error>(!record.contains("\"over\": false"))
-    };
-    // They belong to the first part; reading them waits until they have come.
-    let pages: Vec<usize> = (0..600).collect();
-    let first = File::open(view.join(START[0].trim_start_matches('/')))?;
-    let truth = service.file("start/a")?;
-    let mut most = 0;
-    wait_until(SOON, "the first part is free", || {
-        rustix::fs::fadvise(&first, 0, None, rustix::fs::Advice::DontNeed)?;
-        let before = events()?;
-        for at in pages.iter().map(|page| page * PAGE) {
-            let mut bytes = [0; PAGE];
-            first.read_exact_at(&mut bytes, at as u64)?;
-            ensure!(
-                truth.get(at..at + PAGE) == Some(&bytes[..]),
-                "wrong bytes at {at}"
-            );
-        }
-        let raised = events()? - before;
-        most = most.max(raised);
-        // The container reads, too, as its pages come.
-        Ok(raised < pages.len() as u64 / 2)
-    })?;
-    ensure!(
-        most >= pages.len() as u64,
-        "it was free at once, so this tests nothing"
-    );
-    ensure!(!is_over()?, "it was free only when all had come");
-    drop(first);
-    wait_until(SOON, "all is there", is_over)?;
+    slow.wait_for_the_first_part(&view)?;
+    wait_until(SOON, "all is there", || is_over(&view))?;
     for name in START.map(|name| name.trim_start_matches('/')) {
         expect_contents(&view.join(name), service.file(name)?)?;
     }
@@ -218,6 +228,12 @@ pub(super) fn parts(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!(
         "the first of {mounts} parts was free before the others"
     )))
+}
+
+/// Whether no part of a view's pages is awaited any more.
+fn is_over(view: &Path) -> Result<bool> {
+    let record = fs::read_to_string(view.with_extension("json"))?;
+    Ok(!record.contains("\"over\": false"))
 }
 
 /// Where the only view of a root is mounted.
@@ -267,10 +283,7 @@ pub(super) fn worker_killed(world: &World) -> Result<Outcome> {
     let (service, lab) = (&slow.service, &slow.service.lab);
     let file = lab.path("stats");
     let running = slow.spawn(world, &file.to_string_lossy())?;
-    slow.wait_for_own_mount()?;
-    wait_until(SOON, "a view", || Ok(view_of(service, "root").is_ok()))?;
-    let view = view_of(service, "root")?;
-    wait_until(SOON, "the view is mounted", || Ok(view.join("start").is_dir()))?;
+    let view = slow.wait_for_view()?;
     std::thread::sleep(Duration::from_millis(fastrand::u64(0..500)));
     kill_process(lab.pid("root", "worker_pid")?, Signal::KILL)?;
     for name in START.map(|name| name.trim_start_matches('/')) {
@@ -329,14 +342,25 @@ pub(super) fn ends_early(world: &World) -> Result<Outcome> {
 
 /// Keeper and worker die at the same moment while they come. What the old view had not read yet is right afterwards.
 pub(super) fn both_killed(world: &World) -> Result<Outcome> {
-    let slow = Slow::new(world, VERY_SLOW)?;
+    both_killed_when(world, &Slow::new(world, VERY_SLOW)?, |_| Ok(()))
+}
+
+/// The same when the first part of the pages is free, and others are not there.
+pub(super) fn both_killed_between_parts(world: &World) -> Result<Outcome> {
+    let slow = Slow::in_parts(world)?;
+    both_killed_when(world, &slow, |view| slow.wait_for_the_first_part(view))
+}
+
+fn both_killed_when(
+    world: &World,
+    slow: &Slow<'_>,
+    is_time: impl FnOnce(&Path) -> Result<()>,
+) -> Result<Outcome> {
     let (service, lab) = (&slow.service, &slow.service.lab);
     let truth = service.file("start/b")?;
     let running = slow.spawn(world, &lab.path("stats").to_string_lossy())?;
-    slow.wait_for_own_mount()?;
-    wait_until(SOON, "a view", || Ok(view_of(service, "root").is_ok()))?;
-    let view = view_of(service, "root")?;
-    wait_until(SOON, "the view is mounted", || Ok(view.join("start").is_dir()))?;
+    let view = slow.wait_for_view()?;
+    is_time(&view)?;
     let file = File::open(view.join("start/b"))?;
     // Its supervisor would start another daemon as soon as the container fails.
     let supervisor = Pid::from_child(&running.0);
