@@ -19,6 +19,7 @@ use crate::runtime_image::ahead;
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::injected::{self, Injection};
 use crate::runtime_image::load::{Loader, Target};
+use crate::worker::fills::FillService;
 use crate::worker::requests::Requests;
 use crate::worker::start_facts::Recorded;
 use crate::worker::strict::Injecting;
@@ -87,11 +88,11 @@ impl Loading {
         }
     }
 
-    /// Its pages, in the parts in which they come.
-    pub(super) fn parts(&self) -> Vec<PageSet> {
+    /// Its pages, in the parts in which they come; one if they are all there.
+    pub(super) fn parts(&self, fills: &FillService) -> Vec<PageSet> {
         match &self.loader {
-            Some(loader) => loader.parts(&self.free),
-            None => Vec::new(),
+            Some(loader) if !fills.have(&self.free) => loader.parts(&self.free),
+            _ => vec![self.free.clone()],
         }
     }
 }

@@ -81,7 +81,7 @@ impl Requests {
                 });
             }
         }
-        let parts = loading.map(Loading::parts).unwrap_or_default();
+        let parts = loading.map_or_else(Vec::new, |loading| loading.parts(&self.fills));
         let options = ViewOptions {
             shared: (!is_recording).then_some(&self.shared),
             free: &parts,

@@ -77,7 +77,8 @@ pub struct ViewRecord {
     /// A mount of the blob cache that is this view's own, and goes with it.
     #[serde(default)]
     pub own_mount: Option<PathBuf>,
-    /// By what it reaches start-up pages that were not all there when it was mounted, a part each.
+    /// By what it reaches start-up pages that were not all there when it was mounted, a part each. A worker that does not know
+    /// of parts, or a record that has none, is no harm: mounts that no record names are guarded.
     #[serde(default, rename = "arriving_parts")]
     pub arriving: Vec<Arriving>,
     /// The backing device whose read-ahead is kept small while a service starts.
