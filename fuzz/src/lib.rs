@@ -28,7 +28,7 @@ pub fn check_layer_index(bytes: &[u8]) {
         Err(error) => panic!("an accepted index is refused once encoded: {error}"),
     }
     match table {
-        Ok(table) => assert_eq!(table, index.into_span_table()),
+        Ok(table) => assert_eq!(table, index.span_table()),
         Err(error) => panic!("the index is accepted, but not its span table: {error}"),
     }
 }

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use tracing::warn;
 use xebec_format::digest::Digest;
-use xebec_format::layer::{DecodeError, SpanTable};
+use xebec_format::layer::{DecodeError, LayerIndex, SpanTable};
 use xebec_format::runtime_image::RecordedLayer;
 
 use crate::boot::BootId;
@@ -180,6 +180,14 @@ impl Store {
         if !self.contains(key) {
             self.add(key, index)?;
         }
+        self.open_known(key, table)
+    }
+
+    /// The same for a layer whose folder is there. `table` is out of the index that `key` names.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn open_known(&self, key: LayerKey, table: SpanTable) -> Result<CachedLayer, StoreError> {
         let directory = self.folder(key);
         let size = table.data_size;
         let open =
@@ -228,10 +236,10 @@ impl Store {
     }
 
     /// Makes the folder of a layer of which only the index is known. If it is there, nothing happens, except that a
-    /// damaged index is replaced.
+    /// damaged index is replaced. The caller has decoded `index`; only its header is looked at.
     ///
     /// # Errors
-    /// I/O errors, and a damaged index.
+    /// I/O errors, and bytes that are no index.
     pub fn add(&self, key: LayerKey, index: &[u8]) -> Result<(), StoreError> {
         match self.add_soon(key, index)? {
             Some(new) => new.sync(self),
@@ -243,7 +251,7 @@ impl Store {
     /// Nothing is wrong if the power is cut before: the folder is gone, or damage that heals ([`Store::open_layer`]).
     ///
     /// # Errors
-    /// I/O errors, and a damaged index.
+    /// I/O errors, and bytes that are no index.
     pub fn add_soon(&self, key: LayerKey, index: &[u8]) -> Result<Option<NewLayer>, StoreError> {
         if self.contains(key) {
             if let Err(error) = self.index_bytes(key) {
@@ -252,10 +260,10 @@ impl Store {
             }
             return Ok(None);
         }
-        let table = SpanTable::decode(index).map_err(|error| StoreError::Index { key, error })?;
+        let data_size = LayerIndex::data_size_of(index).map_err(|error| StoreError::Index { key, error })?;
         let staged = self.stage(&key.layer)?;
         let index = staged.write_file(INDEX, index)?;
-        let is_new = staged.name(key, table.data_size)?;
+        let is_new = staged.name(key, data_size)?;
         Ok(is_new.then_some(NewLayer { key, index }))
     }
 

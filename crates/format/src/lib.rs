@@ -11,6 +11,7 @@
 mod columns;
 pub mod digest;
 pub mod erofs;
+mod frame;
 pub mod image;
 pub mod layer;
 pub mod merge;

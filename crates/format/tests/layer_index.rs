@@ -26,7 +26,7 @@ proptest! {
         let bytes = index.encode();
         prop_assert_eq!(&bytes, &index.encode());
         prop_assert_eq!(&LayerIndex::decode(&bytes).unwrap(), &index);
-        prop_assert_eq!(SpanTable::decode(&bytes).unwrap(), index.into_span_table());
+        prop_assert_eq!(SpanTable::decode(&bytes).unwrap(), index.span_table());
     }
 
     /// Whatever is read back from damaged bytes keeps the promises, or it is an error; nothing panics.
@@ -407,7 +407,7 @@ fn every_broken_promise_is_named() {
 
 #[test]
 fn spans_and_pieces_are_found_by_range() {
-    let table = small().into_span_table();
+    let table = small().span_table();
     assert_eq!(table.spans_of(0..1), 0..1);
     assert_eq!(table.spans_of(9096..12288), 1..1);
     assert_eq!(table.pieces_of(0..1025).len(), 1);

@@ -6,14 +6,14 @@ mod support;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use support::recordings::{recording, small, small_with_indexes};
+use support::recordings::{recording, small, small_with_blake3, small_with_indexes};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::limits::{
     MAX_PLAIN, MAX_RECORDING, MAX_RUNS, MAX_SEGMENT_PAGES, MAX_SERVICES, MAX_WORD,
 };
 use xebec_format::runtime_image::{
     CarriedIndex, ColumnError, DecodeError, InvalidRecording, PageRun, RecordedLayer, Recording, SeenRun,
-    Segment, Service, ServiceKey, Zone,
+    Segment, SegmentDigest, Service, ServiceKey, Zone,
 };
 
 /// Where the header ends, and its fields (`docs/formats/runtime-image.md`).
@@ -101,6 +101,8 @@ fn version_1_is_read_for_ever() {
     assert_eq!(Recording::decode(committed).unwrap(), small());
     let committed = include_bytes!("data/recording-1-indexes.bin");
     assert_eq!(Recording::decode(committed).unwrap(), small_with_indexes());
+    let committed = include_bytes!("data/recording-1-blake3.bin");
+    assert_eq!(Recording::decode(committed).unwrap(), small_with_blake3());
 }
 
 #[test]
@@ -109,6 +111,43 @@ fn the_bytes_of_a_recording_do_not_change() {
     assert_eq!(Digest::of(&small().encode()), Digest::of(committed));
     let committed = include_bytes!("data/recording-1-indexes.bin");
     assert_eq!(Digest::of(&small_with_indexes().encode()), Digest::of(committed));
+    let committed = include_bytes!("data/recording-1-blake3.bin");
+    assert_eq!(Digest::of(&small_with_blake3().encode()), Digest::of(committed));
+}
+
+/// By which functions the digests of segments are said to be made.
+#[test]
+fn digests_of_segments_have_one_encoding() {
+    let bytes = small_with_blake3().encode();
+    let plain = numbers(&bytes);
+    // A column of three bytes: its length, then SHA-256 once and BLAKE3 twice.
+    let at = plain.windows(4).position(|four| four == [3, 0, 1, 1]).unwrap();
+    let with = |functions: [u8; 3]| {
+        let mut plain = plain.clone();
+        plain[at + 1..at + 4].copy_from_slice(&functions);
+        Recording::decode(&with_numbers(&bytes, &plain))
+    };
+    let digests = |recording: Recording| recording.segments.iter().map(|s| s.digest).collect::<Vec<_>>();
+    let told = digests(with([1, 0, 1]).unwrap());
+    assert!(matches!(
+        told[..],
+        [
+            SegmentDigest::Blake3(_),
+            SegmentDigest::Sha256(_),
+            SegmentDigest::Blake3(_)
+        ]
+    ));
+    let error = with([0, 0, 0]).unwrap_err().to_string();
+    assert!(error.contains("all are SHA-256"), "{error}");
+    let error = with([0, 2, 1]).unwrap_err().to_string();
+    assert!(
+        error.contains("digest of a segment 2, which is not known"),
+        "{error}"
+    );
+    // Without the feature there is one column too many.
+    let mut unnamed = bytes.clone();
+    unnamed[10] &= !2;
+    assert!(Recording::decode(&unnamed).is_err());
 }
 
 #[test]
@@ -187,7 +226,7 @@ fn a_recording_of_a_large_start_fits_into_a_manifest() {
             zone: 0,
             offset,
             length,
-            digest: Digest::of(&offset.to_le_bytes()),
+            digest: SegmentDigest::of(&offset.to_le_bytes()),
             runs,
         });
         offset += u64::from(length);
@@ -299,7 +338,7 @@ fn more_runs_than_memory_should_hold_are_refused() {
             zone: 0,
             offset: number as u64,
             length: 1,
-            digest: Digest::of(b""),
+            digest: SegmentDigest::of(b""),
             runs: runs.to_vec(),
         })
         .collect();

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use support::recordings::{Page, pages, recording, small};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
-    LaidOut, PageRun, RecordedLayer, Recording, SEGMENT_PAGES, SegmentError, ZoneRange, lay_out,
-    open_segment, ranges, wanted,
+    LaidOut, PageRun, RecordedLayer, Recording, SEGMENT_PAGES, SegmentDigest, SegmentError, ZoneRange,
+    lay_out, open_segment, ranges, wanted,
 };
 
 const PAGE: usize = 4096;
@@ -221,6 +221,16 @@ fn segments_that_are_not_what_was_recorded_are_refused() {
     other[5000] ^= 1;
     let error = with(&other);
     assert!(matches!(error, SegmentError::Digest { expected, .. } if expected == segment.digest));
+    // As recordings of before have it.
+    let mut older = segment.clone();
+    other[5000] ^= 1;
+    older.digest = SegmentDigest::Sha256(Digest::of(&other));
+    assert_eq!(open_segment(&older, &zone), Ok(other));
+    older.digest = SegmentDigest::Sha256(Digest::of(b"other pages"));
+    assert!(matches!(
+        open_segment(&older, &zone),
+        Err(SegmentError::Digest { .. })
+    ));
 }
 
 #[test]

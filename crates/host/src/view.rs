@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use xebec_cache::store::LayerKey;
-use xebec_format::digest::{Digest, Digester};
+use xebec_format::digest::Digester;
 use xebec_format::erofs::{self, Device};
 use xebec_format::image::ImageTree;
 use xebec_format::merge::merge;
@@ -91,7 +91,7 @@ pub fn build(
     };
     let bytes = erofs::write(&tree, &table, &erofs_options)
         .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
-    let name = Digest::of(&bytes).hex()[..32].to_owned();
+    let name = blake3::hash(&bytes).to_hex()[..32].to_owned();
     let metadata = paths.views().join(format!("{name}.erofs"));
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;
     Ok(BuiltView {

@@ -47,17 +47,17 @@ impl SpanTable {
 }
 
 impl LayerIndex {
-    /// The span table, without the tree.
-    pub fn into_span_table(self) -> SpanTable {
+    /// A copy of the span table, without the tree.
+    pub fn span_table(&self) -> SpanTable {
         SpanTable {
             codec: self.codec,
             layer: self.layer,
             layer_size: self.layer_size,
             plain_size: self.plain_size,
             data_size: self.data_size,
-            pieces: self.pieces,
-            spans: self.spans,
-            windows: self.windows,
+            pieces: self.pieces.clone(),
+            spans: self.spans.clone(),
+            windows: self.windows.clone(),
         }
     }
 }

@@ -7,15 +7,18 @@
 use std::collections::HashMap;
 
 use super::places::{Holder, Places, listed};
-use super::{PageRun, Recording, Service};
+use super::{PageRun, Recording, SegmentDigest, Service};
 use crate::PAGE_SIZE;
 use crate::columns::{ColumnWriter, join};
-use crate::digest::Digest;
 
 pub(super) const MAGIC: [u8; 8] = *b"XEBECRTI";
 pub(super) const VERSION: u16 = 1;
 /// The feature that zones carry indexes.
 pub(super) const CARRIES_INDEXES: u16 = 1;
+/// The feature that segments say by which function their digests were made.
+pub(super) const NAMES_DIGESTS: u16 = 2;
+pub(super) const DIGEST_SHA256: u8 = 0;
+pub(super) const DIGEST_BLAKE3: u8 = 1;
 /// The fixed header: everything before the numbers.
 pub(super) const HEADER_SIZE: usize = 64;
 pub(super) const COMPRESSION_ZSTD: u32 = 1;
@@ -37,10 +40,9 @@ impl Recording {
         let mut out = Vec::with_capacity(HEADER_SIZE + stored.len());
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        let features = match self.indexes.is_empty() {
-            true => 0,
-            false => CARRIES_INDEXES,
-        };
+        let feature = |is_used: bool, flag: u16| if is_used { flag } else { 0 };
+        let features =
+            feature(!self.indexes.is_empty(), CARRIES_INDEXES) | feature(self.names_digests(), NAMES_DIGESTS);
         out.extend_from_slice(&features.to_le_bytes());
         out.extend_from_slice(&COMPRESSION_ZSTD.to_le_bytes());
         out.extend_from_slice(&(numbers.len() as u64).to_le_bytes());
@@ -49,16 +51,25 @@ impl Recording {
         debug_assert_eq!(out.len(), HEADER_SIZE);
         out.extend_from_slice(&stored);
         for digest in self.digests() {
-            out.extend_from_slice(digest.as_bytes());
+            out.extend_from_slice(digest);
         }
         out
     }
 
+    /// Whether there is a digest of a segment that is not SHA-256.
+    pub(super) fn names_digests(&self) -> bool {
+        let mut segments = self.segments.iter();
+        segments.any(|segment| function(&segment.digest) != DIGEST_SHA256)
+    }
+
     /// All digests but the image's, in their order at the end.
-    fn digests(&self) -> impl Iterator<Item = Digest> + '_ {
-        let layers = self.layers.iter().flat_map(|layer| [layer.layer, layer.index]);
-        let zones = self.zones.iter().map(|zone| zone.digest);
-        let segments = self.segments.iter().map(|segment| segment.digest);
+    fn digests(&self) -> impl Iterator<Item = &[u8; 32]> + '_ {
+        let layers = self
+            .layers
+            .iter()
+            .flat_map(|layer| [layer.layer.as_bytes(), layer.index.as_bytes()]);
+        let zones = self.zones.iter().map(|zone| zone.digest.as_bytes());
+        let segments = self.segments.iter().map(|segment| segment.digest.as_bytes());
         layers.chain(zones).chain(segments)
     }
 
@@ -72,6 +83,11 @@ impl Recording {
         }
         columns.push(column(&self.zones, |c, zone| c.number(zone.size)));
         columns.extend(self.segment_columns());
+        if self.names_digests() {
+            columns.push(column(&self.segments, |c, segment| {
+                c.byte(function(&segment.digest));
+            }));
+        }
         columns.extend(self.run_columns());
         columns.extend(self.service_columns());
         let counts = [
@@ -245,6 +261,13 @@ fn write_texts(service: &Service, lengths: &mut ColumnWriter, texts: &mut Column
     }
     text(lengths, &service.probe);
     text(lengths, &service.recorder);
+}
+
+fn function(digest: &SegmentDigest) -> u8 {
+    match digest {
+        SegmentDigest::Sha256(_) => DIGEST_SHA256,
+        SegmentDigest::Blake3(_) => DIGEST_BLAKE3,
+    }
 }
 
 fn column<T>(rows: &[T], write: impl Fn(&mut ColumnWriter, &T)) -> ColumnWriter {

@@ -20,6 +20,7 @@ pub mod limits;
 mod places;
 mod plan;
 mod segment;
+mod segment_digest;
 
 use std::collections::BTreeMap;
 
@@ -28,6 +29,7 @@ pub use check::InvalidRecording;
 pub use decode::DecodeError;
 pub use plan::{ZoneRange, ranges, wanted};
 pub use segment::{LaidOut, SEGMENT_PAGES, SegmentError, lay_out, open_segment};
+pub use segment_digest::SegmentDigest;
 
 use crate::digest::Digest;
 
@@ -149,7 +151,7 @@ pub struct Segment {
     /// How many compressed bytes there are, over 0.
     pub length: u32,
     /// Digest of the plain bytes: the pages one after the other.
-    pub digest: Digest,
+    pub digest: SegmentDigest,
     /// The pages, in their order in the plain bytes; at least one.
     pub runs: Vec<PageRun>,
 }

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 
 use super::limits::MAX_SEGMENT_PAGES;
-use super::{PageRun, RecordedLayer, Segment, Zone};
+use super::{PageRun, RecordedLayer, Segment, SegmentDigest, Zone};
 use crate::PAGE_SIZE;
-use crate::digest::{Digest, Digester};
+use crate::digest::Digester;
+use crate::frame::decompress;
 
 /// Pages of a segment that [`lay_out`] makes: 256 KiB. A segment is fetched and decompressed whole for one page of it;
 /// with half as many pages a zone is 8 % larger, with four times as many 8 % smaller (measured as below).
@@ -138,7 +139,7 @@ impl<'w, W: Write> SegmentWriter<'w, W> {
             offset: self.offset,
             // At most `MAX_SEGMENT_STORED`.
             length: stored.len() as u32,
-            digest: Digest::of(&self.plain),
+            digest: SegmentDigest::of(&self.plain),
             runs: std::mem::take(&mut self.runs),
         });
         self.offset += stored.len() as u64;
@@ -176,9 +177,9 @@ pub enum SegmentError {
     #[error("wrong pages in a segment: expected {expected}, got {got}")]
     Digest {
         /// What the recording says.
-        expected: Digest,
+        expected: SegmentDigest,
         /// What came.
-        got: Digest,
+        got: SegmentDigest,
     },
 }
 
@@ -195,13 +196,13 @@ pub fn open_segment(segment: &Segment, compressed: &[u8]) -> Result<Vec<u8>, Seg
     }
     // A segment that was checked has no more; whoever hands in another one is not to cost more memory either.
     let size = segment.pages().min(MAX_SEGMENT_PAGES) * PAGE_SIZE;
-    let plain = zstd::bulk::decompress(compressed, size as usize)
-        .map_err(|error| SegmentError::Decompress(error.to_string()))?;
+    let plain =
+        decompress(compressed, size as usize).map_err(|error| SegmentError::Decompress(error.to_string()))?;
     if plain.len() as u64 != size {
         let reason = format!("{} bytes instead of {size}", plain.len());
         return Err(SegmentError::Decompress(reason));
     }
-    let got = Digest::of(&plain);
+    let got = segment.digest.like(&plain);
     if got != segment.digest {
         let expected = segment.digest;
         return Err(SegmentError::Digest { expected, got });

@@ -6,7 +6,8 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
-    CarriedIndex, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, Zone,
+    CarriedIndex, PageRun, RecordedLayer, Recording, SeenRun, Segment, SegmentDigest, Service, ServiceKey,
+    Zone,
 };
 
 const PAGE: u64 = 4096;
@@ -39,6 +40,15 @@ fn runs(pages: &[Page]) -> Vec<PageRun> {
 
 fn digest(kind: &str, number: usize) -> Digest {
     Digest::of(format!("{kind} {number}").as_bytes())
+}
+
+/// By one function or the other; in recordings of few segments all by the same.
+fn segment_digest(number: usize, length: u32) -> SegmentDigest {
+    let sha256 = digest("segment", number);
+    match length % 3 {
+        0 => SegmentDigest::Blake3(*sha256.as_bytes()),
+        _ => SegmentDigest::Sha256(sha256),
+    }
 }
 
 /// Runs somewhere in the layers: as fractions, since the layers are chosen at the same time.
@@ -112,7 +122,7 @@ fn segments(mut full: &[Page], shapes: &[(usize, u32, u64, bool)]) -> (Vec<Zone>
             zone,
             offset: end + gap,
             length,
-            digest: digest("segment", segments.len()),
+            digest: segment_digest(segments.len(), length),
             runs: runs(held),
         });
         end += gap + u64::from(length);
@@ -225,6 +235,15 @@ pub(crate) fn small_with_indexes() -> Recording {
     }
 }
 
+/// A small one two of whose digests of segments are BLAKE3; the committed file `recording-1-blake3.bin` holds it.
+pub(crate) fn small_with_blake3() -> Recording {
+    let mut recording = small_with_indexes();
+    for segment in recording.segments.iter_mut().skip(1) {
+        segment.digest = SegmentDigest::of(&segment.offset.to_le_bytes());
+    }
+    recording
+}
+
 /// A small one, with something of everything; the committed file holds it.
 pub(crate) fn small() -> Recording {
     let run = |layer, first, pages| PageRun { layer, first, pages };
@@ -241,7 +260,7 @@ pub(crate) fn small() -> Recording {
         zone,
         offset,
         length,
-        digest: Digest::of(format!("{zone} {offset}").as_bytes()),
+        digest: SegmentDigest::Sha256(Digest::of(format!("{zone} {offset}").as_bytes())),
         runs: runs.to_vec(),
     };
     let service = |argv: &[&str], probe: &str, runs, touched: &[(PageRun, u8)]| Service {

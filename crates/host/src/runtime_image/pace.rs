@@ -28,7 +28,7 @@ struct Pace {
 }
 
 impl Paces {
-    /// Notes one answer of a registry: how long its first byte took, how long the rest, and how much it was.
+    /// Notes one answer of a registry: how long its first bytes took, how long the rest, and how much the rest was.
     pub fn note(&self, registry: &str, delay: Duration, rest: Duration, bytes: u64) {
         if bytes < TELLING || rest.is_zero() {
             return;

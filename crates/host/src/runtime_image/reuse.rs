@@ -10,7 +10,6 @@ use std::io;
 
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
-use xebec_format::digest::Digester;
 use xebec_format::runtime_image::{PageRun, RecordedLayer, Recording, Segment, Service, Zone};
 
 const PAGE: usize = PAGE_SIZE as usize;
@@ -190,21 +189,21 @@ fn is_true(
     pages: &[Page],
     read_page: &mut impl FnMut(Page, &mut [u8; PAGE]) -> io::Result<bool>,
 ) -> io::Result<bool> {
-    let mut digester = Digester::new();
+    let mut plain = Vec::with_capacity(pages.len() * PAGE);
     let mut bytes = [0; PAGE];
     for page in pages {
         if !read_page(*page, &mut bytes)? {
             return Ok(false);
         }
-        digester.update(&bytes);
+        plain.extend_from_slice(&bytes);
     }
-    Ok(digester.finish() == segment.digest)
+    Ok(segment.digest.like(&plain) == segment.digest)
 }
 
 #[cfg(test)]
 mod tests {
     use xebec_format::digest::Digest;
-    use xebec_format::runtime_image::lay_out;
+    use xebec_format::runtime_image::{SegmentDigest, lay_out};
 
     use super::*;
 
@@ -289,7 +288,7 @@ mod tests {
             zone,
             offset: 0,
             length: 9,
-            digest: Digest::of(&first.to_le_bytes()),
+            digest: SegmentDigest::of(&first.to_le_bytes()),
             runs: vec![run(0, first, 64)],
         };
         let all = || Reused {

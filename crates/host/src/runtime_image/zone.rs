@@ -1,16 +1,18 @@
 //! A range of a zone on its way: from the registry, or from a zone that this host keeps.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use xebec_format::runtime_image::Zone;
 use xebec_oci::{BlobStream, Client, Repository};
 
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::pace::Paces;
+use crate::runtime_image::receiving::{Part, Receiving};
 
 /// Where the zones of a recording are had from.
 #[derive(Clone)]
@@ -48,7 +50,7 @@ impl ZoneSource {
         let asked = Instant::now();
         let parts = match self.own.clone().filter(|_| zone == 0) {
             Some(path) => Parts::Local(Some(read_file(path, range.clone()).await?)),
-            None => Parts::Remote(Mutex::new(self.ask(zone, range.clone()).await?)),
+            None => Parts::Remote(Receiving::begin(self.ask(zone, range.clone()).await?)),
         };
         Ok(ZoneStream {
             zone,
@@ -56,7 +58,7 @@ impl ZoneSource {
             arrival: Arrival::new(range.start),
             parts,
             asked,
-            first: None,
+            came: None,
             bytes: 0,
         })
     }
@@ -72,10 +74,11 @@ impl ZoneSource {
 
     /// Learns from an answer that was read to its end how fast the registry is.
     pub fn note(&self, stream: &ZoneStream) {
-        if let Some(first) = stream.first.filter(|_| stream.is_request()) {
+        if let Some(came) = stream.came.as_ref().filter(|_| stream.is_request()) {
             let registry = self.repository.registry();
-            let delay = first - stream.asked;
-            self.paces.note(registry, delay, first.elapsed(), stream.bytes);
+            let (delay, rest) = (came.first - stream.asked, came.last - came.first);
+            self.paces
+                .note(registry, delay, rest, stream.bytes - came.at_first);
         }
     }
 }
@@ -88,7 +91,7 @@ pub struct ZoneStream {
     arrival: Arrival,
     parts: Parts,
     asked: Instant,
-    first: Option<Instant>,
+    came: Option<Came>,
     bytes: u64,
 }
 
@@ -103,7 +106,7 @@ impl ZoneStream {
         self.zone
     }
 
-    /// Bytes that have come so far.
+    /// Bytes that were taken in so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -125,28 +128,41 @@ impl ZoneStream {
             let Some(part) = self.parts.next().await? else {
                 return Ok(None);
             };
-            self.first.get_or_insert_with(Instant::now);
-            self.bytes += part.len() as u64;
-            self.arrival.add(&part);
+            let came = self.came.get_or_insert(Came {
+                first: part.came,
+                last: part.came,
+                at_first: part.bytes.len() as u64,
+            });
+            came.last = part.came;
+            self.bytes += part.bytes.len() as u64;
+            self.arrival.add(part.bytes);
         }
     }
+}
+
+/// When bytes came.
+struct Came {
+    first: Instant,
+    /// The last so far.
+    last: Instant,
+    /// How many came with the first.
+    at_first: u64,
 }
 
 /// Where a zone's bytes come from.
 enum Parts {
     Local(Option<Bytes>),
-    /// In a lock that nobody waits for: a stream by itself may not be looked at from two threads.
-    Remote(Mutex<BlobStream>),
+    Remote(Receiving),
 }
 
 impl Parts {
-    async fn next(&mut self) -> Result<Option<Bytes>, String> {
+    async fn next(&mut self) -> Result<Option<Part>, String> {
         match self {
-            Self::Local(bytes) => Ok(bytes.take()),
-            Self::Remote(stream) => {
-                let stream = stream.get_mut().unwrap_or_else(PoisonError::into_inner);
-                stream.next_part().await.map_err(|error| error.to_string())
-            }
+            Self::Local(bytes) => Ok(bytes.take().map(|bytes| Part {
+                bytes,
+                came: Instant::now(),
+            })),
+            Self::Remote(receiving) => receiving.next().await,
         }
     }
 }
@@ -167,51 +183,111 @@ async fn read_file(path: PathBuf, range: Range<u64>) -> Result<Bytes, String> {
 struct Arrival {
     /// Offset in the zone of the first of them.
     at: u64,
-    bytes: BytesMut,
+    parts: VecDeque<Bytes>,
+    /// How many there are.
+    length: u64,
 }
 
 impl Arrival {
     fn new(at: u64) -> Self {
         Self {
             at,
-            bytes: BytesMut::new(),
+            parts: VecDeque::new(),
+            length: 0,
         }
     }
 
-    fn add(&mut self, part: &[u8]) {
-        self.bytes.extend_from_slice(part);
+    fn add(&mut self, part: Bytes) {
+        self.length += part.len() as u64;
+        self.parts.push_back(part);
     }
 
     /// A piece, if all of it is here; what stands before it is thrown away.
     fn take(&mut self, piece: &Range<u64>) -> Option<Bytes> {
-        let gap = piece.start.checked_sub(self.at)?;
-        let gap = (gap as usize).min(self.bytes.len());
-        let _ = self.bytes.split_to(gap);
-        self.at += gap as u64;
+        let mut gap = piece.start.checked_sub(self.at)?.min(self.length);
+        while gap > 0 {
+            gap -= self.split(gap)?.len() as u64;
+        }
         let length = piece.end.checked_sub(piece.start)?;
-        if piece.start != self.at || (self.bytes.len() as u64) < length {
+        if piece.start != self.at || self.length < length {
             return None;
         }
-        self.at = piece.end;
-        Some(self.bytes.split_to(length as usize).freeze())
+        // Most are in one part, and need not be copied.
+        let first = self.split(length).unwrap_or_default();
+        if first.len() as u64 == length {
+            return Some(first);
+        }
+        let mut whole = Vec::with_capacity(length as usize);
+        whole.extend_from_slice(&first);
+        while (whole.len() as u64) < length {
+            whole.extend_from_slice(&self.split(length - whole.len() as u64)?);
+        }
+        Some(whole.into())
+    }
+
+    /// At most so many of the first bytes: what the first part has of them.
+    fn split(&mut self, most: u64) -> Option<Bytes> {
+        let part = self.parts.front_mut()?;
+        let taken = match part.len() as u64 <= most {
+            true => self.parts.pop_front()?,
+            false => part.split_to(most as usize),
+        };
+        self.at += taken.len() as u64;
+        self.length -= taken.len() as u64;
+        Some(taken)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn pieces_are_taken_as_they_arrive() {
         let mut arrival = Arrival::new(100);
-        arrival.add(b"abc");
+        arrival.add(Bytes::from_static(b"abc"));
         assert_eq!(arrival.take(&(100..104)), None);
-        arrival.add(b"def");
+        arrival.add(Bytes::from_static(b"def"));
         assert_eq!(arrival.take(&(100..104)).as_deref(), Some(&b"abcd"[..]));
         assert_eq!(arrival.take(&(108..110)), None, "a gap of four");
-        arrival.add(b"ghijkl");
+        arrival.add(Bytes::from_static(b"ghijkl"));
         assert_eq!(arrival.take(&(108..110)).as_deref(), Some(&b"ij"[..]));
         assert_eq!(arrival.take(&(110..112)).as_deref(), Some(&b"kl"[..]));
         assert_eq!(arrival.take(&(112..113)), None);
+    }
+
+    proptest! {
+        /// As a slice of all the bytes, however they are divided on the way.
+        #[test]
+        fn pieces_are_slices(
+            parts in vec(vec(any::<u8>(), 0..20), 0..12),
+            wanted in vec((0u64..9, 0u64..30), 0..12),
+        ) {
+            let all = parts.concat();
+            let (mut arrival, mut end) = (Arrival::new(1000), 1000);
+            let mut parts = parts.into_iter();
+            for (gap, length) in wanted {
+                let piece = end + gap..end + gap + length;
+                let slice = all.get((piece.start - 1000) as usize..(piece.end - 1000) as usize);
+                let taken = loop {
+                    match (arrival.take(&piece), parts.next()) {
+                        (Some(taken), next) => {
+                            next.into_iter().for_each(|part| arrival.add(part.into()));
+                            break Some(taken);
+                        }
+                        (None, Some(part)) => arrival.add(part.into()),
+                        (None, None) => break None,
+                    }
+                };
+                prop_assert_eq!(taken.as_deref(), slice);
+                if taken.is_none() {
+                    break;
+                }
+                end = piece.end;
+            }
+        }
     }
 }

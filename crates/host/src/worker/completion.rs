@@ -152,7 +152,7 @@ impl Requests {
         prepared.kept().await?;
         let mut layers = Vec::new();
         for layer in &prepared.layers {
-            let served = self.fills.serve(layer.key, None)?;
+            let served = self.fills.serve(layer.key, Some(&layer.index))?;
             let completed = self.fills.complete(&served, Duration::ZERO, false).await;
             self.raise_lies(&served);
             completed.map_err(not_brought_in)?;

@@ -19,6 +19,7 @@ use xebec_cache::fill::{FillError, FillStats, Filler, Patience};
 use xebec_cache::layer::FileIdentity;
 use xebec_cache::progress::Ticket;
 use xebec_cache::store::{LayerKey, Store, StoreError};
+use xebec_format::layer::LayerIndex;
 use xebec_kernel::fanotify::{Denial, FanotifyError, Group};
 
 use crate::clients::Clients;
@@ -75,18 +76,18 @@ impl FillService {
         })
     }
 
-    /// Serves a layer, if it is not served already. `index` is its encoded index, read from the store if absent.
+    /// Serves a layer, if it is not served already. `index` is its index, read from the store if absent.
     ///
     /// # Errors
     /// When the layer cannot be opened.
-    pub fn serve(&self, key: LayerKey, index: Option<&[u8]>) -> Result<Arc<ServedLayer>, StoreError> {
+    pub fn serve(&self, key: LayerKey, index: Option<&LayerIndex>) -> Result<Arc<ServedLayer>, StoreError> {
         if let Some(served) = self.find(key) {
             return Ok(served);
         }
         // It must not be evicted between being opened and being known as served.
         let _reservation = self.usage.reserve([key]);
         let layer = match index {
-            Some(index) => self.store.open_layer(key, index)?,
+            Some(index) => self.store.open_known(key, index.span_table())?,
             None => self.store.open_layer(key, &self.store.index_bytes(key)?)?,
         };
         let mut layers = self

@@ -155,7 +155,7 @@ impl Requests {
         };
         let targets = prepared.layers.iter().map(|layer| {
             Ok(Target {
-                served: self.fills.serve(layer.key, None)?,
+                served: self.fills.serve(layer.key, Some(&layer.index))?,
                 root: layer.root,
             })
         });

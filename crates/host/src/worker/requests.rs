@@ -371,7 +371,7 @@ impl Requests {
             let total = prepared.found.layers.iter().map(|layer| layer.size).sum();
             let mut done = 0;
             for layer in &prepared.layers {
-                let served = self.fills.serve(layer.key, None)?;
+                let served = self.fills.serve(layer.key, Some(&layer.index))?;
                 self.complete(&served, Duration::ZERO, false).await?;
                 done += layer.index.layer_size;
                 report(Reply::Progress {

@@ -9,7 +9,7 @@ use xebec_cache::store::LayerKey;
 use xebec_kernel::mount;
 
 use crate::failure::Failure;
-use crate::image::PreparedImage;
+use crate::image::{PreparedImage, PreparedLayer};
 use crate::page_set::PageSet;
 use crate::protocol::Purpose;
 use crate::urgent::Urgent;
@@ -65,7 +65,7 @@ impl Requests {
         if !is_recording && let Some(known) = self.views.known(&key) {
             let _reservation = self.fills.usage().reserve(known.layers().iter().copied());
             // One of another image's may have been evicted meanwhile; then it is built without that.
-            let layers = self.serve_all(known.layers());
+            let layers = self.serve_all(known.layers(), &prepared.layers);
             if order.learns {
                 self.views.take_down_unused(|view| view.name == known.name);
             }
@@ -90,7 +90,7 @@ impl Requests {
         };
         let urgent = Urgent::begin();
         let (built, _reservation) = self.build_view(prepared, &options)?;
-        let layers = self.serve_all(built.layers())?;
+        let layers = self.serve_all(built.layers(), &prepared.layers)?;
         let paths = &self.images.paths;
         let recording = is_recording.then(|| paths.recording_mounts().join(&built.name));
         let arriving = self.arriving_mounts(&built.name, &parts);
@@ -128,8 +128,12 @@ impl Requests {
         })
     }
 
-    fn serve_all(&self, keys: &[LayerKey]) -> Result<Vec<Arc<ServedLayer>>, Failure> {
-        let served = keys.iter().map(|key| self.fills.serve(*key, None));
+    /// `own` are the image's; a view may read files of others.
+    fn serve_all(&self, keys: &[LayerKey], own: &[PreparedLayer]) -> Result<Vec<Arc<ServedLayer>>, Failure> {
+        let served = keys.iter().map(|key| {
+            let own = own.iter().find(|layer| layer.key == *key);
+            self.fills.serve(*key, own.map(|layer| layer.index.as_ref()))
+        });
         Ok(served.collect::<Result<_, _>>()?)
     }
 

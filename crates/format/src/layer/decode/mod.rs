@@ -13,6 +13,7 @@ use super::limits::{MAX_INDEX, MAX_SECTION};
 use super::{Codec, LayerIndex, Section, SpanTable};
 use crate::columns::ColumnError;
 use crate::digest::Digest;
+use crate::frame::decompress;
 use crate::path::PathError;
 
 /// Why bytes are not a layer index that can be used.
@@ -109,6 +110,14 @@ impl LayerIndex {
         };
         index.check()?;
         Ok(index)
+    }
+
+    /// Reads only [`LayerIndex::data_size`] from an encoded index; nothing but the header is looked at.
+    ///
+    /// # Errors
+    /// See [`DecodeError`].
+    pub fn data_size_of(bytes: &[u8]) -> Result<u64, DecodeError> {
+        Ok(Header::read(bytes)?.data_size)
     }
 }
 
@@ -241,7 +250,7 @@ impl<'a> Header<'a> {
             reason,
         };
         // At most the declared size (itself limited) is allocated; a longer content is an error of zstd's.
-        let bytes = zstd::bulk::decompress(stored, plain_size as usize).map_err(|e| failed(e.to_string()))?;
+        let bytes = decompress(stored, plain_size as usize).map_err(|e| failed(e.to_string()))?;
         if bytes.len() as u64 != plain_size {
             return Err(failed(format!("{} bytes instead of {plain_size}", bytes.len())));
         }

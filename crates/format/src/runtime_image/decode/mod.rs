@@ -5,7 +5,7 @@ mod pages;
 mod services;
 
 use super::check::InvalidRecording;
-use super::encode::{CARRIES_INDEXES, COMPRESSION_ZSTD, HEADER_SIZE, MAGIC, VERSION};
+use super::encode::{CARRIES_INDEXES, COMPRESSION_ZSTD, HEADER_SIZE, MAGIC, NAMES_DIGESTS, VERSION};
 use super::limits::{
     MAX_INDEXES, MAX_LAYERS, MAX_PAGES, MAX_PLAIN, MAX_RECORDING, MAX_RUNS, MAX_SEGMENTS, MAX_SERVICES,
     MAX_ZONES,
@@ -14,6 +14,7 @@ use super::{CarriedIndex, RecordedLayer, Recording, Zone};
 use crate::PAGE_SIZE;
 use crate::columns::{Column, ColumnError};
 use crate::digest::Digest;
+use crate::frame::decompress;
 use crate::layer::limits::MAX_DATA;
 
 /// Why bytes are not a recording that can be used.
@@ -74,7 +75,7 @@ impl Recording {
         };
         let layers = read_layers(layers, sizes, &mut digests)?;
         let zones = read_zones(zones, body.column("sizes of zones")?, &mut digests)?;
-        let (segments, zeros) = pages::read(segments, zeros, &mut body, &mut digests)?;
+        let (segments, zeros) = pages::read(segments, zeros, parts.names_digests, &mut body, &mut digests)?;
         digests.finish()?;
         let services = services::read(services, &mut body, &segments, &zeros)?;
         body.finish()?;
@@ -89,10 +90,15 @@ impl Recording {
         };
         recording.check()?;
         // One meaning, one encoding.
-        match parts.carries_indexes && recording.indexes.is_empty() {
-            true => Err(InvalidRecording::Recording("says that it carries indexes, and has none").into()),
-            false => Ok(recording),
+        if parts.carries_indexes && recording.indexes.is_empty() {
+            return Err(InvalidRecording::Recording("says that it carries indexes, and has none").into());
         }
+        if parts.names_digests && !recording.names_digests() {
+            return Err(
+                InvalidRecording::Recording("names the digests of segments, and all are SHA-256").into(),
+            );
+        }
+        Ok(recording)
     }
 }
 
@@ -100,6 +106,7 @@ impl Recording {
 struct Parts<'a> {
     image: Digest,
     carries_indexes: bool,
+    names_digests: bool,
     /// The plain bytes of the numbers.
     numbers: Vec<u8>,
     digests: &'a [u8],
@@ -117,7 +124,7 @@ fn split(bytes: &[u8]) -> Result<Parts<'_>, DecodeError> {
         other => return Err(DecodeError::Version(other)),
     }
     let features = u16::from_le_bytes(fixed(&mut header)?);
-    if features & !CARRIES_INDEXES != 0 {
+    if features & !(CARRIES_INDEXES | NAMES_DIGESTS) != 0 {
         return Err(DecodeError::Features(features));
     }
     match u32::from_le_bytes(fixed(&mut header)?) {
@@ -139,7 +146,7 @@ fn split(bytes: &[u8]) -> Result<Parts<'_>, DecodeError> {
         .split_at_checked(stored_size as usize)
         .ok_or(ColumnError::Truncated("the numbers"))?;
     // At most the declared size (itself limited) is allocated; a longer content is an error of zstd's.
-    let numbers = zstd::bulk::decompress(stored, plain_size as usize)
+    let numbers = decompress(stored, plain_size as usize)
         .map_err(|error| DecodeError::Decompress(error.to_string()))?;
     if numbers.len() as u64 != plain_size {
         let reason = format!("{} bytes instead of {plain_size}", numbers.len());
@@ -148,6 +155,7 @@ fn split(bytes: &[u8]) -> Result<Parts<'_>, DecodeError> {
     Ok(Parts {
         image,
         carries_indexes: features & CARRIES_INDEXES != 0,
+        names_digests: features & NAMES_DIGESTS != 0,
         numbers,
         digests,
     })

@@ -1,16 +1,18 @@
 //! Reads the segments and the zeros: where pages are.
 
-use super::{DecodeError, digest, length, limit};
+use super::{DecodeError, fixed, length, limit};
 use crate::columns::{Column, ColumnError};
+use crate::digest::Digest;
 use crate::layer::limits::MAX_FILE;
-use crate::runtime_image::encode::Expected;
+use crate::runtime_image::encode::{DIGEST_BLAKE3, DIGEST_SHA256, Expected};
 use crate::runtime_image::limits::{MAX_LAYERS, MAX_RUNS, MAX_SEGMENT_PAGES, MAX_SEGMENT_STORED, MAX_ZONES};
-use crate::runtime_image::{PageRun, Segment};
+use crate::runtime_image::{PageRun, Segment, SegmentDigest};
 
-/// Reads `segments` segments and `zeros` runs of zeros.
+/// Reads `segments` segments and `zeros` runs of zeros. If not `named`, all digests are SHA-256.
 pub(super) fn read(
     segments: usize,
     zeros: usize,
+    named: bool,
     body: &mut Column<'_>,
     digests: &mut Column<'_>,
 ) -> Result<(Vec<Segment>, Vec<PageRun>), DecodeError> {
@@ -18,6 +20,10 @@ pub(super) fn read(
     let mut offsets = body.column("offsets of segments")?;
     let mut lengths = body.column("lengths of segments")?;
     let mut run_counts = body.column("numbers of runs of segments")?;
+    let mut functions = match named {
+        true => Some(body.column("digests of segments")?),
+        false => None,
+    };
     let mut runs = Runs::new(body)?;
     let mut found: Vec<Segment> = Vec::new();
     let (mut zone, mut end) = (0, 0);
@@ -33,7 +39,7 @@ pub(super) fn read(
             zone: number as u16,
             offset,
             length: lengths.count(MAX_SEGMENT_STORED)? as u32,
-            digest: digest(digests)?,
+            digest: digest(functions.as_mut(), digests)?,
             runs: {
                 let count = run_counts.count(MAX_SEGMENT_PAGES)?;
                 runs.take(count)?
@@ -47,8 +53,30 @@ pub(super) fn read(
     offsets.finish()?;
     lengths.finish()?;
     run_counts.finish()?;
+    if let Some(functions) = functions {
+        functions.finish()?;
+    }
     runs.finish()?;
     Ok((found, zeros))
+}
+
+fn digest(
+    functions: Option<&mut Column<'_>>,
+    digests: &mut Column<'_>,
+) -> Result<SegmentDigest, DecodeError> {
+    let function = match functions {
+        Some(functions) => functions.byte()?,
+        None => DIGEST_SHA256,
+    };
+    let bytes = fixed(digests)?;
+    match function {
+        DIGEST_SHA256 => Ok(SegmentDigest::Sha256(Digest::from_bytes(bytes))),
+        DIGEST_BLAKE3 => Ok(SegmentDigest::Blake3(bytes)),
+        other => Err(DecodeError::Unknown {
+            what: "digest of a segment",
+            value: other.into(),
+        }),
+    }
 }
 
 /// The columns of runs of pages, those of the segments first.
