@@ -281,6 +281,31 @@ mod tests {
     }
 
     #[test]
+    fn digests_of_before_are_compared_and_kept() {
+        let mut earlier = recording(LAYERS.map(layer).to_vec(), &[run(0, 0, 64), run(0, 100, 64)]);
+        for (number, segment) in earlier.segments.iter_mut().enumerate() {
+            let mut plain = vec![0; 64 * PAGE];
+            let pages = plain.chunks_exact_mut(PAGE).zip(pages_of(&segment.runs));
+            pages.for_each(|(bytes, (_, page))| read(&layer(LAYERS[0]), page, bytes.try_into().unwrap()));
+            // The second is that of other pages.
+            plain[0] ^= number as u8;
+            segment.digest = SegmentDigest::Sha256(Digest::of(&plain));
+        }
+        let layers = LAYERS.map(layer);
+        let touched: HashSet<Page> = pages_of(&[run(0, 0, 64), run(0, 100, 64)]).collect();
+        let reused = Reused::choose(
+            std::slice::from_ref(&earlier),
+            &layers,
+            &touched,
+            |(number, page), bytes| {
+                read(&layers[usize::from(number)], page, bytes);
+                Ok(true)
+            },
+        );
+        assert_eq!(reused.unwrap().segments, earlier.segments[..1]);
+    }
+
+    #[test]
     fn a_service_is_never_spread_over_zones() {
         let layers = LAYERS.map(layer);
         let names = [b"one", b"two", b"six"];
