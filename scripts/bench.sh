@@ -46,8 +46,8 @@ build_programs() {
     BENCH_PROGRAMS="$(dirname "$XEBEC_BIN")/examples"
     export XEBEC_BIN BENCH_PROGRAMS
     # With the flags of scripts/release.sh, so that nothing is compiled twice.
-    RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" \
-        cargo build --release --locked --quiet --target "$(uname -m)-unknown-linux-gnu" \
+    RUSTFLAGS="${RUSTFLAGS:-} $XEBEC_STATIC" \
+        cargo build --release --locked --quiet --target "$XEBEC_TARGET" \
         --package xebec-index --example bench_index
 }
 
@@ -60,9 +60,9 @@ build_unit() {
     mkdir -p "$copy"
     git ls-files -z crates tests Cargo.toml Cargo.lock | xargs -0 cp --parents --preserve=timestamps --target-directory "$copy"
     sed -i "s/^pub const SPACING: u64 = .*/pub const SPACING: u64 = $kib << 10;/" "$copy/crates/index/src/indexer/mod.rs"
-    (cd "$copy" && RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" CARGO_TARGET_DIR="$CARGO_TARGET_DIR/units" \
-        cargo build --release --locked --quiet --target "$(uname -m)-unknown-linux-gnu" --package xebec-cli --bin xebec)
-    install -D "$CARGO_TARGET_DIR/units/$(uname -m)-unknown-linux-gnu/release/xebec" "$XEBEC_CACHE/bench/units/$kib"
+    (cd "$copy" && RUSTFLAGS="${RUSTFLAGS:-} $XEBEC_STATIC" CARGO_TARGET_DIR="$CARGO_TARGET_DIR/units" \
+        cargo build --release --locked --quiet --target "$XEBEC_TARGET" --package xebec-cli --bin xebec)
+    install -D "$CARGO_TARGET_DIR/units/$XEBEC_TARGET/release/xebec" "$XEBEC_CACHE/bench/units/$kib"
     BENCH_UNIT_PROGRAMS+=" $kib=$XEBEC_CACHE/bench/units/$kib"
 }
 

@@ -11,6 +11,12 @@ export XEBEC_CACHE="${XEBEC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/xebec}"
 export XEBEC_TOOLS="${XEBEC_TOOLS:-$XEBEC_CACHE/tools}"
 export XEBEC_BUILD="${XEBEC_BUILD:-$XEBEC_CACHE/images}"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$XEBEC_TOP/target}"
+# How a program is built that needs no library at run time. It begins by relocating itself: 39,000 relocations in a table of 11 KB
+# instead of 936 take 0.2 ms less of 1.7. Not every linker knows that for other processors.
+XEBEC_TARGET="$(uname -m)-unknown-linux-gnu"
+XEBEC_STATIC="-C target-feature=+crt-static"
+[[ $XEBEC_TARGET != x86_64-* ]] || XEBEC_STATIC+=" -C link-arg=-Wl,-z,pack-relative-relocs"
+export XEBEC_TARGET XEBEC_STATIC
 # runc, losetup and mkfs live in sbin, which a plain user's PATH may lack.
 case ":$PATH:" in
 *":$XEBEC_TOOLS/bin:"*) ;;

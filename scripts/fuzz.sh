@@ -80,6 +80,14 @@ if ! CARGO_TARGET_DIR=$build RUSTC_WRAPPER="$XEBEC_TOP/fuzz/instrument.sh" cargo
     summary
 fi
 
+# What makes the committed seeds; nobody would notice that it does not follow.
+if CARGO_TARGET_DIR=$build cargo check --quiet --manifest-path fuzz/Cargo.toml --features seeds --bin seeds; then
+    passed=$((passed + 1))
+else
+    printf 'FAILED  what makes the seeds does not compile\n'
+    failed=$((failed + 1))
+fi
+
 # As many at a time as there are processors; most of a target's time is spent in one thread.
 declare -A running=()
 reap() {

@@ -7,7 +7,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
-    CarriedIndex, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, Zone,
+    CarriedIndex, PageRun, RecordedLayer, Recording, SeenRun, Segment, SegmentDigest, Service, ServiceKey,
+    Zone,
 };
 use xebec_fuzz::{plain_numbers_of_recording, plain_sections_of_index};
 use xebec_host::artifact::{Artifact, BlobRef, LayerBlobs};
@@ -140,7 +141,7 @@ fn recordings() -> Result<(), Failure> {
         zone,
         offset,
         length: 1000,
-        digest: LAYER,
+        digest: SegmentDigest::Sha256(LAYER),
         runs: runs.to_vec(),
     };
     let service = |argv: &str, touched: &[PageRun]| Service {
@@ -155,7 +156,7 @@ fn recordings() -> Result<(), Failure> {
         touched: touched.iter().map(|&run| SeenRun { run, seen: 2 }).collect(),
     };
     let zone = |digest| Zone { digest, size: 5000 };
-    let recording = Recording {
+    let mut recording = Recording {
         image: LAYER,
         layers: vec![layer(LAYER), layer(INDEX)],
         services: vec![
@@ -177,10 +178,17 @@ fn recordings() -> Result<(), Failure> {
         ],
     };
     recording.check()?;
-    let encoded = recording.encode();
-    put("runtime_image", "encoded", &[b"\0", &encoded[..]].concat())?;
-    let numbers = plain_numbers_of_recording(&encoded).ok_or("a recording without numbers")?;
-    put("runtime_image", "numbers", &[b"\x01", &numbers[..]].concat())?;
+    for (kinds, number) in [("", None), ("-kinds", Some(1))] {
+        if let Some(segment) = number.and_then(|number: usize| recording.segments.get_mut(number)) {
+            segment.digest = SegmentDigest::of(b"pages");
+        }
+        let encoded = recording.encode();
+        let seed = [b"\0", &encoded[..]].concat();
+        put("runtime_image", &format!("encoded{kinds}"), &seed)?;
+        let numbers = plain_numbers_of_recording(&encoded).ok_or("a recording without numbers")?;
+        let seed = [b"\x01", &numbers[..]].concat();
+        put("runtime_image", &format!("numbers{kinds}"), &seed)?;
+    }
     Ok(())
 }
 
@@ -345,7 +353,7 @@ fn trust() -> Result<(), Failure> {
     let repository = RepositoryName::from_docker_reference("registry.example.com/team/app")?;
     let mut record = Record::new(LAYER, INDEX);
     record.set_proven();
-    record.add_listing(Listing::new(&repository, LAYER));
+    record.add_listing(Listing::new(&repository));
     put("record", "proven-and-listed", &timeless(&record)?)?;
     record.set_disproved("wrong in span 3");
     put("record", "disproved", &timeless(&record)?)?;

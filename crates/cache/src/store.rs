@@ -183,12 +183,17 @@ impl Store {
         self.open_known(key, table)
     }
 
-    /// The same for a layer whose folder is there. `table` is out of the index that `key` names.
+    /// The same for a layer whose folder is there. `table` is out of the index that `key` names; that the one on the disk is
+    /// that index is not looked at.
     ///
     /// # Errors
-    /// I/O errors.
+    /// I/O errors, also when the folder is not there.
     pub fn open_known(&self, key: LayerKey, table: SpanTable) -> Result<CachedLayer, StoreError> {
         let directory = self.folder(key);
+        if !self.contains(key) {
+            let error = io::Error::from(io::ErrorKind::NotFound);
+            return Err(failed("open the layer in", &directory)(error));
+        }
         let size = table.data_size;
         let open =
             |table| CachedLayer::open(&self.disk, &directory, key, table, self.boot, self.room.clone());

@@ -115,16 +115,16 @@ fn the_bytes_of_a_recording_do_not_change() {
     assert_eq!(Digest::of(&small_with_blake3().encode()), Digest::of(committed));
 }
 
-/// By which functions the digests of segments are said to be made.
+/// What is said of the kinds of the digests of segments.
 #[test]
 fn digests_of_segments_have_one_encoding() {
     let bytes = small_with_blake3().encode();
     let plain = numbers(&bytes);
     // A column of three bytes: its length, then SHA-256 once and BLAKE3 twice.
     let at = plain.windows(4).position(|four| four == [3, 0, 1, 1]).unwrap();
-    let with = |functions: [u8; 3]| {
+    let with = |kinds: [u8; 3]| {
         let mut plain = plain.clone();
-        plain[at + 1..at + 4].copy_from_slice(&functions);
+        plain[at + 1..at + 4].copy_from_slice(&kinds);
         Recording::decode(&with_numbers(&bytes, &plain))
     };
     let digests = |recording: Recording| recording.segments.iter().map(|s| s.digest).collect::<Vec<_>>();
@@ -141,7 +141,7 @@ fn digests_of_segments_have_one_encoding() {
     assert!(error.contains("all are SHA-256"), "{error}");
     let error = with([0, 2, 1]).unwrap_err().to_string();
     assert!(
-        error.contains("digest of a segment 2, which is not known"),
+        error.contains("kind of a segment's digest 2, which is not known"),
         "{error}"
     );
     // Without the feature there is one column too many.

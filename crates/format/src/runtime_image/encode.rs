@@ -15,8 +15,8 @@ pub(super) const MAGIC: [u8; 8] = *b"XEBECRTI";
 pub(super) const VERSION: u16 = 1;
 /// The feature that zones carry indexes.
 pub(super) const CARRIES_INDEXES: u16 = 1;
-/// The feature that segments say by which function their digests were made.
-pub(super) const NAMES_DIGESTS: u16 = 2;
+/// The feature that the digests of segments have kinds.
+pub(super) const KINDS_OF_DIGESTS: u16 = 2;
 pub(super) const DIGEST_SHA256: u8 = 0;
 pub(super) const DIGEST_BLAKE3: u8 = 1;
 /// The fixed header: everything before the numbers.
@@ -41,8 +41,8 @@ impl Recording {
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
         let feature = |is_used: bool, flag: u16| if is_used { flag } else { 0 };
-        let features =
-            feature(!self.indexes.is_empty(), CARRIES_INDEXES) | feature(self.names_digests(), NAMES_DIGESTS);
+        let features = feature(!self.indexes.is_empty(), CARRIES_INDEXES)
+            | feature(self.has_kinds_of_digests(), KINDS_OF_DIGESTS);
         out.extend_from_slice(&features.to_le_bytes());
         out.extend_from_slice(&COMPRESSION_ZSTD.to_le_bytes());
         out.extend_from_slice(&(numbers.len() as u64).to_le_bytes());
@@ -57,9 +57,9 @@ impl Recording {
     }
 
     /// Whether there is a digest of a segment that is not SHA-256.
-    pub(super) fn names_digests(&self) -> bool {
+    pub(super) fn has_kinds_of_digests(&self) -> bool {
         let mut segments = self.segments.iter();
-        segments.any(|segment| function(&segment.digest) != DIGEST_SHA256)
+        segments.any(|segment| kind_of(&segment.digest) != DIGEST_SHA256)
     }
 
     /// All digests but the image's, in their order at the end.
@@ -83,9 +83,9 @@ impl Recording {
         }
         columns.push(column(&self.zones, |c, zone| c.number(zone.size)));
         columns.extend(self.segment_columns());
-        if self.names_digests() {
+        if self.has_kinds_of_digests() {
             columns.push(column(&self.segments, |c, segment| {
-                c.byte(function(&segment.digest));
+                c.byte(kind_of(&segment.digest));
             }));
         }
         columns.extend(self.run_columns());
@@ -263,7 +263,7 @@ fn write_texts(service: &Service, lengths: &mut ColumnWriter, texts: &mut Column
     text(lengths, &service.recorder);
 }
 
-fn function(digest: &SegmentDigest) -> u8 {
+fn kind_of(digest: &SegmentDigest) -> u8 {
     match digest {
         SegmentDigest::Sha256(_) => DIGEST_SHA256,
         SegmentDigest::Blake3(_) => DIGEST_BLAKE3,

@@ -1,4 +1,4 @@
-//! What a segment's pages are compared with, and by which function: `docs/decisions/0014-digests-of-segments.md`.
+//! What a segment's pages are compared with, of one kind or the other: `docs/decisions/0014-digests-of-segments.md`.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use crate::digest::Digest;
 
 /// Digest of the plain bytes of a [`super::Segment`]: its pages one after the other.
 ///
-/// Made by [`SegmentDigest::of`] it is BLAKE3, which takes less than half as long as SHA-256 does on processors with
-/// instructions for that, and an eighth on others. Recordings of before have SHA-256, and keep it.
+/// Made by [`SegmentDigest::of`] it is BLAKE3, which takes about half as long as SHA-256 does on x86-64 processors with
+/// instructions for that, or less, and a tenth on others. Recordings of before have SHA-256, and keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SegmentDigest {
     /// SHA-256.

@@ -14,6 +14,8 @@ const MOST: u64 = 8 << 20;
 const NEWEST: f64 = 0.5;
 /// Answers with less than this say nothing about bandwidth.
 const TELLING: u64 = 64 << 10;
+/// So do those whose bytes came within less: they had piled up before somebody looked.
+const TELLING_TIME: Duration = Duration::from_millis(1);
 
 /// What was measured of registries, by host.
 #[derive(Debug, Default)]
@@ -30,7 +32,7 @@ struct Pace {
 impl Paces {
     /// Notes one answer of a registry: how long its first bytes took, how long the rest, and how much the rest was.
     pub fn note(&self, registry: &str, delay: Duration, rest: Duration, bytes: u64) {
-        if bytes < TELLING || rest.is_zero() {
+        if bytes < TELLING || rest < TELLING_TIME {
             return;
         }
         let new = Pace {
@@ -68,6 +70,8 @@ mod tests {
         assert_eq!(paces.bridge("far"), 5_000_000);
         paces.note("near", second, second, 10);
         assert_eq!(paces.bridge("near"), 100_000, "a short answer says nothing");
+        paces.note("near", second, Duration::from_micros(900), 100_000_000);
+        assert_eq!(paces.bridge("near"), 100_000, "nor does one that had piled up");
         paces.note("near", Duration::from_millis(3), second, 100_000_000);
         assert_eq!(paces.bridge("near"), 200_000);
     }

@@ -13,20 +13,23 @@ use tokio::task::JoinSet;
 /// after they were asked for.
 const AHEAD: usize = 2 << 20;
 
+/// What a part takes of that at least: it keeps the buffer that it came in, and is kept in lists.
+const LEAST: usize = 16 << 10;
+
 /// What is received.
 pub(super) struct Receiving {
     parts: mpsc::UnboundedReceiver<Result<Part, String>>,
     room: Arc<Semaphore>,
     /// The only one in it ends with it.
-    _receiver: JoinSet<()>,
+    receiver: JoinSet<()>,
 }
 
 /// Some of the bytes.
 pub(super) struct Part {
     /// The bytes.
     pub(super) bytes: Bytes,
-    /// When they came.
-    pub(super) came: Instant,
+    /// When they came; `None` after there was no room for others for a while, when that says nothing of who sends.
+    pub(super) came: Option<Instant>,
 }
 
 impl Receiving {
@@ -39,12 +42,15 @@ impl Receiving {
         let mut receiver = JoinSet::new();
         let free = room.clone();
         receiver.spawn(async move {
+            let mut was_full = false;
             while let Some(part) = stream.next().await {
-                let came = Instant::now();
+                let came = (!was_full).then(Instant::now);
                 let part = part.map_err(|error| error.to_string());
                 if let Ok(bytes) = &part {
+                    let room = room_of(bytes);
+                    was_full |= free.available_permits() < room as usize;
                     // It is never closed.
-                    let Ok(permit) = free.acquire_many(room_of(bytes)).await else {
+                    let Ok(permit) = free.acquire_many(room).await else {
                         return;
                     };
                     permit.forget();
@@ -57,7 +63,7 @@ impl Receiving {
         Self {
             parts,
             room,
-            _receiver: receiver,
+            receiver,
         }
     }
 
@@ -66,17 +72,21 @@ impl Receiving {
     /// # Errors
     /// Why nothing more comes, for people.
     pub(super) async fn next(&mut self) -> Result<Option<Part>, String> {
-        let part = self.parts.recv().await.transpose()?;
-        if let Some(part) = &part {
-            self.room.add_permits(room_of(&part.bytes) as usize);
-        }
-        Ok(part)
+        let Some(part) = self.parts.recv().await.transpose()? else {
+            // Or it has panicked.
+            let ended = self.receiver.join_next().await;
+            return ended.map_or(Ok(None), |ended| {
+                ended.map(|()| None).map_err(|error| error.to_string())
+            });
+        };
+        self.room.add_permits(room_of(&part.bytes) as usize);
+        Ok(Some(part))
     }
 }
 
-/// What a part takes of the room, however large it is.
+/// What a part takes of the room, however small or large it is.
 fn room_of(bytes: &Bytes) -> u32 {
-    bytes.len().min(AHEAD) as u32
+    bytes.len().clamp(LEAST, AHEAD) as u32
 }
 
 #[cfg(test)]
@@ -154,11 +164,52 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn small_parts_take_room_as_well() {
+        let (asked, stream) = parts(1000, 1);
+        let mut receiving = Receiving::begin(stream);
+        until(&asked, AHEAD / LEAST + 1).await;
+        let mut came = 0;
+        while let Some(part) = receiving.next().await.unwrap() {
+            came += part.bytes.len();
+        }
+        assert_eq!(came, 1000);
+    }
+
+    #[tokio::test]
+    async fn when_parts_came_is_told_until_there_was_no_room() {
+        let (asked, stream) = parts(6, AHEAD / 2);
+        let mut receiving = Receiving::begin(stream);
+        until(&asked, 3).await;
+        for number in 0..6 {
+            let part = receiving.next().await.unwrap().unwrap();
+            // The third came in time, and then had no room.
+            assert_eq!(part.came.is_some(), number < 3, "{number}");
+        }
+    }
+
+    #[tokio::test]
     async fn nothing_is_received_for_nobody() {
+        // One waits for room, one for its sender.
         let (asked, stream) = parts(20, AHEAD);
-        drop(Receiving::begin(stream.chain(stream::pending())));
+        let waits_for_room = Receiving::begin(stream);
+        let token = Arc::new(());
+        let held = token.clone();
+        let waits_for_more =
+            Receiving::begin(stream::pending::<Result<Bytes, Infallible>>().map(move |part| {
+                let _ = &held;
+                part
+            }));
+        until(&asked, 2).await;
+        assert_eq!((Arc::strong_count(&asked), Arc::strong_count(&token)), (2, 2));
+        drop((waits_for_room, waits_for_more));
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert!(asked.load(Ordering::SeqCst) <= 2);
-        assert_eq!(Arc::strong_count(&asked), 1, "the stream is gone");
+        assert_eq!((Arc::strong_count(&asked), Arc::strong_count(&token)), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_panics_is_no_end() {
+        let stream = stream::iter([0]).map(|_| -> Result<Bytes, Infallible> { panic!("as it should") });
+        let mut receiving = Receiving::begin(stream);
+        assert!(receiving.next().await.is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use xebec_format::runtime_image::Zone;
 use xebec_oci::{BlobStream, Client, Repository};
 
@@ -77,8 +77,7 @@ impl ZoneSource {
         if let Some(came) = stream.came.as_ref().filter(|_| stream.is_request()) {
             let registry = self.repository.registry();
             let (delay, rest) = (came.first - stream.asked, came.last - came.first);
-            self.paces
-                .note(registry, delay, rest, stream.bytes - came.at_first);
+            self.paces.note(registry, delay, rest, came.after_first);
         }
     }
 }
@@ -128,25 +127,33 @@ impl ZoneStream {
             let Some(part) = self.parts.next().await? else {
                 return Ok(None);
             };
-            let came = self.came.get_or_insert(Came {
-                first: part.came,
-                last: part.came,
-                at_first: part.bytes.len() as u64,
-            });
-            came.last = part.came;
+            match (&mut self.came, part.came) {
+                (Some(came), Some(now)) => {
+                    came.last = now;
+                    came.after_first += part.bytes.len() as u64;
+                }
+                (came @ None, Some(first)) => {
+                    *came = Some(Came {
+                        first,
+                        last: first,
+                        after_first: 0,
+                    });
+                }
+                (_, None) => {}
+            }
             self.bytes += part.bytes.len() as u64;
             self.arrival.add(part.bytes);
         }
     }
 }
 
-/// When bytes came.
+/// When bytes came, those of which that tells something of who sent them.
 struct Came {
     first: Instant,
     /// The last so far.
     last: Instant,
-    /// How many came with the first.
-    at_first: u64,
+    /// How many came after the first.
+    after_first: u64,
 }
 
 /// Where a zone's bytes come from.
@@ -158,10 +165,7 @@ enum Parts {
 impl Parts {
     async fn next(&mut self) -> Result<Option<Part>, String> {
         match self {
-            Self::Local(bytes) => Ok(bytes.take().map(|bytes| Part {
-                bytes,
-                came: Instant::now(),
-            })),
+            Self::Local(bytes) => Ok(bytes.take().map(|bytes| Part { bytes, came: None })),
             Self::Remote(receiving) => receiving.next().await,
         }
     }
@@ -179,12 +183,17 @@ async fn read_file(path: PathBuf, range: Range<u64>) -> Result<Bytes, String> {
         .map_err(|error| format!("read the zone that is kept here: {error}"))
 }
 
+/// A part of fewer bytes is copied behind the one before: by itself it would keep the whole buffer that it came in.
+const SMALL: usize = 16 << 10;
+
 /// Bytes of a zone that have come and were not used yet.
 struct Arrival {
     /// Offset in the zone of the first of them.
     at: u64,
     parts: VecDeque<Bytes>,
-    /// How many there are.
+    /// Small parts that came after these.
+    last: BytesMut,
+    /// How many bytes there are.
     length: u64,
 }
 
@@ -193,23 +202,39 @@ impl Arrival {
         Self {
             at,
             parts: VecDeque::new(),
+            last: BytesMut::new(),
             length: 0,
         }
     }
 
     fn add(&mut self, part: Bytes) {
         self.length += part.len() as u64;
-        self.parts.push_back(part);
+        if part.len() < SMALL {
+            self.last.extend_from_slice(&part);
+        } else {
+            self.close_last();
+            self.parts.push_back(part);
+        }
+    }
+
+    fn close_last(&mut self) {
+        if !self.last.is_empty() {
+            self.parts.push_back(self.last.split().freeze());
+        }
     }
 
     /// A piece, if all of it is here; what stands before it is thrown away.
     fn take(&mut self, piece: &Range<u64>) -> Option<Bytes> {
-        let mut gap = piece.start.checked_sub(self.at)?.min(self.length);
+        let mut gap = piece.start.checked_sub(self.at)?;
+        let length = piece.end.checked_sub(piece.start)?;
+        let is_here = gap.checked_add(length)? <= self.length;
+        if is_here || gap > 0 {
+            self.close_last();
+        }
         while gap > 0 {
             gap -= self.split(gap)?.len() as u64;
         }
-        let length = piece.end.checked_sub(piece.start)?;
-        if piece.start != self.at || self.length < length {
+        if !is_here {
             return None;
         }
         // Most are in one part, and need not be copied.
@@ -263,9 +288,15 @@ mod tests {
         /// As a slice of all the bytes, however they are divided on the way.
         #[test]
         fn pieces_are_slices(
-            parts in vec(vec(any::<u8>(), 0..20), 0..12),
-            wanted in vec((0u64..9, 0u64..30), 0..12),
+            // Of sizes around that of small ones, told apart by what is in them.
+            parts in vec((any::<u8>(), prop_oneof![0..9usize, SMALL - 2..SMALL + 9]), 0..12),
+            wanted in vec((0u64..9, prop_oneof![0..9u64, 0..3 * SMALL as u64]), 0..12),
         ) {
+            let part = |(first, length): (u8, usize)| {
+                let bytes = (0..length).map(|n| first.wrapping_add((n % 251) as u8));
+                bytes.collect::<Vec<u8>>()
+            };
+            let parts: Vec<Vec<u8>> = parts.into_iter().map(part).collect();
             let all = parts.concat();
             let (mut arrival, mut end) = (Arrival::new(1000), 1000);
             let mut parts = parts.into_iter();

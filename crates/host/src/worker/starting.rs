@@ -55,7 +55,7 @@ impl Requests {
             .map_err(|error| Failure::new(FailureKind::Usage, error))?;
         let mut policy = None;
         for layer in &prepared.layers {
-            let served = self.fills.serve(layer.key, None)?;
+            let served = self.fills.serve(layer.key, Some(&layer.index))?;
             // Before the view is named: it must not be one that has a lie in memory.
             self.raise_lies(&served);
             if *purpose == Purpose::Recording {

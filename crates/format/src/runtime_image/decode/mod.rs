@@ -5,7 +5,7 @@ mod pages;
 mod services;
 
 use super::check::InvalidRecording;
-use super::encode::{CARRIES_INDEXES, COMPRESSION_ZSTD, HEADER_SIZE, MAGIC, NAMES_DIGESTS, VERSION};
+use super::encode::{CARRIES_INDEXES, COMPRESSION_ZSTD, HEADER_SIZE, KINDS_OF_DIGESTS, MAGIC, VERSION};
 use super::limits::{
     MAX_INDEXES, MAX_LAYERS, MAX_PAGES, MAX_PLAIN, MAX_RECORDING, MAX_RUNS, MAX_SEGMENTS, MAX_SERVICES,
     MAX_ZONES,
@@ -75,7 +75,13 @@ impl Recording {
         };
         let layers = read_layers(layers, sizes, &mut digests)?;
         let zones = read_zones(zones, body.column("sizes of zones")?, &mut digests)?;
-        let (segments, zeros) = pages::read(segments, zeros, parts.names_digests, &mut body, &mut digests)?;
+        let (segments, zeros) = pages::read(
+            segments,
+            zeros,
+            parts.has_kinds_of_digests,
+            &mut body,
+            &mut digests,
+        )?;
         digests.finish()?;
         let services = services::read(services, &mut body, &segments, &zeros)?;
         body.finish()?;
@@ -93,10 +99,11 @@ impl Recording {
         if parts.carries_indexes && recording.indexes.is_empty() {
             return Err(InvalidRecording::Recording("says that it carries indexes, and has none").into());
         }
-        if parts.names_digests && !recording.names_digests() {
-            return Err(
-                InvalidRecording::Recording("names the digests of segments, and all are SHA-256").into(),
-            );
+        if parts.has_kinds_of_digests && !recording.has_kinds_of_digests() {
+            return Err(InvalidRecording::Recording(
+                "says of which kinds the digests of segments are, and all are SHA-256",
+            )
+            .into());
         }
         Ok(recording)
     }
@@ -106,7 +113,7 @@ impl Recording {
 struct Parts<'a> {
     image: Digest,
     carries_indexes: bool,
-    names_digests: bool,
+    has_kinds_of_digests: bool,
     /// The plain bytes of the numbers.
     numbers: Vec<u8>,
     digests: &'a [u8],
@@ -124,7 +131,7 @@ fn split(bytes: &[u8]) -> Result<Parts<'_>, DecodeError> {
         other => return Err(DecodeError::Version(other)),
     }
     let features = u16::from_le_bytes(fixed(&mut header)?);
-    if features & !(CARRIES_INDEXES | NAMES_DIGESTS) != 0 {
+    if features & !(CARRIES_INDEXES | KINDS_OF_DIGESTS) != 0 {
         return Err(DecodeError::Features(features));
     }
     match u32::from_le_bytes(fixed(&mut header)?) {
@@ -155,7 +162,7 @@ fn split(bytes: &[u8]) -> Result<Parts<'_>, DecodeError> {
     Ok(Parts {
         image,
         carries_indexes: features & CARRIES_INDEXES != 0,
-        names_digests: features & NAMES_DIGESTS != 0,
+        has_kinds_of_digests: features & KINDS_OF_DIGESTS != 0,
         numbers,
         digests,
     })

@@ -8,11 +8,11 @@ use crate::runtime_image::encode::{DIGEST_BLAKE3, DIGEST_SHA256, Expected};
 use crate::runtime_image::limits::{MAX_LAYERS, MAX_RUNS, MAX_SEGMENT_PAGES, MAX_SEGMENT_STORED, MAX_ZONES};
 use crate::runtime_image::{PageRun, Segment, SegmentDigest};
 
-/// Reads `segments` segments and `zeros` runs of zeros. If not `named`, all digests are SHA-256.
+/// Reads `segments` segments and `zeros` runs of zeros. Unless the digests of segments `have_kinds`, all are SHA-256.
 pub(super) fn read(
     segments: usize,
     zeros: usize,
-    named: bool,
+    have_kinds: bool,
     body: &mut Column<'_>,
     digests: &mut Column<'_>,
 ) -> Result<(Vec<Segment>, Vec<PageRun>), DecodeError> {
@@ -20,8 +20,8 @@ pub(super) fn read(
     let mut offsets = body.column("offsets of segments")?;
     let mut lengths = body.column("lengths of segments")?;
     let mut run_counts = body.column("numbers of runs of segments")?;
-    let mut functions = match named {
-        true => Some(body.column("digests of segments")?),
+    let mut kinds = match have_kinds {
+        true => Some(body.column("kinds of the digests of segments")?),
         false => None,
     };
     let mut runs = Runs::new(body)?;
@@ -39,7 +39,7 @@ pub(super) fn read(
             zone: number as u16,
             offset,
             length: lengths.count(MAX_SEGMENT_STORED)? as u32,
-            digest: digest(functions.as_mut(), digests)?,
+            digest: digest(kinds.as_mut(), digests)?,
             runs: {
                 let count = run_counts.count(MAX_SEGMENT_PAGES)?;
                 runs.take(count)?
@@ -53,27 +53,24 @@ pub(super) fn read(
     offsets.finish()?;
     lengths.finish()?;
     run_counts.finish()?;
-    if let Some(functions) = functions {
-        functions.finish()?;
+    if let Some(kinds) = kinds {
+        kinds.finish()?;
     }
     runs.finish()?;
     Ok((found, zeros))
 }
 
-fn digest(
-    functions: Option<&mut Column<'_>>,
-    digests: &mut Column<'_>,
-) -> Result<SegmentDigest, DecodeError> {
-    let function = match functions {
-        Some(functions) => functions.byte()?,
+fn digest(kinds: Option<&mut Column<'_>>, digests: &mut Column<'_>) -> Result<SegmentDigest, DecodeError> {
+    let kind = match kinds {
+        Some(kinds) => kinds.byte()?,
         None => DIGEST_SHA256,
     };
     let bytes = fixed(digests)?;
-    match function {
+    match kind {
         DIGEST_SHA256 => Ok(SegmentDigest::Sha256(Digest::from_bytes(bytes))),
         DIGEST_BLAKE3 => Ok(SegmentDigest::Blake3(bytes)),
         other => Err(DecodeError::Unknown {
-            what: "digest of a segment",
+            what: "kind of a segment's digest",
             value: other.into(),
         }),
     }
