@@ -16,7 +16,7 @@
 //! * [`summary`]: what there is, for people.
 //! * [`chart`]: one of them with the names of files, for a picture.
 //! * [`corrected`]: how often pages of a layer turned out wrong, so that no later view is one that has them in memory.
-//! * [`zone`]: a range of its zone on its way, [`receiving`] it while nobody takes of it.
+//! * [`zone`]: a range of its zone on its way, which goes on being received (`receiving`) while nobody takes of it.
 //! * [`ahead`]: pages that are here, but not in memory, are asked for from the disk.
 //! * [`load`]: its missing pages come by one request and are put into the layers' data files.
 
