@@ -352,6 +352,10 @@ impl Host {
     }
 }
 
+/// How many bytes of an answer a client takes before it reads them, as the clients of containerd do: hyper's own would take two
+/// megabytes, a long list whole.
+const TAKEN_AHEAD: u32 = 65_535;
+
 /// A client of gRPC over one connection.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -363,10 +367,11 @@ pub(crate) struct Client {
 impl Client {
     async fn connect(socket: &Path) -> Client {
         let stream = UnixStream::connect(socket).await.unwrap();
-        let (connection, driver) =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-                .await
-                .unwrap();
+        let (connection, driver) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(TAKEN_AHEAD)
+            .handshake(TokioIo::new(stream))
+            .await
+            .unwrap();
         tokio::spawn(driver);
         Client {
             connection,
