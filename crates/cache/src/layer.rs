@@ -272,7 +272,16 @@ impl CachedLayer {
     /// # Errors
     /// I/O errors, see [`Presence::sync`]: what was not synced before may then be claimed no more.
     pub fn sync(&self) -> io::Result<bool> {
-        let synced = self.presence.sync(&*self.data);
+        self.sync_after(|| Ok(()))
+    }
+
+    /// The same; nothing more is believed before `notes` has succeeded, which is called with what it is to bring to the disk
+    /// written: all that was written before the pages were injected.
+    ///
+    /// # Errors
+    /// As [`CachedLayer::sync`], and those of `notes`.
+    pub fn sync_after(&self, notes: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
+        let synced = self.presence.sync(&*self.data, notes);
         if synced.is_err() {
             *self.lock() = WrittenSpans::of(&self.table, &self.presence);
         }

@@ -196,12 +196,13 @@ impl Presence {
     }
 
     /// Makes what is present now believed after a power cut, by way of `data`, the layer's data file. Returns whether
-    /// there was something to do.
+    /// there was something to do. `notes` brings to the disk what must be there before anything more is believed; what was
+    /// written before a page was claimed is there when it is called.
     ///
     /// # Errors
-    /// I/O errors. When it is the data that could not be synced, what it held beyond `durable` may be lost although
+    /// I/O errors, of `notes`, too. When it is the data that could not be synced, what it held beyond `durable` may be lost although
     /// it still reads well (the kernel gives up pages that it cannot write), so those pages are claimed no more.
-    pub fn sync(&self, data: &dyn DiskFile) -> io::Result<bool> {
+    pub fn sync(&self, data: &dyn DiskFile, notes: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
         let mut durable = self.lock_durable();
         if self.is_synced(&durable) {
             return Ok(false);
@@ -218,6 +219,7 @@ impl Presence {
         }
         // What was injected before `present` was copied has its bit in the file: it is on disk from here on.
         self.unverified.sync(cleared)?;
+        notes()?;
         durable.bits.add(&present);
         durable.synced = false;
         self.write_durable(&mut durable, &(0..self.pages))?;
@@ -380,16 +382,19 @@ mod tests {
         let presence = open(dir.path(), BOOT);
         assert_eq!(presence.missing(0..100), [0..20]);
         presence.claim(3..11).unwrap();
-        assert!(presence.sync(&*data(dir.path())).unwrap());
+        assert!(presence.sync(&*data(dir.path()), || Ok(())).unwrap());
         presence.claim(12..14).unwrap();
         assert!(!presence.is_durable());
         drop(presence);
         assert_eq!(open(dir.path(), BOOT).missing(0..20), [0..3, 11..12, 14..20]);
         let after = open(dir.path(), NEXT_BOOT);
         assert_eq!(after.missing(0..20), [0..3, 11..20]);
-        after.sync(&*data(dir.path())).unwrap();
+        after.sync(&*data(dir.path()), || Ok(())).unwrap();
         assert!(after.is_durable());
-        assert!(!after.sync(&*data(dir.path())).unwrap(), "nothing to do");
+        assert!(
+            !after.sync(&*data(dir.path()), || Ok(())).unwrap(),
+            "nothing to do"
+        );
     }
 
     #[test]
@@ -397,7 +402,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let presence = open(dir.path(), BOOT);
         presence.claim(0..5).unwrap();
-        presence.sync(&*data(dir.path())).unwrap();
+        presence.sync(&*data(dir.path()), || Ok(())).unwrap();
         presence.claim(5..9).unwrap();
         let look = |boot| Presence::look(Arc::new(RealDisk), dir.path(), 20, boot).unwrap();
         assert_eq!((look(BOOT).present(), look(NEXT_BOOT).present()), (9, 5));
@@ -408,7 +413,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let presence = open(dir.path(), BOOT);
         presence.claim(0..20).unwrap();
-        presence.sync(&*data(dir.path())).unwrap();
+        presence.sync(&*data(dir.path()), || Ok(())).unwrap();
         presence.forget(4..13).unwrap();
         assert_eq!(presence.missing(0..20), [4..13]);
         assert_eq!(presence.held(0..20), [0..4, 13..20]);
@@ -423,23 +428,23 @@ mod tests {
         let presence = open(dir.path(), BOOT);
         presence.unverified().set(&[2..6]).unwrap();
         presence.claim(0..8).unwrap();
-        presence.sync(&OnSync(|| Ok(()))).unwrap();
+        presence.sync(&OnSync(|| Ok(())), || Ok(())).unwrap();
         presence.unverified().clear(2..3);
         // Its bytes may have been written too late for the data's sync.
         let late = OnSync(|| {
             presence.unverified().clear(3..4);
             Ok(())
         });
-        presence.sync(&late).unwrap();
+        presence.sync(&late, || Ok(())).unwrap();
         let after = open(dir.path(), NEXT_BOOT);
         assert_eq!(after.unverified().within([0..20]), [3..6]);
         assert!(!presence.is_durable(), "there is a bit to clear");
         // Or the disk lost them.
         let broken = OnSync(|| Err(io::Error::other("worn out")));
-        assert!(presence.sync(&broken).is_err());
+        assert!(presence.sync(&broken, || Ok(())).is_err());
         assert_eq!(presence.unverified().within([0..20]), [3..6]);
         presence.unverified().clear(0..20);
-        presence.sync(&OnSync(|| Ok(()))).unwrap();
+        presence.sync(&OnSync(|| Ok(())), || Ok(())).unwrap();
         assert!(presence.is_durable());
         assert!(open(dir.path(), NEXT_BOOT).unverified().is_empty());
     }
@@ -449,7 +454,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let presence = open(dir.path(), BOOT);
         presence.claim(0..20).unwrap();
-        presence.sync(&*data(dir.path())).unwrap();
+        presence.sync(&*data(dir.path()), || Ok(())).unwrap();
         let other = Presence::open(Arc::new(RealDisk), dir.path(), 21, BOOT).unwrap();
         assert_eq!(other.present(), 0);
     }
@@ -464,7 +469,7 @@ mod tests {
             let presence = open(dir.path(), BOOT);
             assert_eq!(presence.present(), 0);
             presence.claim(0..3).unwrap();
-            presence.sync(&*data(dir.path())).unwrap();
+            presence.sync(&*data(dir.path()), || Ok(())).unwrap();
             drop(presence);
             assert_eq!(open(dir.path(), NEXT_BOOT).missing(0..20), [3..20]);
         }

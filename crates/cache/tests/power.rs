@@ -315,6 +315,69 @@ fn forgetting_what_is_unverified_is_noticed() {
     assert!(wrong > 0);
 }
 
+/// States after a power cut in which injected pages are believed to be there, and in how many of these it is not on the disk
+/// who injected them: that is written before, and synced by the layer's sync only if `notes` says so.
+fn cut_with_notes(notes: bool) -> (u64, u64) {
+    let truth = truth();
+    let disk = CrashingDisk::new();
+    let store = truth.store(&disk, BOOT);
+    store.add(truth.key, &truth.encoded).unwrap();
+    let layer = store.open_layer(truth.key, &truth.encoded).unwrap();
+    let folder = store.folder(truth.key);
+    let note = |disk: &CrashingDisk, access| disk.open(&folder.join("note"), access);
+    disk.record();
+    for who in 1..=3u8 {
+        let pages = u64::from(who) * 4;
+        // Another each time, as who injects is added to those who did.
+        note(&disk, Access::Create)
+            .unwrap()
+            .write_all_at(&[who], 0)
+            .unwrap();
+        truth.inject(&layer, pages..pages + 4, true);
+        let sync = || {
+            if notes {
+                note(&disk, Access::Write)?.sync_data()?;
+                disk.sync_directory(&folder)?;
+            }
+            Ok(())
+        };
+        layer.sync_after(sync).unwrap();
+    }
+    let (mut states, mut unknown) = (0, 0);
+    for (number, step) in disk.steps().iter().enumerate() {
+        for cut in 0..CUTS {
+            let after = step.after_power_cut(&mut Rng::with_seed(number as u64 * 1000 + cut));
+            // Its data file may have come without its length, and is made anew then.
+            let Ok(layer) = truth.store(&after, NEXT_BOOT).look(truth.key) else {
+                continue;
+            };
+            let last = layer.unverified(0..layer.presence().pages()).pop();
+            let Some(last) = last else { continue };
+            states += 1;
+            let mut who = [0];
+            let read = note(&after, Access::Read).and_then(|file| file.read_exact_at(&mut who, 0));
+            let is_known = read.is_ok() && u64::from(who[0]) * 4 + 4 >= last.end;
+            unknown += u64::from(!is_known);
+        }
+    }
+    (states, unknown)
+}
+
+#[test]
+fn who_injected_is_on_the_disk_before_that_is_believed() {
+    let (states, unknown) = cut_with_notes(true);
+    assert!(states > 100, "{states}");
+    assert_eq!(unknown, 0, "of {states}");
+}
+
+/// A cache that did not ask for it is found out.
+#[test]
+fn forgetting_who_injected_is_noticed() {
+    let (states, unknown) = cut_with_notes(false);
+    println!("{unknown} of {states} states in which nobody knows who injected what is there");
+    assert!(unknown > 0);
+}
+
 /// A new layer may go with the power until it is synced, and not afterwards.
 #[test]
 fn a_layer_that_was_synced_stays() {

@@ -7,8 +7,6 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use xebec_kernel::writeback;
-
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Replaces the file at `path` with `bytes`. A reader sees the old file or the new one, after a power cut too; when
@@ -54,36 +52,6 @@ pub fn replace_atomically(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()
         let mode = old.as_ref().map_or(mode, |old| old.mode() & 0o7777);
         file.set_permissions(fs::Permissions::from_mode(mode))
     })
-}
-
-/// As [`write_atomically`] for each of these files, which together take hardly longer than one of them: they are on their way
-/// to the disk at the same time. If it fails some may be new, and the others old.
-///
-/// # Errors
-/// I/O errors.
-pub fn write_all_atomically(files: &[(PathBuf, &[u8])]) -> io::Result<()> {
-    let names = |path: &Path| {
-        let path = path.display().to_string();
-        move |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"))
-    };
-    let mut written = Vec::with_capacity(files.len());
-    for (path, bytes) in files {
-        written.push(Temporary::write(path, bytes, 0o666, |_| Ok(())).map_err(names(path))?);
-    }
-    for temporary in &written {
-        // Each is synced in any case.
-        let _ = writeback::begin(&temporary.file);
-    }
-    for (temporary, (path, _)) in written.iter().zip(files) {
-        temporary.file.sync_data().map_err(names(path))?;
-    }
-    for (temporary, (path, _)) in written.into_iter().zip(files) {
-        temporary.rename(path).map_err(names(path))?;
-    }
-    let mut directories: Vec<&Path> = files.iter().filter_map(|(path, _)| directory_of(path)).collect();
-    directories.dedup();
-    let mut directories = directories.into_iter();
-    directories.try_for_each(|directory| sync_directory(directory).map_err(names(directory)))
 }
 
 /// `dress` gives the new file what is not in its bytes, before they are there.
@@ -151,6 +119,20 @@ impl Drop for Temporary {
     }
 }
 
+/// Brings those of these files that are there to the disk, and the names in their directory.
+///
+/// # Errors
+/// I/O errors.
+pub fn sync_files(directory: &Path, names: &[&str]) -> io::Result<()> {
+    for name in names {
+        match File::open(directory.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            file => file?.sync_data()?,
+        }
+    }
+    sync_directory(directory)
+}
+
 /// Brings the names in a directory to the disk.
 ///
 /// # Errors
@@ -197,33 +179,6 @@ fn is_gone(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn several_files_are_written_as_one_is() {
-        let top = tempfile::tempdir().unwrap();
-        fs::create_dir(top.path().join("below")).unwrap();
-        let paths = ["one", "below/two", "three"].map(|name| top.path().join(name));
-        fs::write(&paths[2], b"old").unwrap();
-        let files = paths.clone().map(|path| (path, &b"new"[..]));
-        write_all_atomically(&files).unwrap();
-        assert!(paths.iter().all(|path| fs::read(path).unwrap() == b"new"));
-        let mut more = files.to_vec();
-        more[0].1 = b"newer";
-        more.push((top.path().join("missing/four"), b""));
-        let error = write_all_atomically(&more).unwrap_err();
-        assert!(error.to_string().contains("missing/four"), "{error}");
-        assert!(paths.iter().all(|path| fs::read(path).unwrap() == b"new"));
-        // The first has its name by then.
-        fs::remove_file(&paths[1]).unwrap();
-        fs::create_dir(&paths[1]).unwrap();
-        write_all_atomically(&more[..3]).unwrap_err();
-        assert_eq!(fs::read(&paths[0]).unwrap(), b"newer");
-        assert_eq!(fs::read(&paths[2]).unwrap(), b"new");
-        for (directory, names) in [(top.path(), 3), (&top.path().join("below"), 1)] {
-            let left = fs::read_dir(directory).unwrap().count();
-            assert_eq!(left, names, "nothing temporary is left");
-        }
-    }
 
     #[test]
     fn only_what_the_dead_were_writing_is_removed() {

@@ -42,7 +42,7 @@ fn digest(kind: &str, number: usize) -> Digest {
     Digest::of(format!("{kind} {number}").as_bytes())
 }
 
-/// By one function or the other; in recordings of few segments all by the same.
+/// Of one kind or the other; in recordings of few segments all of the same.
 fn segment_digest(number: usize, length: u32) -> SegmentDigest {
     let sha256 = digest("segment", number);
     match length % 3 {

@@ -66,7 +66,7 @@ impl Images {
             None
         });
         let chosen = choice.without_reading().await?;
-        choice.keep().end().await?;
+        self.synced().await?;
         // Only the lowest can be lazy: those up to the first that is not.
         let records: Vec<LayerRecord> = chosen
             .iter()

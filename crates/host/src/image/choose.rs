@@ -7,19 +7,18 @@ mod carried;
 mod contents_table;
 mod known;
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use tokio::sync::OnceCell;
 use tracing::warn;
-use xebec_cache::store::{LayerKey, NewLayer};
+use xebec_cache::store::LayerKey;
 use xebec_format::layer::LayerIndex;
 use xebec_oci::{Client, Descriptor};
 
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
-use crate::image::keeping::Keeping;
 use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
 use crate::image::{Images, PreparedLayer, Report};
@@ -43,8 +42,6 @@ pub(super) struct Choice<'a> {
     carried: CarriedIndexes,
     /// By which indexes this host used the image before.
     used: OnceLock<Vec<LayerKey>>,
-    /// Layers that this made, and that are not on the disk yet.
-    new: Mutex<Vec<NewLayer>>,
     artifacts: OnceCell<Vec<FoundArtifact>>,
 }
 
@@ -89,7 +86,7 @@ impl Images {
         let referrers = Referrers::by_type(client, repository, manifest);
         let choice = Choice::new(self, request, found, &referrers)?;
         let indexes = choice.without_reading().await?;
-        choice.keep().end().await?;
+        self.synced().await?;
         Ok(indexes)
     }
 }
@@ -191,7 +188,6 @@ impl<'a> Choice<'a> {
             repository,
             carried: CarriedIndexes::default(),
             used: OnceLock::new(),
-            new: Mutex::default(),
             artifacts: OnceCell::new(),
         })
     }
@@ -336,7 +332,7 @@ impl<'a> Choice<'a> {
     }
 
     /// Writes new facts about an index down and judges it. The layer's folder is made if need be; it comes to the disk later
-    /// ([`Choice::keep`]), so that the view need not wait for the syncs.
+    /// ([`Images::sync`]).
     async fn admit(
         &self,
         key: LayerKey,
@@ -355,24 +351,12 @@ impl<'a> Choice<'a> {
         let new = kept
             .await
             .map_err(|error| Failure::host(format!("keep the index of {key}"), error))??;
-        self.new
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(new);
+        if let Some(new) = new {
+            self.images.unsynced.add_layer(new);
+        }
         Ok(self
             .policy
             .admits(&self.repository, self.found.naming(), &self.roots(key)))
-    }
-
-    /// Begins to bring the layers that were made to the disk, with what is known of their indexes. What rests on that must
-    /// not be believed after a power cut before it is there.
-    pub(super) fn keep(&self) -> Keeping {
-        let new = std::mem::take(&mut *self.new.lock().unwrap_or_else(PoisonError::into_inner));
-        if new.is_empty() {
-            return Keeping::default();
-        }
-        let store = self.images.store.clone();
-        Keeping::begin(move || facts::sync(&store, &new))
     }
 
     fn remember_origin(

@@ -1,5 +1,4 @@
-//! What is written down while a start goes on. It is synced, which takes a millisecond on a good disk and many on another,
-//! and most of a start does not depend on it.
+//! What is written down while a start goes on, most of which does not depend on it.
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -22,7 +21,7 @@ impl Keeping {
         Self(Some(ended.boxed().shared()))
     }
 
-    /// Waits until it is on the disk.
+    /// Waits until it is written.
     ///
     /// # Errors
     /// Those of writing it.

@@ -8,7 +8,7 @@
 //! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the
 //!   blob's own table of contents, one that the service's recording carries, the image's index artifact.
 //! * `referrers`: what the registry lists beside the image, asked for once, and the configuration that comes with it.
-//! * `keeping`: what is written down while a start goes on.
+//! * `keeping`: what is written down while a start goes on; `unsynced`: and comes to the disk after it.
 //! * `turns`: of starts at the same moment one fetches what all of them lack.
 //! * [`streaming`]: a layer that has none of these is read whole and indexed while it streams in.
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
@@ -23,6 +23,7 @@ pub(crate) mod referrers;
 pub mod resolve;
 pub mod streaming;
 mod turns;
+pub(crate) mod unsynced;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,7 +36,7 @@ use xebec_oci::Client;
 use crate::artifact::{BlobRef, CONTENTS_TYPE};
 use crate::clients::Clients;
 use crate::failure::{Failure, FailureKind};
-use crate::file::write_atomically;
+use crate::file::write_for_this_boot;
 use crate::image::choose::Choice;
 use crate::image::decoded::DecodedIndexes;
 use crate::image::keeping::Keeping;
@@ -43,6 +44,7 @@ use crate::image::record::{ImageRecord, LayerRecord, Records};
 use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
 use crate::image::turns::{Turn, Turns};
+use crate::image::unsynced::Unsynced;
 use crate::paths::Paths;
 use crate::protocol::{ImageRequest, Reply, ServiceCommand};
 use crate::runtime_image::find::FoundRecording;
@@ -72,6 +74,7 @@ pub struct Images {
     pub(crate) profiles: Profiles,
     turns: Arc<Turns>,
     decoded: Arc<DecodedIndexes>,
+    pub(crate) unsynced: Unsynced,
 }
 
 /// A layer with the index by which it is used.
@@ -112,20 +115,17 @@ pub struct PreparedImage {
     /// How long resolving took, how long finding the recording and beginning to fetch it, and how long finding (or
     /// making) the indexes.
     pub stages_ms: Vec<(&'static str, f64)>,
-    /// Its layers that are new, and its record, are being written.
-    keeping: [Keeping; 2],
+    /// Its record is being written.
+    keeping: Keeping,
 }
 
 impl PreparedImage {
-    /// Waits until its layers and its record are on the disk, by which it is found again without its registry.
+    /// Waits until its record is written, by which it is found again without its registry.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub async fn kept(&mut self) -> Result<(), Failure> {
-        for keeping in std::mem::take(&mut self.keeping) {
-            keeping.end().await?;
-        }
-        Ok(())
+    pub async fn written(&mut self) -> Result<(), Failure> {
+        std::mem::take(&mut self.keeping).end().await
     }
 }
 
@@ -139,8 +139,6 @@ pub struct Begun {
     pub open: Option<ZoneStream>,
     /// It is being written down. What it brings must not be used before that: it could not be distrusted later.
     pub(crate) keeping: Keeping,
-    /// So is what vouches for the indexes that its pages are numbered by.
-    pub(crate) layers: Keeping,
     /// Others who start the same wait until this goes; it may when it is known which pages are on their way.
     pub(crate) turn: Option<Turn>,
 }
@@ -169,6 +167,7 @@ impl Images {
             profiles: Profiles::new(paths.recordings()),
             turns: Arc::default(),
             decoded: Arc::default(),
+            unsynced: Unsynced::default(),
         })
     }
 
@@ -237,7 +236,7 @@ impl Images {
             None => Referrers::by_type(client.clone(), repository, manifest),
         });
         let mut choice = Choice::new(self, request, &found, &referrers)?;
-        let mut recording = match service {
+        let recording = match service {
             Some(service) => {
                 self.begin_recording(service, client, &found, &referrers, &mut choice)
                     .await?
@@ -247,10 +246,6 @@ impl Images {
         let begun = Instant::now();
         found.tell(report);
         let layers = choice.layers(require_lazy, report).await?;
-        let new = choice.keep();
-        if let Some(Ok(begun)) = &mut recording {
-            begun.layers = new.clone();
-        }
         for layer in &layers {
             self.decoded.note(layer.key, &layer.index);
         }
@@ -262,8 +257,15 @@ impl Images {
         let keeping = match found.is_part {
             true => Keeping::default(),
             false => {
-                let (kept, record) = (self.records.clone(), Self::record_of(&found, records.collect()));
-                Keeping::begin(move || kept.keep(record))
+                let (kept, unsynced) = (self.records.clone(), self.unsynced.clone());
+                let record = Self::record_of(&found, records.collect());
+                Keeping::begin(move || {
+                    let is_synced = kept.keep(record)?;
+                    if !is_synced {
+                        unsynced.add_image(manifest);
+                    }
+                    Ok(())
+                })
             }
         };
         let stages_ms = vec![
@@ -276,7 +278,7 @@ impl Images {
             layers,
             recording,
             stages_ms,
-            keeping: [new, keeping],
+            keeping,
         })
     }
 
@@ -303,7 +305,6 @@ impl Images {
             source,
             open,
             keeping,
-            layers: Keeping::default(),
             turn,
         })))
     }
@@ -342,7 +343,7 @@ impl Images {
             .blob(found.reference.repository(), &descriptor, MAX_CONTENTS)
             .await
         {
-            let _ = write_atomically(&path, &bytes);
+            let _ = write_for_this_boot(&path, &bytes);
             layer.contents = Arc::new(bytes.to_vec());
         }
     }

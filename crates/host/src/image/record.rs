@@ -11,7 +11,7 @@ use xebec_format::digest::Digest;
 
 use crate::container::Identity;
 use crate::failure::Failure;
-use crate::file::write_atomically;
+use crate::file::{sync_files, write_atomically, write_for_this_boot};
 use crate::trust::Root;
 
 /// How old the note of an image's last use may be while it is used, in seconds.
@@ -72,6 +72,13 @@ pub struct Records {
     directory: PathBuf,
 }
 
+/// When the first record of an image is on the disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Durability {
+    Now,
+    Later,
+}
+
 impl Records {
     /// The records in `directory`, which is made when the first is written.
     pub fn new(directory: PathBuf) -> Self {
@@ -111,23 +118,28 @@ impl Records {
     /// # Errors
     /// When the file cannot be written.
     pub fn put(&self, record: ImageRecord) -> Result<(), Failure> {
-        self.merge(record, |_, _| false)
+        self.merge(record, Durability::Now, |_, _| false)
+            .map(|_| ())
             .map_err(|error| self.failed(error))
     }
 
+    /// Whether all of it is on the disk.
     fn merge(
         &self,
         mut record: ImageRecord,
+        first: Durability,
         is_enough: impl Fn(&ImageRecord, ImageRecord) -> bool,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<bool> {
         fs::create_dir_all(&self.directory)?;
         let _lock = self.lock()?;
-        if let Some(known) = self.get(record.manifest_digest) {
+        let known = self.get(record.manifest_digest);
+        let is_first = known.is_none();
+        if let Some(known) = known {
             record.references.extend(known.references.iter().cloned());
             record.pinned = known.pinned;
             record.user = record.user.or_else(|| known.user.clone());
             if is_enough(&record, known) {
-                return Ok(());
+                return Ok(true);
             }
         }
         for mut other in self.list() {
@@ -139,7 +151,13 @@ impl Records {
                 self.write(&other)?;
             }
         }
-        self.write(&record)
+        if is_first && first == Durability::Later {
+            let bytes = serde_json::to_vec_pretty(&record)?;
+            write_for_this_boot(&self.path(record.manifest_digest), &bytes)?;
+            return Ok(false);
+        }
+        self.write(&record)?;
+        Ok(true)
     }
 
     /// Held by who reads and writes records: `xebec index` does so beside the daemon.
@@ -180,11 +198,12 @@ impl Records {
     }
 
     /// As [`Self::put`], but not if all that would change is that it was used a moment later: each write is synced, and somebody
-    /// waits for the start.
+    /// waits for the start. Therefore the first record of an image is not: false is returned if one is not on the disk before
+    /// [`Self::sync`]. A power cut before may leave none.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn keep(&self, record: ImageRecord) -> Result<(), Failure> {
+    pub fn keep(&self, record: ImageRecord) -> Result<bool, Failure> {
         let is_known = |record: &ImageRecord, known: ImageRecord| {
             let age = record.last_used.checked_sub(known.last_used);
             let known = ImageRecord {
@@ -194,7 +213,17 @@ impl Records {
             // No other record has its references then: whoever took one would have taken it from this one.
             known == *record && age.is_some_and(|age| age < SAME_USE)
         };
-        self.merge(record, is_known).map_err(|error| self.failed(error))
+        self.merge(record, Durability::Later, is_known)
+            .map_err(|error| self.failed(error))
+    }
+
+    /// Brings the record of a manifest to the disk. None is no error. Blocks.
+    ///
+    /// # Errors
+    /// When the disk does not take it.
+    pub fn sync(&self, manifest: Digest) -> Result<(), Failure> {
+        sync_files(&self.directory, &[&format!("{}.json", manifest.hex())])
+            .map_err(|error| Failure::host(format!("sync {}", self.path(manifest).display()), error))
     }
 
     /// Removes the record of a manifest; nothing happens if there is none.
@@ -245,6 +274,28 @@ mod tests {
             pinned: false,
             user: None,
         }
+    }
+
+    #[test]
+    fn the_first_comes_to_the_disk_later_and_may_be_damaged_until_then() {
+        let directory = tempfile::tempdir().unwrap();
+        let records = Records::new(directory.path().join("images"));
+        let manifest = record("").manifest_digest;
+        assert!(!records.keep(record("first")).unwrap());
+        records.sync(manifest).unwrap();
+        records.sync(Digest::of(b"another")).unwrap();
+        assert!(records.keep(record("first")).unwrap(), "it is enough");
+        assert!(
+            records.keep(record("second")).unwrap(),
+            "what is there is not lost"
+        );
+        assert_eq!(records.get(manifest).unwrap().references.len(), 2);
+        fs::write(records.path(manifest), b"").unwrap();
+        assert!(records.list().is_empty());
+        assert!(!records.keep(record("third")).unwrap());
+        assert_eq!(records.get(manifest).unwrap().references.len(), 1);
+        records.put(record("fourth")).unwrap();
+        assert!(records.keep(record("fourth")).unwrap());
     }
 
     /// Each has records of its own, as processes have.

@@ -24,7 +24,7 @@ use xebec_oci::{BlobStream, Client, ClientError, Fault, Observer, RangeAnswer, W
 
 use super::{Origin, read};
 use crate::clients::Clients;
-use crate::file::write_atomically;
+use crate::file::write_for_this_boot;
 use crate::spool::{Spool, SpoolReader};
 
 /// A windows section up to this size is fetched whole at its first use and kept: one request instead of one for
@@ -208,7 +208,7 @@ impl Inner {
                 });
             }
             let path = self.directory.join("windows");
-            write_atomically(&path, &whole)
+            write_for_this_boot(&path, &whole)
                 .map_err(|error| local(format!("write {}: {error}", path.display())))?;
             let file =
                 File::open(&path).map_err(|error| local(format!("open {}: {error}", path.display())))?;

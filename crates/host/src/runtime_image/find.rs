@@ -193,9 +193,14 @@ impl Images {
         };
         let new = listed.into_iter().find(|(kept, _)| kept.name == chosen.name);
         let keeping = new.map(|(_, bytes)| {
-            let (kept, manifest) = (self.recordings.clone(), found.manifest_digest);
-            let (name, evidence) = (chosen.name, chosen.evidence.clone());
-            Keeping::begin(move || kept.keep(manifest, name, &bytes, &evidence, None))
+            let (kept, unsynced) = (self.recordings.clone(), self.unsynced.clone());
+            let (manifest, name) = (found.manifest_digest, chosen.name);
+            let evidence = chosen.evidence.clone();
+            Keeping::begin(move || {
+                kept.keep_soon(manifest, name, &bytes, &evidence, None)?;
+                unsynced.add_recording(manifest, name);
+                Ok(())
+            })
         });
         Ok(Ok((chosen, keeping.unwrap_or_default())))
     }

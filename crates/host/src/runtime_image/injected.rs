@@ -1,8 +1,9 @@
 //! What vouches for the pages of a layer that runtime images brought and nobody compared yet: `injected.json` in the
 //! layer's folder.
 //!
-//! Written before the first such page, and gone once all were compared. If it is lost or damaged, nothing vouches for them, and they are compared before the layer
-//! is used again.
+//! Written before the first such page, and gone once all were compared. If it is lost or damaged, nothing vouches for them,
+//! and they are compared before the layer is used again. It is on the disk before such a page is believed after a power cut
+//! ([`sync`]), not before it is written: a start does not wait for the disk.
 
 use std::fs;
 use std::io;
@@ -14,8 +15,11 @@ use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 
 use crate::failure::Failure;
-use crate::file::write_all_atomically;
+use crate::file::{sync_files, write_for_this_boot};
 use crate::runtime_image::kept::Evidence;
+
+/// Name of the file.
+const FILE: &str = "injected.json";
 
 /// A recording that brought pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,27 +40,41 @@ pub fn load(store: &Store, key: LayerKey) -> Option<Vec<Injection>> {
     read(&path(store, key)).ok()
 }
 
-/// Adds a recording that is about to bring pages into these layers.
+/// Adds a recording that is about to bring pages into these layers. `has_unverified` says whether a layer has pages that
+/// runtime images brought and nobody compared.
 ///
 /// # Errors
 /// When a file cannot be read or written; the recording must then bring nothing.
-pub fn add(store: &Store, keys: &[LayerKey], injection: &Injection) -> Result<(), Failure> {
+pub fn add(
+    store: &Store,
+    keys: &[LayerKey],
+    injection: &Injection,
+    has_unverified: impl Fn(LayerKey) -> bool,
+) -> Result<(), Failure> {
     let _one = FILES.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut files = Vec::new();
-    for path in keys.iter().map(|key| path(store, *key)) {
-        let what = || format!("note in {} who brings pages", path.display());
-        let mut known = read(&path).map_err(|error| Failure::host(what(), error))?;
+    for key in keys {
+        let path = path(store, *key);
+        let failed = |error| Failure::host(format!("note in {} who brings pages", path.display()), error);
+        let mut known = match read(&path) {
+            // Damaged, but what it vouched for is gone, or was compared.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData && !has_unverified(*key) => Vec::new(),
+            read => read.map_err(failed)?,
+        };
         if !known.contains(injection) {
             known.push(injection.clone());
-            let bytes = serde_json::to_vec(&known).map_err(|error| Failure::host(what(), error))?;
-            files.push((path, bytes));
+            let bytes = serde_json::to_vec(&known).map_err(|error| failed(error.into()))?;
+            write_for_this_boot(&path, &bytes).map_err(failed)?;
         }
     }
-    let files: Vec<(PathBuf, &[u8])> = files
-        .iter()
-        .map(|(path, bytes)| (path.clone(), &bytes[..]))
-        .collect();
-    write_all_atomically(&files).map_err(|error| Failure::host("note who brings pages in", error))
+    Ok(())
+}
+
+/// Brings to the disk who brought pages of the layer in `folder`. None is no error. Blocks.
+///
+/// # Errors
+/// I/O errors; what was brought since the last time must then not be believed after a power cut.
+pub fn sync(folder: &Path) -> io::Result<()> {
+    sync_files(folder, &[FILE])
 }
 
 /// Forgets all of them if, while nobody can be added, every page was compared and nobody is bringing any.
@@ -69,12 +87,53 @@ pub fn clear(store: &Store, key: LayerKey, is_over: impl FnOnce() -> bool) {
 
 fn read(path: &Path) -> io::Result<Vec<Injection>> {
     match fs::read(path) {
-        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+        Ok(bytes) => {
+            serde_json::from_slice(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
 fn path(store: &Store, key: LayerKey) -> PathBuf {
-    store.folder(key).join("injected.json")
+    store.folder(key).join(FILE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_damaged_vouches_for_nothing_and_heals_when_nothing_needs_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let key = LayerKey {
+            layer: Digest::of(b"layer"),
+            index: Digest::of(b"index"),
+        };
+        let folder = store.folder(key);
+        fs::create_dir_all(&folder).unwrap();
+        sync(&folder).unwrap();
+        let injection = |name: &[u8]| Injection {
+            recording: Digest::of(name),
+            evidence: Evidence::default(),
+        };
+        let (first, second) = (injection(b"first"), injection(b"second"));
+        add(&store, &[key], &first, |_| true).unwrap();
+        add(&store, &[key], &second, |_| true).unwrap();
+        add(&store, &[key], &first, |_| true).unwrap();
+        assert_eq!(load(&store, key), Some(vec![first.clone(), second.clone()]));
+        sync(&folder).unwrap();
+        for damage in [&b""[..], b"[{\"recording\":", &[0; 100]] {
+            fs::write(folder.join(FILE), damage).unwrap();
+            assert_eq!(load(&store, key), None);
+            // Else the second would be taken to have brought what another did.
+            add(&store, &[key], &second, |_| true).unwrap_err();
+            assert_eq!(load(&store, key), None);
+            add(&store, &[key], &second, |_| false).unwrap();
+            assert_eq!(load(&store, key), Some(vec![second.clone()]));
+        }
+        clear(&store, key, || true);
+        assert_eq!(load(&store, key), Some(Vec::new()));
+    }
 }

@@ -1,10 +1,11 @@
-//! The recordings that this host keeps: `<root>/runtime/<image manifest>/<artifact>/`, with the encoded recording, what
-//! vouches for it, and the zone if it was made here and not pushed.
+//! The recordings that this host keeps: `<root>/runtime/<image manifest>/<artifact>/`, with the encoded recording, its digest,
+//! what vouches for it, and the zone if it was made here and not pushed.
 //!
 //! A start by a kept recording asks the registry for no artifact. Folders appear whole: they are made under a temporary
-//! name and renamed.
+//! name and renamed. A power cut may damage one that was not synced yet; it is passed over until it is kept again.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,10 +15,12 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Recording;
 
 use crate::failure::Failure;
-use crate::file::{sync_directory, write_all_atomically, write_atomically};
+use crate::file::{sync_directory, sync_files, write_for_this_boot};
 use crate::trust::{Listing, Naming, Policy, Refusal, RepositoryName, Root, Roots, Signing};
 
 const RECORDING: &str = "recording";
+/// By this damage is told. Versions that synced a recording before it had its name wrote none.
+const DIGEST: &str = "recording.digest";
 const FACTS: &str = "facts.json";
 const ZONE: &str = "zone";
 const WRONG: &str = "wrong";
@@ -123,6 +126,22 @@ impl KeptRecordings {
         evidence: &Evidence,
         zone: Option<&[u8]>,
     ) -> Result<(), Failure> {
+        self.keep_soon(manifest, name, recording, evidence, zone)?;
+        self.sync(manifest, name)
+    }
+
+    /// The same, but it is not on the disk before [`Self::sync`].
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_soon(
+        &self,
+        manifest: Digest,
+        name: Digest,
+        recording: &[u8],
+        evidence: &Evidence,
+        zone: Option<&[u8]>,
+    ) -> Result<(), Failure> {
         let folder = self.of_image(manifest).join(name.hex());
         // Several starts may keep the same at once.
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
@@ -131,31 +150,54 @@ impl KeptRecordings {
             .join(format!(".new-{}-{}-{serial}", name.short(), std::process::id()));
         let failed = |error| Failure::host(format!("keep the recording in {}", folder.display()), error);
         let facts = serde_json::to_vec(evidence).map_err(|error| Failure::host("encode facts", error))?;
+        let fill = |folder: &Path| -> io::Result<()> {
+            write_for_this_boot(&folder.join(RECORDING), recording)?;
+            let digest = Digest::of(recording).to_string();
+            write_for_this_boot(&folder.join(DIGEST), digest.as_bytes())?;
+            zone.map_or(Ok(()), |zone| write_for_this_boot(&folder.join(ZONE), zone))?;
+            write_for_this_boot(&folder.join(FACTS), &facts)
+        };
         if folder.is_dir() {
-            return write_atomically(&folder.join(FACTS), &facts).map_err(failed);
+            let is_whole = self.is_distrusted(manifest, name) || read(&folder, name).is_ok();
+            let written = match is_whole {
+                true => write_for_this_boot(&folder.join(FACTS), &facts),
+                false => fill(&folder),
+            };
+            return written.map_err(failed);
         }
-        let write = || -> std::io::Result<()> {
+        let write = || -> io::Result<()> {
             fs::create_dir_all(self.of_image(manifest))?;
             fs::create_dir_all(&temporary)?;
-            let files = [(RECORDING, Some(recording)), (ZONE, zone), (FACTS, Some(&facts))];
-            let files = files.into_iter();
-            let files = files.filter_map(|(name, bytes)| Some((temporary.join(name), bytes?)));
-            write_all_atomically(&files.collect::<Vec<_>>())?;
+            fill(&temporary)?;
             match fs::rename(&temporary, &folder) {
                 // Another process kept the same meanwhile.
                 Err(_) if folder.is_dir() => fs::remove_dir_all(&temporary),
-                // It must be found again wherever pages are that it brought.
-                renamed => {
-                    renamed?;
-                    sync_directory(&self.of_image(manifest))?;
-                    sync_directory(&self.directory)
-                }
+                renamed => renamed,
             }
         };
         write().map_err(|error| {
             let _ = fs::remove_dir_all(&temporary);
             failed(error)
         })
+    }
+
+    /// Brings a recording of an image to the disk. None is no error. Blocks.
+    ///
+    /// # Errors
+    /// When the disk does not take it.
+    pub fn sync(&self, manifest: Digest, name: Digest) -> Result<(), Failure> {
+        let image = self.of_image(manifest);
+        let folder = image.join(name.hex());
+        let sync = || {
+            sync_files(&folder, &[RECORDING, DIGEST, ZONE, FACTS])?;
+            sync_directory(&image)?;
+            sync_directory(&self.directory)
+        };
+        match sync() {
+            // It was forgotten meanwhile.
+            Err(_) if !folder.is_dir() => Ok(()),
+            synced => synced.map_err(|error| Failure::host(format!("sync {}", folder.display()), error)),
+        }
     }
 
     /// Uses a recording no more: it brought wrong pages. It stays known, so that it is not fetched again.
@@ -189,7 +231,7 @@ impl KeptRecordings {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.join(WRONG).exists() {
-                for name in [RECORDING, FACTS, ZONE] {
+                for name in [RECORDING, DIGEST, FACTS, ZONE] {
                     let _ = fs::remove_file(path.join(name));
                 }
             } else if path.is_dir() {
@@ -244,7 +286,15 @@ impl KeptRecordings {
 
 fn read(folder: &Path, name: Digest) -> Result<KeptRecording, String> {
     let file = |name: &str| fs::read(folder.join(name)).map_err(|error| format!("{name}: {error}"));
-    let recording = Recording::decode(&file(RECORDING)?).map_err(|error| error.to_string())?;
+    let encoded = file(RECORDING)?;
+    let is_damaged = match fs::read(folder.join(DIGEST)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        digest => digest.ok() != Some(Digest::of(&encoded).to_string().into_bytes()),
+    };
+    if is_damaged {
+        return Err(format!("{RECORDING} is damaged; it is fetched again"));
+    }
+    let recording = Recording::decode(&encoded).map_err(|error| error.to_string())?;
     let evidence = serde_json::from_slice(&file(FACTS)?).map_err(|error| error.to_string())?;
     let zone = folder.join(ZONE);
     Ok(KeptRecording {
@@ -283,6 +333,60 @@ mod tests {
         assert_eq!(left.len(), 1, "{left:?}");
         let folder = kept.of_image(image).join(name.hex());
         assert_eq!(fs::read(folder.join(RECORDING)).unwrap(), b"recording");
+    }
+
+    #[test]
+    fn one_that_a_power_cut_damaged_is_not_believed_and_heals() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = KeptRecordings::new(dir.path().to_owned());
+        let (image, name) = (Digest::of(b"image"), Digest::of(b"name"));
+        let recording = Recording {
+            image,
+            layers: Vec::new(),
+            services: Vec::new(),
+            zeros: Vec::new(),
+            zones: Vec::new(),
+            segments: Vec::new(),
+            indexes: Vec::new(),
+        };
+        let encoded = recording.encode();
+        let keep = || {
+            kept.keep_soon(image, name, &encoded, &Evidence::default(), None)
+                .unwrap();
+        };
+        let is_listed = || !kept.list(image).is_empty();
+        keep();
+        kept.sync(image, name).unwrap();
+        kept.sync(image, Digest::of(b"another")).unwrap();
+        assert!(is_listed());
+        let folder = kept.of_image(image).join(name.hex());
+        let other = Recording {
+            image: Digest::of(b"other"),
+            ..recording
+        };
+        // It would be read without a complaint.
+        let other = other.encode();
+        for (file, damage) in [
+            (RECORDING, &encoded[..encoded.len() - 1]),
+            (RECORDING, b""),
+            (RECORDING, &other),
+            (DIGEST, b""),
+            (FACTS, b""),
+        ] {
+            fs::write(folder.join(file), damage).unwrap();
+            assert!(!is_listed(), "{file} of {} bytes", damage.len());
+            keep();
+            assert!(is_listed(), "{file} of {} bytes", damage.len());
+        }
+        fs::remove_file(folder.join(DIGEST)).unwrap();
+        assert!(is_listed(), "of an older version");
+        // Kept again, it is distrusted all the same.
+        kept.distrust(name).unwrap();
+        keep();
+        assert!(!is_listed());
+        kept.forget(image).unwrap();
+        let left: Vec<_> = fs::read_dir(&folder).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
     }
 
     #[test]

@@ -305,18 +305,7 @@ impl FillService {
             Ok(()) => info!("{key} is complete: reading it needs this daemon no more"),
             Err(error) => warn!("{key} is complete, but its events could not be turned off: {error}"),
         }
-        let (served, completed) = (served.clone(), self.completed.clone());
-        self.runtime.spawn_blocking(move || {
-            let durable = served.layer().sync();
-            // Nobody listens any more only when the worker is ending.
-            let _ = completed.send(key);
-            if let Err(error) = durable {
-                warn!(
-                    "cannot sync {}: {error}; it is fetched again after a reboot",
-                    served.layer().key()
-                );
-            }
-        });
+        self.tell_complete(key);
     }
 
     /// A layer that was complete and is so no more: its readers raise events again.

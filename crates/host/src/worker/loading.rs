@@ -143,7 +143,6 @@ impl Requests {
             source,
             open,
             keeping,
-            layers,
             turn,
         } = match recording {
             Some(Ok(begun)) => begun,
@@ -188,7 +187,6 @@ impl Requests {
             // Before the first page is written: what vouches for it, and by what it could be distrusted.
             let noted = async {
                 keeping.end().await?;
-                layers.end().await?;
                 noting.end().await
             };
             if let Err(failure) = noted.await {
@@ -305,7 +303,12 @@ impl Requests {
     /// Notes who brings pages into these layers.
     fn note(&self, injecting: &Injecting, injection: Injection) -> Keeping {
         let (store, keys) = (self.images.store().clone(), injecting.layers().to_vec());
-        Keeping::begin(move || injected::add(&store, &keys, &injection))
+        let fills = self.fills.clone();
+        let has_unverified = move |key| {
+            let served = fills.find(key);
+            served.is_none_or(|served| served.layer().has_unverified())
+        };
+        Keeping::begin(move || injected::add(&store, &keys, &injection, has_unverified))
     }
 
     /// Has the pages that are here already brought into memory, while the start goes on.

@@ -167,6 +167,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         starts: starts::Starts::default(),
         loadings: loading::Loadings::default(),
         background: background::Background::default(),
+        unsynced_views: std::sync::Mutex::default(),
         corrections: std::sync::Mutex::default(),
         stop: tokio::sync::Notify::new(),
         ended: AtomicBool::new(false),
@@ -226,6 +227,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
             std::mem::forget(runtime);
         }
         word => {
+            requests.sync_notes();
             upkeep::sync_served(&requests.fills);
             events.stop();
             runtime.shutdown_timeout(Duration::from_secs(2));

@@ -1,6 +1,7 @@
 //! What the command line asks for.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -60,6 +61,8 @@ pub struct Requests {
     pub(super) starts: Starts,
     pub(super) loadings: Loadings,
     pub(super) background: Background,
+    /// Views that were mounted, by name, with their metadata, which is not on the disk yet.
+    pub(super) unsynced_views: Mutex<Vec<(String, PathBuf)>>,
     /// Held while corrections of pages are counted.
     pub(super) corrections: Mutex<()>,
     pub(super) stop: tokio::sync::Notify,
@@ -190,7 +193,7 @@ impl Requests {
             .await;
         self.check_injected(&prepared, &order.purpose).await?;
         let loading = self.begin_loading(&prepared, recording).await?;
-        prepared.kept().await?;
+        prepared.written().await?;
         let is_free = loading.as_ref().is_some_and(|loading| !loading.free.is_empty());
         let plan = match order.holder {
             // containerd does not say when it is ready, or what it is.
@@ -363,7 +366,8 @@ impl Requests {
     ) -> Result<Reply, Failure> {
         let before = self.images.clients().stats().bytes_received;
         let (mut prepared, _reservation) = self.prepare(request, false, None, report).await?;
-        prepared.kept().await?;
+        prepared.written().await?;
+        self.images.synced().await?;
         if complete {
             let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
             self.in_background(move |this| this.enforce(this.missing_bytes(&keys)))

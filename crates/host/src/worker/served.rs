@@ -1,5 +1,6 @@
 //! A layer that is served: what fills it, and what readers touched of it.
 
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -8,6 +9,7 @@ use xebec_cache::fill::Filler;
 use xebec_cache::layer::CachedLayer;
 use xebec_format::PAGE_SIZE;
 
+use crate::runtime_image::injected;
 use crate::worker::arrival::Arrivals;
 use crate::worker::asked::Watchers;
 
@@ -31,6 +33,16 @@ impl ServedLayer {
             silenced: AtomicBool::new(false),
             arrivals: Arrivals::default(),
         }
+    }
+
+    /// Makes what is present believed after a power cut; before it comes to the disk who brought what runtime images did.
+    /// Returns whether there was something to do. Blocks.
+    ///
+    /// # Errors
+    /// I/O errors, as of [`CachedLayer::sync`].
+    pub(super) fn sync(&self) -> io::Result<bool> {
+        let layer = self.layer();
+        layer.sync_after(|| injected::sync(layer.directory()))
     }
 
     /// Whether nobody but the table of served layers knows it, or any part of it.

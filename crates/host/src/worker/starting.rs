@@ -62,7 +62,7 @@ impl Requests {
                 self.compare_injected(&served).await?;
                 // The process that records looks at the files, where that stands only then.
                 let key = layer.key;
-                let synced = self.in_background(move |_| served.layer().sync());
+                let synced = self.in_background(move |_| served.sync());
                 let failed = |error| Failure::host(format!("sync {key}"), error);
                 synced.await?.map_err(failed)?;
                 continue;

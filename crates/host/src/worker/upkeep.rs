@@ -1,9 +1,8 @@
 //! What the worker does for its cache in the background, never on a reader's way: what was filled is made durable,
 //! what is in use is noted as used, and the limit is kept.
 //!
-//! Layers are synced every few seconds, so that a power cut costs little more than that; a layer that becomes
-//! complete is synced at once ([`FillService::silence_if_complete`]). What a worker that died left unsynced is found
-//! when the next one starts.
+//! Layers are synced every few seconds, and what starts wrote down, so that a power cut costs little more than that. What a
+//! worker that died left unsynced of its layers is found when the next one starts.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -31,6 +30,7 @@ pub(super) async fn run(requests: Arc<Requests>) {
         tick.tick().await;
         let this = requests.clone();
         let upkeep = tokio::task::spawn_blocking(move || {
+            this.sync_notes();
             for key in sync_served(&this.fills) {
                 this.distrust_memory(key);
             }
@@ -45,7 +45,7 @@ pub(super) async fn run(requests: Arc<Requests>) {
 pub(super) fn sync_served(fills: &FillService) -> Vec<LayerKey> {
     let mut failed = Vec::new();
     for served in fills.all() {
-        match served.layer().sync() {
+        match served.sync() {
             Ok(true) => debug!("{} is synced", served.layer().key()),
             Ok(false) => {}
             Err(error) => {
@@ -63,6 +63,16 @@ pub(super) fn sync_served(fills: &FillService) -> Vec<LayerKey> {
 }
 
 impl Requests {
+    /// Brings what starts wrote down to the disk.
+    pub(super) fn sync_notes(&self) {
+        self.sync_views();
+        if let Err(failure) = self.images.sync() {
+            error!(
+                "{failure}. It may be gone after a power cut, and is found out again then; look after the disk"
+            );
+        }
+    }
+
     /// After the disk lost writes: views that are mounted may come to have holes in memory, so later ones are others, and
     /// nobody reads the layer's files in place of their own.
     fn distrust_memory(&self, key: LayerKey) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use tracing::error;
 use xebec_cache::store::LayerKey;
@@ -111,7 +111,8 @@ impl Requests {
             .hold(&built, claim(), &how, || self.open_own_mounts(&own))?;
         drop(urgent);
         if !held.was_mounted {
-            self.sync_later(built.name.clone(), built.metadata.clone());
+            self.unsynced_views()
+                .push((built.name.clone(), built.metadata.clone()));
         }
         if !is_recording {
             self.views.know(key, &built, &prepared.layers);
@@ -137,18 +138,18 @@ impl Requests {
         Ok(served.collect::<Result<_, _>>()?)
     }
 
-    /// Nobody waits for that.
-    fn sync_later(&self, name: String, metadata: PathBuf) {
-        let views = self.views.clone();
-        let sync = move || {
+    fn unsynced_views(&self) -> MutexGuard<'_, Vec<(String, PathBuf)>> {
+        self.unsynced_views.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the metadata of the views that were mounted since to the disk. Blocks.
+    pub(super) fn sync_views(&self) {
+        let views = std::mem::take(&mut *self.unsynced_views());
+        for (name, metadata) in views {
             if let Err(failure) = view::sync(&metadata) {
                 error!("{failure}; containers on the view may come to read it damaged");
-                views.spoil(&name);
+                self.views.spoil(&name);
             }
-        };
-        let thread = std::thread::Builder::new().name("xebec-sync".to_owned());
-        if let Err(failure) = thread.spawn(sync) {
-            error!("sync a view's metadata: {failure}");
         }
     }
 
