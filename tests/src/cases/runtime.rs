@@ -10,6 +10,7 @@ mod lies;
 mod merge;
 mod overlap;
 mod picture;
+mod power;
 mod recordings;
 mod starts;
 mod together;
@@ -80,6 +81,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("lie-beside-the-truth", lies::beside_the_truth),
         case("lie-outlives-a-worker", lies::outlives_a_worker),
         case("lie-outlives-a-sudden-death", lies::outlives_a_sudden_death),
+        case("lie-and-nobody-vouches", lies::nobody_vouches),
         case("others-do-not-enter", recordings::others_do_not_enter),
         case("complete-layers-are-seen", recordings::complete_layers),
         case("two-at-once", recordings::two_at_once),
@@ -89,6 +91,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case("merge-learned", merge::learned),
         case("merge-refusals", merge::refusals),
         case("picture", picture::picture),
+        case("power-cut", power::cut_after_a_start),
+        case("power-damage-heals", power::damage_heals),
         case("overlap", overlap::overlap),
         case("overlap-parts", overlap::parts),
         case("overlap-cut-off", overlap::cut_off),

@@ -1,5 +1,6 @@
 //! Someone who may push attaches a recording with pages that are not the image's.
 
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -277,4 +278,37 @@ fn worker_dies(world: &World, is_sudden: bool) -> Result<Outcome> {
     lie.expect_alarm("root")?;
     lie.expect_distrust("root")?;
     Ok(Outcome::Passed("a new mount shows the truth".to_owned()))
+}
+
+/// Nothing is believed of which it is not known any more who brought it.
+pub(super) fn nobody_vouches(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let names = service.lab.push_indexed(&service.image, "app")?;
+    let lie = Lie::attach(service, names)?;
+    let (lab, tag) = (&lie.service.lab, &lie.names.tag);
+    for (root, damage) in [("torn", Some(&b"[{"[..])), ("gone", None)] {
+        lie.be_told(root)?;
+        lab.stop(root)?;
+        let layers = lab.path(root).join("layers");
+        let mut notes = 0;
+        for layer in fs::read_dir(layers)?.flatten() {
+            for index in fs::read_dir(layer.path())?.flatten() {
+                let note = index.path().join("injected.json");
+                if !note.exists() {
+                    continue;
+                }
+                notes += 1;
+                match damage {
+                    Some(damage) => fs::write(note, damage)?,
+                    None => fs::remove_file(note)?,
+                }
+            }
+        }
+        ensure!(notes > 0, "nobody noted who brings pages");
+        lie.service
+            .expect_truth(root, tag)
+            .with_context(|| root.to_owned())?;
+        lie.service.expect_sound(root, tag)?;
+    }
+    Ok(Outcome::Passed("compared before anybody read it".to_owned()))
 }
