@@ -269,18 +269,12 @@ impl CachedLayer {
 
     /// Makes what is present believed after a power cut. Returns whether there was something to do.
     ///
-    /// # Errors
-    /// I/O errors, see [`Presence::sync`]: what was not synced before may then be claimed no more.
-    pub fn sync(&self) -> io::Result<bool> {
-        self.sync_after(|| Ok(()))
-    }
-
-    /// The same; nothing more is believed before `notes` has succeeded, which is called with what it is to bring to the disk
-    /// written: all that was written before the pages were injected.
+    /// Nothing more is believed before `notes` has succeeded. It is called when it is known which pages are to be, so what was
+    /// written before they were injected it finds written.
     ///
     /// # Errors
-    /// As [`CachedLayer::sync`], and those of `notes`.
-    pub fn sync_after(&self, notes: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
+    /// I/O errors, see [`Presence::sync`]: what was not synced before may then be claimed no more. And those of `notes`.
+    pub fn sync(&self, notes: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
         let synced = self.presence.sync(&*self.data, notes);
         if synced.is_err() {
             *self.lock() = WrittenSpans::of(&self.table, &self.presence);
@@ -412,7 +406,7 @@ mod tests {
         layer.write_span(0, &[7; 6000]).unwrap();
         layer.write_span(1, &[8; 6288]).unwrap();
         layer.write_span(2, &[9; 7712]).unwrap();
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         layer.punch(1..2).unwrap();
         assert_eq!(layer.presence().missing(0..5), [1..2]);
         assert_eq!(layer.missing_spans(0..20000), [0, 1]);

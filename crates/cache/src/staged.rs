@@ -1,7 +1,6 @@
 //! A layer's folder while it is being made: under a temporary name, until everything in it is on disk.
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -117,42 +116,6 @@ impl<'a> StagedLayer<'a> {
         }
         self.published = true;
         Ok(true)
-    }
-}
-
-/// A layer's folder that was made a moment ago, by [`Store::add_soon`]: a power cut may take it away again.
-#[derive(Debug)]
-pub struct NewLayer {
-    pub(crate) key: LayerKey,
-    pub(crate) index: Arc<dyn DiskFile>,
-}
-
-impl NewLayer {
-    /// Which it is.
-    pub fn key(&self) -> LayerKey {
-        self.key
-    }
-
-    /// Its index, should somebody begin to bring that to the disk before [`NewLayer::sync`] waits for it.
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.index.descriptor()
-    }
-
-    /// Brings it to the disk, with all names that are in it by now. A layer that was removed meanwhile is no error. Blocks.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn sync(&self, store: &Store) -> Result<(), StoreError> {
-        let folder = store.folder(self.key);
-        let synced = self.index.sync_data();
-        synced
-            .and_then(|()| store.disk.sync_directory(&folder))
-            .map_err(failed("sync", &folder))
-            .and_then(|()| store.sync_name(self.key))
-            .or_else(|error| match store.contains(self.key) {
-                true => Err(error),
-                false => Ok(()),
-            })
     }
 }
 

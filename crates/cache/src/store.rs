@@ -24,7 +24,7 @@ use crate::disk::{Access, Disk, RealDisk};
 use crate::layer::{CachedLayer, DATA};
 use crate::presence::{DURABLE, PRESENT};
 use crate::room::Room;
-pub use crate::staged::{NewLayer, StagedLayer};
+pub use crate::staged::StagedLayer;
 use crate::unverified::UNVERIFIED;
 
 /// Folders whose name starts so are unfinished; [`Store::clean`] removes them.
@@ -247,29 +247,46 @@ impl Store {
     /// I/O errors, and bytes that are no index.
     pub fn add(&self, key: LayerKey, index: &[u8]) -> Result<(), StoreError> {
         match self.add_soon(key, index)? {
-            Some(new) => new.sync(self),
-            None => Ok(()),
+            true => self.sync_new(key),
+            false => Ok(()),
         }
     }
 
-    /// The same, but nothing that is new is on the disk before [`NewLayer::sync`]. `None` if the layer was there, and so is.
+    /// The same, but nothing that is new is on the disk before [`Store::sync_new`]. False if the layer was there.
     /// Nothing is wrong if the power is cut before: the folder is gone, or damage that heals ([`Store::open_layer`]).
     ///
     /// # Errors
     /// I/O errors, and bytes that are no index.
-    pub fn add_soon(&self, key: LayerKey, index: &[u8]) -> Result<Option<NewLayer>, StoreError> {
+    pub fn add_soon(&self, key: LayerKey, index: &[u8]) -> Result<bool, StoreError> {
         if self.contains(key) {
             if let Err(error) = self.index_bytes(key) {
                 warn!("{error}");
                 self.replace_index(key, index)?;
             }
-            return Ok(None);
+            return Ok(false);
         }
         let data_size = LayerIndex::data_size_of(index).map_err(|error| StoreError::Index { key, error })?;
         let staged = self.stage(&key.layer)?;
-        let index = staged.write_file(INDEX, index)?;
-        let is_new = staged.name(key, data_size)?;
-        Ok(is_new.then_some(NewLayer { key, index }))
+        staged.write_file(INDEX, index)?;
+        staged.name(key, data_size)
+    }
+
+    /// Brings a layer that [`Store::add_soon`] made to the disk, with all names that are in its folder by now. One that was
+    /// removed meanwhile is no error. Blocks.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn sync_new(&self, key: LayerKey) -> Result<(), StoreError> {
+        let folder = self.folder(key);
+        let sync = || -> io::Result<()> {
+            self.disk.open(&folder.join(INDEX), Access::Read)?.sync_data()?;
+            self.disk.sync_directory(&folder)
+        };
+        let synced = sync().map_err(failed("sync", &folder));
+        match synced.and_then(|()| self.sync_name(key)) {
+            Err(_) if !self.contains(key) => Ok(()),
+            synced => synced,
+        }
     }
 
     /// Makes the name of a layer's folder durable.

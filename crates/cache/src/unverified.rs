@@ -175,6 +175,13 @@ impl Unverified {
         state.bits = state.kept.clone();
     }
 
+    /// Whether the file may say of any page of `runs` that it is unverified, now or after a power cut.
+    pub(crate) fn may_remain(&self, runs: impl IntoIterator<Item = Range<u64>>) -> bool {
+        let state = self.lock();
+        let is_set = |run: Range<u64>| !state.kept.runs(run, true).is_empty();
+        state.writes != state.synced || runs.into_iter().any(is_set)
+    }
+
     /// Whether a sync has something to do.
     pub(crate) fn is_pending(&self) -> bool {
         let state = self.lock();

@@ -126,19 +126,19 @@ impl Truth {
         let store = self.store(disk, BOOT);
         let spans = self.index.spans.len();
         // It is used before it is on the disk.
-        let new = store.add_soon(self.key, &self.encoded).unwrap().unwrap();
+        assert!(store.add_soon(self.key, &self.encoded).unwrap());
         let layer = store.open_layer(self.key, &self.encoded).unwrap();
         self.fill(&layer, [1, 0]);
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         self.fill(&layer, [spans - 1]);
-        new.sync(&store).unwrap();
-        assert!(store.add_soon(self.key, &self.encoded).unwrap().is_none());
+        store.sync_new(self.key).unwrap();
+        assert!(!store.add_soon(self.key, &self.encoded).unwrap());
         // Parts go while others were not synced yet, come again, and go again when all is there.
         layer.punch(3..20).unwrap();
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         self.fill(&layer, 0..spans);
         assert!(layer.is_complete());
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         layer.punch(0..9).unwrap();
         layer.punch(30..50).unwrap();
         drop(layer);
@@ -146,7 +146,7 @@ impl Truth {
         let layer = store.open_layer(self.key, &self.encoded).unwrap();
         let missing = layer.missing_spans(0..self.index.data_size);
         self.fill(&layer, missing);
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         drop(layer);
         self.live_with_injections(disk, &store);
         self.damage_index(disk);
@@ -160,7 +160,7 @@ impl Truth {
         staged.publish(self.key, self.index.data_size).unwrap();
         let layer = store.open_layer(self.key, &self.encoded).unwrap();
         assert!(layer.is_complete());
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         drop(layer);
         store.remove(self.key).unwrap();
         assert!(store.list().unwrap().is_empty());
@@ -174,7 +174,7 @@ impl Truth {
         // Some pages become durable before the first injection.
         layer.punch(10..pages).unwrap();
         self.inject(&layer, 8..20, false);
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         self.inject(&layer, 18..25, true);
         layer.inject_zeros(25..30).unwrap();
         // Compared while durable, and not synced before the next injections and evictions.
@@ -182,12 +182,12 @@ impl Truth {
         self.fill(&layer, spans);
         layer.punch(15..17).unwrap();
         self.inject(&layer, 16..17, false);
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         drop(layer);
         let layer = open();
         layer.punch(5..12).unwrap();
         self.inject(&layer, 0..pages, false);
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         assert!(layer.is_complete() && layer.has_unverified());
         // Like a file that rots: every page is unverified, until the next sync.
         let file = store.folder(self.key).join("unverified");
@@ -196,10 +196,10 @@ impl Truth {
         damaged.set_length(0).unwrap();
         damaged.sync_data().unwrap();
         let layer = open();
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         self.check(&layer);
         assert!(!layer.take_lies().is_empty());
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
     }
 
     /// Compares what is unverified.
@@ -232,7 +232,7 @@ impl Truth {
         self.fill(&layer, missing);
         assert!(layer.is_complete());
         self.check(&layer);
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         drop((layer, store));
         let after = disk.after_power_cut(random);
         let store = self.store(&after, BootId([3; 16]));
@@ -341,7 +341,7 @@ fn cut_with_notes(notes: bool) -> (u64, u64) {
             }
             Ok(())
         };
-        layer.sync_after(sync).unwrap();
+        layer.sync(sync).unwrap();
     }
     let (mut states, mut unknown) = (0, 0);
     for (number, step) in disk.steps().iter().enumerate() {
@@ -384,14 +384,14 @@ fn a_layer_that_was_synced_stays() {
     let truth = truth();
     let disk = CrashingDisk::new();
     let store = truth.store(&disk, BOOT);
-    let new = store.add_soon(truth.key, &truth.encoded).unwrap().unwrap();
+    assert!(store.add_soon(truth.key, &truth.encoded).unwrap());
     let stays = |seed| {
         let after = disk.after_power_cut(&mut Rng::with_seed(seed));
         let store = truth.store(&after, NEXT_BOOT);
         store.index_bytes(truth.key).is_ok()
     };
     assert!(!(0..CUTS * 10).all(stays), "it stays without being synced");
-    new.sync(&store).unwrap();
+    store.sync_new(truth.key).unwrap();
     assert!((0..CUTS * 10).all(stays));
 }
 
@@ -418,7 +418,7 @@ fn damage_heals() {
         store.add(truth.key, &truth.encoded).unwrap();
         let layer = store.open_layer(truth.key, &truth.encoded).unwrap();
         truth.fill(&layer, 0..truth.index.spans.len());
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         drop(layer);
         damage(&disk, &folder);
         let mut random = Rng::with_seed(number as u64);

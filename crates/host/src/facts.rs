@@ -1,8 +1,9 @@
 //! The facts about a cached index: `roots.json` in the layer's folder (see [`crate::trust`]).
 
+use std::fs::File;
 use std::path::PathBuf;
 
-use xebec_cache::store::{LayerKey, NewLayer, Store};
+use xebec_cache::store::{LayerKey, Store};
 use xebec_kernel::writeback;
 
 use crate::failure::Failure;
@@ -36,24 +37,22 @@ pub fn begin(store: &Store, key: LayerKey, change: impl FnOnce(&mut Record)) -> 
         .map_err(|error| Failure::host(format!("keep what is known about {key}"), error))
 }
 
-/// Brings new layers to the disk, with what is known about their indexes. Blocks.
+/// Brings layers that were made a moment ago to the disk, with what is known about their indexes. Blocks.
 ///
 /// # Errors
-/// When one cannot be.
-pub fn sync(store: &Store, layers: &[NewLayer]) -> Result<(), Failure> {
-    for layer in layers {
-        Record::begin_sync(&directory(store, layer.key()));
-        if let Some(index) = layer.descriptor() {
-            let _ = writeback::begin(index);
-        }
+/// When one cannot be; the others are, all the same.
+pub fn sync(store: &Store, layers: &[LayerKey]) -> Result<(), Failure> {
+    for key in layers {
+        let directory = directory(store, *key);
+        Record::begin_sync(&directory);
+        let _ = File::open(directory.join("index")).and_then(writeback::begin);
     }
-    for layer in layers {
-        let key = layer.key();
-        Record::sync(&directory(store, key))
+    let sync = |key: &LayerKey| {
+        Record::sync(&directory(store, *key))
             .map_err(|error| Failure::host(format!("keep what is known about {key}"), error))?;
-        layer.sync(store)?;
-    }
-    Ok(())
+        Ok(store.sync_new(*key)?)
+    };
+    layers.iter().map(sync).fold(Ok(()), Result::and)
 }
 
 fn directory(store: &Store, key: LayerKey) -> PathBuf {

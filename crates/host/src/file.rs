@@ -119,18 +119,23 @@ impl Drop for Temporary {
     }
 }
 
-/// Brings those of these files that are there to the disk, and the names in their directory.
+/// Brings those of these files that are there to the disk, and the names in their directory if any is.
 ///
 /// # Errors
 /// I/O errors.
 pub fn sync_files(directory: &Path, names: &[&str]) -> io::Result<()> {
+    let mut are_any = false;
     for name in names {
         match File::open(directory.join(name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             file => file?.sync_data()?,
         }
+        are_any = true;
     }
-    sync_directory(directory)
+    match are_any {
+        true => sync_directory(directory),
+        false => Ok(()),
+    }
 }
 
 /// Brings the names in a directory to the disk.

@@ -92,7 +92,7 @@ pub fn build(
     let bytes = erofs::write(&tree, &table, &erofs_options)
         .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
     let name = blake3::hash(&bytes).to_hex()[..32].to_owned();
-    let metadata = paths.views().join(format!("{name}.erofs"));
+    let metadata = metadata(paths, &name);
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;
     Ok(BuiltView {
         name,
@@ -187,6 +187,11 @@ pub fn mount(
         Failure::host(doing, error)
     })?;
     Ok(mounted.backing().cloned())
+}
+
+/// Where the metadata of the view of that name is.
+pub(crate) fn metadata(paths: &Paths, name: &str) -> PathBuf {
+    paths.views().join(format!("{name}.erofs"))
 }
 
 /// Brings the metadata of a mounted view to the disk: memory that holds it may be wanted for something else. Blocks.

@@ -218,6 +218,13 @@ impl CachedLayer {
         !self.unverified(0..self.presence.pages()).is_empty()
     }
 
+    /// Whether any page that is present was injected and not compared, or may be taken for one after a power cut: it holds
+    /// what was injected then, if what it was compared with is not on the disk.
+    pub fn may_have_unverified(&self) -> bool {
+        let all = 0..self.presence.pages();
+        self.presence.unverified().may_remain(self.presence.held(all))
+    }
+
     /// The spans, ascending, that must be written before no page that `range` (bytes of the data space) touches is
     /// unverified.
     pub fn unverified_spans(&self, range: Range<u64>) -> Vec<usize> {

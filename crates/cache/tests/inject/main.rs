@@ -167,7 +167,7 @@ fn run(pages: u64, seed: u64, steps: &[Step]) {
                 assert!(layer.missing_spans(span).iter().all(|missing| *missing != number));
             }
             Step::Sync => {
-                layer.sync().unwrap();
+                layer.sync(|| Ok(())).unwrap();
                 assert!(layer.presence().is_durable());
             }
             Step::Punch(at, length) => {
@@ -267,7 +267,7 @@ fn injections_and_fills_at_once_leave_no_lie() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    layer.sync().unwrap();
+                    layer.sync(|| Ok(())).unwrap();
                 }
             });
             let workers = [
@@ -309,14 +309,14 @@ fn the_bitmap_appears_with_the_first_injection_and_is_believed_after_a_reboot() 
     truth.make_file(&*disk, directory.path());
     let layer = truth.open(&disk, directory.path(), boot(1));
     truth.write(&layer, 0);
-    layer.sync().unwrap();
+    layer.sync(|| Ok(())).unwrap();
     assert!(!directory.path().join("unverified").exists());
     drop(layer);
     let directory = tempfile::tempdir().unwrap();
     let (truth, disk, layer) = half_injected(directory.path());
     assert!(directory.path().join("unverified").exists());
     assert_eq!(layer.unverified(0..8), [0..4]);
-    layer.sync().unwrap();
+    layer.sync(|| Ok(())).unwrap();
     drop(layer);
     let layer = truth.open(&disk, directory.path(), boot(2));
     assert_eq!(
@@ -332,14 +332,16 @@ fn the_bitmap_appears_with_the_first_injection_and_is_believed_after_a_reboot() 
     assert_eq!(layer.unverified(0..8), [0..4]);
     truth.cross_check(&layer);
     assert!(!layer.presence().is_durable());
-    layer.sync().unwrap();
+    assert!(!layer.has_unverified() && layer.may_have_unverified());
+    layer.sync(|| Ok(())).unwrap();
+    assert!(!layer.may_have_unverified());
     drop(layer);
     let layer = truth.open(&disk, directory.path(), boot(2));
     assert!(!layer.has_unverified());
     layer.punch(0..8).unwrap();
     layer.inject_zeros(2..4).unwrap();
     layer.punch(3..4).unwrap();
-    layer.sync().unwrap();
+    layer.sync(|| Ok(())).unwrap();
     let file = std::fs::read(directory.path().join("unverified")).unwrap();
     assert_eq!(file[4096..], [0b100]);
 }
@@ -375,7 +377,7 @@ fn a_damaged_bitmap_makes_every_page_unverified() {
     for junk in [&b""[..], b"XBUNVRFD", &[0xff; 5000], &[0; 4097]] {
         let directory = tempfile::tempdir().unwrap();
         let (truth, disk, layer) = half_injected(directory.path());
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         drop(layer);
         std::fs::write(directory.path().join("unverified"), junk).unwrap();
         let layer = truth.open(&disk, directory.path(), boot(2));
@@ -385,7 +387,7 @@ fn a_damaged_bitmap_makes_every_page_unverified() {
         assert_eq!(layer.unverified(0..8), [0..6, 7..8]);
         truth.write(&layer, 0);
         assert_eq!(layer.unverified(0..8), [4..6, 7..8]);
-        layer.sync().unwrap();
+        layer.sync(|| Ok(())).unwrap();
         assert!(layer.presence().is_durable());
         drop(layer);
         // It is made anew with what is known.
@@ -403,14 +405,14 @@ fn a_damaged_bitmap_is_replaced_whole_or_not_at_all() {
     let shared = Arc::new(disk.clone()) as Arc<dyn Disk>;
     let layer = truth.open(&shared, directory, boot(1));
     layer.inject(&[(0, &[7; 12 * PAGE as usize])]).unwrap();
-    layer.sync().unwrap();
+    layer.sync(|| Ok(())).unwrap();
     drop(layer);
     let damaged = disk.open(&directory.join("unverified"), Access::Write).unwrap();
     damaged.set_length(3).unwrap();
     damaged.sync_data().unwrap();
     let layer = truth.open(&shared, directory, boot(1));
     disk.record();
-    layer.sync().unwrap();
+    layer.sync(|| Ok(())).unwrap();
     for (number, step) in disk.steps().into_iter().enumerate() {
         for cut in 0..100 {
             let after = step.after_power_cut(&mut Rng::with_seed(number as u64 * 1000 + cut));

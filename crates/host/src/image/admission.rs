@@ -66,7 +66,8 @@ impl Images {
             None
         });
         let chosen = choice.without_reading().await?;
-        self.synced().await?;
+        let layers = chosen.iter().flatten().map(|layer| layer.key);
+        self.synced(layers, None).await?;
         // Only the lowest can be lazy: those up to the first that is not.
         let records: Vec<LayerRecord> = chosen
             .iter()

@@ -86,7 +86,8 @@ impl Images {
         let referrers = Referrers::by_type(client, repository, manifest);
         let choice = Choice::new(self, request, found, &referrers)?;
         let indexes = choice.without_reading().await?;
-        self.synced().await?;
+        let layers = indexes.iter().flatten().map(|layer| layer.key);
+        self.synced(layers, None).await?;
         Ok(indexes)
     }
 }
@@ -341,18 +342,18 @@ impl<'a> Choice<'a> {
     ) -> Result<Result<Root, Refusal>, Failure> {
         let store = self.images.store.clone();
         let kept = tokio::task::spawn_blocking(move || {
-            let new = store.add_soon(key, encoded.as_ref())?;
-            match new {
-                Some(_) => facts::begin(&store, key, learn)?,
-                None => facts::update(&store, key, learn)?,
+            let is_new = store.add_soon(key, encoded.as_ref())?;
+            match is_new {
+                true => facts::begin(&store, key, learn)?,
+                false => facts::update(&store, key, learn)?,
             };
-            Ok::<_, Failure>(new)
+            Ok::<_, Failure>(is_new)
         });
-        let new = kept
+        let is_new = kept
             .await
             .map_err(|error| Failure::host(format!("keep the index of {key}"), error))??;
-        if let Some(new) = new {
-            self.images.unsynced.add_layer(new);
+        if is_new {
+            self.images.unsynced.add_layer(key);
         }
         Ok(self
             .policy

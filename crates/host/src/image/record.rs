@@ -142,21 +142,24 @@ impl Records {
                 return Ok(true);
             }
         }
+        let mut poorer = Vec::new();
         for mut other in self.list() {
             let before = other.references.len();
             other
                 .references
                 .retain(|reference| !record.references.contains(reference));
             if other.manifest_digest != record.manifest_digest && other.references.len() != before {
-                self.write(&other)?;
+                poorer.push(other);
             }
         }
-        if is_first && first == Durability::Later {
+        if is_first && first == Durability::Later && poorer.is_empty() {
             let bytes = serde_json::to_vec_pretty(&record)?;
             write_for_this_boot(&self.path(record.manifest_digest), &bytes)?;
             return Ok(false);
         }
+        // First this one: a power cut in between leaves a reference to two, not to none.
         self.write(&record)?;
+        poorer.iter().try_for_each(|other| self.write(other))?;
         Ok(true)
     }
 
@@ -296,6 +299,11 @@ mod tests {
         assert_eq!(records.get(manifest).unwrap().references.len(), 1);
         records.put(record("fourth")).unwrap();
         assert!(records.keep(record("fourth")).unwrap());
+        // A tag that is taken from an image is not lost with the record of the next.
+        let mut next = record("fourth");
+        next.manifest_digest = Digest::of(b"next");
+        assert!(records.keep(next).unwrap(), "on the disk");
+        assert!(!records.get(manifest).unwrap().references.contains("fourth"));
     }
 
     /// Each has records of its own, as processes have.

@@ -6,38 +6,47 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use xebec_cache::store::NewLayer;
+use tokio::sync::Semaphore;
+use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 
 use crate::facts;
 use crate::failure::Failure;
 use crate::image::Images;
 
-/// What is to be synced, of one installation.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Unsynced(Arc<Tables>);
+/// How many requests wait for the disk at once; the others wait without a thread.
+const AT_ONCE: usize = 2;
 
-#[derive(Debug, Default)]
-struct Tables {
-    notes: Mutex<Notes>,
-    /// Held while notes that were taken come to the disk.
-    syncing: Mutex<()>,
+/// What is to be synced, of one installation.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsynced {
+    notes: Arc<Mutex<Notes>>,
+    turns: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
 struct Notes {
     /// Layers of which the folders are new.
-    layers: Vec<NewLayer>,
+    layers: BTreeSet<LayerKey>,
     /// Manifests of images of which the records are.
     images: BTreeSet<Digest>,
     /// Recordings that are kept for an image, by its manifest and their names.
     recordings: BTreeSet<(Digest, Digest)>,
 }
 
+impl Default for Unsynced {
+    fn default() -> Self {
+        Self {
+            notes: Arc::default(),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+}
+
 impl Unsynced {
     /// A layer's folder was made, with what is known about its index.
-    pub(crate) fn add_layer(&self, layer: NewLayer) {
-        self.lock().layers.push(layer);
+    pub(crate) fn add_layer(&self, key: LayerKey) {
+        self.lock().layers.insert(key);
     }
 
     /// The first record of an image was written.
@@ -51,38 +60,45 @@ impl Unsynced {
     }
 
     fn lock(&self) -> MutexGuard<'_, Notes> {
-        self.0.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Images {
-    /// Brings to the disk what was written down so far. Blocks.
+    /// Brings to the disk what was written down since the last time. Blocks.
     ///
     /// # Errors
-    /// When the disk does not take something of it; what that is may be gone after a power cut, and is found out again then.
+    /// The first thing that the disk does not take; it may be gone after a power cut. The rest is brought there all the same.
     pub fn sync(&self) -> Result<(), Failure> {
-        let syncing = self.unsynced.0.syncing.lock();
-        let _one = syncing.unwrap_or_else(PoisonError::into_inner);
-        let Notes {
-            layers,
-            images,
-            recordings,
-        } = std::mem::take(&mut *self.unsynced.lock());
+        let notes = std::mem::take(&mut *self.unsynced.lock());
+        let layers: Vec<LayerKey> = notes.layers.into_iter().collect();
         let layers = facts::sync(&self.store, &layers);
-        let mut images = images.into_iter();
-        let images = images.try_for_each(|manifest| self.records.sync(manifest));
-        let mut recordings = recordings.into_iter();
-        let recordings = recordings.try_for_each(|(manifest, name)| self.recordings.sync(manifest, name));
-        layers.and(images).and(recordings)
+        let images = notes.images.into_iter();
+        let images = images.map(|manifest| self.records.sync(manifest));
+        let recordings = notes.recordings.into_iter();
+        let recordings = recordings.map(|(manifest, name)| self.recordings.sync(manifest, name));
+        images.chain(recordings).fold(layers, Result::and)
     }
 
-    /// Waits until what was written down so far is on the disk.
+    /// Waits until layers are on the disk, and the record of their image, whoever wrote them.
     ///
     /// # Errors
-    /// Those of [`Self::sync`].
-    pub(crate) async fn synced(&self) -> Result<(), Failure> {
-        let this = self.clone();
-        let synced = tokio::task::spawn_blocking(move || this.sync()).await;
-        synced.map_err(|error| Failure::host("sync what was written down", error))?
+    /// When the disk does not take something of it.
+    pub(crate) async fn synced(
+        &self,
+        layers: impl Iterator<Item = LayerKey>,
+        image: Option<Digest>,
+    ) -> Result<(), Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::host("sync what was written down", error);
+        let (this, layers) = (self.clone(), layers.collect::<Vec<_>>());
+        let turn = self.unsynced.turns.clone().acquire_owned().await;
+        let turn = turn.map_err(|error| failed(&error))?;
+        let sync = move || {
+            let _turn = turn;
+            let record = image.map_or(Ok(()), |manifest| this.records.sync(manifest));
+            facts::sync(&this.store, &layers).and(record)
+        };
+        let synced = tokio::task::spawn_blocking(sync).await;
+        synced.map_err(|error| failed(&error))?
     }
 }

@@ -15,7 +15,7 @@ use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 
 use crate::failure::Failure;
-use crate::file::{sync_files, write_for_this_boot};
+use crate::file::{sync_files, write_atomically, write_for_this_boot};
 use crate::runtime_image::kept::Evidence;
 
 /// Name of the file.
@@ -63,7 +63,14 @@ pub fn add(
         if !known.contains(injection) {
             known.push(injection.clone());
             let bytes = serde_json::to_vec(&known).map_err(|error| failed(error.into()))?;
-            write_for_this_boot(&path, &bytes).map_err(failed)?;
+            // A power cut must not take away who vouches for pages that it leaves.
+            let is_needed = known.len() > 1 && has_unverified(*key);
+            let write = if is_needed {
+                write_atomically
+            } else {
+                write_for_this_boot
+            };
+            write(&path, &bytes).map_err(failed)?;
         }
     }
     Ok(())

@@ -15,7 +15,7 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Recording;
 
 use crate::failure::Failure;
-use crate::file::{sync_directory, sync_files, write_for_this_boot};
+use crate::file::{remove_abandoned, sync_directory, sync_files, write_atomically, write_for_this_boot};
 use crate::trust::{Listing, Naming, Policy, Refusal, RepositoryName, Root, Roots, Signing};
 
 const RECORDING: &str = "recording";
@@ -40,6 +40,15 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// What either of the two vouches for.
+    fn or(self, other: &Self) -> Self {
+        Self {
+            own: self.own || other.own,
+            listed: other.listed.clone().or(self.listed),
+            signed: other.signed.clone().or(self.signed),
+        }
+    }
+
     /// What a recording rests on, for an image as it was named.
     ///
     /// # Errors
@@ -149,21 +158,31 @@ impl KeptRecordings {
             .directory
             .join(format!(".new-{}-{}-{serial}", name.short(), std::process::id()));
         let failed = |error| Failure::host(format!("keep the recording in {}", folder.display()), error);
-        let facts = serde_json::to_vec(evidence).map_err(|error| Failure::host("encode facts", error))?;
+        let encode = |evidence: &Evidence| {
+            serde_json::to_vec(evidence).map_err(|error| Failure::host("encode facts", error))
+        };
+        if let Ok(known) = read(&folder, name) {
+            let both = known.evidence.clone().or(evidence);
+            if both != known.evidence {
+                // What is on the disk is replaced by what is.
+                write_atomically(&folder.join(FACTS), &encode(&both)?).map_err(failed)?;
+            }
+            return Ok(());
+        }
+        if self.is_distrusted(manifest, name) {
+            return Ok(());
+        }
+        let facts = encode(evidence)?;
         let fill = |folder: &Path| -> io::Result<()> {
-            write_for_this_boot(&folder.join(RECORDING), recording)?;
+            // First that by which the others are told to be damaged.
             let digest = Digest::of(recording).to_string();
             write_for_this_boot(&folder.join(DIGEST), digest.as_bytes())?;
+            write_for_this_boot(&folder.join(RECORDING), recording)?;
             zone.map_or(Ok(()), |zone| write_for_this_boot(&folder.join(ZONE), zone))?;
             write_for_this_boot(&folder.join(FACTS), &facts)
         };
         if folder.is_dir() {
-            let is_whole = self.is_distrusted(manifest, name) || read(&folder, name).is_ok();
-            let written = match is_whole {
-                true => write_for_this_boot(&folder.join(FACTS), &facts),
-                false => fill(&folder),
-            };
-            return written.map_err(failed);
+            return fill(&folder).map_err(failed);
         }
         let write = || -> io::Result<()> {
             fs::create_dir_all(self.of_image(manifest))?;
@@ -245,6 +264,26 @@ impl KeptRecordings {
         Ok(())
     }
 
+    /// Removes what a power cut left of recordings that were not synced yet. For when nobody keeps any.
+    pub fn remove_damaged(&self) {
+        remove_abandoned(&self.directory, 2);
+        let folders = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+        for folder in folders(&self.directory).flat_map(|image| folders(&image.path()).collect::<Vec<_>>()) {
+            let path = folder.path();
+            let is_empty = |name: &str| fs::metadata(path.join(name)).is_ok_and(|file| file.len() == 0);
+            let is_damaged = [RECORDING, DIGEST, FACTS].into_iter().any(is_empty);
+            if is_damaged && !path.join(WRONG).exists() {
+                warn!(
+                    "{} was not on the disk when the power went; it is removed",
+                    path.display()
+                );
+                if let Err(error) = fs::remove_dir_all(&path) {
+                    warn!("{}: {error}", path.display());
+                }
+            }
+        }
+    }
+
     /// Notes that the image's registry was asked and had none for what was to be started; see [`Self::asked`].
     pub fn note_asked(&self, manifest: Digest) {
         let folder = self.of_image(manifest);
@@ -292,22 +331,31 @@ fn read(folder: &Path, name: Digest) -> Result<KeptRecording, String> {
         digest => digest.ok() != Some(Digest::of(&encoded).to_string().into_bytes()),
     };
     if is_damaged {
-        return Err(format!("{RECORDING} is damaged; it is fetched again"));
+        return Err(format!("{RECORDING} is damaged"));
     }
     let recording = Recording::decode(&encoded).map_err(|error| error.to_string())?;
-    let evidence = serde_json::from_slice(&file(FACTS)?).map_err(|error| error.to_string())?;
+    let evidence = serde_json::from_slice(&file(FACTS)?).map_err(|error| format!("{FACTS}: {error}"))?;
     let zone = folder.join(ZONE);
+    let kept = fs::metadata(&zone).ok().map(|metadata| metadata.len());
+    // Its own comes first.
+    if let (Some(kept), Some(own)) = (kept, recording.zones.first())
+        && kept != own.size
+    {
+        return Err(format!("{ZONE} is damaged"));
+    }
     Ok(KeptRecording {
         name,
         evidence,
         recording,
-        zone: zone.is_file().then_some(zone),
+        zone: kept.map(|_| zone),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, SystemTime};
+
+    use xebec_format::runtime_image::Zone;
 
     use super::*;
 
@@ -345,13 +393,16 @@ mod tests {
             layers: Vec::new(),
             services: Vec::new(),
             zeros: Vec::new(),
-            zones: Vec::new(),
+            zones: vec![Zone {
+                digest: Digest::of(b"zone"),
+                size: 4,
+            }],
             segments: Vec::new(),
             indexes: Vec::new(),
         };
         let encoded = recording.encode();
         let keep = || {
-            kept.keep_soon(image, name, &encoded, &Evidence::default(), None)
+            kept.keep_soon(image, name, &encoded, &Evidence::default(), Some(b"zone"))
                 .unwrap();
         };
         let is_listed = || !kept.list(image).is_empty();
@@ -372,6 +423,7 @@ mod tests {
             (RECORDING, &other),
             (DIGEST, b""),
             (FACTS, b""),
+            (ZONE, b""),
         ] {
             fs::write(folder.join(file), damage).unwrap();
             assert!(!is_listed(), "{file} of {} bytes", damage.len());
@@ -380,6 +432,19 @@ mod tests {
         }
         fs::remove_file(folder.join(DIGEST)).unwrap();
         assert!(is_listed(), "of an older version");
+        let own = Evidence {
+            own: true,
+            ..Evidence::default()
+        };
+        kept.keep_soon(image, name, &encoded, &own, None).unwrap();
+        keep();
+        assert!(kept.list(image).iter().all(|kept| kept.evidence.own), "it stays");
+        kept.remove_damaged();
+        assert!(is_listed());
+        fs::write(folder.join(FACTS), b"").unwrap();
+        kept.remove_damaged();
+        assert!(!folder.exists());
+        keep();
         // Kept again, it is distrusted all the same.
         kept.distrust(name).unwrap();
         keep();

@@ -62,10 +62,8 @@ impl Requests {
         self.raise_lies(served);
         completed.map_err(not_brought_in)?;
         let key = served.layer().key();
-        let layer = served.clone();
-        let synced = self.in_background(move |_| layer.sync()).await?;
-        synced.map_err(|error| Failure::host(format!("sync {key}"), error))?;
         self.compare_injected(served).await?;
+        self.sync_layer(served).await?;
         if !facts::is_proven(self.images.store(), key)
             && let Verdict::Disproved(problem) = self.prove(key).await?
         {
@@ -152,8 +150,7 @@ impl Requests {
         report: &Report,
     ) -> Result<Reply, Failure> {
         let (mut prepared, _reservation) = self.prepare(request, false, None, report).await?;
-        prepared.written().await?;
-        self.images.synced().await?;
+        self.keep(&mut prepared).await?;
         let mut layers = Vec::new();
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, Some(&layer.index))?;

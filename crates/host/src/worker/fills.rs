@@ -3,7 +3,7 @@
 //! It knows the layers that views use, by the identity of their data files. An event whose pages are present is
 //! answered at once, in the thread that read it; any other becomes a task that waits for its spans: through outages,
 //! for as long as [`Waits`] says. Failures are answered with an error number, never by silence. A layer that becomes
-//! complete is made durable and silenced: from then on its readers raise no events.
+//! complete is silenced: from then on its readers raise no events.
 
 use std::collections::HashMap;
 use std::future::Future;

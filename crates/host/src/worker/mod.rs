@@ -184,6 +184,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     let (paths, starting) = (paths.clone(), requests.clone());
     runtime.spawn_blocking(move || {
         starting.remove_strange_metadata(false);
+        starting.images.recordings().remove_damaged();
         remove_abandoned(&paths.layers(), LAYER_LEVELS);
         let directories = [
             &paths.images(),
@@ -216,6 +217,8 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     runtime.block_on(requests.snapshots.end());
     match last_word {
         LastWord::HandedOver => {
+            // The next one does not know of it.
+            requests.sync_notes();
             // New events wait in the kernel for the next worker from here on; this should be short.
             events.stop_reading();
             let deadline = Instant::now() + LAST_ANSWERS;

@@ -293,6 +293,14 @@ impl Requests {
         Err(Failure::new(FailureKind::Host, message))
     }
 
+    /// Waits until a prepared image is on the disk, by which it is found again without its registry.
+    pub(super) async fn keep(&self, prepared: &mut PreparedImage) -> Result<(), Failure> {
+        prepared.written().await?;
+        let layers = prepared.layers.iter().map(|layer| layer.key);
+        let image = prepared.found.manifest_digest;
+        self.images.synced(layers, Some(image)).await
+    }
+
     /// Sees to it that a prepared image's layers stay until the reservation goes; `None` if one is gone already.
     pub(super) async fn reserve(
         self: &Arc<Self>,
@@ -366,8 +374,7 @@ impl Requests {
     ) -> Result<Reply, Failure> {
         let before = self.images.clients().stats().bytes_received;
         let (mut prepared, _reservation) = self.prepare(request, false, None, report).await?;
-        prepared.written().await?;
-        self.images.synced().await?;
+        self.keep(&mut prepared).await?;
         if complete {
             let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
             self.in_background(move |this| this.enforce(this.missing_bytes(&keys)))

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use tracing::warn;
 use xebec_cache::fill::Filler;
 use xebec_cache::layer::CachedLayer;
 use xebec_format::PAGE_SIZE;
@@ -39,10 +40,22 @@ impl ServedLayer {
     /// Returns whether there was something to do. Blocks.
     ///
     /// # Errors
-    /// I/O errors, as of [`CachedLayer::sync`].
+    /// I/O errors, as of [`CachedLayer::sync`]. That a note cannot be synced is none: nothing is lost, and nothing more believed.
     pub(super) fn sync(&self) -> io::Result<bool> {
         let layer = self.layer();
-        layer.sync_after(|| injected::sync(layer.directory()))
+        let mut are_noted = true;
+        let synced = layer.sync(|| {
+            let noted = injected::sync(layer.directory());
+            are_noted = noted.is_ok();
+            noted
+        });
+        match synced {
+            Err(error) if !are_noted => {
+                warn!("cannot sync who brought pages of {}: {error}", layer.key());
+                Ok(false)
+            }
+            synced => synced,
+        }
     }
 
     /// Whether nobody but the table of served layers knows it, or any part of it.

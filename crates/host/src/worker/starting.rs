@@ -61,10 +61,7 @@ impl Requests {
             if *purpose == Purpose::Recording {
                 self.compare_injected(&served).await?;
                 // The process that records looks at the files, where that stands only then.
-                let key = layer.key;
-                let synced = self.in_background(move |_| served.sync());
-                let failed = |error| Failure::host(format!("sync {key}"), error);
-                synced.await?.map_err(failed)?;
+                self.sync_layer(&served).await?;
                 continue;
             }
             if !served.layer().has_unverified() {
@@ -101,8 +98,10 @@ impl Requests {
             .await;
         self.raise_lies(served);
         compared.map_err(|error| Failure::new(FailureKind::Registry, error))?;
+        // Not only in memory: a power cut may bring back what was injected, and whoever injects next must not vouch for that.
+        self.sync_layer(served).await?;
         injected::clear(self.images.store(), layer.key(), || {
-            !layer.has_unverified() && !self.strictness.is_injecting(layer.key())
+            !layer.may_have_unverified() && !self.strictness.is_injecting(layer.key())
         });
         Ok(())
     }

@@ -2,7 +2,8 @@
 //! what is in use is noted as used, and the limit is kept.
 //!
 //! Layers are synced every few seconds, and what starts wrote down, so that a power cut costs little more than that. What a
-//! worker that died left unsynced of its layers is found when the next one starts.
+//! worker that died left unsynced of its layers and views is found when the next one starts; what it wrote down the kernel
+//! brings to the disk, within half a minute.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,8 +11,9 @@ use std::time::{Duration, SystemTime};
 use tracing::{debug, error, warn};
 use xebec_cache::store::LayerKey;
 
+use crate::failure::Failure;
 use crate::runtime_image::corrected;
-use crate::worker::fills::FillService;
+use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::requests::Requests;
 
 /// How often layers are synced: what a power cut costs at most is fetched again in about the same time.
@@ -23,7 +25,11 @@ const LAST_USE: Duration = Duration::from_secs(300);
 /// Runs until the worker ends.
 pub(super) async fn run(requests: Arc<Requests>) {
     let this = requests.clone();
-    let _ = tokio::task::spawn_blocking(move || this.sync_left()).await;
+    let left = move || {
+        this.sync_views_again();
+        this.sync_left();
+    };
+    let _ = tokio::task::spawn_blocking(left).await;
     let mut tick = tokio::time::interval(SYNC);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -43,23 +49,27 @@ pub(super) async fn run(requests: Arc<Requests>) {
 
 /// Makes durable what the layers that are served hold. Gives those that the disk did not take.
 pub(super) fn sync_served(fills: &FillService) -> Vec<LayerKey> {
-    let mut failed = Vec::new();
-    for served in fills.all() {
-        match served.sync() {
-            Ok(true) => debug!("{} is synced", served.layer().key()),
-            Ok(false) => {}
-            Err(error) => {
-                let key = served.layer().key();
-                error!(
-                    "the disk does not take what was written of {key}: {error}. What it lacks is fetched again; restart \
-                     containers that were started on it when it was there, and look after the disk"
-                );
-                fills.listen_again(&served);
-                failed.push(key);
-            }
+    let served = fills.all().into_iter();
+    let failed = served.filter(|served| sync_one(fills, served).is_err());
+    failed.map(|served| served.layer().key()).collect()
+}
+
+/// If the disk does not take what was written, readers raise events again for what it lacks.
+fn sync_one(fills: &FillService, served: &Arc<ServedLayer>) -> std::io::Result<()> {
+    let key = served.layer().key();
+    match served.sync() {
+        Ok(true) => debug!("{key} is synced"),
+        Ok(false) => {}
+        Err(error) => {
+            error!(
+                "the disk does not take what was written of {key}: {error}. What it lacks is fetched again; restart containers \
+                 that were started on it when it was there, and look after the disk"
+            );
+            fills.listen_again(served);
+            return Err(error);
         }
     }
-    failed
+    Ok(())
 }
 
 impl Requests {
@@ -71,6 +81,16 @@ impl Requests {
                 "{failure}. It may be gone after a power cut, and is found out again then; look after the disk"
             );
         }
+    }
+
+    /// Makes durable what a layer holds. The disk may take long, so this has a thread of its own kind.
+    pub(super) async fn sync_layer(self: &Arc<Self>, served: &Arc<ServedLayer>) -> Result<(), Failure> {
+        let layer = served.clone();
+        let synced = self.without_turn(move |this| {
+            sync_one(&this.fills, &layer).inspect_err(|_| this.distrust_memory(layer.layer().key()))
+        });
+        let failed = |error| Failure::host(format!("sync {}", served.layer().key()), error);
+        synced.await?.map_err(failed)
     }
 
     /// After the disk lost writes: views that are mounted may come to have holes in memory, so later ones are others, and

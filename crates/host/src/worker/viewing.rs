@@ -138,6 +138,17 @@ impl Requests {
         Ok(served.collect::<Result<_, _>>()?)
     }
 
+    /// Whether the worker before this one came to sync its views is not known.
+    pub(super) fn sync_views_again(&self) {
+        let metadata = |name: String| {
+            let path = view::metadata(&self.images.paths, &name);
+            (name, path)
+        };
+        let views = self.views.list().into_iter();
+        self.unsynced_views()
+            .extend(views.map(|view| metadata(view.name)));
+    }
+
     fn unsynced_views(&self) -> MutexGuard<'_, Vec<(String, PathBuf)>> {
         self.unsynced_views.lock().unwrap_or_else(PoisonError::into_inner)
     }

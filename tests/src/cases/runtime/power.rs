@@ -58,8 +58,14 @@ pub(super) fn cut_after_a_start(world: &World) -> Result<Outcome> {
         ensure!(asked.len() <= 1, "{moment} ms: {asked:#?}");
         lab.stop(&after)?;
     }
-    ensure!(torn[0] > 0, "nothing was torn: this test tests nothing");
-    ensure!(kept[0] == 0 && kept[3] > 0, "{kept:?}");
+    ensure!(
+        torn.iter().any(|torn| *torn > 0),
+        "nothing was torn: this test tests nothing"
+    );
+    ensure!(
+        kept.last().is_some_and(|kept| *kept > 0),
+        "nothing was synced: {kept:?}"
+    );
     Ok(Outcome::Passed(format!(
         "after {MOMENTS:?} ms {torn:?} files were empty and {kept:?} pages of the service believed; all of it was right at \
          the next start"
@@ -68,7 +74,13 @@ pub(super) fn cut_after_a_start(world: &World) -> Result<Outcome> {
 
 /// Whatever file of a recording is torn, the next start uses it no more, or has it from the registry again.
 pub(super) fn damage_heals(world: &World) -> Result<Outcome> {
-    const DAMAGED: [&str; 4] = ["recording", "recording.digest", "facts.json", "injected.json"];
+    const DAMAGED: [&str; 5] = [
+        "recording",
+        "recording.digest",
+        "facts.json",
+        "injected.json",
+        "roots.json",
+    ];
     let service = Service::new(world)?;
     let lab = &service.lab;
     let names = lab.push_indexed(&service.image, "app")?;

@@ -127,7 +127,7 @@ impl Views {
             remove_unused_mount(&part.mount);
         }
         let _ = fs::remove_file(self.record_path(name));
-        let _ = fs::remove_file(self.paths.views().join(format!("{name}.erofs")));
+        let _ = fs::remove_file(view::metadata(&self.paths, name));
         true
     }
 }
