@@ -200,8 +200,8 @@ impl Presence {
     /// written before a page was claimed is there when it is called.
     ///
     /// # Errors
-    /// I/O errors, of `notes`, too. When it is the data that could not be synced, what it held beyond `durable` may be lost although
-    /// it still reads well (the kernel gives up pages that it cannot write), so those pages are claimed no more.
+    /// I/O errors, of `notes`, too. When it is the data that could not be synced, what it held beyond `durable` may be lost
+    /// although it still reads well (the kernel gives up pages that it cannot write), so those pages are claimed no more.
     pub fn sync(&self, data: &dyn DiskFile, notes: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
         let mut durable = self.lock_durable();
         if self.is_synced(&durable) {

@@ -194,8 +194,7 @@ impl Images {
         let new = listed.into_iter().find(|(kept, _)| kept.name == chosen.name);
         let keeping = new.map(|(_, bytes)| {
             let (kept, unsynced) = (self.recordings.clone(), self.unsynced.clone());
-            let (manifest, name) = (found.manifest_digest, chosen.name);
-            let evidence = chosen.evidence.clone();
+            let (manifest, name, evidence) = (found.manifest_digest, chosen.name, chosen.evidence.clone());
             Keeping::begin(move || {
                 kept.keep_soon(manifest, name, &bytes, &evidence, None)?;
                 unsynced.add_recording(manifest, name);

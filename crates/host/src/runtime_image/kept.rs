@@ -264,7 +264,7 @@ impl KeptRecordings {
         Ok(())
     }
 
-    /// Removes what a power cut left of recordings that were not synced yet. For when nobody keeps any.
+    /// Removes what a power cut left of recordings that were not synced yet. For when nobody keeps any yet.
     pub fn remove_damaged(&self) {
         remove_abandoned(&self.directory, 2);
         let folders = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();

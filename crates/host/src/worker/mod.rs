@@ -134,6 +134,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     });
     let images = Images::open(paths)?;
     images.store().clean();
+    images.recordings().remove_damaged();
     let handle = runtime.handle().clone();
     let (completed, newly_complete) = tokio::sync::mpsc::unbounded_channel();
     let fills = FillService::new(
@@ -184,7 +185,6 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     let (paths, starting) = (paths.clone(), requests.clone());
     runtime.spawn_blocking(move || {
         starting.remove_strange_metadata(false);
-        starting.images.recordings().remove_damaged();
         remove_abandoned(&paths.layers(), LAYER_LEVELS);
         let directories = [
             &paths.images(),

@@ -83,7 +83,7 @@ impl Requests {
         }
     }
 
-    /// Makes durable what a layer holds. The disk may take long, so this has a thread of its own kind.
+    /// Makes durable what a layer holds. The disk may take long, so it takes no turn from requests.
     pub(super) async fn sync_layer(self: &Arc<Self>, served: &Arc<ServedLayer>) -> Result<(), Failure> {
         let layer = served.clone();
         let synced = self.without_turn(move |this| {

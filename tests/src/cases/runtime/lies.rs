@@ -305,9 +305,10 @@ pub(super) fn nobody_vouches(world: &World) -> Result<Outcome> {
             }
         }
         ensure!(notes > 0, "nobody noted who brings pages");
-        lie.service
-            .expect_truth(root, tag)
-            .with_context(|| root.to_owned())?;
+        let mnt = lab.mount(root, tag, &[])?;
+        // First what was lied about: whoever reads its neighbours finds the lie out.
+        expect_contents(&mnt.join(FILE), lie.service.file(FILE)?).with_context(|| root.to_owned())?;
+        lie.service.expect_files(&mnt).with_context(|| root.to_owned())?;
         lie.service.expect_sound(root, tag)?;
     }
     Ok(Outcome::Passed("compared before anybody read it".to_owned()))

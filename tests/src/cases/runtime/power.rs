@@ -13,7 +13,7 @@ use crate::runner::Outcome;
 use crate::world::{World, run};
 
 /// When the power goes after the service was ready, in milliseconds: before anything was synced, and after that.
-const MOMENTS: [u64; 4] = [0, 300, 3000, 12_000];
+const MOMENTS: [u64; 4] = [0, 300, 3000, 15_000];
 
 /// Whatever is on the disk when the power goes, the next start finds out what it lacks, and has the right bytes.
 pub(super) fn cut_after_a_start(world: &World) -> Result<Outcome> {
@@ -65,6 +65,10 @@ pub(super) fn cut_after_a_start(world: &World) -> Result<Outcome> {
     ensure!(
         kept.last().is_some_and(|kept| *kept > 0),
         "nothing was synced: {kept:?}"
+    );
+    ensure!(
+        torn.last() == Some(&0),
+        "a note was not synced with what it is about: {torn:?}"
     );
     Ok(Outcome::Passed(format!(
         "after {MOMENTS:?} ms {torn:?} files were empty and {kept:?} pages of the service believed; all of it was right at \
