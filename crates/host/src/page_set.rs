@@ -19,6 +19,14 @@ impl PageSet {
         };
     }
 
+    /// The pages of another set, too.
+    pub fn add(&mut self, other: &Self) {
+        for (key, runs) in other.layers() {
+            let all = [self.runs(key), runs].concat();
+            self.insert(key, all);
+        }
+    }
+
     /// The runs of one layer.
     pub fn runs(&self, key: LayerKey) -> &[Range<u64>] {
         self.0.get(&key).map_or(&[], Vec::as_slice)
@@ -149,6 +157,9 @@ mod tests {
             prop_assert_eq!(left.count(), one.len() as u64);
             prop_assert_eq!(left.is_empty(), one.is_empty());
             prop_assert_eq!(pages(&left.and(&right)), one.intersection(&other).copied().collect::<BTreeSet<_>>());
+            let mut all = left.clone();
+            all.add(&right);
+            prop_assert_eq!(&all, &set(&one.union(&other).copied().collect()));
             let rest = left.without(&right);
             prop_assert_eq!(pages(&rest), one.difference(&other).copied().collect::<BTreeSet<_>>());
             // Runs stay apart, so that equal sets are equal values.

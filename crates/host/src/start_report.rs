@@ -74,6 +74,10 @@ pub struct RecordedPages {
     pub fetched: u64,
     /// Were neither, and came when they were read.
     pub late: u64,
+    /// Of how many it was seen whether they were read. Where that is fewer than were read and not read, those numbers are
+    /// estimates by a sample: the others were brought into memory before they were read.
+    #[serde(default)]
+    pub looked_at: u64,
     /// Were read.
     pub touched: u64,
     /// Were not read.

@@ -10,6 +10,7 @@ mod lies;
 mod merge;
 mod overlap;
 mod picture;
+mod populated;
 mod power;
 mod recordings;
 mod starts;
@@ -66,6 +67,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("explain-start", explain::another_path),
         case("explain-shared", explain::others_on_the_view),
         case("explain-two-starts", explain::two_starts),
+        case("populated", populated::populated),
         case("learn", learn::learn_and_merge),
         case("learn-by-setting", learn::by_setting),
         case("from-disk", disk::read_ahead),

@@ -121,8 +121,12 @@ fn read(recorded: &RecordedPages) -> String {
         0 => String::new(),
         unknown => format!("; {unknown} could not be looked for"),
     };
+    let (about, sample) = match recorded.looked_at < known {
+        true => ("about ", format!("; by a sample of {}", recorded.looked_at)),
+        false => ("", String::new()),
+    };
     format!(
-        "{} of {known}; unused {}, of which {} were brought for nothing{unknown}",
+        "{about}{} of {known}; unused {about}{}, of which {about}{} were brought for nothing{sample}{unknown}",
         recorded.touched,
         pages(recorded.unused),
         pages(recorded.fetched_unused),

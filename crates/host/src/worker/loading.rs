@@ -20,9 +20,11 @@ use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::injected::{self, Injection};
 use crate::runtime_image::load::{Loader, Target};
 use crate::worker::fills::FillService;
+use crate::worker::populate::Populating;
 use crate::worker::requests::Requests;
 use crate::worker::start_facts::Recorded;
 use crate::worker::strict::Injecting;
+use crate::worker::viewing::HeldView;
 
 /// How long who asks waits for what is still coming.
 pub(super) const SOON: Duration = Duration::from_secs(2);
@@ -343,25 +345,45 @@ impl Requests {
     }
 
     /// Takes the guard off each part of a view's free pages once all of it is there; if some pages never come, it stays.
-    pub(super) fn finish_loading(self: &Arc<Self>, view: &str, mut loading: Loading) -> Pending {
+    /// What is there is brought into the view's page cache, if the view is to be populated.
+    pub(super) fn finish_loading(
+        self: &Arc<Self>,
+        view: &HeldView,
+        mut loading: Loading,
+        populates: bool,
+    ) -> Pending {
         let pending = Pending {
             recorded: loading.recorded.take(),
             outcome: loading.outcome.clone(),
         };
         self.loadings
-            .note(view, loading.outcome.clone(), loading.task.take());
-        let (this, view) = (self.clone(), view.to_owned());
+            .note(&view.name, loading.outcome.clone(), loading.task.take());
+        let populating = Populating::new(&view.name, &view.path, &view.tree, &loading.free);
+        let populate = populating
+            .filter(|_| populates)
+            .map(|populating| self.populate(populating));
+        let (this, view) = (self.clone(), view.name.clone());
         // The loader itself would keep readers waiting for what nobody brings any more.
         let more = loading.loader.take().and_then(|loader| loader.subscribe());
         let mut outcome = loading.outcome;
         let mut coming = self.views.arriving(&view);
+        let is_there = move |pages: Arc<PageSet>| populate.as_ref().map(|populate| populate.send(pages));
+        let apart = coming
+            .iter()
+            .fold(loading.free, |there, (_, pages)| there.without(pages));
+        if !apart.is_empty() {
+            is_there(Arc::new(apart));
+        }
         tokio::spawn(async move {
             let mut look = || {
                 coming.retain(|(mount, pages)| {
                     let are_there = this.fills.have(pages);
-                    if are_there {
-                        this.views
-                            .arrived(&view, mount, |mount| this.fills.unguard(mount));
+                    if are_there
+                        && this
+                            .views
+                            .arrived(&view, mount, |mount| this.fills.unguard(mount))
+                    {
+                        is_there(pages.clone());
                     }
                     !are_there
                 });

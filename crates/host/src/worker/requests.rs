@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use crate::sharing::SharedContents;
 use crate::view;
 use crate::worker::background::{Background, run_without_turn};
-use crate::worker::fills::{FillService, ServedLayer};
+use crate::worker::fills::FillService;
 use crate::worker::loading::{Loading, Loadings};
 use crate::worker::quota::Quota;
 use crate::worker::snapshots::Snapshots;
@@ -28,8 +28,8 @@ use crate::worker::start_facts::Over;
 use crate::worker::starts::Starts;
 use crate::worker::strict::{Reliance, Strictness, Use};
 use crate::worker::suspects::Suspects;
-use crate::worker::touched::ViewTree;
 use crate::worker::usage::Reservation;
+use crate::worker::viewing::HeldView;
 use crate::worker::views::{LayerPair, Views};
 
 /// How often an image is prepared anew because a layer of it was evicted meanwhile. Once it is prepared its layers
@@ -214,24 +214,25 @@ impl Requests {
             match this.goes_on()? {
                 true => {
                     let mounted = this.mount_prepared(prepared, order, loading.as_ref(), &reliance);
-                    mounted.map(|(mounted, layers, tree)| Some((mounted, layers, tree, loading)))
+                    mounted.map(|(mounted, view)| Some((mounted, view, loading)))
                 }
                 false => Ok(None),
             }
         });
-        let Some((mounted, layers, tree, loading)) = mounted.await?? else {
+        let Some((mounted, view, loading)) = mounted.await?? else {
             return Ok(Reply::Again);
         };
-        let loaded = loading.map(|loading| self.finish_loading(&mounted.view, loading));
+        let populates = is_free && !learns && !view.was_mounted;
+        let loaded = loading.map(|loading| self.finish_loading(&view, loading, populates));
         // What learns is let read ahead when it has learned.
         if is_free && !learns {
             self.widen_later(mounted.view.clone());
         }
         match plan {
-            Some(plan) => self.begin_start(plan, holder, &mounted, &layers, tree, loaded),
+            Some(plan) => self.begin_start(plan, holder, &mounted, &view.layers, view.tree, loaded),
             None => self.starts.note_shared(&mounted.view),
         }
-        self.complete_in_background(layers, completion);
+        self.complete_in_background(view.layers, completion);
         Ok(Reply::Mounted(Box::new(mounted)))
     }
 
@@ -321,7 +322,7 @@ impl Requests {
         order: Order,
         loading: Option<&Loading>,
         reliance: &Reliance,
-    ) -> Result<(Mounted, Vec<Arc<ServedLayer>>, ViewTree), Failure> {
+    ) -> Result<(Mounted, HeldView), Failure> {
         let start = Instant::now();
         let view = self.hold_view(&prepared, &order, loading, reliance)?;
         let mut stages_ms: std::collections::BTreeMap<String, f64> = prepared
@@ -344,16 +345,16 @@ impl Requests {
         let is_recording = order.purpose == Purpose::Recording;
         let mounted = Mounted {
             layers: layers.collect(),
-            path: view.path,
+            path: view.path.clone(),
             reference: prepared.found.reference.to_string(),
             manifest: prepared.found.manifest_digest,
             config,
             stages_ms,
             lazy,
             recording: is_recording.then(|| self.images.paths.recording_mounts().join(&view.name)),
-            view: view.name,
+            view: view.name.clone(),
         };
-        Ok((mounted, view.layers, view.tree))
+        Ok((mounted, view))
     }
 
     /// Content digests are worth a request only when there is something to share with.

@@ -15,7 +15,9 @@ use crate::protocol::Loaded;
 use crate::runtime_image::find::FoundRecording;
 use crate::start_report::{MissedFile, RecordedPages, StartEnd, StartReport};
 use crate::worker::asked::AllAsked;
-use crate::worker::touched::{FilePart, Touched, ViewTree};
+use crate::worker::populate::Populated;
+use crate::worker::touched::Touched;
+use crate::worker::view_tree::{FilePart, ViewTree};
 use crate::worker::waits::{WaitRecord, milliseconds_since_1970};
 
 /// Files that a report names.
@@ -112,6 +114,8 @@ impl Over {
 pub(super) struct Seen {
     /// What it read of its recording.
     pub(super) touched: Touched,
+    /// What was brought into its page cache before it was read, so that what it read of that is not known.
+    pub(super) populated: Populated,
     /// What it read of complete layers, whose reads nobody notices, besides its recording: of those that were not
     /// complete when it began, and of all if it learns. `None` if they have too many files to look at.
     pub(super) unnoticed: Option<Touched>,
@@ -252,22 +256,33 @@ fn recorded(start: &Facts, seen: &Seen, sorted: &Sorted) -> Option<RecordedPages
     let recorded = start.recorded.as_ref()?;
     let fetched = recorded.after.without(&recorded.before);
     // Whoever asked for a page by an event read it, too.
-    let unused = seen
-        .touched
-        .looked_for
-        .without(&seen.touched.pages)
-        .without(&sorted.inside);
-    let known = seen.touched.looked_for.count() + sorted.inside.without(&seen.touched.looked_for).count();
+    let looked_at = seen.touched.looked_for.without(&sorted.inside);
+    let unused = looked_at.without(&seen.touched.pages);
+    // What was populated is like the sample of it that was left out.
+    let hidden = seen.populated.brought.and(&recorded.pages);
+    let hidden = hidden.without(&sorted.inside).count();
+    let sample = looked_at.and(&seen.populated.left_out);
+    let hidden = if sample.is_empty() { 0 } else { hidden };
+    let estimate = |all: &PageSet| {
+        let of_sample = all.and(&sample).count();
+        let hidden = (hidden * of_sample + sample.count() / 2)
+            .checked_div(sample.count())
+            .unwrap_or(0);
+        all.count() + hidden
+    };
     let pages = recorded.pages.count();
+    let looked_at = looked_at.count() + sorted.inside.count();
+    let known = looked_at + hidden;
     Some(RecordedPages {
         pages,
         present: recorded.before.count(),
         fetched: fetched.count(),
         // Those that were asked for while they were arriving came by the recording all the same.
         late: sorted.inside.without(&recorded.after).count(),
-        touched: known - unused.count(),
-        unused: unused.count(),
-        fetched_unused: unused.and(&fetched).count(),
+        looked_at,
+        touched: known - estimate(&unused),
+        unused: estimate(&unused),
+        fetched_unused: estimate(&unused.and(&fetched)),
         unknown: pages.saturating_sub(known),
     })
 }

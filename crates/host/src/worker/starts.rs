@@ -36,7 +36,8 @@ use crate::worker::requests::Requests;
 use crate::worker::served::ServedLayer;
 use crate::worker::start_facts::{Facts, Over, Seen, report};
 use crate::worker::starting::START;
-use crate::worker::touched::{Touched, ViewTree};
+use crate::worker::touched::Touched;
+use crate::worker::view_tree::ViewTree;
 use crate::worker::waits::milliseconds_since_1970;
 
 /// Starts that are watched at a time. Each may take 1.5 MiB for what it asks for.
@@ -346,7 +347,9 @@ impl Requests {
             Some(tree) => tree.touched(&start.path, pages, limit),
             None => pages.is_empty().then(Touched::default),
         };
-        let touched = look(recorded, usize::MAX).unwrap_or_default();
+        // What was brought there beforehand says nothing.
+        let populated = self.views.populated(&start.view);
+        let touched = look(&recorded.without(&populated.brought), usize::MAX).unwrap_or_default();
         let mut silent = PageSet::default();
         for layer in &start.facts.layers {
             let key = LayerKey {
@@ -363,7 +366,8 @@ impl Requests {
                 silent.insert(key, vec![all]);
             }
         }
-        let unnoticed = look(&silent.without(recorded), MAX_FILES);
+        let others = silent.without(recorded).without(&populated.brought);
+        let unnoticed = look(&others, MAX_FILES);
         if over.container.is_none() {
             over.container = self.container_of_command(&start.holder);
         }
@@ -372,6 +376,7 @@ impl Requests {
         entries.retain(|entry| u64::from(entry.at) <= watched_ms);
         let seen = Seen {
             touched,
+            populated,
             unnoticed,
             asked: AllAsked { entries, is_full },
             waits: self.waits_of(start, &over),

@@ -362,6 +362,7 @@ mod tests {
             narrow: None,
             backing: None,
             was_shared: false,
+            populated: crate::worker::populate::Populated::default(),
             narrowed: 0,
         }
     }

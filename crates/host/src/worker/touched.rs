@@ -1,45 +1,23 @@
-//! Which pages of a view were read, by what of its files is in the page cache; and the names of files that have pages.
+//! Which pages of a view were read, by what of its files is in the page cache.
 //!
 //! A view that was mounted for a start reads nothing ahead at first, and its file system is new, so what is in the page
-//! cache of its files is what was read of them, events or not. Only files that have the pages in question are opened, and
-//! none is read: looking costs some 0.3 µs for a run of pages that were all read, or of which none was.
+//! cache of its files is what was read of them, events or not, and what was put there ([`super::populate`]). Only files that have
+//! the pages in question are opened, and none is read: looking costs some 0.3 µs for a run of pages that were all read, or of
+//! which none was.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use tracing::debug;
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
-use xebec_format::image::{ImageTree, InodeId, InodeKind};
+use xebec_format::image::InodeId;
 use xebec_kernel::page_cache::cached;
 
-use crate::page_set::{PageSet, common};
-
-/// A view's tree, and which layer each of its devices is of.
-#[derive(Clone, Debug)]
-pub struct ViewTree {
-    /// The tree, its contents as ranges of devices.
-    pub tree: Arc<ImageTree>,
-    /// The layers, by the number of the device.
-    pub devices: Vec<LayerKey>,
-}
-
-/// Neighbouring pages of a layer that are neighbouring pages of a file, too.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilePart {
-    /// The file.
-    pub inode: InodeId,
-    /// Number of the first page in the file.
-    pub file_page: u64,
-    /// The layer.
-    pub key: LayerKey,
-    /// The pages in its data space.
-    pub pages: Range<u64>,
-}
+use crate::page_set::PageSet;
+use crate::worker::view_tree::{ViewTree, open_below};
 
 /// Which pages were read.
 #[derive(Debug, Default)]
@@ -51,61 +29,6 @@ pub struct Touched {
 }
 
 impl ViewTree {
-    /// Where files have the pages, in the order of inodes.
-    pub fn parts(&self, pages: &PageSet) -> Vec<FilePart> {
-        let mut parts = Vec::new();
-        for (number, inode) in (0u32..).zip(&self.tree.inodes) {
-            let InodeKind::File { extents, .. } = &inode.kind else {
-                continue;
-            };
-            for extent in extents {
-                let Some(&key) = self.devices.get(usize::from(extent.device)) else {
-                    continue;
-                };
-                let first = extent.data_offset / PAGE_SIZE;
-                let end = (extent.data_offset + extent.length).div_ceil(PAGE_SIZE);
-                #[allow(clippy::single_range_in_vec_init, reason = "one run is what an extent is")]
-                let here = common(&[first..end], pages.runs(key));
-                parts.extend(here.into_iter().map(|run| FilePart {
-                    inode: InodeId(number),
-                    file_page: extent.file_offset / PAGE_SIZE + (run.start - first),
-                    key,
-                    pages: run,
-                }));
-            }
-        }
-        parts
-    }
-
-    /// The paths of files, from the root, without a slash at the beginning; one of them for a file with several.
-    pub fn paths(&self, wanted: impl IntoIterator<Item = InodeId>) -> HashMap<InodeId, Vec<u8>> {
-        let mut names: Vec<Option<(InodeId, &[u8])>> = vec![None; self.tree.inodes.len()];
-        for (number, inode) in (0u32..).zip(&self.tree.inodes) {
-            let InodeKind::Directory { children } = &inode.kind else {
-                continue;
-            };
-            for child in children {
-                if let Some(name) = names.get_mut(child.inode.index()) {
-                    *name = Some((InodeId(number), &child.name));
-                }
-            }
-        }
-        let path = |inode: InodeId| {
-            let (mut at, mut parts) = (inode, Vec::new());
-            // No deeper than there are inodes, whatever the tree is.
-            for _ in 0..names.len() {
-                let Some((parent, name)) = names.get(at.index()).copied().flatten() else {
-                    break;
-                };
-                parts.push(name);
-                at = parent;
-            }
-            parts.reverse();
-            (inode, parts.join(&b'/'))
-        };
-        wanted.into_iter().map(path).collect()
-    }
-
     /// Which of the pages were read through the view that is mounted at `root`. Blocks, for as long as opening the files
     /// that have them takes. `None` if they are more files than the limit.
     pub fn touched(&self, root: &Path, pages: &PageSet, limit: usize) -> Option<Touched> {
@@ -129,8 +52,7 @@ impl ViewTree {
             }
             let Some((_, Some(file))) = &current else { continue };
             let mut seen = Vec::new();
-            let file_pages = part.file_page..part.file_page + (part.pages.end - part.pages.start);
-            if look(file, file_pages, &mut seen).is_err() {
+            if look(file, part.file_pages(), &mut seen).is_err() {
                 continue;
             }
             let in_layer = |page: u64| part.pages.start + (page - part.file_page);
@@ -156,13 +78,6 @@ impl From<Runs> for PageSet {
         runs.0.into_iter().for_each(|(key, runs)| set.insert(key, runs));
         set
     }
-}
-
-/// Opens a file of a view. Neither a link nor another mount leads anywhere else.
-fn open_below(root: &File, path: &[u8]) -> std::io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    Ok(openat2(root, path, flags, Mode::empty(), resolve)?.into())
 }
 
 /// Adds those pages of a file's range that were read, in ascending runs: the range is halved until all or none were.
@@ -192,77 +107,8 @@ fn look(file: &File, pages: Range<u64>, seen: &mut Vec<Range<u64>>) -> std::io::
 mod tests {
     use std::os::unix::fs::FileExt;
 
-    use xebec_format::digest::Digest;
-    use xebec_format::image::{Child, FileExtent, Inode};
-
     use super::*;
-
-    fn key(number: u8) -> LayerKey {
-        LayerKey {
-            layer: Digest::from_bytes([number; 32]),
-            index: Digest::from_bytes([9; 32]),
-        }
-    }
-
-    fn inode(kind: InodeKind) -> Inode {
-        Inode {
-            metadata: xebec_format::layer::Metadata::default(),
-            links: 1,
-            kind,
-        }
-    }
-
-    fn child(name: &str, inode: u32) -> Child {
-        Child {
-            name: name.as_bytes().into(),
-            inode: InodeId(inode),
-        }
-    }
-
-    /// `/dir/file`: four pages of layer 1 from its page 10 on, of which the second is reached by another device.
-    fn view() -> ViewTree {
-        let extent = |file_page: u64, device, pages: u64| FileExtent {
-            file_offset: file_page * PAGE_SIZE,
-            device,
-            data_offset: (10 + file_page) * PAGE_SIZE,
-            length: pages * PAGE_SIZE,
-        };
-        let directory = |children| inode(InodeKind::Directory { children });
-        let file = inode(InodeKind::File {
-            size: 4 * PAGE_SIZE,
-            extents: vec![extent(0, 0, 1), extent(1, 2, 1), extent(2, 0, 2)],
-        });
-        ViewTree {
-            tree: Arc::new(ImageTree {
-                inodes: vec![
-                    directory(vec![child("dir", 1)]),
-                    directory(vec![child("file", 2)]),
-                    file,
-                ],
-                root: InodeId(0),
-            }),
-            devices: vec![key(1), key(2), key(1)],
-        }
-    }
-
-    fn set(key: LayerKey, runs: &[Range<u64>]) -> PageSet {
-        let mut set = PageSet::default();
-        set.insert(key, runs.to_vec());
-        set
-    }
-
-    #[test]
-    fn pages_are_found_in_files_by_whatever_device() {
-        let view = view();
-        let parts = view.parts(&set(key(1), &[0..12, 13..40]));
-        let told: Vec<_> = parts
-            .iter()
-            .map(|part| (part.inode.0, part.file_page, part.pages.clone()))
-            .collect();
-        assert_eq!(told, [(2, 0, 10..11), (2, 1, 11..12), (2, 3, 13..14)]);
-        assert_eq!(view.parts(&set(key(2), &[10..14])), []);
-        assert_eq!(view.paths([InodeId(2)])[&InodeId(2)], b"dir/file");
-    }
+    use crate::worker::view_tree::tests::{key, set, view};
 
     #[test]
     fn what_was_read_is_told_from_what_was_not() {

@@ -18,8 +18,8 @@ use crate::worker::fills::ServedLayer;
 use crate::worker::loading::Loading;
 use crate::worker::requests::{Order, Requests};
 use crate::worker::strict::Reliance;
-use crate::worker::touched::ViewTree;
 use crate::worker::usage::Reservation;
+use crate::worker::view_tree::ViewTree;
 use crate::worker::views::{Claim, ViewKey};
 
 /// A view that is held.
@@ -29,6 +29,8 @@ pub(super) struct HeldView {
     /// The layers that it reads, each once.
     pub(super) layers: Vec<Arc<ServedLayer>>,
     pub(super) tree: ViewTree,
+    /// Whether it was mounted before, so that others may have read it.
+    pub(super) was_mounted: bool,
     /// How long it took to build it, in milliseconds; 0 if it was mounted.
     pub(super) built_ms: f64,
 }
@@ -77,6 +79,7 @@ impl Requests {
                     path,
                     layers,
                     tree: known.tree.clone(),
+                    was_mounted: true,
                     built_ms: 0.0,
                 });
             }
@@ -125,6 +128,7 @@ impl Requests {
                 tree: built.tree,
                 devices: built.devices,
             },
+            was_mounted: held.was_mounted,
             built_ms: built.milliseconds,
         })
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use xebec_testkit::registry::Options;
 
 use super::{PAGE, STRAY, Service, number};
 use crate::lab::{Names, wait_until};
@@ -22,7 +23,15 @@ pub(super) struct Choosing<'a> {
 
 impl<'a> Choosing<'a> {
     pub(super) fn new(world: &'a World) -> Result<Self> {
-        let service = Service::new(world)?;
+        Self::with(Service::new(world)?)
+    }
+
+    /// With so many bytes in the files that can be chosen.
+    pub(super) fn of(world: &'a World, sizes: [usize; 2]) -> Result<Self> {
+        Self::with(Service::of(world, Options::default(), sizes)?)
+    }
+
+    fn with(service: Service<'a>) -> Result<Self> {
         let names = service.lab.push_indexed(&service.image, "app")?;
         let directory = service.lab.path("choice");
         std::fs::create_dir_all(&directory)?;
@@ -64,7 +73,13 @@ impl<'a> Choosing<'a> {
 
     /// A start that goes on.
     fn spawn(&self, root: &str, name: &str, probe: &str) -> Result<Child> {
-        let words = [&["run", "--rm"][..], &self.words_until(probe, &["--name", name])].concat();
+        self.spawn_with(root, name, probe, &[])
+    }
+
+    /// One with more options.
+    pub(super) fn spawn_with(&self, root: &str, name: &str, probe: &str, options: &[&str]) -> Result<Child> {
+        let options = [&["--name", name], options].concat();
+        let words = [&["run", "--rm"][..], &self.words_until(probe, &options)].concat();
         self.service.lab.spawn(root, &words)
     }
 }

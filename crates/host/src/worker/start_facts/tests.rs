@@ -80,6 +80,7 @@ fn seen(asked: &[(u16, Range<u64>)]) -> Seen {
             pages: set(1, &[0..60]),
             looked_for: set(1, &[0..100]),
         },
+        populated: Populated::default(),
         unnoticed: Some(Touched::default()),
         asked: watch.take(None),
         waits: Vec::new(),
@@ -103,6 +104,7 @@ fn pages_are_told_apart() {
         present: 10,
         fetched: 90,
         late: 0,
+        looked_at: 100,
         touched: 62,
         unused: 38,
         fetched_unused: 38,
@@ -135,6 +137,39 @@ fn what_was_recorded_and_did_not_come_is_late_and_what_cannot_be_seen_unknown() 
     assert_eq!((recorded.late, recorded.touched, recorded.unused), (5, 25, 20));
     assert_eq!((recorded.fetched_unused, recorded.unknown), (20, 55));
     assert_eq!(profile(&facts, &over(), &seen).unwrap().touched, None);
+}
+
+#[test]
+fn what_was_populated_is_like_the_sample_of_it() {
+    // Pages 0 to 80 are populated but for each fourth of them, and the rest never came. Of the sample 15 to 20 were not read.
+    let every_fourth: Vec<Range<u64>> = (0..20).map(|number| number * 4..number * 4 + 1).collect();
+    let left_out = set(1, &every_fourth);
+    let mut seen = seen(&[(0, 0..2)]);
+    seen.populated = Populated {
+        brought: set(1, &[0..80]).without(&left_out),
+        left_out: left_out.clone(),
+    };
+    seen.touched = Touched {
+        pages: set(1, &every_fourth[..15]),
+        looked_for: set(1, &[0..100]).without(&seen.populated.brought),
+    };
+    let recorded = report(&facts(), &over(), &seen, None).recorded.unwrap();
+    // Page 1 was asked for, so 59 are hidden, and like 19 of which 5 were not read: 16.
+    assert_eq!((recorded.looked_at, recorded.unknown), (41, 0));
+    assert_eq!(
+        (recorded.touched, recorded.unused),
+        (2 + 19 + 59 - 5 - 16, 20 + 5 + 16)
+    );
+    assert_eq!(
+        recorded.fetched_unused, 41,
+        "the first ten, which were there, count as read"
+    );
+    let kept = profile(&facts(), &over(), &seen).unwrap();
+    assert_eq!(kept.touched, None, "a sample is no profile");
+    // Without a sample nothing is known of them.
+    seen.populated.left_out = PageSet::default();
+    let recorded = report(&facts(), &over(), &seen, None).recorded.unwrap();
+    assert_eq!((recorded.unused, recorded.unknown), (25, 59));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::Views;
 use crate::image::PreparedLayer;
 use crate::page_set::PageSet;
 use crate::view::BuiltView;
-use crate::worker::touched::ViewTree;
+use crate::worker::view_tree::ViewTree;
 
 /// Inodes of all views that are known by what they are built from. With the indexes below them some 400 bytes each, so
 /// that this is 40 MB at most. Larger views are built for each start.
