@@ -51,6 +51,11 @@ counted() {
         /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p += $1; f += $3; s += $5 }
         END { print p+0; print f+0; print s+0 }' "$log")
     [[ $status -ne 0 && ${counts[1]} -eq 0 ]] && counts[1]=1
+    # Named once more at the end, with the first of what an end-to-end case says of it: the whole is long.
+    mapfile -t -O ${#failures[@]} failures < <(awk '
+        /^test .* \.\.\. / { said = / \.\.\. FAILED/ ? 1 : 9; if (said == 1) print "  " $2; next }
+        /^     ./ && said < 6 { if (said) print; said++; next }
+        { said = 9 }' "$log")
     passed=$((passed + counts[0])) failed=$((failed + counts[1])) skipped=$((skipped + counts[2]))
 }
 
@@ -81,9 +86,9 @@ lint() {
 }
 
 unit() {
-    # With what passed cases print: they say so if they could not do what they are for.
+    # With what passed cases print: they say so if they could not do what they are for. Tests leave nothing in the tree.
     counted "unit, property and documentation tests" \
-        cargo test --workspace --locked --no-fail-fast -- --show-output
+        env PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 cargo test --workspace --locked --no-fail-fast -- --show-output
     counted "tests of the benchmark's programs" python3 bench/tests/run.py
 }
 
@@ -118,6 +123,6 @@ lint | unit | e2e | smoke | fuzz) "$1" ;;
 esac
 
 printf '\n'
-for failure in "${failures[@]}"; do printf 'FAILED %s\n' "$failure"; done
+for failure in "${failures[@]}"; do [[ $failure == ' '* ]] && printf '%s\n' "$failure" || printf 'FAILED %s\n' "$failure"; done
 printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
 [[ $failed -eq 0 ]]

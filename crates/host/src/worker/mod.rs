@@ -15,10 +15,11 @@
 //!   `status`: what the daemon tells of itself; `ending`: when it may end.
 //! * [`quota`]: how large the cache may be; [`usage`] and `eviction`: how a layer goes without a reader noticing;
 //!   `removal`: forgetting and pinning images.
-//! * [`starts`]: what services ask for while they start: [`asked`] by events, [`touched`] in the page cache, told in
-//!   `start_facts`, kept by `learning`.
-//! * `loading`: runtime images on their way; [`arrival`]: who reads a page that is; `starting`: whether those that earlier
-//!   ones brought may be believed; [`strict`]: who relies on which layers.
+//! * [`starts`]: what services ask for while they start: [`asked`] by events, [`touched`] in the page cache (of which
+//!   files, [`view_tree`] knows), told in `start_facts`, kept by `learning`.
+//! * `loading`: runtime images on their way; [`arrival`]: who reads a page that is; `populate`: those that came, in the
+//!   page cache of the view; `starting`: whether those that earlier ones brought may be believed; [`strict`]: who relies on
+//!   which layers.
 //! * [`server`]: the socket. [`snapshots`]: containerd's.
 //! * [`upkeep`]: what is done for the cache in the background.
 
