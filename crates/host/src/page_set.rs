@@ -68,6 +68,19 @@ impl PageSet {
     }
 }
 
+impl FromIterator<(LayerKey, Range<u64>)> for PageSet {
+    /// Of runs in any order that may touch or overlap.
+    fn from_iter<I: IntoIterator<Item = (LayerKey, Range<u64>)>>(runs: I) -> Self {
+        let mut lists = BTreeMap::<_, Vec<_>>::new();
+        for (key, run) in runs {
+            lists.entry(key).or_default().push(run);
+        }
+        let mut set = Self::default();
+        lists.into_iter().for_each(|(key, runs)| set.insert(key, runs));
+        set
+    }
+}
+
 /// Runs in ascending order, joined where they touch.
 pub fn normal(mut runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
     runs.retain(|run| !run.is_empty());

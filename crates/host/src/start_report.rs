@@ -74,10 +74,10 @@ pub struct RecordedPages {
     pub fetched: u64,
     /// Were neither, and came when they were read.
     pub late: u64,
-    /// Of how many it was seen whether they were read. Where that is fewer than were read and not read, those numbers are
-    /// estimates by a sample: the others were brought into memory before they were read.
+    /// How many pages tell of the others how many were read, which were brought into memory before: then what was read and
+    /// what was not are estimates.
     #[serde(default)]
-    pub looked_at: u64,
+    pub sample: Option<u64>,
     /// Were read.
     pub touched: u64,
     /// Were not read.

@@ -121,9 +121,9 @@ fn read(recorded: &RecordedPages) -> String {
         0 => String::new(),
         unknown => format!("; {unknown} could not be looked for"),
     };
-    let (about, sample) = match recorded.looked_at < known {
-        true => ("about ", format!("; by a sample of {}", recorded.looked_at)),
-        false => ("", String::new()),
+    let (about, sample) = match recorded.sample {
+        Some(sample) => ("about ", format!("; by a sample of {sample}")),
+        None => ("", String::new()),
     };
     format!(
         "{about}{} of {known}; unused {about}{}, of which {about}{} were brought for nothing{sample}{unknown}",

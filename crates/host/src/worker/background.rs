@@ -12,16 +12,21 @@ use crate::failure::Failure;
 /// long beside them is rare.
 const AT_ONCE: usize = 6;
 
+/// How much is done at once of what nobody waits for.
+const SPARE: usize = 2;
+
 /// The part of the pool that requests have.
 #[derive(Debug)]
 pub(super) struct Background {
     turns: Arc<Semaphore>,
+    spare: Arc<Semaphore>,
 }
 
 impl Default for Background {
     fn default() -> Self {
         Self {
             turns: Arc::new(Semaphore::new(AT_ONCE)),
+            spare: Arc::new(Semaphore::new(SPARE)),
         }
     }
 }
@@ -35,7 +40,25 @@ impl Background {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let turn = self.turns.clone().acquire_owned().await;
+        Self::run_in_turn(&self.turns, work).await
+    }
+
+    /// The same for what nobody waits for, which takes no request's turn.
+    ///
+    /// # Errors
+    /// When it dies.
+    pub(super) async fn run_spare<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        Self::run_in_turn(&self.spare, work).await
+    }
+
+    async fn run_in_turn<T: Send + 'static>(
+        turns: &Arc<Semaphore>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let turn = turns.clone().acquire_owned().await;
         let turn = turn.map_err(|error| failed(&error))?;
         run_without_turn(move || {
             let _turn = turn;

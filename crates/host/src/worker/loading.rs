@@ -20,7 +20,6 @@ use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::injected::{self, Injection};
 use crate::runtime_image::load::{Loader, Target};
 use crate::worker::fills::FillService;
-use crate::worker::populate::Populating;
 use crate::worker::requests::Requests;
 use crate::worker::start_facts::Recorded;
 use crate::worker::strict::Injecting;
@@ -358,10 +357,7 @@ impl Requests {
         };
         self.loadings
             .note(&view.name, loading.outcome.clone(), loading.task.take());
-        let populating = Populating::new(&view.name, &view.path, &view.tree, &loading.free);
-        let populate = populating
-            .filter(|_| populates)
-            .map(|populating| self.populate(populating));
+        let populate = populates.then(|| self.populate(view, &loading.free)).flatten();
         let (this, view) = (self.clone(), view.name.clone());
         // The loader itself would keep readers waiting for what nobody brings any more.
         let more = loading.loader.take().and_then(|loader| loader.subscribe());

@@ -15,9 +15,9 @@ use crate::protocol::Loaded;
 use crate::runtime_image::find::FoundRecording;
 use crate::start_report::{MissedFile, RecordedPages, StartEnd, StartReport};
 use crate::worker::asked::AllAsked;
-use crate::worker::populate::Populated;
 use crate::worker::touched::Touched;
 use crate::worker::view_tree::{FilePart, ViewTree};
+use crate::worker::views::Populated;
 use crate::worker::waits::{WaitRecord, milliseconds_since_1970};
 
 /// Files that a report names.
@@ -271,15 +271,14 @@ fn recorded(start: &Facts, seen: &Seen, sorted: &Sorted) -> Option<RecordedPages
         all.count() + hidden
     };
     let pages = recorded.pages.count();
-    let looked_at = looked_at.count() + sorted.inside.count();
-    let known = looked_at + hidden;
+    let known = looked_at.count() + sorted.inside.count() + hidden;
     Some(RecordedPages {
         pages,
         present: recorded.before.count(),
         fetched: fetched.count(),
         // Those that were asked for while they were arriving came by the recording all the same.
         late: sorted.inside.without(&recorded.after).count(),
-        looked_at,
+        sample: (hidden > 0).then(|| sample.count()),
         touched: known - estimate(&unused),
         unused: estimate(&unused),
         fetched_unused: estimate(&unused.and(&fetched)),

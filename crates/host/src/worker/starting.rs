@@ -11,6 +11,7 @@ use xebec_cache::store::LayerKey;
 
 use crate::failure::{Failure, FailureKind};
 use crate::image::PreparedImage;
+use crate::page_set::PageSet;
 use crate::protocol::Purpose;
 use crate::runtime_image::corrected;
 use crate::runtime_image::injected::{self, Injection};
@@ -146,8 +147,14 @@ impl Requests {
             }
         }
         self.views.take_down_unused(|view| view.reads(key));
+        let mut wrong = PageSet::default();
+        wrong.insert(key, lies);
         for view in self.views.held() {
             if view.reads(key) {
+                // Who has not mapped them reads what is right from now on.
+                if let Some(known) = self.views.known_by_name(&view.name) {
+                    known.tree.forget(&view.path, &wrong);
+                }
                 error!(
                     "ALARM: {} is mounted with it, for {:?}; stop what runs on it",
                     view.reference, view.holders

@@ -347,9 +347,7 @@ impl Requests {
             Some(tree) => tree.touched(&start.path, pages, limit),
             None => pages.is_empty().then(Touched::default),
         };
-        // What was brought there beforehand says nothing.
-        let populated = self.views.populated(&start.view);
-        let touched = look(&recorded.without(&populated.brought), usize::MAX).unwrap_or_default();
+        let touched = look(recorded, usize::MAX).unwrap_or_default();
         let mut silent = PageSet::default();
         for layer in &start.facts.layers {
             let key = LayerKey {
@@ -366,8 +364,14 @@ impl Requests {
                 silent.insert(key, vec![all]);
             }
         }
-        let others = silent.without(recorded).without(&populated.brought);
-        let unnoticed = look(&others, MAX_FILES);
+        let unnoticed = look(&silent.without(recorded), MAX_FILES);
+        // Asked after looking: what was brought there meanwhile was noted before.
+        let populated = self.views.populated(&start.view);
+        let is_said = |said: Touched| match &populated {
+            Some(populated) => said.without(&populated.brought),
+            None => Touched::default(),
+        };
+        let (touched, unnoticed) = (is_said(touched), unnoticed.map(is_said));
         if over.container.is_none() {
             over.container = self.container_of_command(&start.holder);
         }
@@ -376,7 +380,7 @@ impl Requests {
         entries.retain(|entry| u64::from(entry.at) <= watched_ms);
         let seen = Seen {
             touched,
-            populated,
+            populated: populated.unwrap_or_default(),
             unnoticed,
             asked: AllAsked { entries, is_full },
             waits: self.waits_of(start, &over),

@@ -362,7 +362,8 @@ mod tests {
             narrow: None,
             backing: None,
             was_shared: false,
-            populated: crate::worker::populate::Populated::default(),
+            was_populated: false,
+            populated: crate::worker::views::PopulatedNote::default(),
             narrowed: 0,
         }
     }

@@ -5,13 +5,11 @@
 //! the pages in question are opened, and none is read: looking costs some 0.3 µs for a run of pages that were all read, or of
 //! which none was.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
 use tracing::debug;
-use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::image::InodeId;
 use xebec_kernel::page_cache::cached;
@@ -28,6 +26,16 @@ pub struct Touched {
     pub looked_for: PageSet,
 }
 
+impl Touched {
+    /// What it says of other pages than these.
+    pub fn without(&self, pages: &PageSet) -> Self {
+        Self {
+            pages: self.pages.without(pages),
+            looked_for: self.looked_for.without(pages),
+        }
+    }
+}
+
 impl ViewTree {
     /// Which of the pages were read through the view that is mounted at `root`. Blocks, for as long as opening the files
     /// that have them takes. `None` if they are more files than the limit.
@@ -38,7 +46,7 @@ impl ViewTree {
             return None;
         }
         let paths = self.paths(parts.iter().map(|part| part.inode));
-        let (mut read, mut looked_for) = (Runs::default(), Runs::default());
+        let (mut read, mut looked_for) = (Vec::new(), Vec::new());
         let open = |inode: InodeId| {
             let path = paths.get(&inode)?;
             let file = std::fs::File::open(root).and_then(|root| open_below(&root, path));
@@ -58,25 +66,14 @@ impl ViewTree {
             let in_layer = |page: u64| part.pages.start + (page - part.file_page);
             let seen = seen
                 .into_iter()
-                .map(|run: Range<u64>| in_layer(run.start)..in_layer(run.end));
-            read.0.entry(part.key).or_default().extend(seen);
-            looked_for.0.entry(part.key).or_default().push(part.pages);
+                .map(|run: Range<u64>| (part.key, in_layer(run.start)..in_layer(run.end)));
+            read.extend(seen);
+            looked_for.push((part.key, part.pages));
         }
         Some(Touched {
-            pages: read.into(),
-            looked_for: looked_for.into(),
+            pages: read.into_iter().collect(),
+            looked_for: looked_for.into_iter().collect(),
         })
-    }
-}
-
-#[derive(Default)]
-struct Runs(HashMap<LayerKey, Vec<Range<u64>>>);
-
-impl From<Runs> for PageSet {
-    fn from(runs: Runs) -> Self {
-        let mut set = PageSet::default();
-        runs.0.into_iter().for_each(|(key, runs)| set.insert(key, runs));
-        set
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod known;
 mod lingering;
+mod populated;
 mod restore;
 
 use std::collections::BTreeMap;
@@ -25,10 +26,10 @@ use crate::page_set::PageSet;
 use crate::paths::Paths;
 use crate::protocol::{Completion, Holder};
 use crate::view::{self, BuiltView, MountOptions};
-use crate::worker::populate::Populated;
 use crate::worker::strict::Use;
 use crate::worker::views::known::KnownViews;
 pub use crate::worker::views::known::{KnownView, ViewKey};
+pub use crate::worker::views::populated::{Populated, PopulatedNote};
 
 /// The table of views.
 pub struct Views {
@@ -91,9 +92,12 @@ pub struct ViewRecord {
     /// Whether more than one has held it since it was mounted, one after the other or together.
     #[serde(default)]
     pub was_shared: bool,
-    /// What was brought into its page cache. Not known to a later worker.
+    /// Whether anything was brought into its page cache before somebody read it.
+    #[serde(default)]
+    pub was_populated: bool,
+    /// What it was. Not known to a later worker.
     #[serde(skip)]
-    pub populated: Populated,
+    pub populated: PopulatedNote,
     /// How often its read-ahead was made small: who makes it large again later must mean the same time.
     #[serde(skip)]
     pub(super) narrowed: u64,
@@ -230,7 +234,8 @@ impl Views {
                 .filter(|_| own_mount.is_none()),
             backing,
             was_shared: false,
-            populated: Populated::default(),
+            was_populated: false,
+            populated: PopulatedNote::default(),
             narrowed: 1,
             own_mount,
             arriving,
@@ -298,29 +303,6 @@ impl Views {
         Some((is_shared, record.narrow.is_some()))
     }
 
-    /// Notes pages that are about to be brought into a view's page cache; `false` if nobody holds it.
-    pub fn note_populated(&self, name: &str, populated: &Populated) -> bool {
-        let mut table = self.lock();
-        let Some(record) = table.get_mut(name).filter(|record| record.is_held()) else {
-            return false;
-        };
-        record.populated.add(populated);
-        true
-    }
-
-    /// What was brought into a view's page cache.
-    pub fn populated(&self, name: &str) -> Populated {
-        let table = self.lock();
-        table
-            .get(name)
-            .map_or_else(Populated::default, |record| record.populated.clone())
-    }
-
-    /// Whether somebody holds a view.
-    pub fn is_held(&self, name: &str) -> bool {
-        self.lock().get(name).is_some_and(ViewRecord::is_held)
-    }
-
     /// How often a view's read-ahead was made small.
     pub fn times_narrowed(&self, name: &str) -> u64 {
         self.lock().get(name).map_or(0, |record| record.narrowed)
@@ -337,16 +319,18 @@ impl Views {
     }
 
     /// A part of a view's free pages is there: `unguard` takes the guard off the mount by which it reaches them.
-    /// Whether it came off.
+    /// Whether it came off, now or before.
     pub fn arrived(&self, name: &str, mount: &Path, unguard: impl FnOnce(&Path) -> bool) -> bool {
         let mut table = self.lock();
         let Some(record) = table.get_mut(name) else {
             return false;
         };
-        let mut coming = record.arriving.iter_mut().filter(|part| !part.over);
-        let Some(part) = coming.find(|part| part.mount == mount) else {
+        let Some(part) = record.arriving.iter_mut().find(|part| part.mount == mount) else {
             return false;
         };
+        if part.over {
+            return true;
+        }
         part.over = unguard(mount);
         part.pages = None;
         let is_over = part.over;

@@ -40,7 +40,10 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let other = format!("{}/copy:latest", other.host());
     let archive = world.path("image.tar");
     let archive = archive.to_str().context("an odd path")?;
-    let export = ["images", "export", archive, &reference];
+    let export = ["images", "export", "/dev/null", &reference];
+    // By the transfer service `ctr` may end before all that it was sent is written (nobody waits for who copies it,
+    // core/transfer/archive/exporter.go of containerd 2.4), so what is read afterwards is exported by `ctr` itself.
+    let export_here = ["images", "export", "--local", archive, &reference];
     let convert = [
         "images",
         "convert",
@@ -53,7 +56,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
 
     let told = containerd.does(&["images", "check"])?;
     ensure!(told.contains("incomplete"), "{told}");
-    for needs in [&export[..], &convert, &push] {
+    for needs in [&export[..], &export_here, &convert, &push] {
         let said = containerd.refuses(needs)?;
         ensure!(said.contains("not found"), "{needs:?}: {said}");
     }
@@ -75,7 +78,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     containerd.does(&["leases", "delete", "--sync", "none"])?;
     let told = containerd.does(&["images", "check"])?;
     ensure!(!told.contains("incomplete"), "{told}");
-    for needs in [&export[..], &convert, &push] {
+    for needs in [&export[..], &export_here, &convert, &push] {
         containerd.does(needs)?;
     }
     for place in [format!("oci-archive:{archive}"), format!("docker://{other}")] {

@@ -156,7 +156,12 @@ pub(super) fn by_tag(world: &World) -> Result<Outcome> {
             Ok(lie.expect_alarm(root).is_ok())
         })
         .with_context(|| format!("{root}: {}", lab.daemon_log(root).unwrap_or_default()))?;
-        // Beside the mount that has the lie in memory.
+        // The mount that has the lie in memory has it no more, and so it is beside it.
+        let truth = lie.service.file(FILE)?;
+        wait_until(Duration::from_secs(10), "the truth to be read", || {
+            Ok(fs::read(mnt.join(FILE))? == truth)
+        })
+        .with_context(|| root.to_owned())?;
         lie.service
             .expect_truth(root, tag)
             .with_context(|| root.to_owned())?;

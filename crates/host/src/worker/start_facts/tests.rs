@@ -104,7 +104,7 @@ fn pages_are_told_apart() {
         present: 10,
         fetched: 90,
         late: 0,
-        looked_at: 100,
+        sample: None,
         touched: 62,
         unused: 38,
         fetched_unused: 38,
@@ -155,7 +155,7 @@ fn what_was_populated_is_like_the_sample_of_it() {
     };
     let recorded = report(&facts(), &over(), &seen, None).recorded.unwrap();
     // Page 1 was asked for, so 59 are hidden, and like 19 of which 5 were not read: 16.
-    assert_eq!((recorded.looked_at, recorded.unknown), (41, 0));
+    assert_eq!((recorded.sample, recorded.unknown), (Some(19), 0));
     assert_eq!(
         (recorded.touched, recorded.unused),
         (2 + 19 + 59 - 5 - 16, 20 + 5 + 16)
@@ -169,7 +169,10 @@ fn what_was_populated_is_like_the_sample_of_it() {
     // Without a sample nothing is known of them.
     seen.populated.left_out = PageSet::default();
     let recorded = report(&facts(), &over(), &seen, None).recorded.unwrap();
-    assert_eq!((recorded.unused, recorded.unknown), (25, 59));
+    assert_eq!(
+        (recorded.sample, recorded.unused, recorded.unknown),
+        (None, 25, 59)
+    );
 }
 
 #[test]

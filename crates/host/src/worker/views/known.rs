@@ -86,6 +86,12 @@ impl Views {
         self.lock_known().0.get(key).cloned()
     }
 
+    /// A mounted view, if it is known what it was built from.
+    pub fn known_by_name(&self, name: &str) -> Option<Arc<KnownView>> {
+        let known = self.lock_known();
+        known.0.values().find(|view| view.name == name).cloned()
+    }
+
     /// Remembers what a view was built from that is held.
     pub fn know(&self, key: ViewKey, built: &BuiltView, layers: &[PreparedLayer]) {
         // Not one that was taken down meanwhile: what is taken down is forgotten under this lock.
