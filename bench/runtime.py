@@ -22,7 +22,7 @@ import second
 import services
 
 SMALL = os.environ.get("SMALL") == "1"
-RUNS = 3 if SMALL else min(5, bench.RUNS)
+RUNS = int(os.environ.get("BENCH_RUNS", "3" if SMALL else "5"))
 IMAGES = ["nginx", "python"] if SMALL else ["nginx", "redis", "postgres", "scipy", "node", "jvm"]
 NETWORKS = [network.Network(text) for text in os.environ.get("BENCH_RATES", "0 1000 100 10ms").split()]
 # A connection, the manifest, who refers to it, the recording, its pages: each needs the answer before it.

@@ -13,7 +13,7 @@
 #                       SMALL=1 a short form; --budget as above
 #   bench.sh operations snapshot operations in a second, beside containerd's own snapshotters
 #
-#   BENCH_RUNS=N             runs of each measurement (7; of hello 3)
+#   BENCH_RUNS=N             runs of each measurement (7; of runtime 5, of hello 3)
 #   BENCH_ONLY="NAME ..."    only these: index view read first_byte nginx python; of runtime and readahead: images
 #   BENCH_RATES="N ..."      networks of the cold starts, in Mbit/s (0 1000 100; 0: as fast as memory); runtime: also
 #                            round trips (0 1000 100 10ms); hello: (0 1000 100 20), also as 10ms or 100+10ms

@@ -217,8 +217,10 @@ impl CachedLayer {
         let verified = self.with_room(bytes.len() as u64, || {
             // From comparing to claiming, no injection may come between: it would be taken for verified.
             let _turn = self.turns.take(from_ref(&pages_of(&span.data)), Way::Beside);
-            lies += self.compare(span, bytes)?;
+            let (found, untold) = self.compare(span, bytes)?;
+            lies += found;
             self.data.write_all_at(bytes, span.data.start)?;
+            drop(untold);
             reached(Stage::Written);
             self.mark_written(index, span)
         })?;

@@ -18,7 +18,7 @@ mod together;
 mod trust;
 mod update;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
@@ -29,7 +29,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
-use xebec_format::runtime_image::{PageRun, Recording, open_segment};
+use xebec_format::runtime_image::{PageRun, Recording, SeenRun, open_segment};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Image, ImageBuilder};
 use xebec_testkit::registry::Options;
@@ -68,6 +68,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("explain-shared", explain::others_on_the_view),
         case("explain-two-starts", explain::two_starts),
         case("populated", populated::populated),
+        case("record-at-full-speed", recordings::at_full_speed),
         case("learn", learn::learn_and_merge),
         case("learn-by-setting", learn::by_setting),
         case("from-disk", disk::read_ahead),
@@ -403,10 +404,25 @@ impl Published {
 
     /// How many of the touched pages a file has, too. Segments of earlier recordings may bring others along.
     fn pages_of(&self, file: &[u8]) -> usize {
-        let wanted: std::collections::HashSet<&[u8]> = file.chunks_exact(PAGE).collect();
+        self.touched_of(file).count()
+    }
+
+    /// By how many runs: each number that is said of one of these pages.
+    fn seen_of(&self, file: &[u8]) -> BTreeSet<u8> {
+        let pages: BTreeSet<(u16, u64)> = self.touched_of(file).collect();
+        let services = self.recording.services.iter();
+        let runs = services.flat_map(|service| &service.touched);
+        let has = |seen: &&SeenRun| each_page(&seen.run).any(|page| pages.contains(&page));
+        runs.filter(has).map(|seen| seen.seen).collect()
+    }
+
+    fn touched_of<'a>(&'a self, file: &'a [u8]) -> impl Iterator<Item = (u16, u64)> + 'a {
+        let wanted: BTreeSet<&[u8]> = file.chunks_exact(PAGE).collect();
         let touched = self.touched().into_iter();
-        let held = touched.filter_map(|page| self.pages.get(&page));
-        held.filter(|page| wanted.contains(page.as_slice())).count()
+        touched.filter(move |page| {
+            let held = self.pages.get(page);
+            held.is_some_and(|page| wanted.contains(page.as_slice()))
+        })
     }
 }
 

@@ -271,8 +271,12 @@ impl CachedLayer {
     }
 
     /// Compares the unverified pages of a span with its verified bytes; notes those that differ, and says how many
-    /// were not known yet.
-    pub(super) fn compare(&self, span: &Span, bytes: &[u8]) -> io::Result<u64> {
+    /// were not known yet. Nobody is told of them before the lock is given back, which is when the right bytes are written.
+    pub(super) fn compare(
+        &self,
+        span: &Span,
+        bytes: &[u8],
+    ) -> io::Result<(u64, Option<MutexGuard<'_, Bits>>)> {
         let mut wrong = Vec::new();
         for page in self.unverified(pages_of(&span.data)).into_iter().flatten() {
             let start = (page * PAGE_SIZE).max(span.data.start);
@@ -287,13 +291,13 @@ impl CachedLayer {
             }
         }
         if wrong.is_empty() {
-            return Ok(0);
+            return Ok((0, None));
         }
         let mut lies = self.lies.lock().unwrap_or_else(PoisonError::into_inner);
         self.write_lies(&wrong)?;
         let known = lies.count();
         wrong.iter().for_each(|page| lies.put(*page, true));
-        Ok(lies.count() - known)
+        Ok((lies.count() - known, Some(lies)))
     }
 
     /// Adds pages to the file of lies. The lock on the lies is held.

@@ -146,7 +146,7 @@ pub(crate) struct RecordArgs {
     /// Command and arguments instead of the image's own.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
-    /// Run it that often; pages that any of the runs touched count.
+    /// Run it that often, and as often again at full speed; pages that any of the runs touched count.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) repeat: u8,
     /// Go on for this time after it is ready.

@@ -1,7 +1,7 @@
 //! Records what a service touches: it is run, on a view of its own that nothing of is in any page cache, until it is
-//! ready, and every page that is read until then is noted.
+//! ready, and every page that is read until then is noted; maybe again, when these are in the page cache, and what else is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::runtime_image::recorder::{Page, Recorder, Watched};
 pub struct RecordOptions {
     /// How it is run. It is stopped when it is ready; one without a probe runs to its end.
     pub run: RunOptions,
-    /// How often it is run.
+    /// How often it is run. More than once: each time again at full speed, too.
     pub repeat: u8,
     /// How much longer than to the probe it is recorded.
     pub settle: Duration,
@@ -44,7 +44,8 @@ pub struct TouchedPage {
 pub struct Session<'a> {
     /// The image, as it was mounted last.
     pub mounted: Mounted,
-    /// Every page that any run touched, in the order of first access of the first run that touched it.
+    /// Every page that any run touched, in the order of first access of the first run that touched it; what only a run at
+    /// full speed did comes after the others of its time.
     pub touched: Vec<TouchedPage>,
     /// The service's command line.
     pub argv: Vec<String>,
@@ -109,7 +110,12 @@ pub fn record<'a>(
         }
         let config = ImageConfig::from_json(&mounted.config)
             .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
-        let pages = run_once(paths, &mounted, &config, options)?;
+        let mut pages = run_once(paths, &mounted, &config, options)?;
+        if options.repeat > 1 {
+            // What the view has in memory raises no event any more. So this run is as fast as a start will be, and what a
+            // program reads depends on that; and what is noted of it is what the run before did not read, until its end.
+            pages.extend(run_once(paths, &mounted, &config, options)?);
+        }
         merged.add(&pages);
         last = Some((mounted, view, config));
     }
@@ -248,8 +254,10 @@ struct Merged {
 }
 
 impl Merged {
+    /// Pages may be named twice: the kernel takes them out of memory when it needs that.
     fn add(&mut self, run: &[Page]) {
-        for page in run {
+        let mut new = HashSet::new();
+        for page in run.iter().filter(|page| new.insert(**page)) {
             match self.places.get(page).and_then(|place| self.pages.get_mut(*place)) {
                 Some(known) => known.seen = known.seen.saturating_add(1),
                 None => {
@@ -274,7 +282,7 @@ mod tests {
         let page = |number| Page { layer: 1, number };
         let mut merged = Merged::default();
         merged.add(&[page(5), page(3)]);
-        merged.add(&[page(3), page(9), page(5)]);
+        merged.add(&[page(3), page(9), page(5), page(3)]);
         merged.add(&[page(9)]);
         let seen: Vec<_> = merged.pages.iter().map(|page| (page.page, page.seen)).collect();
         assert_eq!(seen, [(5, 2), (3, 2), (9, 2)]);

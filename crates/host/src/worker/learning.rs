@@ -15,7 +15,9 @@ const MAX_PAGES: u64 = 1 << 18;
 pub(super) fn profile(start: &Facts, over: &Over, seen: &Seen) -> Result<Profile, String> {
     let refused = match over.end {
         StartEnd::Ready if seen.asked.is_full => "it asked for more pages than are remembered",
-        StartEnd::Ready if seen.unnoticed.is_none() => "its complete layers have too many files to look at",
+        StartEnd::Ready if seen.unnoticed.is_none() => {
+            "what it read of complete layers cannot be told: they have too many files, or its view was in memory before"
+        }
         StartEnd::Ready if !seen.is_exact => "its view reads ahead, since others used it before",
         StartEnd::Ready => "",
         StartEnd::Ended => "it ended before it was ready",

@@ -127,7 +127,7 @@ fn bring(tree: &ViewTree, root: &Path, parts: &[FilePart], pages: &PageSet, want
                     return false;
                 }
                 let end = run.end.min(at + AT_ONCE);
-                advise(file, part, at..end, Advice::WillNeed);
+                ask_for(file, part, at..end);
                 at = end;
             }
         }
@@ -136,12 +136,15 @@ fn bring(tree: &ViewTree, root: &Path, parts: &[FilePart], pages: &PageSet, want
 }
 
 impl ViewTree {
-    /// Takes pages out of the page cache of the files that have them, of the view that is mounted at `root`, so that they are
-    /// read again from the layer, but for those that are mapped. Blocks.
+    /// Takes the files that have pages out of the page cache, of the view that is mounted at `root`, so that they are read again
+    /// from the layer, but for what is mapped. Whole files, since the kernel keeps a folio that is larger than the range
+    /// (`find_lock_entries`, mm/filemap.c). Blocks.
     pub(super) fn forget(&self, root: &Path, pages: &PageSet) {
         let parts = self.parts(pages);
         for_each_file(self, root, &parts, |file, part| {
-            advise(file, part, part.pages.clone(), Advice::DontNeed);
+            if let Err(error) = fadvise(file, 0, None, Advice::DontNeed) {
+                debug!("wrong pages of {} stay in memory: {error}", part.key);
+            }
             true
         });
     }
@@ -167,12 +170,15 @@ fn for_each_file(
     }
 }
 
-/// Says something to the kernel of pages of a part, which are counted in the layer.
-fn advise(file: &File, part: &FilePart, pages: std::ops::Range<u64>, advice: Advice) {
+/// Asks the kernel for pages of a part, which are counted in the layer.
+fn ask_for(file: &File, part: &FilePart, pages: std::ops::Range<u64>) {
     let first = part.file_page + (pages.start - part.pages.start);
     let length = NonZeroU64::new((pages.end - pages.start) * PAGE_SIZE);
-    if let Err(error) = fadvise(file, first * PAGE_SIZE, length, advice) {
-        debug!("{advice:?} for pages {pages:?} of {}: {error}", part.key);
+    if let Err(error) = fadvise(file, first * PAGE_SIZE, length, Advice::WillNeed) {
+        debug!(
+            "pages {pages:?} of {} are not brought into memory: {error}",
+            part.key
+        );
     }
 }
 

@@ -117,7 +117,8 @@ pub(super) struct Seen {
     /// What was brought into its page cache before it was read, so that what it read of that is not known.
     pub(super) populated: Populated,
     /// What it read of complete layers, whose reads nobody notices, besides its recording: of those that were not
-    /// complete when it began, and of all if it learns. `None` if they have too many files to look at.
+    /// complete when it began, and of all if it learns. `None` if they have too many files to look at, or if an earlier worker
+    /// populated the view.
     pub(super) unnoticed: Option<Touched>,
     /// What it asked for, until it was ready.
     pub(super) asked: AllAsked,

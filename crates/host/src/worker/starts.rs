@@ -371,6 +371,7 @@ impl Requests {
             Some(populated) => said.without(&populated.brought),
             None => Touched::default(),
         };
+        let unnoticed = unnoticed.filter(|_| populated.is_some());
         let (touched, unnoticed) = (is_said(touched), unnoticed.map(is_said));
         if over.container.is_none() {
             over.container = self.container_of_command(&start.holder);

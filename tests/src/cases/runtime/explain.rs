@@ -51,7 +51,7 @@ impl<'a> Choosing<'a> {
     }
 
     /// The words of a command that starts it: until it is ready, with more options.
-    fn words<'b>(&'b self, options: &[&'b str]) -> Vec<&'b str> {
+    pub(super) fn words<'b>(&'b self, options: &[&'b str]) -> Vec<&'b str> {
         self.words_until("log:^ready$", options)
     }
 

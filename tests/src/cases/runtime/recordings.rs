@@ -1,10 +1,13 @@
 //! What enters a recording, and what does not.
 
+use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-use super::{Published, START, Service, expect_recorded, told};
+use super::explain::Choosing;
+use super::{PAGE, Published, START, Service, expect_recorded, told};
 use crate::lab::{Ended, expect_contents, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;
@@ -137,4 +140,60 @@ fn same_pages(one: &[(u16, u64)], other: &[(u16, u64)]) -> Result<()> {
         other.len()
     );
     Ok(())
+}
+
+/// Of several runs each is followed by one that raises no events but for what it reads besides, and that counts, too.
+pub(super) fn at_full_speed(world: &World) -> Result<Outcome> {
+    let choosing = Choosing::new(world)?;
+    let service = &choosing.service;
+    let words = choosing.words(&["--repeat", "2", "--settle", "2s"]);
+    // Run by run; each second one is at full speed.
+    let chosen = ["/start/a", "/start/b", "/start/a", "/start/a"];
+    choosing.choose(chosen[0])?;
+    let mut child = service.spawn_record(world, "root", &words)?;
+    let mut said = BufReader::new(child.stderr.take().context("no stderr")?).lines();
+    let (mut runs, mut views) = (0, Vec::new());
+    let followed = said.try_for_each(|line| {
+        if line? == "ready" {
+            runs += 1;
+            // It goes on for two seconds.
+            views.push(mount_of_recording(service)?);
+            chosen.get(runs).map_or(Ok(()), |file| choosing.choose(file))?;
+        }
+        Ok(())
+    });
+    let ended: Ended = child.wait_with_output()?.into();
+    followed.and_then(|()| ended.expect(0, &[]))?;
+    ensure!(runs == chosen.len(), "{runs} runs");
+    // What is in the memory of a view raises no event, so that is what makes a run fast.
+    let is_same = |one: usize, other: usize| views.get(one) == views.get(other);
+    ensure!(is_same(0, 1) && is_same(2, 3) && !is_same(0, 2), "{views:?}");
+    let published = Published::new(&service.lab, "app", &told(&ended)?)?;
+    let (a, b) = (service.file("start/a")?, service.file("start/b")?);
+    let found = (published.pages_of(a), published.pages_of(b));
+    let wanted = (a.len() / PAGE, b.len() / PAGE);
+    ensure!(found == wanted, "{found:?} of {wanted:?} pages");
+    let seen = (published.seen_of(a), published.seen_of(b));
+    ensure!(seen == ([2].into(), [1].into()), "seen by {seen:?} runs");
+    Ok(Outcome::Passed(format!(
+        "{} pages that only a fast run read",
+        found.1
+    )))
+}
+
+/// The kernel's number of the mount by which a view that is being recorded reads its layers; no two ever have the same.
+fn mount_of_recording(service: &Service<'_>) -> Result<u64> {
+    let directory = service.lab.path("root-run/recordings");
+    let mounts: Vec<_> = directory.read_dir()?.collect::<Result<_, _>>()?;
+    let [mount] = &mounts[..] else {
+        bail!("{} mounts in {}", mounts.len(), directory.display());
+    };
+    // STATX_MNT_ID_UNIQUE, Linux 6.8.
+    let wanted = StatxFlags::from_bits_retain(0x4000);
+    let told = statx(CWD, mount.path(), AtFlags::empty(), wanted)?;
+    ensure!(
+        told.stx_mask & wanted.bits() != 0,
+        "the kernel does not number mounts"
+    );
+    Ok(told.stx_mnt_id)
 }
