@@ -12,6 +12,7 @@
 use std::fs::File;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use rustix::fs::{Advice, fadvise};
@@ -119,8 +120,7 @@ impl Requests {
 /// when they are read.
 fn bring(tree: &ViewTree, root: &Path, parts: &[FilePart], pages: &PageSet, wanted: impl Fn() -> bool) {
     for_each_file(tree, root, parts, |file, part| {
-        #[allow(clippy::single_range_in_vec_init, reason = "one run is what a part is")]
-        for run in common(&[part.pages.clone()], pages.runs(part.key)) {
+        for run in common(from_ref(&part.pages), pages.runs(part.key)) {
             let mut at = run.start;
             while at < run.end {
                 if !wanted() {
@@ -183,6 +183,10 @@ fn ask_for(file: &File, part: &FilePart, pages: std::ops::Range<u64>) {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::single_range_in_vec_init,
+    reason = "single runs are what this is about"
+)]
 mod tests {
     use super::*;
     use crate::worker::view_tree::tests::{key, set, view};
