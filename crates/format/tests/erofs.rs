@@ -172,6 +172,25 @@ fn directories_of_any_size() {
 }
 
 #[test]
+fn an_inode_that_ends_with_its_block() {
+    let mut found = 0;
+    for count in 40..64_usize {
+        for length in 2..8 {
+            let name = |n: usize| format!("{n:0length$}").into_bytes();
+            let entries = (0..count).map(|n| (name(n), inode(InodeKind::Fifo))).collect();
+            // An empty slot, the root, its entries with "." and "..", and each inode of 64 bytes.
+            let entries_size: usize = (count + 2) * 12 + 3 + count * length;
+            let end = (32 + 64 + entries_size).next_multiple_of(32) + count * 64;
+            if end == 4096 {
+                check_everywhere(&flat(entries), &[], &[]);
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 0, "no tree ends so");
+}
+
+#[test]
 fn huge_and_sparse_files() {
     const SIZE: u64 = 3 << 40;
     let devices = [

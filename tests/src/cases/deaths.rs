@@ -4,7 +4,6 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use xebec_testkit::compression::Compression;
 
@@ -24,14 +23,6 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![case("daemon-of-a-complete-image", daemon_of_a_complete_image)]
 }
 
-fn process(status: &Value, name: &str) -> Result<Pid> {
-    let pid = status.get(name).and_then(Value::as_i64);
-    let pid = pid
-        .and_then(|pid| i32::try_from(pid).ok())
-        .and_then(Pid::from_raw);
-    pid.with_context(|| format!("no {name} in {status}"))
-}
-
 /// Once an image is complete its readers need no daemon; and a new one takes over what the dead one left mounted.
 fn daemon_of_a_complete_image(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
@@ -48,14 +39,7 @@ fn daemon_of_a_complete_image(world: &World) -> Result<Outcome> {
         // Proven too, so that it can be mounted by digest without the registry.
         Ok(is_complete && lab.daemon_log("root")?.matches("is proven").count() == 2)
     })?;
-    let status = lab.status("root")?;
-    let (keeper, worker) = (process(&status, "keeper_pid")?, process(&status, "worker_pid")?);
-    kill_process(keeper, Signal::KILL)?;
-    let _ = kill_process(worker, Signal::KILL);
-    wait_until(Duration::from_secs(10), "the daemon is gone", || {
-        Ok(rustix::process::test_kill_process(keeper).is_err()
-            && rustix::process::test_kill_process(worker).is_err())
-    })?;
+    super::succession::kill_both(&lab, "root")?;
     lab.registry.set_down(true);
     let begin = Instant::now();
     expect_contents(&mnt.join("one"), &one)?;
