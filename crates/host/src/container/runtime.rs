@@ -13,6 +13,8 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
+use xebec_kernel::mount;
+
 use super::bundle::{Bundle, is_name};
 use super::{Directories, RunError, gate};
 
@@ -120,7 +122,13 @@ impl Runtime {
 
     /// Ends the container if it runs and removes its state; no error if there is none.
     pub(super) fn delete(&self, id: &str) {
-        if self.root.join(id).exists() {
+        let state = self.root.join(id);
+        if state.exists() {
+            // runc mounts its own program there for a moment (`cloned_binary.c`). One that is killed then leaves that, and cannot
+            // remove it either. What is no mount is left alone.
+            for entry in fs::read_dir(&state).into_iter().flatten().flatten() {
+                let _ = mount::unmount_lazily(&entry.path());
+            }
             self.quietly(&["delete", "--force", id]);
         }
     }
