@@ -94,20 +94,37 @@ def begin(service, image, *options):
     stats = os.path.join(bench.SCRATCH, "stats.json")
     if os.path.exists(stats):
         os.unlink(stats)
-    command = [bench.XEBEC, "run", "--rm", "--require-lazy", "--name", f"bench-{service.image}", "--stats", stats]
-    command += ["--probe", service.probe, *options, image]
-    log = open(os.path.join(bench.SCRATCH, "run.log"), "w")
+    started = begin_unwatched(service, image, "--stats", stats, "--probe", service.probe, *options)
+    try:
+        started.stats = wait_for_json(stats)
+    except BaseException as error:
+        raise failed(started, service, error) from error
+    return started
+
+
+def begin_unwatched(service, image, *options):
+    """The same without statistics: Xebec's own probe, whose request the service would have to answer besides, is not run."""
+    command = [bench.XEBEC, "run", "--rm", "--require-lazy", "--name", f"bench-{service.image}", *options, image]
+    log = open(run_log(), "w")
     began = time.perf_counter()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     started = Started(process, lambda: end(process))
     try:
         started.milliseconds = service.wait(began, process)
-        started.stats = wait_for_json(stats)
     except BaseException as error:
-        end(process)
-        with open(log.name) as file:
-            raise RuntimeError(f"{service.image}: {error}; its output: {file.read()[-2000:]}") from error
+        raise failed(started, service, error) from error
     return started
+
+
+def run_log():
+    return os.path.join(bench.SCRATCH, "run.log")
+
+
+def failed(started, service, error):
+    """What to raise when a service that was started does not do what it should; it is stopped."""
+    started.stop()
+    with open(run_log()) as file:
+        return RuntimeError(f"{service.image}: {error}; its output: {file.read()[-2000:]}")
 
 
 def wait_for_json(path):

@@ -10,9 +10,10 @@ mod containerd;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use container::{RecordArgs, RunArgs};
 pub(crate) use containerd::CtrPullArgs;
+use xebec_host::protocol::PullPolicy;
 use xebec_host::settings::{LogFormat, Overrides, Settings, Size};
 
 /// Start containers before their images arrive.
@@ -181,6 +182,27 @@ pub(crate) struct ImageArgs {
     pub(crate) platform: Option<String>,
 }
 
+/// When the registry is asked what an image is.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Pull {
+    /// At each start: a tag may have moved. What this host knows serves when the registry is away.
+    Always,
+    /// When this host does not know the image yet; missing contents come from the registry all the same.
+    Missing,
+    /// Never: an image that this host does not know is not found.
+    Never,
+}
+
+impl From<Pull> for PullPolicy {
+    fn from(pull: Pull) -> Self {
+        match pull {
+            Pull::Always => Self::Always,
+            Pull::Missing => Self::Missing,
+            Pull::Never => Self::Never,
+        }
+    }
+}
+
 /// An image, perhaps as JSON.
 #[derive(Debug, Args)]
 pub(crate) struct ImageJson {
@@ -226,6 +248,9 @@ pub(crate) struct MountArgs {
     pub(crate) image: ImageArgs,
     /// The directory to mount it on.
     pub(crate) dir: PathBuf,
+    /// When the registry is asked what the image is.
+    #[arg(long, value_name = "WHEN", default_value = "always")]
+    pub(crate) pull: Pull,
     /// Refuse if a layer would have to be read whole first.
     #[arg(long)]
     pub(crate) require_lazy: bool,

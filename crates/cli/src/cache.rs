@@ -5,7 +5,7 @@ use xebec_host::failure::Failure;
 use xebec_host::image::{Images, seconds_since_1970};
 use xebec_host::inventory::{CacheReport, survey};
 use xebec_host::paths::Paths;
-use xebec_host::protocol::{Collected, Forgotten, ImageRequest, Reply, Request};
+use xebec_host::protocol::{Collected, Forgotten, ImageRequest, PullPolicy, Reply, Request};
 use xebec_host::settings::{Overrides, Settings};
 
 use crate::args::{CacheCommand, GcArgs, ImageArgs, Json, RmiArgs};
@@ -149,6 +149,7 @@ pub(crate) fn remove(paths: &Paths, args: &RmiArgs) -> Result<(), Failure> {
             reference: reference.clone(),
             platform: None,
             docker_config: None,
+            pull: PullPolicy::Always,
             part: None,
         };
         match daemon.ask(&Request::Forget { image }, &mut |_| ())? {

@@ -9,7 +9,7 @@ use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::image::Images;
 use xebec_host::image::publish::{PublishOptions, Published};
 use xebec_host::paths::Paths;
-use xebec_host::protocol::{Completion, Holder, Purpose, Reply, Request};
+use xebec_host::protocol::{Completion, Holder, ImageRequest, Purpose, Reply, Request};
 
 use crate::args::{CheckArgs, IndexArgs, MountArgs, PullArgs};
 use crate::progress::Progress;
@@ -20,7 +20,10 @@ pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
     let directory = absolute(&args.dir)?;
     let progress = Progress::new();
     let request = Request::Mount {
-        image: image_request(&args.image),
+        image: ImageRequest {
+            pull: args.pull.into(),
+            ..image_request(&args.image)
+        },
         holder: Holder::Directory {
             path: directory.clone(),
         },
@@ -154,12 +157,7 @@ pub(crate) fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn prove(
-    daemon: &Daemon,
-    args: &CheckArgs,
-    image: xebec_host::protocol::ImageRequest,
-    progress: &Progress,
-) -> Result<(), Failure> {
+fn prove(daemon: &Daemon, args: &CheckArgs, image: ImageRequest, progress: &Progress) -> Result<(), Failure> {
     let reply = daemon.ask(&Request::Prove { image }, &mut |reply| progress.show(reply))?;
     let Reply::Proved { layers } = reply else {
         return Err(unexpected());

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::paths::Paths;
-use xebec_host::protocol::ImageRequest;
+use xebec_host::protocol::{ImageRequest, PullPolicy};
 
 use crate::args::{Cli, Command, DaemonCommand, ImageArgs};
 
@@ -109,6 +109,7 @@ fn image_request(args: &ImageArgs) -> ImageRequest {
         reference: args.image.clone(),
         platform: args.platform.clone(),
         docker_config: docker_config.filter(|path| path.is_file()),
+        pull: PullPolicy::Always,
         part: None,
     }
 }

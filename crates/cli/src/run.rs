@@ -14,7 +14,8 @@ use xebec_host::container::{
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::paths::Paths;
 use xebec_host::protocol::{
-    Completion, Counters, Holder, Loaded, Mounted, Purpose, Reply, Request, ServiceCommand, Touched,
+    Completion, Counters, Holder, ImageRequest, Loaded, Mounted, Purpose, Reply, Request, ServiceCommand,
+    Touched,
 };
 
 use crate::args::RunArgs;
@@ -228,7 +229,10 @@ fn run_on(
 
 fn mount_request(args: &RunArgs, holder: &Holder) -> Request {
     Request::Mount {
-        image: image_request(&args.image),
+        image: ImageRequest {
+            pull: args.pull.into(),
+            ..image_request(&args.image)
+        },
         holder: holder.clone(),
         require_lazy: args.require_lazy,
         completion: args.complete.map(|deadline| Completion {

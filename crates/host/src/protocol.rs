@@ -36,9 +36,25 @@ pub struct ImageRequest {
     pub platform: Option<String>,
     /// The user's docker `config.json`, for credentials.
     pub docker_config: Option<PathBuf>,
+    /// Whether the registry says what the reference means, or this host.
+    #[serde(default)]
+    pub pull: PullPolicy,
     /// Of this manifest, and of it only the lower layers, wherever the reference leads now.
     #[serde(default)]
     pub part: Option<ImagePart>,
+}
+
+/// When the registry is asked what a reference means. The contents of files come from it whenever they are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PullPolicy {
+    /// At each start, since a tag may have moved; what this host knows serves when the registry is away.
+    #[default]
+    Always,
+    /// When this host knows no image by that reference and for that platform.
+    Missing,
+    /// Never: what this host does not know is not found.
+    Never,
 }
 
 /// The lower layers of an image, as containerd keeps them.

@@ -24,6 +24,9 @@ const OUTAGE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(4);
 /// How long an image that is local may take to start while nobody answers.
 const LOCAL_START: Duration = Duration::from_secs(12);
+/// Exit codes: no such image, and a registry that has nothing that fits, or is away.
+const NOT_FOUND: i32 = 3;
+const REGISTRY: i32 = 4;
 /// Size of the files that are read: several spans.
 const FILE: usize = 3 << 20;
 
@@ -38,6 +41,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("time-is-up", time_is_up),
         case("blob-is-gone", blob_is_gone),
         case("local-image-starts", local_image_starts),
+        case("pull-policy", pull_policy),
         case("credentials-renewed", credentials_renewed),
         case("damaged-mirror", damaged_mirror),
         case("another-registry", another_registry),
@@ -229,6 +233,57 @@ fn local_image_starts(world: &World) -> Result<Outcome> {
         .map_err(|_| anyhow::anyhow!("the reader panicked"))??;
     ensure!(read == two, "wrong bytes");
     Ok(Outcome::Passed(figures.join("; ")))
+}
+
+/// Who may say what a tag means: the registry at each start, only if this host does not know, or never.
+fn pull_policy(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let (names, one, two) = two_files(&lab)?;
+    root(&lab, "root", "", "")?;
+    let refused = |options: &[&str], code: i32, words: &[&str]| {
+        let ended = lab.try_mount("root", &names.tag, options)?;
+        ended.expect(code, words)
+    };
+    let shows = |policy: &str, wanted: &[u8], asked: bool| {
+        lab.registry.clear_log();
+        let mnt = lab.mount("root", &names.tag, &["--require-lazy", "--pull", policy])?;
+        let questions = lab.registry.count("/manifests/");
+        expect_contents(&mnt.join("one"), wanted).with_context(|| format!("--pull {policy}"))?;
+        lab.umount("root", &mnt)?;
+        ensure!((questions > 0) == asked, "--pull {policy}: {questions} questions");
+        anyhow::Ok(())
+    };
+    refused(
+        &["--pull", "never"],
+        NOT_FOUND,
+        &["knows no image", "--pull never"],
+    )?;
+    ensure!(lab.registry.count("") == 0, "the registry was asked");
+    shows("missing", &one, true)?;
+    // Also by a daemon that knows nothing but what is on disk.
+    lab.stop("root")?;
+    shows("missing", &one, false)?;
+    shows("never", &one, false)?;
+    shows("always", &one, true)?;
+    // The tag moves.
+    let image = lab::image(&[&[("one", &two)]], Compression::Gzip(6))?;
+    lab.push_indexed(&image, "app")?;
+    shows("missing", &one, false)?;
+    shows("never", &one, false)?;
+    shows("always", &two, true)?;
+    shows("missing", &two, false)?;
+    // Another platform is another image, whoever is asked.
+    let other = |policy| ["--pull", policy, "--platform", "linux/s390x"];
+    refused(&other("never"), NOT_FOUND, &["knows no image", "linux/s390x"])?;
+    for policy in ["missing", "always"] {
+        refused(&other(policy), REGISTRY, &["no image for linux/s390x"])?;
+    }
+    lab.registry.set_down(true);
+    refused(&other("always"), REGISTRY, &[&lab.registry.host()])?;
+    shows("missing", &two, false)?;
+    Ok(Outcome::Passed(
+        "the registry was asked when it was to be".to_owned(),
+    ))
 }
 
 /// Registry and token server are away until every token has ended: a waiting reader gets its bytes all the same.

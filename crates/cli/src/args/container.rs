@@ -7,7 +7,7 @@ use xebec_host::container::{Net, Probe, RunOptions, Volume};
 use xebec_host::protocol::ServiceCommand;
 use xebec_host::runtime_image::fold::Limit;
 
-use super::ImageArgs;
+use super::{ImageArgs, Pull};
 
 /// `xebec run`.
 #[derive(Debug, Args)]
@@ -18,6 +18,9 @@ pub(crate) struct RunArgs {
     /// Command and arguments instead of the image's own.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
+    /// When the registry is asked what the image is.
+    #[arg(long, value_name = "WHEN", default_value = "always")]
+    pub(crate) pull: Pull,
     /// Refuse to start if a layer would have to be read whole first.
     #[arg(long)]
     pub(crate) require_lazy: bool,

@@ -276,6 +276,7 @@ mod tests {
 
     use super::*;
     use crate::paths::Paths;
+    use crate::protocol::PullPolicy;
 
     /// containerd accepts, and says nothing.
     #[tokio::test]
@@ -295,6 +296,7 @@ mod tests {
             reference: "registry.example.com/app:1".to_owned(),
             platform: None,
             docker_config: None,
+            pull: PullPolicy::Always,
             part: None,
         };
         let report: Report = Arc::new(|_| ());

@@ -17,7 +17,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::image::record::ImageRecord;
 use crate::image::referrers::Referrers;
 use crate::image::{Images, Report};
-use crate::protocol::{ImageRequest, Reply};
+use crate::protocol::{ImageRequest, PullPolicy, Reply};
 use crate::runtime_image::find::ASK_AGAIN;
 use crate::trust::Naming;
 
@@ -45,7 +45,7 @@ pub struct FoundImage {
     pub layers: Vec<Descriptor>,
     /// Digests of their plain streams, as the configuration has them.
     pub diff_ids: Vec<Digest>,
-    /// Whether the registry was not asked, because it could not be.
+    /// Whether the registry was not asked, because it could not be, or was not to be.
     pub offline: bool,
     /// Whether upper layers were left out.
     pub is_part: bool,
@@ -181,6 +181,16 @@ impl Images {
         }
         let known = self.records.find(&reference.to_string());
         let known = known.and_then(|record| from_record(reference.clone(), &record, true));
+        let known = known.and_then(|known| Some((Fit::of(&known.config_bytes, &platform)?, known)));
+        let known = match (request.pull, known) {
+            (PullPolicy::Never, Some((_, known))) => return Ok((known, None)),
+            (PullPolicy::Never, None) => return Err(unknown(&reference, &platform)),
+            (PullPolicy::Missing, Some((Fit::Exactly, known))) => {
+                let offline = false;
+                return Ok((FoundImage { offline, ..known }, None));
+            }
+            (_, known) => known.map(|(_, known)| known),
+        };
         let Some(known) = known else {
             let located = client.locate(&reference, &platform).await;
             let located = located.map_err(|error| registry_failure(&error))?;
@@ -247,6 +257,34 @@ impl Images {
         let record = self.records.get(reference.digest()?)?;
         from_record(reference.clone(), &record, false)
     }
+}
+
+/// How an image that this host knows fits a platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    /// It is made for just that.
+    Exactly,
+    /// It can be run there, but the registry may have one that is made for it; or it does not say what it is made for.
+    Perhaps,
+}
+
+impl Fit {
+    /// By its configuration; `None` if it cannot be run there.
+    fn of(config: &[u8], platform: &Platform) -> Option<Self> {
+        match ImageConfig::parse(config).ok()?.platform() {
+            Some(own) if own.normalized() == platform.normalized() => Some(Self::Exactly),
+            Some(own) => platform.rank(&own).map(|_| Self::Perhaps),
+            None => Some(Self::Perhaps),
+        }
+    }
+}
+
+fn unknown(reference: &Reference, platform: &Platform) -> Failure {
+    let message = format!(
+        "this host knows no image {reference} for {platform}, and its registry is not to be asked (--pull never); `xebec \
+         pull` makes it known"
+    );
+    Failure::new(FailureKind::NotFound, message)
 }
 
 /// What this host knows of an image, since its registry does not say more.
@@ -330,4 +368,24 @@ pub fn registry_failure(error: &ClientError) -> Failure {
         FailureKind::Registry
     };
     Failure::new(kind, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_image_made_for_just_that_platform_needs_no_question() {
+        let config =
+            |text: &str| format!(r#"{{{text}"rootfs":{{"type":"layers","diff_ids":[]}}}}"#).into_bytes();
+        let amd64 = config(r#""os":"linux","architecture":"amd64","#);
+        let arm64 = config(r#""os":"linux","architecture":"arm64","variant":"v8","#);
+        let fit = |config: &[u8], platform: &str| Fit::of(config, &platform.parse().unwrap());
+        assert_eq!(fit(&amd64, "linux/amd64"), Some(Fit::Exactly));
+        assert_eq!(fit(&amd64, "linux/amd64/v3"), Some(Fit::Perhaps));
+        assert_eq!(fit(&amd64, "linux/arm64"), None);
+        assert_eq!(fit(&arm64, "linux/arm64"), Some(Fit::Exactly));
+        assert_eq!(fit(&config(""), "linux/amd64"), Some(Fit::Perhaps));
+        assert_eq!(fit(b"nonsense", "linux/amd64"), None);
+    }
 }

@@ -24,7 +24,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::image::admission::Admission;
 use crate::image::{ForService, Report};
 use crate::logins::KeptLogins;
-use crate::protocol::{Holder, ImagePart, ImageRequest, Purpose, Reply, ServiceCommand};
+use crate::protocol::{Holder, ImagePart, ImageRequest, PullPolicy, Purpose, Reply, ServiceCommand};
 use crate::worker::requests::{Order, Requests};
 
 /// How long a tag is shown another's layers of the same chain, before its registry is asked again for its own: a start asks
@@ -359,6 +359,7 @@ pub(super) fn request(requests: &Requests, reference: &str, part: Option<ImagePa
         reference: reference.to_owned(),
         platform: None,
         docker_config: requests.settings.snapshotter.docker_config.clone(),
+        pull: PullPolicy::Always,
         part,
     }
 }
