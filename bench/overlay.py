@@ -44,7 +44,7 @@ class Overlay:
     def take_configuration(self):
         """Of our container, which is running."""
         name = f"bench-{self.service.image}"
-        theirs = os.path.join(os.environ["XEBEC_ROOT"], "containers", name)
+        theirs = os.path.join(os.environ["XEBEC_RUN"], "bundles", name)
         with open(os.path.join(theirs, "config.json")) as file:
             text = file.read().replace(theirs, self.top).replace(name, self.name)
         with open(os.path.join(self.top, "config.json"), "w") as file:

@@ -40,12 +40,12 @@ fn begun(case: &mut Case, image: Duration) -> Running {
 }
 
 fn config(case: &Case) -> PathBuf {
-    case.state().join("early/config.json")
+    case.bundle("early").join("config.json")
 }
 
 /// The runtimes that make a container of this case.
 fn makers(case: &Case) -> Vec<i32> {
-    let name = case.state().to_str().unwrap().to_owned();
+    let name = case.bundle("early").to_str().unwrap().to_owned();
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers
@@ -60,17 +60,19 @@ fn makers(case: &Case) -> Vec<i32> {
 #[test]
 fn the_runtime_waits_for_the_image() {
     let mut case = case!();
-    case.shell("echo here; exit 5");
+    case.shell("echo here; sleep 1; exit 5");
     case.before_making("");
     let running = begun(&mut case, Duration::from_secs(3));
     wait_until("one runtime", || makers(&case).len() == 1);
+    let config = config(&case);
+    wait_until("a configuration for those who come later", || {
+        config.is_file() && !config.is_symlink()
+    });
+    let text = fs::read_to_string(config).unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
     let run = running.finish();
     assert_eq!(case.made(), 1, "it was started again");
     assert_eq!((run.code, run.stdout.as_str()), (5, "here\n"), "{run:?}");
-    let config = config(&case);
-    assert!(config.is_file() && !config.is_symlink());
-    let text = fs::read_to_string(config).unwrap();
-    assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
     case.assert_clean();
 }
 

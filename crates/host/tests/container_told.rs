@@ -93,7 +93,7 @@ fn kill_all(processes: &[i32]) {
 fn assert_gone(case: &Case) {
     wait_until("nobody waits", || waiting(case) == 0);
     let id = id(case);
-    assert!(!case.state().join(&id).exists());
+    assert!(!case.state().join(&id).exists() && !case.bundle(&id).exists());
     // The runtime of a killed supervisor removes some itself.
     wait_until("there are no control groups", || {
         let groups = fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
@@ -218,7 +218,7 @@ fn somebody_else_who_waits_for_ever_is_said() {
     // The container goes first, so that the one who waits is another.
     kill_all(&waiting_processes(&case));
     wait_until("nobody waits", || waiting(&case) == 0);
-    let root = case.state().join(id(&case)).join("merged");
+    let root = case.bundle(&id(&case)).join("merged");
     let mut looks = Command::new("ls")
         .arg(root.join("."))
         .process_group(0)

@@ -113,7 +113,7 @@ fn waiting(lab: &Lab<'_>, names: &Names) -> Result<Child> {
         "root",
         &["run", "--name", "early", &names.tag, "/bin/linger", "0s"],
     )?;
-    let config = lab.path("root").join("containers/early/config.json");
+    let config = lab.path("root-run").join("bundles/early/config.json");
     wait_until(SOON, "a runtime that waits", || {
         Ok(config.is_symlink() || config.exists())
     })?;
@@ -124,6 +124,7 @@ fn expect_nothing_left(lab: &Lab<'_>, root: &str) -> Result<()> {
     for directory in [
         lab.path(root).join("containers"),
         lab.path(&format!("{root}-run/containers")),
+        lab.path(&format!("{root}-run/bundles")),
     ] {
         let left: Vec<_> = match fs::read_dir(&directory) {
             Ok(entries) => entries.flatten().map(|entry| entry.file_name()).collect(),
@@ -180,7 +181,7 @@ fn killed_meanwhile(world: &World) -> Result<Outcome> {
 
 /// How many processes of a lab wait for a container's root.
 fn waiting_for_a_root(lab: &Lab<'_>) -> usize {
-    let place = lab.path("root").join("containers").display().to_string();
+    let place = lab.path("root-run").join("bundles").display().to_string();
     let waits = |process: &Path| {
         let read = |name| fs::read_to_string(process.join(name)).unwrap_or_default();
         read("wchan") == "autofs_wait" && read("mountinfo").contains(&place)

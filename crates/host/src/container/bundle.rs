@@ -1,15 +1,20 @@
-//! What a container has on disk and in the mount table while it lives, and its removal.
+//! What a container has on disk, in memory and in the mount table while it lives, and its removal.
 //!
 //! ```text
 //! <state>/<id>/upper         the container's layer
 //!              work          scratch directory of overlayfs
-//!              merged        the container's root: mount point of the overlay, perhaps of an automount first (`early`)
+//!              remove        there if the directory is to go when the container has ended (--rm)
+//! <run>/bundles/<id>/merged  the container's root: mount point of the overlay, perhaps of an automount first (`early`)
 //!              config.json   the OCI bundle, with merged as its root; before there is one it leads to a pipe (`early`)
 //!              etc/          resolv.conf, hosts and hostname, bound over those of the image
+//!              pid           the number of its first process, by the runtime
 //!              runtime.log   what the runtime had to say
-//!              remove        there if the directory is to go when the container has ended (--rm)
 //! <run>/containers/<id>.json its record: who it is and whose it is
 //! ```
+//!
+//! The bundle is in the run directory, which is in memory on most hosts, because a start should not wait for the disk
+//! (`docs/decisions/0015-no-start-waits-for-the-disk.md`): runc waits until the process id is on it
+//! (`createPidFile`, `utils_linux.go`), and whoever makes or renames a file there may wait for the journal of the file system.
 //!
 //! The record is written before anything else and removed after everything else, so whatever a killed process
 //! left is found by its record.
@@ -51,10 +56,12 @@ pub(super) const MERGED: &str = "merged";
 /// The name of the file in which the runtime looks for what it is to make (runtime-spec, `bundle.md`).
 pub(super) const CONFIG: &str = "config.json";
 
-/// A container's directory. Dropped, it leaves nothing that it should not.
+/// A container's directories. Dropped, it leaves nothing that it should not.
 pub(super) struct Bundle {
     dirs: Directories,
     path: PathBuf,
+    /// Of the layer.
+    state: PathBuf,
     record: Record,
     runtime: Runtime,
     rm: bool,
@@ -77,24 +84,25 @@ impl Bundle {
             Some(id) => return Err(RunError::Id(id.clone())),
             None => random_id()?,
         };
-        fs::create_dir_all(&dirs.state).map_err(failed("create", &dirs.state))?;
-        // The mount table and the runtime want absolute paths.
-        let state = fs::canonicalize(&dirs.state).map_err(failed("find", &dirs.state))?;
-        let path = state.join(&id);
+        let (state, path) = (
+            absolute(&dirs.state)?.join(&id),
+            absolute(&bundles(&dirs.run))?.join(&id),
+        );
         let record = Record {
             image: options.image.clone(),
             runtime: runtime.program().to_owned(),
             rm: options.rm,
-            ..Record::new(&id, &path)?
+            ..Record::new(&id, &state)?
         };
         // One that was kept, and that must not be taken for this one's if this process is killed now.
-        if fs::symlink_metadata(&path).is_ok() && !record::file(&dirs.run, &id).exists() {
-            return Err(RunError::Exists { id, path });
+        if fs::symlink_metadata(&state).is_ok() && !record::file(&dirs.run, &id).exists() {
+            return Err(RunError::Exists { id, path: state });
         }
         record.claim(&dirs.run)?;
         let mut bundle = Bundle {
             dirs: dirs.clone(),
             path,
+            state,
             record,
             runtime: runtime.clone(),
             rm: options.rm,
@@ -149,33 +157,37 @@ impl Bundle {
     }
 
     fn make_directories(&mut self) -> Result<(), RunError> {
-        match fs::create_dir(&self.path) {
+        match fs::create_dir(&self.state) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(RunError::Exists {
                     id: self.id().to_owned(),
-                    path: self.path.clone(),
+                    path: self.state.clone(),
                 });
             }
-            outcome => outcome.map_err(failed("create", &self.path))?,
+            outcome => outcome.map_err(failed("create", &self.state))?,
         }
-        // Nobody but root may look into a container's layer: it holds setuid files (CVE-2021-41103).
-        set_mode(&self.path, 0o700)?;
-        self.lock = Some(record::lock_now(&self.path).map_err(failed("lock", &self.path))?);
+        only_for_root(&self.state)?;
+        self.lock = Some(record::lock_now(&self.state).map_err(failed("lock", &self.state))?);
         if self.rm {
-            let marker = self.path.join(REMOVE_MARKER);
+            let marker = self.state.join(REMOVE_MARKER);
             fs::write(&marker, b"").map_err(failed("write", &marker))?;
         }
-        for name in ["upper", "work", MERGED, "etc"] {
-            let path = self.path.join(name);
-            fs::create_dir(&path).map_err(failed("create", &path))?;
+        // Whose record has been lost.
+        remove_bundle(&self.dirs.run, self.id())?;
+        fs::create_dir(&self.path).map_err(failed("create", &self.path))?;
+        only_for_root(&self.path)?;
+        for (directory, names) in [(&self.state, ["upper", "work"]), (&self.path, [MERGED, "etc"])] {
+            for path in names.map(|name| directory.join(name)) {
+                fs::create_dir(&path).map_err(failed("create", &path))?;
+            }
         }
         Ok(())
     }
 
     fn mount_overlay(&self, view: &Path) -> Result<Detached, RunError> {
-        let upper = self.path.join("upper");
+        let upper = self.state.join("upper");
         copy_root_attributes(view, &upper)?;
-        let mut overlay = Overlay::new().lower(view).upper(upper, self.path.join("work"));
+        let mut overlay = Overlay::new().lower(view).upper(upper, self.state.join("work"));
         if self.rm {
             // The layer may be lost with the power. Without this, unmounting would sync the whole file system
             // that the layer is on.
@@ -268,7 +280,8 @@ impl Bundle {
             return Ok(());
         }
         self.runtime.delete(self.id());
-        remove(&self.path, self.rm || !self.created)?;
+        remove_bundle(&self.dirs.run, self.id())?;
+        remove_layer(&self.state, self.rm || !self.created)?;
         // A socket that was never used.
         let _ = fs::remove_file(self.console_socket());
         record::remove(&self.dirs.run, self.id());
@@ -284,17 +297,39 @@ impl Drop for Bundle {
     }
 }
 
-/// Unmounts what is mounted in a container's directory, and removes the directory if `all` says so; else only what
-/// is of no use without the container.
-pub(super) fn remove(path: &Path, all: bool) -> Result<(), RunError> {
+/// Where the bundles are.
+fn bundles(run: &Path) -> PathBuf {
+    run.join("bundles")
+}
+
+/// A directory, which is made if it is not there. The mount table and the runtime want absolute paths.
+fn absolute(path: &Path) -> Result<PathBuf, RunError> {
+    fs::create_dir_all(path).map_err(failed("create", path))?;
+    fs::canonicalize(path).map_err(failed("find", path))
+}
+
+/// Unmounts a container's root, and removes its bundle.
+pub(super) fn remove_bundle(run: &Path, id: &str) -> Result<(), RunError> {
+    let path = bundles(run).join(id);
     let merged = path.join(MERGED);
     can_be_entered(&merged)?;
     unmount_all(&merged)?;
+    removed(&path, remove_all(&path))
+}
+
+/// Removes a container's layer, on which nothing is mounted any more, if `all` says so; else only what is of no use without the
+/// container.
+pub(super) fn remove_layer(path: &Path, all: bool) -> Result<(), RunError> {
     let outcome = if all {
         remove_all(path)
     } else {
         fs::remove_dir_all(path.join("work"))
     };
+    removed(path, outcome)
+}
+
+/// What is gone need not be removed.
+fn removed(path: &Path, outcome: io::Result<()>) -> Result<(), RunError> {
     match outcome {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
         _ => Ok(()),
@@ -354,6 +389,11 @@ fn copy_root_attributes(view: &Path, upper: &Path) -> Result<(), RunError> {
     let root = fs::metadata(view).map_err(failed("look at the image view", view))?;
     chown(upper, Some(root.uid()), Some(root.gid())).map_err(failed("change the owner of", upper))?;
     set_mode(upper, root.mode() & 0o7777)
+}
+
+/// Nobody else may look into a container's layer: it holds setuid files (CVE-2021-41103).
+fn only_for_root(path: &Path) -> Result<(), RunError> {
+    set_mode(path, 0o700)
 }
 
 fn set_mode(path: &Path, mode: u32) -> Result<(), RunError> {

@@ -222,9 +222,10 @@ impl FromStr for Net {
 /// Where containers are kept. Two pairs of directories never meet.
 #[derive(Clone, Debug)]
 pub struct Directories {
-    /// `<root>/containers`: one directory per container, with its layer, its mount point and its bundle.
+    /// `<root>/containers`: one directory per container, with its layer.
     pub state: PathBuf,
-    /// `<run>`: one record per container below `containers/`, and the runtime's own state below `runtime/`.
+    /// `<run>`: one record per container below `containers/`, its bundle with its mount point below `bundles/`, and the
+    /// runtime's own state below `runtime/`.
     /// Best on a tmpfs, so that nothing in it outlives the processes that it describes.
     pub run: PathBuf,
 }

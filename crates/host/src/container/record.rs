@@ -193,7 +193,7 @@ pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
     }
     // After a reboot the records are gone, and the directories are not.
     for path in marked_directories(&dirs.state) {
-        match remove_unowned(&path) {
+        match remove_unowned(&path, &dirs.run) {
             Ok(removed) => cleaned += usize::from(removed),
             Err(error) => outcome = outcome.and(Err(stale(&path.display().to_string(), &error))),
         }
@@ -217,10 +217,11 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
     }
     // A runtime that was killed before it noted that there is a container has left them.
     control_groups::remove(&group);
+    bundle::remove_bundle(&dirs.run, &record.id)?;
     // The directory is only believed to be a container's if it carries its name.
     if record.state.file_name() == Some(record.id.as_ref()) {
         // Nothing was written to the layer of a container that has not begun.
-        bundle::remove(&record.state, record.rm || record.pid.is_none())?;
+        bundle::remove_layer(&record.state, record.rm || record.pid.is_none())?;
     }
     let _ = fs::remove_file(directory(&dirs.run).join(format!("{}.tty", record.id)));
     remove(&dirs.run, &record.id);
@@ -236,11 +237,15 @@ fn marked_directories(state: &Path) -> Vec<PathBuf> {
 }
 
 /// A supervisor holds its container's directory locked, whichever run directory it keeps its record in.
-fn remove_unowned(path: &Path) -> Result<bool, RunError> {
-    match lock_now(path) {
-        Ok(_lock) => bundle::remove(path, true).map(|()| true),
-        Err(_) => Ok(false),
+fn remove_unowned(path: &Path, run: &Path) -> Result<bool, RunError> {
+    let Ok(_lock) = lock_now(path) else {
+        return Ok(false);
+    };
+    if let Some(id) = path.file_name().and_then(|name| name.to_str()) {
+        bundle::remove_bundle(run, id)?;
     }
+    bundle::remove_layer(path, true)?;
+    Ok(true)
 }
 
 fn stale(id: &str, error: &RunError) -> RecordError {

@@ -129,8 +129,13 @@ impl Case {
     pub fn dirs(&self) -> Directories {
         Directories {
             state: self.state(),
-            run: self.directory.path().join("run"),
+            run: self.directory.path().join("run, \\odd"),
         }
+    }
+
+    /// Of the container of that name.
+    pub fn bundle(&self, id: &str) -> PathBuf {
+        self.dirs().run.join("bundles").join(id)
     }
 
     pub fn state(&self) -> PathBuf {
@@ -259,7 +264,7 @@ impl Case {
     fn supervisor(&mut self) -> Command {
         self.runs += 1;
         let orders = serde_json::json!({
-            "directory": self.directory.path(), "state": self.state(), "report": self.report(), "image": self.image, "orders": self.orders,
+            "directory": self.directory.path(), "state": self.state(), "run": self.dirs().run, "report": self.report(), "image": self.image, "orders": self.orders,
         });
         let path = self.directory.path().join(format!("orders-{}", self.runs));
         fs::write(&path, orders.to_string()).unwrap();
@@ -281,6 +286,7 @@ impl Case {
         self.assert_unmounted();
         let entries = |path: PathBuf| fs::read_dir(path).map(|entries| entries.count()).unwrap_or(0);
         assert_eq!(entries(self.dirs().run.join("containers")), 0);
+        assert_eq!(entries(self.dirs().run.join("bundles")), 0);
         assert_eq!(entries(self.dirs().run.join("runtime")), 0);
     }
 }

@@ -22,7 +22,7 @@ pub fn supervise_if_asked() {
     let directory = Path::new(orders["directory"].as_str().unwrap()).to_owned();
     let dirs = Directories {
         state: orders["state"].as_str().unwrap().into(),
-        run: directory.join("run"),
+        run: orders["run"].as_str().unwrap().into(),
     };
     let mut report = File::create(orders["report"].as_str().unwrap()).unwrap();
     let outcome = run(&orders, &directory, &dirs, &mut report);
