@@ -207,6 +207,8 @@ impl Stage<'_> {
             "containers that were to go are left: {marked:?}"
         );
         ensure!(temporary.is_empty(), "temporary files are left: {temporary:?}");
+        let bundles = files_below(&run.join("bundles"))?;
+        ensure!(bundles.is_empty(), "bundles are left: {bundles:?}");
         Ok(())
     }
 }
