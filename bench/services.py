@@ -1,7 +1,7 @@
 """The services of the test images, and how to tell that one answers: by a real request, the same for every way to start.
 
 The moment that counts is the first right answer that this process got, counted from when it started the program that
-starts the container. Xebec's own probe runs beside it, since `--stats` and `record` end with that.
+starts the container. Xebec's own probe runs beside it where `--stats` and `record` end with that.
 """
 
 import json

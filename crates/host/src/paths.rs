@@ -83,7 +83,7 @@ impl Paths {
         self.run.join("arriving")
     }
 
-    /// Writable layers and bundles of containers.
+    /// Writable layers of containers.
     pub fn containers(&self) -> PathBuf {
         self.root.join("containers")
     }

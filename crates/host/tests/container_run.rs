@@ -13,6 +13,7 @@ mod container_support;
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use container_support::{Case, case, supervise_if_asked};
@@ -534,6 +535,28 @@ fn what_a_killed_supervisor_leaves_is_cleaned_up() {
     );
 }
 
+/// A container of a version that had the bundle beside the layer, and a bundle that nobody has on record, of a layer that is kept.
+#[test]
+fn old_and_unknown_bundles_are_cleaned_up() {
+    let mut case = case!();
+    case.shell("true").set("id", "kept");
+    assert_eq!(case.run().code, 0);
+    let (layer, old) = (case.state().join("kept"), case.state().join("old"));
+    let roots = [case.bundle("kept").join("merged"), old.join("merged")];
+    for root in &roots {
+        fs::create_dir_all(root).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "xebec-test"])
+            .arg(root)
+            .status();
+        assert!(mounted.unwrap().success());
+    }
+    fs::write(old.join("remove"), "").unwrap();
+    assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1, "the directory");
+    case.assert_clean();
+    assert!(layer.join("upper").exists() && !old.exists());
+}
+
 /// The supervisor's record is lost too, as if it had been cleaned up while the runtime was still at work.
 #[test]
 fn a_container_that_nobody_knows_is_cleaned_up() {
@@ -613,16 +636,15 @@ fn a_terminal_is_joined() {
 #[test]
 fn the_bundle_is_readable_by_root_alone() {
     let mut case = case!();
-    case.shell("true").set("id", "kept");
-    assert_eq!(case.run().code, 0);
-    assert_eq!(
-        fs::metadata(case.state().join("kept"))
-            .unwrap()
-            .permissions()
-            .mode()
-            & 0o777,
-        0o700
-    );
+    case.shell("echo ready; sleep 60").set("id", "kept");
+    let mut running = case.start();
+    running.wait_for_output("ready");
+    for directory in [case.state().join("kept"), case.bundle("kept")] {
+        let mode = fs::metadata(&directory).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", directory.display());
+    }
+    running.signal(libc_signal("KILL"));
+    running.finish();
 }
 
 /// A killed process whose parent is gone ends a moment later.

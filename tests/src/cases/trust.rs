@@ -562,9 +562,16 @@ fn lie_is_bound(world: &World) -> Result<Outcome> {
             .expect(6, &["named by digest"])?;
     }
     lie.expect_truth(&lab.mount("root", &by(true_index), &["--require-lazy"])?)?;
-    // The last that was used is the lie; then the registry goes away.
+    lie.expect_truth(&lab.mount("root", &honest.tag, &["--require-lazy"])?)?;
+    // The last that was used is the lie; who was led there by another tag is not led by its image index, though nobody is asked.
     lie.expect_lie(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
+    for policy in ["missing", "never"] {
+        lie.expect_truth(&lab.mount("root", &honest.tag, &["--require-lazy", "--pull", policy])?)?;
+        lie.expect_lie(&lab.mount("root", &lie.liar.tag, &["--require-lazy", "--pull", policy])?)?;
+    }
+    // Then the registry goes away.
     lab.registry.set_down(true);
+    lie.expect_truth(&lab.mount("root", &honest.tag, &["--require-lazy"])?)?;
     lie.expect_truth(&lab.mount("root", &by(true_index), &["--require-lazy"])?)?;
     lab.try_mount("root", &lie.liar.digest, &["--require-lazy"])?
         .expect(6, &[])?;

@@ -111,6 +111,11 @@ impl Bundle {
             lock: None,
         };
         if let Err(error) = bundle.make_directories() {
+            // Else the layer is another container's.
+            if bundle.lock.is_some() {
+                let _ = remove_bundle(&bundle.dirs.run, bundle.id());
+                let _ = remove_layer(&bundle.state, true);
+            }
             record::remove(&bundle.dirs.run, bundle.id());
             return Err(error);
         }
@@ -308,18 +313,31 @@ fn absolute(path: &Path) -> Result<PathBuf, RunError> {
     fs::canonicalize(path).map_err(failed("find", path))
 }
 
+/// The containers that have a bundle.
+pub(super) fn with_bundles(run: &Path) -> Vec<String> {
+    let entries = fs::read_dir(bundles(run)).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|id| is_name(id)).collect()
+}
+
 /// Unmounts a container's root, and removes its bundle.
 pub(super) fn remove_bundle(run: &Path, id: &str) -> Result<(), RunError> {
     let path = bundles(run).join(id);
-    let merged = path.join(MERGED);
-    can_be_entered(&merged)?;
-    unmount_all(&merged)?;
+    leave_root(&path)?;
     removed(&path, remove_all(&path))
+}
+
+fn leave_root(directory: &Path) -> Result<(), RunError> {
+    let merged = directory.join(MERGED);
+    can_be_entered(&merged)?;
+    Ok(unmount_all(&merged)?)
 }
 
 /// Removes a container's layer, on which nothing is mounted any more, if `all` says so; else only what is of no use without the
 /// container.
 pub(super) fn remove_layer(path: &Path, all: bool) -> Result<(), RunError> {
+    // Once the bundle was in the same directory, and a container may be as old as that.
+    leave_root(path)?;
     let outcome = if all {
         remove_all(path)
     } else {

@@ -1,7 +1,7 @@
 //! Running a container on a mounted image view.
 //!
 //! A view is a read-only directory that holds an image's files. Here it becomes the lower layer of an
-//! overlay, an OCI bundle is written beside it, and an OCI runtime (`runc` or `crun`) creates and starts the
+//! overlay, an OCI bundle is written into the run directory, and an OCI runtime (`runc` or `crun`) creates and starts the
 //! container. This process then plays the part that a shim plays elsewhere: it is the container's parent
 //! (as a child subreaper), hands signals on, owns the terminal's other side, watches the probes and collects
 //! the exit status.
@@ -219,7 +219,7 @@ impl FromStr for Net {
     }
 }
 
-/// Where containers are kept. Two pairs of directories never meet.
+/// Where containers are kept. Each run directory belongs to one root: what of a container is in the one is cleaned up with the other.
 #[derive(Clone, Debug)]
 pub struct Directories {
     /// `<root>/containers`: one directory per container, with its layer.

@@ -180,6 +180,10 @@ pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
         .into_iter()
         .filter(|record| !record.is_supervised())
     {
+        // It may have ended in order meanwhile, and another one may have its name.
+        if read(&file(&dirs.run, &record.id)).ok().flatten().as_ref() != Some(&record) {
+            continue;
+        }
         match clean(&record, dirs) {
             Ok(()) => cleaned += 1,
             Err(error) => outcome = outcome.and(Err(stale(&record.id, &error))),
@@ -191,9 +195,14 @@ pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
             cleaned += 1;
         }
     }
+    for id in bundle::with_bundles(&dirs.run) {
+        if let Err(error) = remove_unknown_bundle(&dirs.run, &id) {
+            outcome = outcome.and(Err(stale(&id, &error)));
+        }
+    }
     // After a reboot the records are gone, and the directories are not.
     for path in marked_directories(&dirs.state) {
-        match remove_unowned(&path, &dirs.run) {
+        match remove_unowned(&path) {
             Ok(removed) => cleaned += usize::from(removed),
             Err(error) => outcome = outcome.and(Err(stale(&path.display().to_string(), &error))),
         }
@@ -237,15 +246,22 @@ fn marked_directories(state: &Path) -> Vec<PathBuf> {
 }
 
 /// A supervisor holds its container's directory locked, whichever run directory it keeps its record in.
-fn remove_unowned(path: &Path, run: &Path) -> Result<bool, RunError> {
-    let Ok(_lock) = lock_now(path) else {
-        return Ok(false);
-    };
-    if let Some(id) = path.file_name().and_then(|name| name.to_str()) {
-        bundle::remove_bundle(run, id)?;
+fn remove_unowned(path: &Path) -> Result<bool, RunError> {
+    match lock_now(path) {
+        Ok(_lock) => bundle::remove_layer(path, true).map(|()| true),
+        Err(_) => Ok(false),
     }
-    bundle::remove_layer(path, true)?;
-    Ok(true)
+}
+
+/// A bundle is made after its record and removed before it. While it is removed here nobody else gets its name; by a record
+/// without a layer, since there may be one of that name that is to be kept.
+fn remove_unknown_bundle(run: &Path, id: &str) -> Result<(), RunError> {
+    if Record::new(id, Path::new(""))?.claim(run).is_err() {
+        return Ok(());
+    }
+    let removed = bundle::remove_bundle(run, id);
+    remove(run, id);
+    removed
 }
 
 fn stale(id: &str, error: &RunError) -> RecordError {

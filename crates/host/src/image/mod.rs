@@ -350,9 +350,15 @@ impl Images {
 
     /// What is to be kept of an image, beside what is known of it already ([`Records::put`]).
     fn record_of(found: &FoundImage, layers: Vec<LayerRecord>) -> ImageRecord {
+        let reference = found.reference.to_string();
+        let index = found.image_index.as_ref();
         ImageRecord {
-            references: [found.reference.to_string()].into(),
-            index_digest: found.image_index.as_ref().map(|(digest, _)| *digest),
+            indexes: index
+                .map(|(digest, _)| (reference.clone(), *digest))
+                .into_iter()
+                .collect(),
+            platforms: found.platform.iter().cloned().collect(),
+            references: [reference].into(),
             manifest_digest: found.manifest_digest,
             media_type: found.media_type.clone(),
             manifest: String::from_utf8_lossy(&found.manifest_bytes).into_owned(),

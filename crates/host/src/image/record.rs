@@ -1,13 +1,14 @@
 //! What this host knows of an image, kept in `images/<manifest>.json`: enough to start it again without asking
 //! the registry for anything but the tag.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
+use xebec_oci::{ImageConfig, Platform};
 
 use crate::container::Identity;
 use crate::failure::Failure;
@@ -22,8 +23,12 @@ const SAME_USE: u64 = 60;
 pub struct ImageRecord {
     /// References by which it was asked for, in full.
     pub references: BTreeSet<String>,
-    /// The image index that led to the manifest, if one did.
-    pub index_digest: Option<Digest>,
+    /// The image indexes that led to the manifest, by the reference that named one: what an index binds counts for who named it.
+    #[serde(default)]
+    pub indexes: BTreeMap<String, Digest>,
+    /// For which platforms it was asked for, in one spelling ([`xebec_oci::Platform::normalized`]).
+    #[serde(default)]
+    pub platforms: BTreeSet<String>,
     /// The manifest.
     pub manifest_digest: Digest,
     /// Its media type.
@@ -42,6 +47,29 @@ pub struct ImageRecord {
     /// Who the configuration's user is, as a recording has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Identity>,
+}
+
+/// How an image that this host knows fits a platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// Its registry has it for just that platform.
+    Exactly,
+    /// It can be run there as far as it says, but the registry may have another one for that platform.
+    Perhaps,
+}
+
+impl ImageRecord {
+    /// How it fits a platform; `None` if it cannot be run there as far as it says. An image index has the last word on what its
+    /// images are made for, whatever these say themselves.
+    pub fn fit(&self, platform: &Platform) -> Option<Fit> {
+        if self.platforms.contains(&platform.normalized().to_string()) {
+            return Some(Fit::Exactly);
+        }
+        match ImageConfig::parse(self.config.as_bytes()).ok()?.platform() {
+            Some(own) => platform.rank(&own).map(|_| Fit::Perhaps),
+            None => Some(Fit::Perhaps),
+        }
+    }
 }
 
 /// By which index a layer was used, and why that index was believed for this image.
@@ -135,7 +163,13 @@ impl Records {
         let known = self.get(record.manifest_digest);
         let is_first = known.is_none();
         if let Some(known) = known {
+            for (reference, index) in &known.indexes {
+                if !record.references.contains(reference) {
+                    record.indexes.insert(reference.clone(), *index);
+                }
+            }
             record.references.extend(known.references.iter().cloned());
+            record.platforms.extend(known.platforms.iter().cloned());
             record.pinned = known.pinned;
             record.user = record.user.or_else(|| known.user.clone());
             if is_enough(&record, known) {
@@ -267,7 +301,8 @@ mod tests {
     fn record(reference: &str) -> ImageRecord {
         ImageRecord {
             references: [reference.to_owned()].into(),
-            index_digest: None,
+            indexes: BTreeMap::new(),
+            platforms: BTreeSet::new(),
             manifest_digest: Digest::of(b"manifest"),
             media_type: String::new(),
             manifest: String::new(),
@@ -304,6 +339,50 @@ mod tests {
         next.manifest_digest = Digest::of(b"next");
         assert!(records.keep(next).unwrap(), "on the disk");
         assert!(!records.get(manifest).unwrap().references.contains("fourth"));
+    }
+
+    /// Who named the one is not led there by an index that the other was led by.
+    #[test]
+    fn an_index_counts_for_who_named_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let records = Records::new(directory.path().join("images"));
+        let by = |reference: &str, index: Option<&[u8]>| {
+            let indexes = index.map(|bytes| (reference.to_owned(), Digest::of(bytes)));
+            records
+                .put(ImageRecord {
+                    indexes: indexes.into_iter().collect(),
+                    ..record(reference)
+                })
+                .unwrap();
+            let record = records.get(record("").manifest_digest).unwrap();
+            ["plain", "bound"].map(|name| record.indexes.get(name).copied())
+        };
+        let (one, other) = (Digest::of(b"one"), Digest::of(b"other"));
+        assert_eq!(by("plain", None), [None, None]);
+        assert_eq!(by("bound", Some(b"one")), [None, Some(one)]);
+        assert_eq!(by("plain", Some(b"other")), [Some(other), Some(one)]);
+        assert_eq!(by("bound", None), [Some(other), None], "the tag has moved");
+    }
+
+    #[test]
+    fn an_image_is_for_the_platforms_that_it_was_asked_for() {
+        let fit = |config: &str, asked: &[&str], platform: &str| {
+            let record = ImageRecord {
+                config: format!(r#"{{{config}"rootfs":{{"type":"layers","diff_ids":[]}}}}"#),
+                platforms: asked.iter().map(|&text| text.to_owned()).collect(),
+                ..record("")
+            };
+            record.fit(&platform.parse().unwrap())
+        };
+        let amd64 = r#""os":"linux","architecture":"amd64","#;
+        assert_eq!(fit(amd64, &["linux/amd64"], "linux/amd64"), Some(Fit::Exactly));
+        assert_eq!(fit(amd64, &["linux/amd64"], "linux/x86_64"), Some(Fit::Exactly));
+        assert_eq!(fit(amd64, &["linux/amd64"], "linux/amd64/v3"), Some(Fit::Perhaps));
+        assert_eq!(fit(amd64, &["linux/amd64"], "linux/arm64"), None);
+        // As an index has it that says something else than its image.
+        assert_eq!(fit(amd64, &["linux/arm64"], "linux/arm64"), Some(Fit::Exactly));
+        assert_eq!(fit(amd64, &["linux/arm64"], "linux/amd64"), Some(Fit::Perhaps));
+        assert_eq!(fit("", &[], "linux/amd64"), Some(Fit::Perhaps));
     }
 
     /// Each has records of its own, as processes have.

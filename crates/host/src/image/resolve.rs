@@ -14,7 +14,7 @@ use xebec_oci::{
 
 use crate::container::{self, Identity};
 use crate::failure::{Failure, FailureKind};
-use crate::image::record::ImageRecord;
+use crate::image::record::{Fit, ImageRecord};
 use crate::image::referrers::Referrers;
 use crate::image::{Images, Report};
 use crate::protocol::{ImageRequest, PullPolicy, Reply};
@@ -33,6 +33,8 @@ pub struct FoundImage {
     pub reference: Reference,
     /// The image index on the way to the manifest, with its bytes where they are at hand.
     pub image_index: Option<(Digest, Bytes)>,
+    /// For which platform the registry has said that this is it, in one spelling, if it was asked.
+    pub platform: Option<String>,
     /// The manifest.
     pub manifest_digest: Digest,
     /// Its media type.
@@ -176,12 +178,18 @@ impl Images {
             None => Platform::host(),
         };
         let client = self.clients.get(request.docker_config.as_deref())?;
-        if let Some(found) = self.resolve_by_record(&reference) {
+        let wanted = request.platform.is_some().then_some(&platform);
+        if let Some(found) = self.resolve_by_record(&reference, wanted) {
             return Ok((found, None));
         }
-        let known = self.records.find(&reference.to_string());
-        let known = known.and_then(|record| from_record(reference.clone(), &record, true));
-        let known = known.and_then(|known| Some((Fit::of(&known.config_bytes, &platform)?, known)));
+        let known = self.records.find(&reference.to_string()).and_then(|record| {
+            let fit = record.fit(&platform)?;
+            Some((fit, from_record(reference.clone(), &record, true)?))
+        });
+        if let Some((_, known)) = &known {
+            // Tags seldom move.
+            known.tell(report);
+        }
         let known = match (request.pull, known) {
             (PullPolicy::Never, Some((_, known))) => return Ok((known, None)),
             (PullPolicy::Never, None) => return Err(unknown(&reference, &platform)),
@@ -191,14 +199,18 @@ impl Images {
             }
             (_, known) => known.map(|(_, known)| known),
         };
+        let asked_for = |(found, referrers)| {
+            let platform = Some(platform.normalized().to_string());
+            (FoundImage { platform, ..found }, referrers)
+        };
         let Some(known) = known else {
             let located = client.locate(&reference, &platform).await;
             let located = located.map_err(|error| registry_failure(&error))?;
             let configured = self.configure(&client, located, is_service, false).await;
-            return configured.map_err(|error| registry_failure(&error));
+            return configured
+                .map(asked_for)
+                .map_err(|error| registry_failure(&error));
         };
-        // Tags seldom move.
-        known.tell(report);
         let hasty = client.hasty(WHERE_KNOWN);
         let located = tokio::time::timeout(WHERE_KNOWN, hasty.locate(&reference, &platform)).await;
         let found = match located {
@@ -215,7 +227,7 @@ impl Images {
         };
         match found {
             Err(error) if is_away(&error) => Ok((instead(known, error.to_string(), report), None)),
-            found => found.map_err(|error| registry_failure(&error)),
+            found => found.map(asked_for).map_err(|error| registry_failure(&error)),
         }
     }
 
@@ -253,29 +265,12 @@ impl Images {
 
     /// A digest names one manifest for ever, so a record of it needs no question. (An image index named by digest
     /// is asked for again: which of its images fits depends on the platform, and it may bind indexes.)
-    fn resolve_by_record(&self, reference: &Reference) -> Option<FoundImage> {
+    fn resolve_by_record(&self, reference: &Reference, platform: Option<&Platform>) -> Option<FoundImage> {
         let record = self.records.get(reference.digest()?)?;
-        from_record(reference.clone(), &record, false)
-    }
-}
-
-/// How an image that this host knows fits a platform.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fit {
-    /// It is made for just that.
-    Exactly,
-    /// It can be run there, but the registry may have one that is made for it; or it does not say what it is made for.
-    Perhaps,
-}
-
-impl Fit {
-    /// By its configuration; `None` if it cannot be run there.
-    fn of(config: &[u8], platform: &Platform) -> Option<Self> {
-        match ImageConfig::parse(config).ok()?.platform() {
-            Some(own) if own.normalized() == platform.normalized() => Some(Self::Exactly),
-            Some(own) => platform.rank(&own).map(|_| Self::Perhaps),
-            None => Some(Self::Perhaps),
+        if let Some(platform) = platform {
+            record.fit(platform)?;
         }
+        from_record(reference.clone(), &record, false)
     }
 }
 
@@ -308,6 +303,7 @@ fn found(image: ResolvedImage) -> FoundImage {
     FoundImage {
         reference: image.reference,
         image_index: image.index_digest.zip(image.index_bytes),
+        platform: None,
         manifest_digest: image.manifest_digest,
         media_type: image.manifest_media_type,
         manifest_bytes: image.manifest_bytes,
@@ -331,7 +327,7 @@ fn from_record(reference: Reference, record: &ImageRecord, offline: bool) -> Opt
     // An image index on the way may bind indexes, and anyone who may move a tag may have made the last one that led
     // here. So a digest counts as the way only when it is the very one that was named.
     let index = match reference.digest() {
-        None => record.index_digest,
+        None => record.indexes.get(&reference.to_string()).copied(),
         Some(named) if named == record.manifest_digest => None,
         Some(named) => record
             .references
@@ -341,6 +337,7 @@ fn from_record(reference: Reference, record: &ImageRecord, offline: bool) -> Opt
     sound.then(|| FoundImage {
         reference,
         image_index: index.map(|digest| (digest, Bytes::new())),
+        platform: None,
         manifest_digest: record.manifest_digest,
         media_type: record.media_type.clone(),
         manifest_bytes,
@@ -368,24 +365,4 @@ pub fn registry_failure(error: &ClientError) -> Failure {
         FailureKind::Registry
     };
     Failure::new(kind, error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_an_image_made_for_just_that_platform_needs_no_question() {
-        let config =
-            |text: &str| format!(r#"{{{text}"rootfs":{{"type":"layers","diff_ids":[]}}}}"#).into_bytes();
-        let amd64 = config(r#""os":"linux","architecture":"amd64","#);
-        let arm64 = config(r#""os":"linux","architecture":"arm64","variant":"v8","#);
-        let fit = |config: &[u8], platform: &str| Fit::of(config, &platform.parse().unwrap());
-        assert_eq!(fit(&amd64, "linux/amd64"), Some(Fit::Exactly));
-        assert_eq!(fit(&amd64, "linux/amd64/v3"), Some(Fit::Perhaps));
-        assert_eq!(fit(&amd64, "linux/arm64"), None);
-        assert_eq!(fit(&arm64, "linux/arm64"), Some(Fit::Exactly));
-        assert_eq!(fit(&config(""), "linux/amd64"), Some(Fit::Perhaps));
-        assert_eq!(fit(b"nonsense", "linux/amd64"), None);
-    }
 }
