@@ -13,11 +13,9 @@ mod container_support;
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use container_support::{Case, case, supervise_if_asked};
-use xebec_host::container::{Record, cleanup_stale, list};
 
 /// Not a test: the other side of every case.
 #[test]
@@ -241,168 +239,6 @@ fn the_third_request_to_end_kills() {
 }
 
 #[test]
-fn a_ready_container_is_stopped_with_the_images_signal_and_killed_if_it_stays() {
-    let mut case = case!();
-    case.image(r#"{"StopSignal":"SIGUSR2"}"#)
-        .flag("rm")
-        .flag("exit_on_ready")
-        .set("probe", "log:^ready$");
-    case.shell(
-        "trap 'echo usr2; exit 9' USR2; trap 'echo term' TERM; echo ready; while :; do sleep 0.02; done",
-    );
-    let run = case.run();
-    assert_eq!((run.code, run.stdout.as_str()), (0, "ready\nusr2\n"), "{run:?}");
-    assert_eq!(
-        run.events(),
-        ["mounted", "created", "started", "ready", "exited 9"]
-    );
-
-    case.image(r#"{"StopSignal":"RTMIN+3"}"#);
-    case.shell("trap 'echo rt; exit 0' 37; echo ready; while :; do sleep 0.02; done");
-    assert_eq!(case.run().stdout, "ready\nrt\n", "a real-time signal");
-
-    case.image("{}").set("stop_timeout_ms", "300");
-    case.shell("trap '' TERM; echo ready; while :; do sleep 0.02; done");
-    let began = Instant::now();
-    let run = case.run();
-    assert!(
-        began.elapsed() >= Duration::from_millis(300) && began.elapsed() < Duration::from_secs(8),
-        "{run:?}"
-    );
-    assert_eq!(run.events().last().unwrap(), "exited 137");
-    case.assert_clean();
-}
-
-#[test]
-fn every_kind_of_probe_is_seen() {
-    let mut case = case!();
-    case.flag("rm")
-        .flag("exit_on_ready")
-        .set("stop_timeout_ms", "100");
-    let web = "mkdir /www; echo hi > /www/index.html; sleep 0.1; exec httpd -f -p PORT -h /www";
-    for net in ["host", "none"] {
-        case.set("net", net);
-        for probe in [
-            "port:PORT",
-            "http://127.0.0.1:PORT/",
-            "http://localhost:PORT/index.html",
-        ] {
-            let port = container_support::free_port().to_string();
-            case.set("probe", &probe.replace("PORT", &port))
-                .shell(&web.replace("PORT", &port));
-            let run = case.run();
-            assert_eq!(
-                run.events().get(3).map(String::as_str),
-                Some("ready"),
-                "{net} {probe}: {run:?}"
-            );
-            assert!(
-                run.ready_after >= Duration::from_millis(100),
-                "{net} {probe}: {run:?}"
-            );
-        }
-    }
-    for (probe, script) in [
-        (
-            "file:/run/up",
-            "mkdir -p /run; sleep 0.1; touch /run/up; sleep 60",
-        ),
-        (
-            "file:/link/up",
-            "mkdir /real; ln -s /real /link; sleep 0.1; touch /real/up; sleep 60",
-        ),
-        ("exec:test -e /up", "sleep 0.1; touch /up; sleep 60"),
-        (
-            r#"exec:["/bin/test","-e","/up"]"#,
-            "sleep 0.1; touch /up; sleep 60",
-        ),
-        ("log:up (\\d+)", "sleep 0.1; echo up 42 >&2; sleep 60"),
-        ("exit", "sleep 0.1"),
-    ] {
-        let run = case.set("probe", probe).shell(script).run();
-        assert_eq!(
-            run.events().get(3).map(String::as_str),
-            Some("ready"),
-            "{probe}: {run:?}"
-        );
-        assert!(
-            run.ready_after >= Duration::from_millis(100) && run.code == 0,
-            "{probe}: {run:?}"
-        );
-    }
-    case.assert_clean();
-}
-
-#[test]
-fn what_is_said_and_over_at_once_is_not_missed() {
-    let mut case = case!();
-    case.flag("rm").flag("exit_on_ready").set("stop_timeout_ms", "50");
-    for _ in 0..20 {
-        let run = case.set("probe", "log:^up$").shell("echo up; sleep 60").run();
-        assert_eq!(run.events().get(3).map(String::as_str), Some("ready"), "{run:?}");
-        let run = case.set("probe", "exit").command(&["/bin/true"]).run();
-        assert_eq!(run.code, 0, "{run:?}");
-    }
-    case.assert_clean();
-}
-
-#[test]
-fn all_probes_of_several_must_be_seen() {
-    let mut case = case!();
-    case.flag("rm")
-        .set("probe", "log:first")
-        .add("probe", "file:/second")
-        .add("probe", "exit");
-    let run = case
-        .shell("echo first; sleep 0.05; touch /second; sleep 0.2")
-        .run();
-    assert!(
-        run.code == 0 && run.ready_after >= Duration::from_millis(200),
-        "{run:?}"
-    );
-    let run = case.shell("echo first; sleep 0.1; exit 4").run();
-    assert!(
-        run.error.contains("file:/second, exit not seen") && run.code == 4,
-        "{run:?}"
-    );
-    case.assert_clean();
-}
-
-#[test]
-fn a_container_that_is_never_ready_says_what_it_wrote_last() {
-    let mut case = case!();
-    case.flag("rm")
-        .set("probe", "port:1")
-        .shell("for i in $(seq 30); do echo line $i; done; echo cannot bind >&2; exit 5");
-    let run = case.run();
-    assert_eq!(run.code, 5, "{run:?}");
-    for expected in ["exit code 5", "port:1 not seen", "cannot bind", "line 30"] {
-        assert!(run.error.contains(expected), "{expected}: {}", run.error);
-    }
-    assert!(!run.error.contains("line 5\n"));
-
-    case.set("probe_timeout_ms", "300")
-        .set("stop_timeout_ms", "100")
-        .shell("echo waiting; sleep 60");
-    let began = Instant::now();
-    let run = case.run();
-    assert!(began.elapsed() < Duration::from_secs(8), "{run:?}");
-    assert!(
-        run.code == 125 && run.error.contains("not ready after 0.3 s") && run.error.contains("waiting"),
-        "{run:?}"
-    );
-
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    case.set(
-        "probe",
-        &format!("port:{}", listener.local_addr().unwrap().port()),
-    );
-    let run = case.run();
-    assert!(run.error.contains("before the container is started"), "{run:?}");
-    case.assert_clean();
-}
-
-#[test]
 fn what_cannot_run_is_named() {
     let mut case = case!();
     case.flag("rm").command(&["/no/such/program"]);
@@ -427,19 +263,6 @@ fn what_cannot_run_is_named() {
     case.assert_clean();
 }
 
-/// A container that never was leaves nothing, even without --rm, and its name stays free.
-#[test]
-fn what_never_ran_leaves_nothing() {
-    let mut case = case!();
-    case.set("id", "never").command(&["/no/such/program"]);
-    for _ in 0..2 {
-        assert_eq!(case.run().code, 127);
-        assert!(!case.state().join("never").exists());
-        case.assert_clean();
-    }
-    assert_eq!(case.command(&["/bin/true"]).run().code, 0);
-}
-
 #[test]
 fn a_signal_before_the_start_is_not_lost() {
     let mut case = case!();
@@ -451,25 +274,6 @@ fn a_signal_before_the_start_is_not_lost() {
     let run = running.finish();
     assert_eq!((run.code, run.stdout.as_str()), (143, ""), "{run:?}");
     assert!(run.error.contains("before the container was started"), "{run:?}");
-    case.assert_clean();
-}
-
-/// Names, records and cleaning are shared by all that use one pair of directories.
-#[test]
-fn many_containers_share_their_directories() {
-    let mut case = case!();
-    case.flag("rm").shell("sleep 0.1; exit 2");
-    let running: Vec<_> = (0..8).map(|_| case.start()).collect();
-    let codes: Vec<i32> = running.into_iter().map(|one| one.finish().code).collect();
-    assert_eq!(codes, [2; 8]);
-    case.assert_clean();
-    case.set("id", "one");
-    let running: Vec<_> = (0..8).map(|_| case.start()).collect();
-    let codes: Vec<i32> = running.into_iter().map(|one| one.finish().code).collect();
-    assert!(
-        codes.contains(&2) && codes.iter().all(|code| [2, 125].contains(code)),
-        "one at a time has a name: {codes:?}"
-    );
     case.assert_clean();
 }
 
@@ -488,94 +292,6 @@ fn crun_runs_containers_too_or_says_what_to_do() {
         assert_eq!(run.code, 6, "{run:?}");
     }
     case.assert_clean();
-}
-
-#[test]
-fn running_containers_are_listed() {
-    let mut case = case!();
-    case.flag("rm")
-        .set("id", "listed")
-        .shell("echo ready; sleep 60")
-        .set("stop_timeout_ms", "100");
-    let mut running = case.start();
-    running.wait_for_output("ready");
-    let listed = list(&case.dirs().run).unwrap();
-    assert_eq!(listed.len(), 1);
-    assert_eq!(
-        (listed[0].id.as_str(), listed[0].image.as_str()),
-        ("listed", "test/image:1")
-    );
-    assert!(listed[0].command.join(" ").contains("sleep 60") && listed[0].is_running());
-    let twice = case.run();
-    assert!(twice.error.contains("running already"), "{twice:?}");
-    assert_eq!(list(&case.dirs().run).unwrap().len(), 1);
-    running.signal(libc_signal("KILL"));
-    running.finish();
-}
-
-#[test]
-fn what_a_killed_supervisor_leaves_is_cleaned_up() {
-    let mut case = case!();
-    case.flag("rm").set("id", "orphan").shell("echo ready; sleep 60");
-    let mut running = case.start();
-    running.wait_for_output("ready");
-    let record = list(&case.dirs().run).unwrap().remove(0);
-    running.signal(libc_signal("KILL"));
-    running.finish();
-    assert!(record.is_running(), "the container itself goes on");
-    assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
-    wait_for_end(&record);
-    case.assert_clean();
-    assert!(!case.state().join("orphan").exists());
-    assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 0);
-    assert_eq!(
-        case.set("id", "orphan").shell("exit 3").run().code,
-        3,
-        "the name is free again"
-    );
-}
-
-/// A container of a version that had the bundle beside the layer, and a bundle that nobody has on record, of a layer that is kept.
-#[test]
-fn old_and_unknown_bundles_are_cleaned_up() {
-    let mut case = case!();
-    case.shell("true").set("id", "kept");
-    assert_eq!(case.run().code, 0);
-    let (layer, old) = (case.state().join("kept"), case.state().join("old"));
-    let roots = [case.bundle("kept").join("merged"), old.join("merged")];
-    for root in &roots {
-        fs::create_dir_all(root).unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "xebec-test"])
-            .arg(root)
-            .status();
-        assert!(mounted.unwrap().success());
-    }
-    fs::write(old.join("remove"), "").unwrap();
-    assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1, "the directory");
-    case.assert_clean();
-    assert!(layer.join("upper").exists() && !old.exists());
-}
-
-/// The supervisor's record is lost too, as if it had been cleaned up while the runtime was still at work.
-#[test]
-fn a_container_that_nobody_knows_is_cleaned_up() {
-    let mut case = case!();
-    case.flag("rm").set("id", "unknown").shell("echo ready; sleep 60");
-    let mut running = case.start();
-    running.wait_for_output("ready");
-    let record = list(&case.dirs().run).unwrap().remove(0);
-    running.signal(libc_signal("KILL"));
-    running.finish();
-    fs::remove_file(case.dirs().run.join("containers/unknown.json")).unwrap();
-    assert_eq!(
-        cleanup_stale(&case.dirs()).unwrap(),
-        2,
-        "the container, and its directory"
-    );
-    wait_for_end(&record);
-    case.assert_clean();
-    assert!(!case.state().join("unknown").exists());
 }
 
 #[test]
@@ -645,15 +361,6 @@ fn the_bundle_is_readable_by_root_alone() {
     }
     running.signal(libc_signal("KILL"));
     running.finish();
-}
-
-/// A killed process whose parent is gone ends a moment later.
-fn wait_for_end(record: &Record) {
-    let began = Instant::now();
-    while record.is_running() && began.elapsed() < Duration::from_secs(5) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(!record.is_running());
 }
 
 fn libc_signal(name: &str) -> i32 {

@@ -24,9 +24,10 @@ const OUTAGE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(4);
 /// How long an image that is local may take to start while nobody answers.
 const LOCAL_START: Duration = Duration::from_secs(12);
-/// Exit codes: no such image, and a registry that has nothing that fits, or is away.
+/// Exit codes: no such image, a registry that has nothing that fits or is away, and a layer that cannot be read lazily.
 const NOT_FOUND: i32 = 3;
 const REGISTRY: i32 = 4;
+const NOT_LAZY: i32 = 5;
 /// Size of the files that are read: several spans.
 const FILE: usize = 3 << 20;
 
@@ -267,7 +268,7 @@ fn pull_policy(world: &World) -> Result<Outcome> {
     shows("always", &one, true)?;
     // The tag moves.
     let image = lab::image(&[&[("one", &two)]], Compression::Gzip(6))?;
-    lab.push_indexed(&image, "app")?;
+    let newer = lab.push_indexed(&image, "app")?;
     shows("missing", &one, false)?;
     shows("never", &one, false)?;
     shows("always", &two, true)?;
@@ -278,9 +279,23 @@ fn pull_policy(world: &World) -> Result<Outcome> {
     for policy in ["missing", "always"] {
         refused(&other(policy), REGISTRY, &["no image for linux/s390x"])?;
     }
+    let by_digest = lab.try_mount("root", &newer.digest, &other("always"))?;
+    by_digest.expect(REGISTRY, &["no image for linux/s390x"])?;
     lab.registry.set_down(true);
     refused(&other("always"), REGISTRY, &[&lab.registry.host()])?;
     shows("missing", &two, false)?;
+    lab.registry.set_down(false);
+    // Without its index a layer is read whole if nobody is to be asked for one.
+    lab.xebec("root", &["cache", "gc", "--to", "0"])?.expect(0, &[])?;
+    refused(&["--pull", "never", "--require-lazy"], NOT_LAZY, &[])?;
+    lab.registry.clear_log();
+    let mnt = lab.mount("root", &names.tag, &["--pull", "never"])?;
+    expect_contents(&mnt.join("one"), &two)?;
+    let asked = (
+        lab.registry.count("/manifests/"),
+        lab.registry.count("/referrers/"),
+    );
+    ensure!(asked == (0, 0), "{asked:?}");
     Ok(Outcome::Passed(
         "the registry was asked when it was to be".to_owned(),
     ))

@@ -1,0 +1,172 @@
+//! What containers leave on record, on the disk and in the mount table, and who cleans it up. As in `container_run`, every case runs
+//! in a process of its own.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+
+mod container_support;
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use container_support::{case, supervise_if_asked};
+use xebec_host::container::{Record, cleanup_stale, list};
+
+/// Asks nobody before it ends a process.
+const KILL: i32 = 9;
+
+/// Not a test: the other side of every case.
+#[test]
+fn supervisor_process() {
+    supervise_if_asked();
+}
+
+/// A container that never was leaves nothing, even without --rm, and its name stays free.
+#[test]
+fn what_never_ran_leaves_nothing() {
+    let mut case = case!();
+    case.set("id", "never").command(&["/no/such/program"]);
+    for _ in 0..2 {
+        assert_eq!(case.run().code, 127);
+        assert!(!case.state().join("never").exists());
+        case.assert_clean();
+    }
+    assert_eq!(case.command(&["/bin/true"]).run().code, 0);
+}
+
+/// Nor does one whose directories cannot be made: its name stays free, too.
+#[test]
+fn what_has_no_place_leaves_nothing() {
+    let mut case = case!();
+    case.shell("exit 3").set("id", "placed");
+    let place = case.bundle("placed");
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::write(&place, "somebody's file").unwrap();
+    let run = case.run();
+    assert!(run.error.contains("bundles/placed"), "{run:?}");
+    assert!(!case.state().join("placed").exists());
+    fs::remove_file(&place).unwrap();
+    assert_eq!(case.run().code, 3);
+}
+
+/// Names, records and cleaning are shared by all that use one pair of directories.
+#[test]
+fn many_containers_share_their_directories() {
+    let mut case = case!();
+    case.flag("rm").shell("sleep 0.1; exit 2");
+    let running: Vec<_> = (0..8).map(|_| case.start()).collect();
+    let codes: Vec<i32> = running.into_iter().map(|one| one.finish().code).collect();
+    assert_eq!(codes, [2; 8]);
+    case.assert_clean();
+    case.set("id", "one");
+    let running: Vec<_> = (0..8).map(|_| case.start()).collect();
+    let codes: Vec<i32> = running.into_iter().map(|one| one.finish().code).collect();
+    assert!(
+        codes.contains(&2) && codes.iter().all(|code| [2, 125].contains(code)),
+        "one at a time has a name: {codes:?}"
+    );
+    case.assert_clean();
+}
+
+#[test]
+fn running_containers_are_listed() {
+    let mut case = case!();
+    case.flag("rm")
+        .set("id", "listed")
+        .shell("echo ready; sleep 60")
+        .set("stop_timeout_ms", "100");
+    let mut running = case.start();
+    running.wait_for_output("ready");
+    let listed = list(&case.dirs().run).unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(
+        (listed[0].id.as_str(), listed[0].image.as_str()),
+        ("listed", "test/image:1")
+    );
+    assert!(listed[0].command.join(" ").contains("sleep 60") && listed[0].is_running());
+    let twice = case.run();
+    assert!(twice.error.contains("running already"), "{twice:?}");
+    assert_eq!(list(&case.dirs().run).unwrap().len(), 1);
+    running.signal(KILL);
+    running.finish();
+}
+
+#[test]
+fn what_a_killed_supervisor_leaves_is_cleaned_up() {
+    let mut case = case!();
+    case.flag("rm").set("id", "orphan").shell("echo ready; sleep 60");
+    let mut running = case.start();
+    running.wait_for_output("ready");
+    let record = list(&case.dirs().run).unwrap().remove(0);
+    running.signal(KILL);
+    running.finish();
+    assert!(record.is_running(), "the container itself goes on");
+    assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
+    wait_for_end(&record);
+    case.assert_clean();
+    assert!(!case.state().join("orphan").exists());
+    assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 0);
+    assert_eq!(
+        case.set("id", "orphan").shell("exit 3").run().code,
+        3,
+        "the name is free again"
+    );
+}
+
+/// A container of a version that had the bundle beside the layer, and a bundle that nobody has on record, of a layer that is kept.
+#[test]
+fn old_and_unknown_bundles_are_cleaned_up() {
+    let mut case = case!();
+    case.shell("true").set("id", "kept");
+    assert_eq!(case.run().code, 0);
+    let (layer, old) = (case.state().join("kept"), case.state().join("old"));
+    let roots = [case.bundle("kept").join("merged"), old.join("merged")];
+    for root in &roots {
+        fs::create_dir_all(root).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "xebec-test"])
+            .arg(root)
+            .status();
+        assert!(mounted.unwrap().success());
+    }
+    fs::write(old.join("remove"), "").unwrap();
+    assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1, "the directory");
+    case.assert_clean();
+    assert!(layer.join("upper").exists() && !old.exists());
+}
+
+/// The supervisor's record is lost too, as if it had been cleaned up while the runtime was still at work.
+#[test]
+fn a_container_that_nobody_knows_is_cleaned_up() {
+    let mut case = case!();
+    case.flag("rm").set("id", "unknown").shell("echo ready; sleep 60");
+    let mut running = case.start();
+    running.wait_for_output("ready");
+    let record = list(&case.dirs().run).unwrap().remove(0);
+    running.signal(KILL);
+    running.finish();
+    fs::remove_file(case.dirs().run.join("containers/unknown.json")).unwrap();
+    assert_eq!(
+        cleanup_stale(&case.dirs()).unwrap(),
+        2,
+        "the container, and its directory"
+    );
+    wait_for_end(&record);
+    case.assert_clean();
+    assert!(!case.state().join("unknown").exists());
+}
+
+/// A killed process whose parent is gone ends a moment later.
+fn wait_for_end(record: &Record) {
+    let began = Instant::now();
+    while record.is_running() && began.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!record.is_running());
+}
