@@ -12,7 +12,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
 use tracing::info;
 use xebec_cache::evict::{Action, Step};
@@ -20,10 +19,6 @@ use xebec_cache::store::LayerKey;
 use xebec_kernel::lease::Lease;
 
 use crate::worker::requests::Requests;
-
-/// How often, and after which time, it is tried again whether somebody has a layer's data open.
-const TRIES: u32 = 5;
-const MOMENT: Duration = Duration::from_millis(20);
 
 impl Requests {
     /// Carries a step out.
@@ -77,22 +72,9 @@ impl Requests {
 
     /// Steps 2 to 4.
     fn take_over<'a>(&self, key: LayerKey, data: BorrowedFd<'a>) -> Result<Lease<'a>, String> {
-        let mut tries = 0..TRIES;
-        let lease = loop {
-            let lease = Lease::take(data);
-            match lease
-                .map_err(|error| format!("whether anybody has its data open cannot be told: {error}"))?
-            {
-                Some(lease) => break lease,
-                // A view that was unmounted just now is closed by the kernel a moment later.
-                None if tries.next().is_some() => std::thread::sleep(MOMENT),
-                None => {
-                    let who =
-                        "somebody has its data open, perhaps by a view that was unmounted under its readers";
-                    return Err(who.to_owned());
-                }
-            }
-        };
+        let lease = Lease::take(data)
+            .map_err(|error| format!("whether anybody has its data open cannot be told: {error}"))?
+            .ok_or("somebody has its data open, perhaps by a view that was unmounted under its readers")?;
         self.shared.forget(key);
         self.fills.ask_again(data).map_err(|error| error.to_string())?;
         Ok(lease)
