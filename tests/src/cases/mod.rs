@@ -8,6 +8,7 @@ mod faults;
 mod laziness;
 mod lingering;
 mod observe;
+mod ours;
 mod outages;
 mod packaging;
 mod power;
@@ -43,6 +44,7 @@ pub(crate) fn is_alone(name: &str) -> bool {
 pub(crate) fn all() -> Vec<Case> {
     [
         reading::cases(),
+        ours::cases(),
         outages::cases(),
         observe::cases(),
         away::cases(),

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_kernel::journal::Journal;
-use xebec_kernel::mount;
 
 use crate::container::Identity;
 use crate::failure::{Failure, FailureKind};
@@ -18,7 +17,6 @@ use crate::protocol::{Completion, Holder, ImageRequest, Mounted, Purpose, Reply,
 use crate::runtime_image::pace::Paces;
 use crate::settings::Settings;
 use crate::sharing::SharedContents;
-use crate::view;
 use crate::worker::background::{Background, run_without_turn};
 use crate::worker::fills::FillService;
 use crate::worker::loading::{Loading, Loadings};
@@ -89,6 +87,10 @@ impl Requests {
                 purpose,
                 wants_configuration: _,
             } => {
+                if let Holder::Directory { path } = &holder {
+                    // Before anything is fetched.
+                    self.views.check_target(path)?;
+                }
                 let order = Order {
                     holder,
                     completion,
@@ -112,21 +114,9 @@ impl Requests {
             Request::Release { view, holder } => {
                 // While the view is there.
                 self.end_starts(&holder, &Over::told(None, None)).await;
-                let mut was_unmounted = false;
-                if let Holder::Directory { path } = &holder
-                    && mount::is_mounted(path).unwrap_or(false)
-                {
-                    view::unmount(path)?;
-                    if mount::is_mounted(path).unwrap_or(false) {
-                        // Mounted more than once, one on the other: what is below goes on.
-                        return Ok(Reply::Done);
-                    }
-                    was_unmounted = true;
-                }
-                match self.views.release(view.as_deref(), &holder) {
-                    // A sweep has seen that nothing is mounted there any more.
-                    Err(failure) if was_unmounted && failure.kind == FailureKind::NotFound => {}
-                    released => released?,
+                match &holder {
+                    Holder::Directory { path } => self.views.release_directory(path)?,
+                    _ => self.views.release(view.as_deref(), &holder)?,
                 }
                 self.forget_unused();
                 Ok(Reply::Done)

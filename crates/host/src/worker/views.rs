@@ -3,11 +3,13 @@
 
 mod known;
 mod lingering;
+mod ours;
 mod populated;
 mod restore;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,6 +31,7 @@ use crate::view::{self, BuiltView, MountOptions};
 use crate::worker::strict::Use;
 use crate::worker::views::known::KnownViews;
 pub use crate::worker::views::known::{KnownView, ViewKey};
+use crate::worker::views::ours::{remove_own_mount, remove_unused_mount, unmount_view};
 pub use crate::worker::views::populated::{Populated, PopulatedNote};
 
 /// The table of views.
@@ -199,17 +202,19 @@ impl Views {
         let path = self.paths.mounts().join(&built.name);
         if mount::is_mounted(&path).unwrap_or(false) {
             // Left by a worker that died before it wrote the record.
-            view::unmount(&path)?;
+            unmount_view(&self.paths, &built.name, &path)?;
         }
         let own_mount = (options.guarded != self.paths.guarded()).then(|| options.guarded.to_owned());
         let arriving: Vec<Arriving> = options.free.iter().flatten().cloned().collect();
         // Under the lock: nobody else opens a file by them before they are guarded, or takes them away.
         let mounted = open_own().and_then(|()| view::mount(&self.paths, built, options, &path));
         let backing = mounted.inspect_err(|_| {
-            own_mount.iter().for_each(|own| remove_own_mount(own));
+            own_mount
+                .iter()
+                .for_each(|own| remove_own_mount(&self.paths, own));
             arriving
                 .iter()
-                .for_each(|part| _ = remove_unused_mount(&part.mount));
+                .for_each(|part| _ = remove_unused_mount(&self.paths, &part.mount));
         })?;
         let backing = backing.map(|backing| backing.name().to_owned());
         let layers = built.layers().iter().map(|key| LayerPair {
@@ -251,6 +256,13 @@ impl Views {
         read_ahead_kib: Option<u32>,
     ) -> Result<PathBuf, Failure> {
         let not_there = || Failure::new(FailureKind::NotFound, format!("no view {name} is mounted"));
+        let opened = match &claim.holder {
+            Holder::Directory { path } => {
+                let opened = self.open_target(table, path);
+                Some(opened.inspect_err(|_| self.settle(table))?)
+            }
+            _ => None,
+        };
         let record = table.get_mut(name).ok_or_else(not_there)?;
         if record.is_spoiled {
             let message = format!(
@@ -283,7 +295,8 @@ impl Views {
         }
         // Under the lock: a sweep takes a directory for gone where nothing is mounted.
         if let Holder::Directory { path: target } = &claim.holder
-            && let Err(error) = mount::bind_private(&path, target)
+            && let Some(opened) = &opened
+            && let Err(error) = mount::bind_private_on(&path, opened.as_fd(), target)
         {
             record.holders.retain(|other| !same(other, &claim.holder));
             let _ = self.write(record);
@@ -412,7 +425,7 @@ impl Views {
             let path = entry.path();
             let mut arriving = table.values().flat_map(|record| &record.arriving);
             if !arriving.any(|part| part.mount == path) {
-                remove_unused_mount(&path);
+                remove_unused_mount(&self.paths, &path);
             }
         }
     }
@@ -421,12 +434,10 @@ impl Views {
     pub fn clear(&self) {
         let mut table = self.lock();
         for record in table.values_mut() {
-            for holder in record.holders.drain(..) {
-                let Holder::Directory { path } = holder else {
-                    continue;
-                };
-                // Once for each time that it was mounted, one on the other.
-                while mount::is_mounted(&path).unwrap_or(false) && view::unmount(&path).is_ok() {}
+            for holder in std::mem::take(&mut record.holders) {
+                if let Holder::Directory { path } = holder {
+                    self.clear_directory(record, &path);
+                }
             }
         }
         table.retain(|_, record| !self.take_down(record));
@@ -466,25 +477,6 @@ impl Views {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
-}
-
-/// Takes a view's mount for arriving pages away, unless it is still read through: by who reads on after the view was
-/// unmounted. Then it must stay where the next keeper finds it, so that it is guarded again. Whether it is gone.
-fn remove_unused_mount(path: &Path) -> bool {
-    while mount::is_mounted(path).unwrap_or(true) {
-        if mount::unmount(path).is_err() {
-            return false;
-        }
-    }
-    fs::remove_dir(path).is_ok()
-}
-
-/// Takes a view's own mount of the blob cache away.
-pub(super) fn remove_own_mount(path: &Path) {
-    if let Err(error) = view::unmount(path) {
-        warn!("{error}");
-    }
-    let _ = fs::remove_dir(path);
 }
 
 /// Whether two holders are the same claim. A container is known by its name alone: it names one at a time.

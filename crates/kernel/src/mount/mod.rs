@@ -13,19 +13,21 @@ mod erofs;
 mod info;
 mod overlay;
 mod read_ahead;
+mod top;
 
 pub use erofs::Erofs;
 pub use info::{MAX_MOUNTINFO_BYTES, MountInfo, is_mounted, mounts, parse_mountinfo};
 pub use overlay::Overlay;
 pub use read_ahead::BackingDevice;
 pub use rustix::mount::MountAttrFlags as Attributes;
+pub use top::Top;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::CWD;
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
@@ -145,6 +147,20 @@ impl AsFd for Detached {
 /// # Errors
 /// [`MountError::Attach`].
 pub fn bind_private(origin: &Path, target: &Path) -> Result<(), MountError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(target, flags, Mode::empty()).map_err(|errno| MountError::Attach {
+        origin: origin.display().to_string(),
+        target: target.to_owned(),
+        source: errno.into(),
+    })?;
+    bind_private_on(origin, opened.as_fd(), target)
+}
+
+/// The same on a directory that is open, which `target` names for people: nobody can put another in its place.
+///
+/// # Errors
+/// [`MountError::Attach`].
+pub fn bind_private_on(origin: &Path, directory: BorrowedFd<'_>, target: &Path) -> Result<(), MountError> {
     let error = |errno: rustix::io::Errno| MountError::Attach {
         origin: origin.display().to_string(),
         target: target.to_owned(),
@@ -157,11 +173,13 @@ pub fn bind_private(origin: &Path, target: &Path) -> Result<(), MountError> {
         origin: origin.display().to_string(),
         backing: None,
     };
-    detached.attach(target)?;
+    let onto = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(&detached.fd, "", directory, "", onto).map_err(error)?;
     // Propagation can only be changed on an attached mount. What it was attached to does not matter here:
     // the mount point's own parent decides who else sees it, and nobody opens files through those copies.
-    rustix::mount::mount_change(target, MountPropagationFlags::PRIVATE).map_err(|errno| {
-        let _ = unmount_lazily(target);
+    rustix::mount::mount_change(detached.path(), MountPropagationFlags::PRIVATE).map_err(|errno| {
+        // By the descriptor: it is this mount.
+        let _ = rustix::mount::unmount(detached.path(), UnmountFlags::DETACH);
         error(errno)
     })
 }

@@ -14,7 +14,8 @@ use rustix::time::{ClockId, clock_gettime};
 use tracing::{debug, warn};
 use xebec_kernel::mount::{self, BackingDevice};
 
-use super::{ViewRecord, Views, remove_own_mount, remove_unused_mount};
+use super::ours::{remove_own_mount, remove_unused_mount, unmount_view};
+use super::{ViewRecord, Views};
 use crate::view;
 
 /// Views that linger at a time. Each is a mount, its metadata on the disk, and what is in the page cache, which the kernel
@@ -111,7 +112,7 @@ impl Views {
     /// Unmounts a view; false if the kernel refuses.
     pub(super) fn take_down(&self, record: &ViewRecord) -> bool {
         let name = &record.name;
-        if let Err(error) = view::unmount(&record.path) {
+        if let Err(error) = unmount_view(&self.paths, name, &record.path) {
             // Somebody may have done it.
             if mount::is_mounted(&record.path).unwrap_or(true) {
                 warn!("view {name}: {error}");
@@ -121,10 +122,10 @@ impl Views {
         self.forget_built(name);
         let _ = fs::remove_dir(&record.path);
         if let Some(own) = &record.own_mount {
-            remove_own_mount(own);
+            remove_own_mount(&self.paths, own);
         }
         for part in &record.arriving {
-            remove_unused_mount(&part.mount);
+            remove_unused_mount(&self.paths, &part.mount);
         }
         let _ = fs::remove_file(self.record_path(name));
         let _ = fs::remove_file(view::metadata(&self.paths, name));

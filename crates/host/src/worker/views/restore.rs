@@ -8,7 +8,8 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 use xebec_kernel::mount;
 
-use super::{ViewRecord, Views, remove_own_mount, remove_unused_mount};
+use super::ours::{remove_own_mount, remove_unused_mount};
+use super::{ViewRecord, Views};
 use crate::failure::Failure;
 use crate::paths::Paths;
 use crate::worker::fills::FillService;
@@ -88,7 +89,7 @@ impl Views {
                 .values()
                 .any(|record| record.own_mount.as_ref() == Some(&path))
             {
-                remove_own_mount(&path);
+                remove_own_mount(paths, &path);
             } else if was_unguarded && let Err(error) = fills.guard(&path) {
                 error!("{error}");
             }
@@ -104,7 +105,7 @@ impl Views {
             // One without a record is still read if it cannot be unmounted, and its readers must go on raising events.
             let is_due = match known {
                 Some(part) => was_unguarded && !part.over,
-                None => !remove_unused_mount(&path),
+                None => !remove_unused_mount(paths, &path),
             };
             if is_due && let Err(error) = fills.guard(&path) {
                 error!("{error}");

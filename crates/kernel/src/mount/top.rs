@@ -1,0 +1,115 @@
+//! What is mounted at a place, held by a descriptor: what was looked at is what is taken down.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use super::{MountError, MountInfo, descriptor_path, mounts};
+
+/// The uppermost mount at a place. As long as the value lives, the kernel gives its number to no other mount.
+#[derive(Debug)]
+pub struct Top {
+    fd: OwnedFd,
+    info: MountInfo,
+    table: Vec<MountInfo>,
+}
+
+impl Top {
+    /// Looks at what is mounted exactly at `target`; `None` if nothing is, or nothing is there. If the last part of
+    /// the path is a link, it is the link that is looked at.
+    ///
+    /// # Errors
+    /// [`MountError::Unmount`] when the place cannot be opened, [`MountError::Table`].
+    pub fn at(target: &Path) -> Result<Option<Top>, MountError> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(CWD, target, flags, Mode::empty()) {
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(MountError::Unmount {
+                target: target.to_owned(),
+                source: errno.into(),
+            }),
+            Ok(fd) => Top::of(fd),
+        }
+    }
+
+    /// The same for a place that is open; `None` if it is not where a mount begins.
+    ///
+    /// # Errors
+    /// [`MountError::Table`].
+    pub fn of(fd: OwnedFd) -> Result<Option<Top>, MountError> {
+        let unknown = |problem: String| MountError::Table { problem };
+        let id = mount_id(fd.as_fd()).map_err(|error| unknown(error.to_string()))?;
+        let place =
+            std::fs::read_link(descriptor_path(fd.as_fd())).map_err(|error| unknown(error.to_string()))?;
+        let table = mounts()?;
+        let info = table.iter().find(|mount| mount.id == id && mount.target == place);
+        Ok(info.cloned().map(|info| Top { fd, info, table }))
+    }
+
+    /// What it is.
+    pub fn info(&self) -> &MountInfo {
+        &self.info
+    }
+
+    /// All mounts of this namespace, as they were when it was looked at.
+    pub fn table(&self) -> &[MountInfo] {
+        &self.table
+    }
+
+    /// What is mounted in directories of it.
+    pub fn below(&self) -> impl Iterator<Item = &MountInfo> {
+        self.table.iter().filter(|mount| mount.parent == self.info.id)
+    }
+
+    /// Takes it out of the tree at once; the file system goes when its last user does.
+    ///
+    /// Whoever may mount in this namespace can put another mount on it in between, which then goes instead: the kernel
+    /// has no call that unmounts by number.
+    ///
+    /// # Errors
+    /// [`MountError::Unmount`].
+    pub fn detach(self) -> Result<(), MountError> {
+        // The link leads to the mount itself, whatever has been renamed since; it must be followed.
+        let unmounted = rustix::mount::unmount(descriptor_path(self.fd.as_fd()), UnmountFlags::DETACH);
+        unmounted.map_err(|errno| MountError::Unmount {
+            target: self.info.target,
+            source: errno.into(),
+        })
+    }
+}
+
+/// The number of the mount that a descriptor was opened by (`Documentation/filesystems/proc.rst`, section 3.8).
+fn mount_id(fd: BorrowedFd<'_>) -> std::io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
+    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    number
+        .and_then(|number| number.trim().parse().ok())
+        .ok_or_else(|| std::io::Error::other("a descriptor has no mount"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_a_mount_and_a_directory_is_none() {
+        let top = Top::at(Path::new("/proc")).unwrap().unwrap();
+        assert_eq!(top.info().filesystem, "proc");
+        assert_eq!(top.info().target, Path::new("/proc"));
+        let directory = tempfile::tempdir().unwrap();
+        assert!(Top::at(directory.path()).unwrap().is_none());
+        assert!(Top::at(&directory.path().join("missing")).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_link_to_a_mount_is_no_mount() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink("/proc", &link).unwrap();
+        assert!(Top::at(&link).unwrap().is_none());
+    }
+}
