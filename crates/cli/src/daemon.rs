@@ -134,8 +134,9 @@ fn run_worker(inherited: Inherited) -> Result<(), Failure> {
         let message = "a worker needs the root and the run directory; only the keeper starts it";
         return Err(Failure::new(FailureKind::Usage, message));
     };
+    crate::caller::close_files();
     let paths = Paths::create(Path::new(&root), Path::new(&run))
-        .map_err(|error| Failure::host("make the directories", error))?;
+        .map_err(|error| Failure::new(FailureKind::Host, error))?;
     let overrides = arguments.next().unwrap_or_default();
     let overrides: Overrides = serde_json::from_slice(overrides.as_encoded_bytes()).unwrap_or_default();
     let settings = Settings::load(&paths.settings(), &overrides);

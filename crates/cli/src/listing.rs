@@ -68,7 +68,7 @@ fn draw_runtime_image(images: &Images, args: &InspectArgs, file: &Path) -> Resul
         print!("{picture}");
         return Ok(());
     }
-    std::fs::write(file, picture)
+    crate::caller::write(file, picture)
         .map_err(|error| Failure::host(format!("write {}", file.display()), error))?;
     println!("{}: {}", file.display(), chart.service.argv.join(" "));
     Ok(())

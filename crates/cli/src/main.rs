@@ -2,6 +2,7 @@
 
 mod args;
 mod cache;
+mod caller;
 mod ctr_pull;
 mod daemon;
 mod doctor;
@@ -68,14 +69,8 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         }
         _ => {}
     }
-    let paths = Paths::create(&cli.root, &cli.run).map_err(|error| {
-        let doing = format!(
-            "make {} and {} (try sudo, or --root and --run)",
-            cli.root.display(),
-            cli.run.display()
-        );
-        Failure::host(doing, error)
-    })?;
+    caller::close_files();
+    let paths = Paths::create(&cli.root, &cli.run).map_err(|error| Failure::new(FailureKind::Host, error))?;
     match cli.command {
         Command::Run(args) => return run::run(&paths, *args),
         Command::Mount(args) => images::mount(&paths, &args)?,

@@ -126,7 +126,8 @@ fn run_container(paths: &Paths, args: RunArgs) -> Result<ExitCode, Problem> {
         }
         let text =
             serde_json::to_vec_pretty(&stats).map_err(|error| Failure::host("encode statistics", error))?;
-        std::fs::write(file, text).map_err(|error| Failure::host(format!("write {}", file.display()), error))
+        crate::caller::write(file, text)
+            .map_err(|error| Failure::host(format!("write {}", file.display()), error))
     });
     over.end();
     // Also after a failure: nobody else would give the view back before the daemon notices that we are gone.

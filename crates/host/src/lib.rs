@@ -15,6 +15,7 @@ pub mod artifact;
 pub mod check;
 pub mod client;
 pub mod clients;
+pub mod closed;
 pub mod container;
 pub mod ctr_pull;
 pub mod events;

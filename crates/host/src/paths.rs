@@ -2,8 +2,9 @@
 //!
 //! Two roots never meet: every path that is shared between processes is below one of the two.
 
-use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::closed::{ClosedError, close};
 
 /// The two directories of one installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,18 +19,14 @@ impl Paths {
     /// Default run directory.
     pub const DEFAULT_RUN: &'static str = "/run/xebec";
 
-    /// Makes both directories, and makes their paths absolute.
+    /// Makes both directories, closes them to other users, and makes their paths absolute.
     ///
     /// # Errors
-    /// When a directory cannot be made.
-    pub fn create(root: &Path, run: &Path) -> io::Result<Self> {
-        let make = |path: &Path| -> io::Result<PathBuf> {
-            std::fs::create_dir_all(path)?;
-            path.canonicalize()
-        };
+    /// When a directory cannot be made, or other users could get into it.
+    pub fn create(root: &Path, run: &Path) -> Result<Self, ClosedError> {
         Ok(Self {
-            root: make(root)?,
-            run: make(run)?,
+            root: close(root)?,
+            run: close(run)?,
         })
     }
 

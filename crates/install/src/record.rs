@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
+use xebec_host::closed;
 use xebec_host::failure::Failure;
 use xebec_host::file::write_privately;
 
@@ -56,8 +57,9 @@ impl Record {
         if std::fs::read(file).is_ok_and(|there| there == bytes) {
             return Ok(());
         }
+        // The root directory, which this may be the first to make.
         if let Some(folder) = file.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+            closed::make(folder).map_err(|error| failed(&error))?;
         }
         write_privately(file, &bytes).map_err(|error| failed(&error))
     }

@@ -192,10 +192,11 @@ fn set_keys(
         record.made.push(file.to_owned());
     }
     record.add_keys(file, changes);
+    let is_ours = file.starts_with(&options.root);
     let action = Action::Write {
         path: file.to_owned(),
         bytes: bytes.into_bytes(),
-        mode: 0o644,
+        mode: if is_ours { 0o600 } else { 0o644 },
         lines,
     };
     plan.push(action, wanted.why, is_done);

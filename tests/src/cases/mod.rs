@@ -1,6 +1,7 @@
 //! The cases, by topic.
 
 mod away;
+mod closed;
 mod containerd;
 mod deaths;
 mod differential;
@@ -45,6 +46,7 @@ pub(crate) fn all() -> Vec<Case> {
     [
         reading::cases(),
         ours::cases(),
+        closed::cases(),
         outages::cases(),
         observe::cases(),
         away::cases(),

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use xebec_kernel::mount;
+use xebec_kernel::process::with_umask;
 
 use super::bundle::{Bundle, is_name};
 use super::{Directories, RunError, gate};
@@ -29,6 +30,9 @@ const DIRECTORIES: [&str; 5] = [
     "/usr/bin",
     "/sbin",
 ];
+
+/// As Docker has it, too.
+const USUAL_UMASK: u32 = 0o022;
 
 /// Most of the runtime's log that is read to find its last word.
 const LOG_LIMIT: u64 = 1 << 20;
@@ -91,7 +95,7 @@ impl Runtime {
 
     /// Makes the container by [`Runtime::creation`], and waits until it is made.
     pub(super) fn create(&self, bundle: &Bundle, mut creation: Command) -> Result<(), RunError> {
-        self.created(bundle, creation.status())
+        self.created(bundle, as_usual(|| creation.status()))
     }
 
     /// What came of a creation.
@@ -112,7 +116,7 @@ impl Runtime {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        self.ended(command.status(), &log, "start", id)
+        self.ended(as_usual(|| command.status()), &log, "start", id)
     }
 
     /// Sends a signal that the kernel's own call cannot name safely: a real-time one.
@@ -228,6 +232,12 @@ impl Runtime {
             .to_string_lossy()
             .into_owned()
     }
+}
+
+/// Starts a runtime with the mask for new files that services have: what it makes in a container, such as places to mount things
+/// at, is for the container's users, who are not to be shut out as other users of the host are.
+pub(super) fn as_usual<R: Send>(start: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
+    with_umask(USUAL_UMASK, start)?
 }
 
 /// What the runtime has to say of a container's making and starting.

@@ -18,7 +18,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::probe::{self, Probe};
-use super::runtime::Runtime;
+use super::runtime::{Runtime, as_usual};
 use super::supervise::Happening;
 use super::{Net, RunError};
 
@@ -116,7 +116,10 @@ fn is_seen(probe: &Probe, watched: &Watched) -> io::Result<bool> {
         Probe::Port(port) => Ok(probe::port_accepts(*port)),
         Probe::Http(url) => Ok(url.is_ready()),
         Probe::File(path) => Ok(exists_in(watched.pid, path)),
-        Probe::Exec(args) => Ok(watched.runtime.exec(&watched.id, args).status()?.success()),
+        Probe::Exec(args) => {
+            let mut exec = watched.runtime.exec(&watched.id, args);
+            Ok(as_usual(|| exec.status())?.success())
+        }
         Probe::Log(_) | Probe::Exit => Ok(false),
     }
 }

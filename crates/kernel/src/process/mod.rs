@@ -90,6 +90,25 @@ pub fn close_strays() -> io::Result<()> {
     Ok(())
 }
 
+/// Does something with another mask for the permissions of new files, such as starting a process that is to have it. It is done
+/// by a thread of its own, so that no other thread of this process makes a file with that mask meanwhile.
+///
+/// # Errors
+/// When there can be no other thread, or it cannot have a mask of its own.
+pub fn with_umask<R: Send>(mask: u32, work: impl FnOnce() -> R + Send) -> io::Result<R> {
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new().spawn_scoped(scope, move || {
+            // SAFETY: it gives this thread a mask and a working directory of its own, and touches neither memory nor descriptors.
+            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }?;
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
+            Ok(work())
+        })?;
+        worker
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the thread with a mask of its own panicked")))
+    })
+}
+
 /// Sets what `ps` shows as this process's name (15 bytes of it), if called by its first thread.
 pub fn set_name(name: &str) {
     // It can only fail for a name with a NUL in it.
@@ -177,6 +196,26 @@ mod tests {
         assert_eq!(ended.map(|stat| stat.has_ended), Some(true));
         assert_eq!(stat("7 (a) S 1".to_owned()), None);
         assert_eq!(stat(String::new()), None);
+    }
+
+    #[test]
+    fn a_mask_is_for_one_thread_and_what_it_starts() {
+        let told = |mask| {
+            let ask = || std::process::Command::new("sh").args(["-c", "umask"]).output();
+            let output = with_umask(mask, ask).and_then(|output| output);
+            output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        };
+        assert_eq!(told(0o027).ok().as_deref(), Some("0027"));
+        let before = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        assert_eq!(told(0o137).ok().as_deref(), Some("0137"));
+        let mask = |status: &str| {
+            status
+                .lines()
+                .find(|line| line.starts_with("Umask"))
+                .map(str::to_owned)
+        };
+        let after = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        assert_eq!(mask(&before), mask(&after));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rustix::process::Pid;
 
 use super::ending;
 use crate::container::bundle::CONFIG;
+use crate::container::runtime::as_usual;
 
 /// How long a runtime may take that has all that it needs, when nobody needs its container any more.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -45,7 +46,7 @@ impl Waiting {
             .join(reader.as_raw_fd().to_string());
         symlink(end, bundle.join(CONFIG))?;
         Ok(Waiting {
-            child: creation.spawn()?,
+            child: as_usual(|| creation.spawn())?,
             reader,
             writer: Some(writer),
             was_told: false,

@@ -1,0 +1,26 @@
+//! What belongs to the caller rather than to Xebec: files that were asked for by name have the permissions that the caller's
+//! mask leaves, though whatever Xebec keeps for itself is closed to others.
+
+use std::io;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use xebec_host::closed;
+use xebec_kernel::process::with_umask;
+
+/// The mask that the caller had.
+static MASK: OnceLock<u32> = OnceLock::new();
+
+/// From here on what this process makes is closed to other users. Called before the first file is made.
+pub(crate) fn close_files() {
+    let before = closed::add_closed_files();
+    let _ = MASK.set(before);
+}
+
+/// Writes a file for the caller.
+pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]> + Send) -> io::Result<()> {
+    match MASK.get() {
+        Some(mask) => with_umask(*mask, || std::fs::write(path, contents))?,
+        None => std::fs::write(path, contents),
+    }
+}

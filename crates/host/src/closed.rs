@@ -1,0 +1,273 @@
+//! Nobody but their owner gets into the root and the run directory.
+//!
+//! They hold what images keep for root, setuid programs of every image, logins, and the socket of the daemon. So both
+//! directories have the mode 0700, and whatever is in them needs no permissions of its own to be out of reach: containers' files
+//! keep those that their images give them. What Xebec adds there for itself is closed all the same, by the mask that
+//! [`add_closed_files`] sets: who holds a directory open from before it was closed is not helped by that.
+//!
+//! Earlier versions made both directories for everybody to read. [`close`] mends that at the start of every command and of the
+//! daemon, once: it then goes through what Xebec itself wrote. Each time after that it costs a look at the two directories. A
+//! directory of somebody else is refused, and so is one that is open and not known to be Xebec's: it may be `/etc`.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, Stat, fstat, openat, statat};
+
+/// Permissions that nobody but the owner has.
+const OTHERS: RawMode = 0o077;
+/// What a file system has from its making, so that a directory with it counts as empty.
+const MADE_WITH: &str = "lost+found";
+/// Names by which a root or a run directory is known.
+const MARKS: [&str; 13] = [
+    "layers",
+    "images.lock",
+    "trust.toml",
+    "registries.toml",
+    "daemon.toml",
+    "registries.json",
+    "logins.json",
+    "installed.json",
+    "keeper.lock",
+    "daemon.lock",
+    "daemon.log",
+    "guarded",
+    "xebec.sock",
+];
+/// Directories in which all is Xebec's own. The others hold containers' files, or the run directory's mounts.
+const OWN: [&str; 4] = ["layers", "images", "views", "runtime"];
+
+/// A directory cannot be kept from other users.
+#[derive(Debug, thiserror::Error)]
+pub enum ClosedError {
+    /// The system refused.
+    #[error("cannot {doing} {}: {source} (try sudo, or --root and --run)", .path.display())]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is somebody else's.
+    #[error(
+        "{} belongs to user {owner}, who could read and change what Xebec keeps there; make it user {own}'s (chown), or \
+         choose another directory by --root and --run", .path.display()
+    )]
+    Owner {
+        /// The directory, or what is in it.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Whose it would have to be.
+        own: u32,
+    },
+    /// It is open, and closing it may harm others.
+    #[error(
+        "{} is open to other users (mode {mode:04o}) and holds what is not Xebec's, as {found}; choose an empty directory by \
+         --root and --run, or if this one is meant, close it: chmod 0700 {}", .path.display(), .path.display()
+    )]
+    Stranger {
+        /// The directory.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+        /// What was found in it.
+        found: String,
+    },
+    /// Its file system knows no permissions.
+    #[error(
+        "{} stays open to other users (mode {mode:04o}): its file system does not take permissions; choose another directory \
+         by --root and --run", .path.display()
+    )]
+    Stays {
+        /// The directory.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+/// From now on this process makes files and directories that only their owner may open, unless it says otherwise. Gives the mask
+/// that was set before.
+pub fn add_closed_files() -> u32 {
+    rustix::process::umask(Mode::from_raw_mode(OTHERS)).as_raw_mode()
+}
+
+/// Makes a root or a run directory, closed to other users. One that is there is left as it is.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+/// Sees to it that a root or a run directory is there, is this user's, and is closed to others. Gives its path without links.
+///
+/// # Errors
+/// [`ClosedError`]; then nothing may be kept there.
+pub fn close(path: &Path) -> Result<PathBuf, ClosedError> {
+    make(path).map_err(failed("make", path))?;
+    let path = path.canonicalize().map_err(failed("find", path))?;
+    // What is looked at is what is closed, whatever its name comes to mean meanwhile.
+    let directory = open_directory(CWD, &path).map_err(failed("open", &path))?;
+    let status = look(&directory, &path)?;
+    check_owner(&status, &path)?;
+    if status.st_mode & OTHERS == 0 {
+        return Ok(path);
+    }
+    mend(&directory, &status, &path)?;
+    let mode = look(&directory, &path)?.st_mode;
+    match mode & OTHERS {
+        0 => Ok(path),
+        _ => Err(ClosedError::Stays {
+            path,
+            mode: mode & 0o7777,
+        }),
+    }
+}
+
+/// Closes a directory that is open, from the inside out of what is Xebec's own: should this process be killed, the next one finds it
+/// open and goes on.
+fn mend(directory: &OwnedFd, status: &Stat, path: &Path) -> Result<(), ClosedError> {
+    let names = names(directory, path)?;
+    if let Some(found) = stranger(&names) {
+        return Err(ClosedError::Stranger {
+            path: path.to_owned(),
+            mode: status.st_mode & 0o7777,
+            found: found.to_owned(),
+        });
+    }
+    for name in &names {
+        close_entry(directory.as_fd(), name, &path.join(name), |name| {
+            OWN.contains(&name)
+        })?;
+    }
+    set_mode(directory, 0o700).map_err(failed("close", path))?;
+    tracing::warn!(
+        "{} was open to other users (mode {:04o}), and is closed now",
+        path.display(),
+        status.st_mode & 0o7777
+    );
+    Ok(())
+}
+
+/// A name by which the directory is not Xebec's, if none tells that it is.
+fn stranger(names: &[String]) -> Option<&str> {
+    if names.iter().any(|name| MARKS.contains(&name.as_str())) {
+        return None;
+    }
+    names.iter().map(String::as_str).find(|name| *name != MADE_WITH)
+}
+
+/// Closes one thing in a directory, and what is in it if `enters` says so. Links are left alone, and so are mounts: what is
+/// mounted in a run directory has permissions of its own.
+fn close_entry(
+    parent: BorrowedFd<'_>,
+    name: &str,
+    path: &Path,
+    enters: impl Fn(&str) -> bool,
+) -> Result<(), ClosedError> {
+    let status = match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+        // It was temporary.
+        Err(rustix::io::Errno::NOENT) => return Ok(()),
+        status => status.map_err(|error| failed("look at", path)(error.into()))?,
+    };
+    check_owner(&status, path)?;
+    let above = fstat(parent).map_err(|error| failed("look at", path)(error.into()))?;
+    if status.st_dev != above.st_dev {
+        return Ok(());
+    }
+    match FileType::from_raw_mode(status.st_mode) {
+        FileType::Directory => close_directory(parent, name, path, enters(name)),
+        FileType::RegularFile | FileType::Socket if status.st_mode & OTHERS != 0 => {
+            close_file(parent, name, status.st_mode & 0o700).map_err(failed("close", path))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn close_directory(parent: BorrowedFd<'_>, name: &str, path: &Path, enters: bool) -> Result<(), ClosedError> {
+    let directory = match open_directory(parent, Path::new(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        directory => directory.map_err(failed("open", path))?,
+    };
+    set_mode(&directory, 0o700).map_err(failed("close", path))?;
+    if !enters {
+        return Ok(());
+    }
+    for name in names(&directory, path)? {
+        close_entry(directory.as_fd(), &name, &path.join(&name), |_| true)?;
+    }
+    Ok(())
+}
+
+/// By a descriptor that opens nothing: an ordinary one would be noticed by the leases of a daemon that runs.
+fn close_file(parent: BorrowedFd<'_>, name: &str, mode: RawMode) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(parent, name, flags, Mode::empty()) {
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        file => set_mode(&file?, mode),
+    }
+}
+
+/// Sets the permissions of what a descriptor is of; `fchmod(2)` refuses one that opens nothing.
+fn set_mode(file: &OwnedFd, mode: RawMode) -> io::Result<()> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+fn open_directory(at: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(at, path, flags, Mode::empty())?)
+}
+
+fn names(directory: &OwnedFd, path: &Path) -> Result<Vec<String>, ClosedError> {
+    let read = || -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(directory)? {
+            // Nothing of Xebec's has another kind of name.
+            let name = String::from_utf8_lossy(entry?.file_name().to_bytes()).into_owned();
+            if !matches!(name.as_str(), "." | "..") {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    };
+    read().map_err(failed("list", path))
+}
+
+fn look(directory: &OwnedFd, path: &Path) -> Result<Stat, ClosedError> {
+    fstat(directory).map_err(|error| failed("look at", path)(error.into()))
+}
+
+fn check_owner(status: &Stat, path: &Path) -> Result<(), ClosedError> {
+    let own = rustix::process::geteuid().as_raw();
+    match status.st_uid == own {
+        true => Ok(()),
+        false => Err(ClosedError::Owner {
+            path: path.to_owned(),
+            owner: status.st_uid,
+            own,
+        }),
+    }
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ClosedError {
+    let path = path.to_owned();
+    move |source| ClosedError::File { doing, path, source }
+}
+
+#[cfg(test)]
+#[path = "closed/tests.rs"]
+mod tests;

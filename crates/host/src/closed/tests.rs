@@ -1,0 +1,117 @@
+//! Tests of closing directories.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::os::unix::fs::{MetadataExt, chown, symlink};
+
+use super::*;
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+fn put(path: &Path, mode: u32) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, "x").unwrap();
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+fn open_up(path: &Path, mode: u32) {
+    fs::create_dir_all(path).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_new_directory_is_closed_whatever_is_above_it() {
+    let top = tempfile::tempdir().unwrap();
+    let path = top.path().join("a/b");
+    assert_eq!(close(&path).unwrap(), path.canonicalize().unwrap());
+    assert_eq!(mode(&path), 0o700);
+}
+
+#[test]
+fn what_an_earlier_version_left_is_mended() {
+    let top = tempfile::tempdir().unwrap();
+    let root = top.path().join("root");
+    let data = root.join("layers/sha256-1/2/data");
+    let view = root.join("views/name.erofs");
+    let written = root.join("containers/one/upper/program");
+    let outside = top.path().join("outside");
+    for (path, bits) in [
+        (&data, 0o644),
+        (&view, 0o644),
+        (&written, 0o4755),
+        (&outside, 0o644),
+        (&root.join("daemon.toml"), 0o644),
+    ] {
+        put(path, bits);
+    }
+    symlink(&outside, root.join("layers/link")).unwrap();
+    for folder in ["layers/sha256-1/2", "layers", "containers/one/upper", ""] {
+        open_up(&root.join(folder), 0o755);
+    }
+    close(&root).unwrap();
+    for (path, expected) in [
+        (root.clone(), 0o700),
+        (root.join("layers"), 0o700),
+        (root.join("layers/sha256-1/2"), 0o700),
+        (root.join("containers"), 0o700),
+        (root.join("daemon.toml"), 0o600),
+        (data, 0o600),
+        (view, 0o600),
+        // As its image says.
+        (root.join("containers/one/upper"), 0o755),
+        (written, 0o4755),
+        (outside, 0o644),
+    ] {
+        assert_eq!(mode(&path), expected, "{}", path.display());
+    }
+}
+
+#[test]
+fn an_empty_directory_that_everybody_may_write_to_is_mended() {
+    let top = tempfile::tempdir().unwrap();
+    let root = top.path().join("root");
+    fs::create_dir_all(root.join(MADE_WITH)).unwrap();
+    open_up(&root, 0o1777);
+    close(&root).unwrap();
+    assert_eq!(mode(&root) & 0o777, 0o700);
+}
+
+#[test]
+fn a_directory_of_others_is_refused_and_left_as_it_is() {
+    let top = tempfile::tempdir().unwrap();
+    let etc = top.path().join("etc");
+    put(&etc.join("passwd"), 0o644);
+    open_up(&etc, 0o755);
+    let refused = close(&etc).unwrap_err().to_string();
+    assert!(
+        refused.contains("holds what is not Xebec's, as passwd"),
+        "{refused}"
+    );
+    assert_eq!((mode(&etc), mode(&etc.join("passwd"))), (0o755, 0o644));
+    // The same by a link.
+    let link = top.path().join("link");
+    symlink(&etc, &link).unwrap();
+    assert!(matches!(close(&link), Err(ClosedError::Stranger { path, .. }) if path.ends_with("etc")));
+}
+
+#[test]
+fn what_belongs_to_another_user_is_refused_by_name() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let top = tempfile::tempdir().unwrap();
+    let root = top.path().join("root");
+    open_up(&root, 0o700);
+    chown(&root, Some(65534), None).unwrap();
+    let refused = close(&root).unwrap_err().to_string();
+    assert!(refused.contains("root belongs to user 65534"), "{refused}");
+    // Nor is it believed what somebody put into a directory that was open.
+    chown(&root, Some(0), None).unwrap();
+    put(&root.join("trust.toml"), 0o644);
+    chown(root.join("trust.toml"), Some(65534), None).unwrap();
+    open_up(&root, 0o1777);
+    let refused = close(&root).unwrap_err().to_string();
+    assert!(refused.contains("trust.toml belongs to user 65534"), "{refused}");
+}

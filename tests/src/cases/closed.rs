@@ -1,0 +1,189 @@
+//! What other users of a host get of Xebec's directories: nothing. An unprivileged user tries everything that is there.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::Mode;
+use rustix::process::umask;
+use xebec_testkit::compression::Compression;
+use xebec_testkit::image::{Image, ImageBuilder};
+use xebec_testkit::tar::{Header, Kind, TarBuilder};
+
+use crate::lab::{Lab, wait_until};
+use crate::runner::{Case, Outcome};
+use crate::world::{World, run};
+
+/// Nobody, user and group.
+const NOBODY: u32 = 65534;
+/// Names each of the paths on its input that it can read, write to, run, or go into.
+const TRY_ALL: &str = r#"while IFS= read -r path; do
+    if [ -r "$path" ] || [ -w "$path" ] || [ -x "$path" ] || (: < "$path"); then printf '%s\n' "$path"; fi
+done 2>/dev/null"#;
+/// Lists all below a directory, mounts in it too.
+const LIST: &[&str] = &["-not", "-name", "*\n*", "-not", "-type", "l"];
+/// A program of the containers, and what it needs.
+const CAT: &[&str] = &[
+    "/bin/cat",
+    "/bin/busybox",
+    "/lib64/ld-linux-x86-64.so.2",
+    "/lib/x86_64-linux-gnu/libc.so.6",
+];
+
+pub(crate) fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
+        name: format!("closed/{name}"),
+        limit: Duration::from_secs(240),
+        run: Box::new(run),
+    };
+    vec![case("other-users", other_users)]
+}
+
+/// An image with a file that is root's alone, and a program that reads it for everybody.
+fn image() -> Result<Image> {
+    let mut tar = TarBuilder::new();
+    for directory in ["bin", "lib", "lib/x86_64-linux-gnu", "lib64", "etc", "tmp"] {
+        tar.directory(directory);
+    }
+    for path in CAT {
+        let contents = fs::read(path).with_context(|| format!("read {path}"))?;
+        let header = Header::new(path.trim_start_matches('/'), Kind::File).mode(0o755);
+        tar.file_with(&header, &contents);
+    }
+    let suid = Header::new("bin/suid-cat", Kind::File).mode(0o4755);
+    tar.file_with(&suid, &fs::read("/bin/cat")?);
+    tar.file_with(
+        &Header::new("etc/shadow", Kind::File).mode(0o600),
+        b"root's alone\n",
+    );
+    tar.entry(&Header::new("etc/null", Kind::CharDevice).device(1, 3).mode(0o666));
+    Ok(ImageBuilder::new()
+        .layer(&tar.into_bytes(), Compression::Gzip(1))?
+        .build())
+}
+
+/// Ends with its container.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Everything in these directories.
+fn everything(directories: &[PathBuf]) -> Result<Vec<u8>> {
+    let listed = run(Command::new("find").args(directories).args(LIST))?;
+    Ok(listed.stdout)
+}
+
+/// What of this an unprivileged user gets at.
+fn open_to_nobody(paths: &[u8]) -> Result<Vec<String>> {
+    let mut child = Command::new("sh")
+        .args(["-c", TRY_ALL])
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut input = child.stdin.take().context("no input")?;
+    let paths = paths.to_owned();
+    let writer = std::thread::spawn(move || input.write_all(&paths));
+    let output = child.wait_with_output()?;
+    writer
+        .join()
+        .map_err(|_| anyhow::anyhow!("the writer panicked"))??;
+    Ok(String::from_utf8(output.stdout)?
+        .lines()
+        .map(str::to_owned)
+        .collect())
+}
+
+/// Asks that all in a root and its run directory is out of reach.
+fn expect_closed(world: &World, root: &str, when: &str) -> Result<usize> {
+    let directories = [world.path(root), world.path(&format!("{root}-run"))];
+    let mut paths = everything(&directories)?;
+    let count = paths.iter().filter(|byte| **byte == b'\n').count();
+    // If this is not found, nobody does not come as far as these directories.
+    let control = world.path("open");
+    fs::write(&control, "x")?;
+    fs::set_permissions(&control, Permissions::from_mode(0o644))?;
+    paths.extend(control.to_string_lossy().as_bytes());
+    paths.push(b'\n');
+    let mut open = open_to_nobody(&paths)?;
+    ensure!(open.pop().is_some_and(|last| Path::new(&last) == control));
+    ensure!(
+        open.is_empty(),
+        "{when}: of {count} paths an unprivileged user gets at {}: {:#?}",
+        open.len(),
+        &open[..open.len().min(60)]
+    );
+    for directory in directories {
+        let status = fs::metadata(&directory)?;
+        let (mode, owner) = (status.mode() & 0o7777, status.uid());
+        ensure!(
+            (mode, owner) == (0o700, 0),
+            "{when}: {} has {mode:o} and is of {owner}",
+            directory.display()
+        );
+    }
+    expect_closed_files(&world.path(root), when)?;
+    Ok(count)
+}
+
+/// Asks that what Xebec itself keeps is closed by its own permissions, too.
+fn expect_closed_files(root: &Path, when: &str) -> Result<()> {
+    for name in ["layers", "images", "views", "runtime"] {
+        let directory = root.join(name);
+        if directory.exists() {
+            let open = run(Command::new("find").arg(directory).args(["-perm", "/077"]))?;
+            let open = String::from_utf8_lossy(&open.stdout).into_owned();
+            ensure!(open.is_empty(), "{when}: open by their own permissions: {open}");
+        }
+    }
+    Ok(())
+}
+
+/// After a pull, beside a mount and a container, by each way of starting, with the mask that closes nothing; and what an
+/// earlier version left.
+fn other_users(world: &World) -> Result<Outcome> {
+    umask(Mode::empty());
+    for directory in [Some(world.directory.as_path()), world.directory.parent()]
+        .into_iter()
+        .flatten()
+    {
+        fs::set_permissions(directory, Permissions::from_mode(0o711))?;
+    }
+    let lab = Lab::new(world)?;
+    let names = lab.push_indexed(&image()?, "closed")?;
+    expect_closed(world, "builder", "after index")?;
+
+    lab.daemon_settings("root", "[snapshotter]\nenabled = true\n")?;
+    lab.xebec("root", &["pull", &names.tag])?.expect(0, &[])?;
+    expect_closed(world, "root", "after pull")?;
+    let mounted = lab.mount("root", &names.tag, &[])?;
+    let words = ["run", "--name", "one", &names.tag, "/bin/busybox", "sleep", "600"];
+    let running = Running(lab.spawn("root", &words)?);
+    wait_until(Duration::from_secs(30), "the container runs", || {
+        let listed = lab.xebec("root", &["ps"])?;
+        Ok(listed.out.contains("one"))
+    })?;
+    let count = expect_closed(world, "root", "beside a mount and a container")?;
+    drop(running);
+    lab.umount("root", &mounted)?;
+    lab.stop("root")?;
+
+    // As earlier versions left it.
+    run(Command::new("chmod").args(["-R", "a+rX"]).arg(world.path("root")))?;
+    run(Command::new("chmod").arg("755").arg(world.path("root-run")))?;
+    lab.xebec("root", &["images"])?.expect(0, &[])?;
+    expect_closed(world, "root", "after an upgrade")?;
+    Ok(Outcome::Passed(format!("{count} paths, none within reach")))
+}
