@@ -258,6 +258,13 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "DEADLINE", num_args = 0..=1, require_equals = true, default_missing_value = "0s",
         value_parser = crate::text::parse_duration)]
     pub(crate) complete: Option<std::time::Duration>,
+    /// Let its setuid programs run as their owners, and programs have their file capabilities: whoever can reach the directory
+    /// can be root then.
+    #[arg(long)]
+    pub(crate) suid: bool,
+    /// Let its device nodes be opened.
+    #[arg(long)]
+    pub(crate) dev: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -9,7 +9,7 @@ use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::image::Images;
 use xebec_host::image::publish::{PublishOptions, Published};
 use xebec_host::paths::Paths;
-use xebec_host::protocol::{Completion, Holder, ImageRequest, Purpose, Reply, Request};
+use xebec_host::protocol::{Allowed, Completion, Holder, ImageRequest, Purpose, Reply, Request};
 
 use crate::args::{CheckArgs, IndexArgs, MountArgs, PullArgs};
 use crate::progress::Progress;
@@ -32,6 +32,10 @@ pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
             deadline_seconds: deadline.as_secs(),
         }),
         purpose: Purpose::Files,
+        allowed: Allowed {
+            suid: args.suid,
+            dev: args.dev,
+        },
         wants_configuration: false,
     };
     match Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))? {

@@ -14,8 +14,8 @@ use xebec_host::container::{
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::paths::Paths;
 use xebec_host::protocol::{
-    Completion, Counters, Holder, ImageRequest, Loaded, Mounted, Purpose, Reply, Request, ServiceCommand,
-    Touched,
+    Allowed, Completion, Counters, Holder, ImageRequest, Loaded, Mounted, Purpose, Reply, Request,
+    ServiceCommand, Touched,
 };
 
 use crate::args::RunArgs;
@@ -246,6 +246,7 @@ fn mount_request(args: &RunArgs, holder: &Holder) -> Request {
                 ..args.container.service(&args.command)
             }),
         },
+        allowed: Allowed::default(),
         wants_configuration: true,
     }
 }

@@ -126,6 +126,17 @@ pub struct Completion {
     pub deadline_seconds: u64,
 }
 
+/// What is allowed on a directory on which an image is mounted. Nothing of it on views themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allowed {
+    /// Programs run as their owner if their mode says so, and with their file capabilities.
+    #[serde(default)]
+    pub suid: bool,
+    /// Device nodes can be opened.
+    #[serde(default)]
+    pub dev: bool,
+}
+
 /// What a view is mounted for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "for", rename_all = "snake_case")]
@@ -177,6 +188,9 @@ pub enum Request {
         /// What for.
         #[serde(default)]
         purpose: Purpose,
+        /// What is allowed on the directory, if one holds it.
+        #[serde(default)]
+        allowed: Allowed,
         /// Say what the image's configuration is as soon as it is known, or was when this host last asked.
         #[serde(default)]
         wants_configuration: bool,

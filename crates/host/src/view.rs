@@ -178,7 +178,7 @@ pub fn mount(
     }
     std::fs::create_dir_all(target)
         .map_err(|error| Failure::host(format!("make the mount point {}", target.display()), error))?;
-    let mounted = erofs.mount_at(target, Attributes::MOUNT_ATTR_RDONLY);
+    let mounted = erofs.mount_at(target, Attributes::MOUNT_ATTR_RDONLY | unsafe_for_hosts());
     let mounted = mounted.map_err(|error| {
         let doing = format!(
             "mount the view {} (`xebec doctor` checks what it needs)",
@@ -187,6 +187,12 @@ pub fn mount(
         Failure::host(doing, error)
     })?;
     Ok(mounted.backing().cloned())
+}
+
+/// What no user of the host is to have of an image: programs that run as somebody else, and devices. A container has both by the
+/// overlay on the view, which asks for nothing but its own flags.
+pub(crate) fn unsafe_for_hosts() -> Attributes {
+    Attributes::MOUNT_ATTR_NOSUID | Attributes::MOUNT_ATTR_NODEV
 }
 
 /// Where the metadata of the view of that name is.

@@ -41,7 +41,11 @@ pub(crate) fn cases() -> Vec<Case> {
         limit: Duration::from_secs(240),
         run: Box::new(run),
     };
-    vec![case("other-users", other_users)]
+    vec![
+        case("other-users", other_users),
+        case("containers-have-setuid", containers_have_setuid),
+        case("mounts-have-none", mounts_have_none),
+    ]
 }
 
 /// An image with a file that is root's alone, and a program that reads it for everybody.
@@ -151,16 +155,20 @@ fn expect_closed_files(root: &Path, when: &str) -> Result<()> {
     Ok(())
 }
 
+/// Other users can come as far as the case's directory.
+fn let_others_come_here(world: &World) -> Result<()> {
+    let own = world.directory.as_path();
+    for directory in [Some(own), own.parent()].into_iter().flatten() {
+        fs::set_permissions(directory, Permissions::from_mode(0o711))?;
+    }
+    Ok(())
+}
+
 /// After a pull, beside a mount and a container, by each way of starting, with the mask that closes nothing; and what an
 /// earlier version left.
 fn other_users(world: &World) -> Result<Outcome> {
     umask(Mode::empty());
-    for directory in [Some(world.directory.as_path()), world.directory.parent()]
-        .into_iter()
-        .flatten()
-    {
-        fs::set_permissions(directory, Permissions::from_mode(0o711))?;
-    }
+    let_others_come_here(world)?;
     let lab = Lab::new(world)?;
     let names = lab.push_indexed(&image()?, "closed")?;
     expect_closed(world, "builder", "after index")?;
@@ -186,4 +194,89 @@ fn other_users(world: &World) -> Result<Outcome> {
     lab.xebec("root", &["images"])?.expect(0, &[])?;
     expect_closed(world, "root", "after an upgrade")?;
     Ok(Outcome::Passed(format!("{count} paths, none within reach")))
+}
+
+/// The options of the mounts of EROFS here.
+fn options_of_views() -> Result<Vec<String>> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let views = mounts.lines().filter(|line| line.contains(" - erofs "));
+    Ok(views
+        .filter_map(|line| line.split(' ').nth(5).map(str::to_owned))
+        .collect())
+}
+
+fn expect_harmless_views(count: usize) -> Result<()> {
+    let options = options_of_views()?;
+    let harmless = |options: &&String| {
+        let options: Vec<&str> = options.split(',').collect();
+        ["ro", "nosuid", "nodev"]
+            .iter()
+            .all(|name| options.contains(name))
+    };
+    ensure!(
+        options.len() == count && options.iter().filter(harmless).count() == count,
+        "{options:?}"
+    );
+    Ok(())
+}
+
+/// A view has no setuid programs and no devices, and a container on it has both. What is made in it for mounts is for its users,
+/// though the caller's mask and Xebec's own close everything.
+fn containers_have_setuid(world: &World) -> Result<Outcome> {
+    umask(Mode::from_raw_mode(0o077));
+    let lab = Lab::new(world)?;
+    let names = lab.push_indexed(&image()?, "closed")?;
+    let volume = world.path("volume");
+    fs::create_dir(&volume)?;
+    fs::set_permissions(&volume, Permissions::from_mode(0o755))?;
+    fs::write(volume.join("file"), "shared\n")?;
+    fs::set_permissions(volume.join("file"), Permissions::from_mode(0o644))?;
+    let volume = format!("{}:/made/here", volume.display());
+    let as_user = |program: &str, file: &str| {
+        let words = [
+            "run",
+            "--rm",
+            "--user=1000:1000",
+            "-v",
+            &volume,
+            &names.tag,
+            program,
+            file,
+        ];
+        lab.xebec("root", &words)
+    };
+    as_user("/bin/cat", "/etc/shadow")?.expect(1, &["Permission denied"])?;
+    as_user("/bin/suid-cat", "/etc/shadow")?.expect(0, &["root's alone"])?;
+    as_user("/bin/cat", "/etc/null")?.expect(0, &[])?;
+    as_user("/bin/cat", "/made/here/file")?.expect(0, &["shared"])?;
+    // It lingers.
+    expect_harmless_views(1)?;
+    Ok(Outcome::Passed("by the overlay's own flags".to_owned()))
+}
+
+/// A mounted image runs no program as root and opens no device, unless that was asked for.
+fn mounts_have_none(world: &World) -> Result<Outcome> {
+    let_others_come_here(world)?;
+    let lab = Lab::new(world)?;
+    let names = lab.push_indexed(&image()?, "closed")?;
+    let reads = |mounted: &Path, program: &str, file: &str| -> Result<bool> {
+        let mut command = Command::new(mounted.join(program));
+        let command = command.arg(mounted.join(file)).current_dir("/");
+        Ok(command.uid(NOBODY).gid(NOBODY).output()?.status.success())
+    };
+    let secret = |mounted: &Path| reads(mounted, "bin/suid-cat", "etc/shadow");
+    let device = |mounted: &Path| reads(mounted, "bin/cat", "etc/null");
+    let mut tried = Vec::new();
+    for options in [&[][..], &["--suid"], &["--dev"], &["--suid", "--dev"]] {
+        let mounted = lab.mount("root", &names.tag, options)?;
+        tried.push((secret(&mounted)?, device(&mounted)?));
+        ensure!(options_of_views()?.len() == 2, "the view and the mount");
+        lab.umount("root", &mounted)?;
+        expect_harmless_views(1)?;
+    }
+    ensure!(
+        tried == [(false, false), (true, false), (false, true), (true, true)],
+        "read root's file by a setuid program, opened a device: {tried:?}"
+    );
+    Ok(Outcome::Passed("--suid and --dev".to_owned()))
 }

@@ -15,7 +15,7 @@ use crate::container::{self, Directories, Event, ImageConfig, RunOptions};
 use crate::failure::{Failure, FailureKind};
 use crate::image::Report;
 use crate::paths::Paths;
-use crate::protocol::{Holder, ImageRequest, Mounted, Purpose, Reply, Request};
+use crate::protocol::{Allowed, Holder, ImageRequest, Mounted, Purpose, Reply, Request};
 use crate::runtime_image::recorder::{Page, Recorder, Watched};
 
 /// How a service is recorded.
@@ -152,6 +152,7 @@ pub(super) fn hold<'a>(
         require_lazy: false,
         completion: None,
         purpose: Purpose::Recording,
+        allowed: Allowed::default(),
         wants_configuration: false,
     };
     match daemon.ask(&request, &mut |reply| report(reply.clone()))? {

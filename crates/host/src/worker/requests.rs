@@ -13,7 +13,9 @@ use xebec_kernel::journal::Journal;
 use crate::container::Identity;
 use crate::failure::{Failure, FailureKind};
 use crate::image::{ForService, Images, PreparedImage, Report};
-use crate::protocol::{Completion, Holder, ImageRequest, Mounted, Purpose, Reply, Request, ServiceCommand};
+use crate::protocol::{
+    Allowed, Completion, Holder, ImageRequest, Mounted, Purpose, Reply, Request, ServiceCommand,
+};
 use crate::runtime_image::pace::Paces;
 use crate::settings::Settings;
 use crate::sharing::SharedContents;
@@ -39,6 +41,8 @@ pub(super) struct Order {
     pub(super) holder: Holder,
     pub(super) completion: Option<Completion>,
     pub(super) purpose: Purpose,
+    /// What is allowed on the directory that holds it.
+    pub(super) allowed: Allowed,
     /// A profile is to be kept: nothing is read ahead at first, whether there are free pages or not, and what earlier
     /// starts read is in nobody's memory.
     pub(super) learns: bool,
@@ -85,6 +89,7 @@ impl Requests {
                 require_lazy,
                 completion,
                 purpose,
+                allowed,
                 wants_configuration: _,
             } => {
                 if let Holder::Directory { path } = &holder {
@@ -95,6 +100,7 @@ impl Requests {
                     holder,
                     completion,
                     purpose,
+                    allowed,
                     learns: false,
                 };
                 self.mount(&image, require_lazy, order, report).await

@@ -60,6 +60,7 @@ impl Requests {
             holder: order.holder.clone(),
             completion: order.completion,
             by: reliance.by().clone(),
+            allowed: order.allowed,
         };
         // Before it is built: what comes to be shared meanwhile makes it another.
         let shared = self.shared.state();

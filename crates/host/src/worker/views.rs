@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
-use xebec_kernel::mount::{self, BackingDevice};
+use xebec_kernel::mount::{self, Attributes, BackingDevice, MountError};
 use xebec_kernel::process::Stat;
 
 use crate::failure::{Failure, FailureKind};
@@ -26,7 +26,7 @@ use crate::file::write_for_this_boot;
 use crate::free::Arriving;
 use crate::page_set::PageSet;
 use crate::paths::Paths;
-use crate::protocol::{Completion, Holder};
+use crate::protocol::{Allowed, Completion, Holder};
 use crate::view::{self, BuiltView, MountOptions};
 use crate::worker::strict::Use;
 use crate::worker::views::known::KnownViews;
@@ -130,6 +130,8 @@ pub struct Claim<'a> {
     pub completion: Option<Completion>,
     /// What is needed of those who bring pages in.
     pub by: Use,
+    /// What is allowed on the directory that it is for, if it is one.
+    pub allowed: Allowed,
 }
 
 /// A layer and its index, as it is written to the file.
@@ -148,6 +150,14 @@ impl From<LayerPair> for LayerKey {
             index: pair.index,
         }
     }
+}
+
+/// Shows a view at a directory. Those of earlier versions had everything allowed, so what is not is said, too.
+fn bind_view(view: &Path, target: &Path, allowed: Allowed) -> Result<(), MountError> {
+    let mut clear = Attributes::empty();
+    clear.set(Attributes::MOUNT_ATTR_NOSUID, allowed.suid);
+    clear.set(Attributes::MOUNT_ATTR_NODEV, allowed.dev);
+    mount::bind_private_with(view, target, view::unsafe_for_hosts() - clear, clear)
 }
 
 impl Views {
@@ -297,6 +307,7 @@ impl Views {
         if let Holder::Directory { path: target } = &claim.holder
             && let Some(opened) = &opened
             && let Err(error) = mount::bind_private_on(&path, opened.as_fd(), target)
+            && let Err(error) = bind_view(&path, target, claim.allowed)
         {
             record.holders.retain(|other| !same(other, &claim.holder));
             let _ = self.write(record);

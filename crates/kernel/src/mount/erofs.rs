@@ -46,8 +46,8 @@ impl Erofs {
 
     /// Creates the file system and mounts it detached and read-only.
     ///
-    /// `attributes` are added to read-only: `NOSUID` and `NODEV` suit a mount that users of the host can see;
-    /// a container's root must have neither (device access is the cgroup's business), as in containerd.
+    /// `attributes` are added to read-only: `NOSUID` and `NODEV` suit a mount that users of the host may come to. A container's
+    /// root must have neither (device access is the cgroup's business), as in containerd; an overlay on this mount has its own.
     ///
     /// # Errors
     /// [`MountError::Create`] with the parameter that was refused and the kernel's explanation;

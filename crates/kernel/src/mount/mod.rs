@@ -161,6 +161,23 @@ pub fn bind_private(origin: &Path, target: &Path) -> Result<(), MountError> {
 /// # Errors
 /// [`MountError::Attach`].
 pub fn bind_private_on(origin: &Path, directory: BorrowedFd<'_>, target: &Path) -> Result<(), MountError> {
+    bind(origin, target, Attributes::empty(), Attributes::empty())
+}
+
+/// The same, and the new mount has the attributes `set`, and lacks those of `clear`, from before it can be seen on.
+///
+/// # Errors
+/// [`MountError::Attach`].
+pub fn bind_private_with(
+    origin: &Path,
+    target: &Path,
+    set: Attributes,
+    clear: Attributes,
+) -> Result<(), MountError> {
+    bind(origin, target, set, clear)
+}
+
+fn bind(origin: &Path, target: &Path, set: Attributes, clear: Attributes) -> Result<(), MountError> {
     let error = |errno: rustix::io::Errno| MountError::Attach {
         origin: origin.display().to_string(),
         target: target.to_owned(),
@@ -168,6 +185,9 @@ pub fn bind_private_on(origin: &Path, directory: BorrowedFd<'_>, target: &Path) 
     };
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let fd = rustix::mount::open_tree(CWD, origin, flags).map_err(error)?;
+    if !(set.is_empty() && clear.is_empty()) {
+        change_attributes(fd.as_fd(), set, clear).map_err(error)?;
+    }
     let detached = Detached {
         fd,
         origin: origin.display().to_string(),
@@ -182,6 +202,39 @@ pub fn bind_private_on(origin: &Path, directory: BorrowedFd<'_>, target: &Path) 
         let _ = rustix::mount::unmount(detached.path(), UnmountFlags::DETACH);
         error(errno)
     })
+}
+
+/// `mount_setattr(2)`, of that one mount.
+fn change_attributes(
+    mount: BorrowedFd<'_>,
+    set: Attributes,
+    clear: Attributes,
+) -> Result<(), rustix::io::Errno> {
+    let attributes = libc::mount_attr {
+        attr_set: u64::from(set.bits()),
+        attr_clr: u64::from(clear.bits()),
+        propagation: 0,
+        userns_fd: 0,
+    };
+    // SAFETY: the path is a string that ends with a NUL, and the attributes are of the size that is said; the kernel reads both
+    // during the call only.
+    let code = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    match code {
+        0 => Ok(()),
+        _ => {
+            Err(rustix::io::Errno::from_io_error(&io::Error::last_os_error())
+                .unwrap_or(rustix::io::Errno::INVAL))
+        }
+    }
 }
 
 /// Takes down the mount at `target`; fails with `EBUSY` while files of it are open.

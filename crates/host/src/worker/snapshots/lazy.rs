@@ -24,7 +24,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::image::admission::Admission;
 use crate::image::{ForService, Report};
 use crate::logins::KeptLogins;
-use crate::protocol::{Holder, ImagePart, ImageRequest, PullPolicy, Purpose, Reply, ServiceCommand};
+use crate::protocol::{Allowed, Holder, ImagePart, ImageRequest, PullPolicy, Purpose, Reply, ServiceCommand};
 use crate::worker::requests::{Order, Requests};
 
 /// How long a tag is shown another's layers of the same chain, before its registry is asked again for its own: a start asks
@@ -193,6 +193,7 @@ impl Layers {
                 true => Purpose::Service(said_later()),
                 false => Purpose::Files,
             },
+            allowed: Allowed::default(),
             learns: false,
         };
         match requests.mount(&request, true, order, &quietly()).await? {
