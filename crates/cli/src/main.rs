@@ -70,6 +70,9 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         _ => {}
     }
     caller::close_files();
+    if let Err(error) = keep_to_itself(&cli.command) {
+        tracing::warn!("cannot keep descriptors and memory from others: {error}");
+    }
     let paths = Paths::create(&cli.root, &cli.run).map_err(|error| Failure::new(FailureKind::Host, error))?;
     match cli.command {
         Command::Run(args) => return run::run(&paths, *args),
@@ -91,6 +94,25 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Completion { .. } | Command::Man { .. } | Command::Install(_) => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What this process was given, and the credentials that it reads, are for it alone.
+fn keep_to_itself(command: &Command) -> std::io::Result<()> {
+    let is_daemon = matches!(
+        command,
+        Command::Daemon {
+            command: DaemonCommand::Start(_)
+        }
+    );
+    // A daemon sees to it itself, once it has taken what is handed down to it.
+    if !is_daemon {
+        xebec_kernel::process::keep_descriptors()?;
+    }
+    // These have a runtime read from their descriptors, by a path through /proc, and credentials are the daemon's.
+    if !matches!(command, Command::Run(_) | Command::Record(_)) {
+        xebec_kernel::process::keep_memory_to_itself()?;
+    }
+    Ok(())
 }
 
 /// The image as the daemon is asked for it, with the caller's credentials.

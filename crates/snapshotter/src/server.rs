@@ -51,6 +51,8 @@ pub async fn serve<L: LazyImages>(
             () = told(&mut stop) => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
+                // Whoever prepares snapshots says what is mounted, and pulls with the logins that are kept.
+                Ok((stream, _)) if !is_of_this_user(&stream) => {}
                 Ok((stream, _)) => {
                     connections.spawn(converse(stream, snapshotter.clone(), images.clone(), stop.clone()));
                 }
@@ -62,6 +64,12 @@ pub async fn serve<L: LazyImages>(
         }
     }
     while connections.join_next().await.is_some() {}
+}
+
+/// Whether the user at the other end is the one of this process: the permissions of a socket may have been changed.
+fn is_of_this_user(stream: &tokio::net::UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == own)
 }
 
 async fn converse<L: LazyImages>(

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::Mode;
-use rustix::process::umask;
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit, setrlimit, umask};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Image, ImageBuilder};
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
@@ -45,6 +45,9 @@ pub(crate) fn cases() -> Vec<Case> {
         case("other-users", other_users),
         case("containers-have-setuid", containers_have_setuid),
         case("mounts-have-none", mounts_have_none),
+        case("peers-are-checked", peers_are_checked),
+        case("nothing-is-handed-on", nothing_is_handed_on),
+        case("no-core", no_core),
     ]
 }
 
@@ -279,4 +282,137 @@ fn mounts_have_none(world: &World) -> Result<Outcome> {
         "read root's file by a setuid program, opened a device: {tried:?}"
     );
     Ok(Outcome::Passed("--suid and --dev".to_owned()))
+}
+
+/// Says something to a socket as somebody, and prints how much is answered.
+const ASK: &str = r#"
+import os, socket, sys
+question = sys.argv[3].encode().decode("unicode_escape").encode("latin-1")
+os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1]))
+peer = socket.socket(socket.AF_UNIX)
+peer.settimeout(20)
+peer.connect(sys.argv[2])
+try:
+    peer.sendall(question)
+    print(len(peer.recv(65536)))
+except (BrokenPipeError, ConnectionResetError):
+    print(0)
+"#;
+/// A question to the daemon.
+const STATUS: &str = r#"{"op": "status"}\n"#;
+/// The beginning of HTTP/2, and settings, which are answered by settings.
+const PREFACE: &str = r"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+
+/// The daemon answers its own user only, even if its sockets have been opened to all.
+fn peers_are_checked(world: &World) -> Result<Outcome> {
+    let_others_come_here(world)?;
+    let lab = Lab::new(world)?;
+    let names = lab.push_indexed(&image()?, "closed")?;
+    lab.daemon_settings("root", "[snapshotter]\nenabled = true\n")?;
+    let _mounted = lab.mount("root", &names.tag, &[])?;
+    let run_directory = world.path("root-run");
+    fs::set_permissions(&run_directory, Permissions::from_mode(0o755))?;
+    for (name, question) in [("xebec.sock", STATUS), ("snapshots.sock", PREFACE)] {
+        let socket = run_directory.join(name);
+        fs::set_permissions(&socket, Permissions::from_mode(0o666))?;
+        let answered = |user: u32| -> Result<String> {
+            let asked = run(Command::new("python3")
+                .args(["-c", ASK, &user.to_string()])
+                .arg(&socket)
+                .arg(question))?;
+            Ok(String::from_utf8_lossy(&asked.stdout).trim().to_owned())
+        };
+        let (root, nobody) = (answered(0)?, answered(NOBODY)?);
+        ensure!(root != "0", "{name} does not answer root");
+        ensure!(nobody == "0", "{name} answers nobody with {nobody} bytes");
+    }
+    Ok(Outcome::Passed("both sockets".to_owned()))
+}
+
+/// A runtime, and the container that it makes, get nothing of what the caller of `xebec run` has open.
+fn nothing_is_handed_on(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = lab.push_indexed(&image()?, "closed")?;
+    let (runtime, seen, secret) = (
+        world.path("runc-that-looks"),
+        world.path("seen"),
+        world.path("secret"),
+    );
+    fs::write(&secret, "x")?;
+    let script = format!(
+        "#!/bin/sh\nls -l /proc/self/fd >> {}\nexec runc \"$@\"\n",
+        seen.display()
+    );
+    fs::write(&runtime, script)?;
+    fs::set_permissions(&runtime, Permissions::from_mode(0o755))?;
+    let xebec = world.xebec(&["run", "--rm", "--runtime"]);
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", r#"exec 9< "$0"; exec "$@""#])
+        .arg(&secret)
+        .arg(xebec.get_program())
+        .args(xebec.get_args())
+        .arg(&runtime)
+        .args([&names.tag, "/bin/busybox", "ls", "/proc/self/fd"])
+        .envs(xebec.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let inside = run(&mut shell)?;
+    let inside = String::from_utf8_lossy(&inside.stdout);
+    let inside: Vec<&str> = inside.split_whitespace().collect();
+    // The last is the directory that is listed.
+    ensure!(inside == ["0", "1", "2", "3"], "in the container: {inside:?}");
+    let seen = fs::read_to_string(&seen)?;
+    ensure!(!seen.is_empty(), "the runtime did not look");
+    let secret = secret.to_string_lossy();
+    ensure!(
+        !seen.contains(&*secret),
+        "the runtime has what the caller has: {seen}"
+    );
+    Ok(Outcome::Passed("to a runtime, and to its container".to_owned()))
+}
+
+/// Dumps of any size.
+const UNLIMITED: Rlimit = Rlimit {
+    current: None,
+    maximum: None,
+};
+
+/// A keeper and a worker that die as faults let them die leave no memory behind, though the limits allow it.
+fn no_core(world: &World) -> Result<Outcome> {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern")?;
+    if pattern.trim() != "core" {
+        return Ok(Outcome::Skipped(format!("dumps go elsewhere: {pattern}")));
+    }
+    let cores = || -> Result<Vec<PathBuf>> {
+        let entries = fs::read_dir("/")?.map(|entry| Ok(entry?.path()));
+        let is_core = |path: &PathBuf| path.to_string_lossy().starts_with("/core");
+        let entries: Vec<PathBuf> = entries.collect::<Result<_>>()?;
+        Ok(entries.into_iter().filter(is_core).collect())
+    };
+    let lab = Lab::new(world)?;
+    let names = lab.push_indexed(&image()?, "closed")?;
+    setrlimit(Resource::Core, UNLIMITED).context("lift the limit of dumps")?;
+    let _mounted = lab.mount("root", &names.tag, &[])?;
+    let before = cores()?;
+    for name in ["worker_pid", "keeper_pid"] {
+        let pid = world.daemon_status()?[name].as_i64().context("no number")?;
+        let pid = Pid::from_raw(i32::try_from(pid)?).context("no process")?;
+        // Whether the limit can be lifted again depends on where this runs.
+        let _ = prlimit(Some(pid), Resource::Core, UNLIMITED);
+        kill_process(pid, Signal::QUIT)?;
+        wait_until(Duration::from_secs(20), "another takes its place", || {
+            let status = world.daemon_status();
+            Ok(status.is_ok_and(|status| {
+                status[name]
+                    .as_i64()
+                    .is_some_and(|other| other != i64::from(pid.as_raw_pid()))
+            }))
+        })?;
+    }
+    let left: Vec<PathBuf> = cores()?
+        .into_iter()
+        .filter(|path| !before.contains(path))
+        .collect();
+    left.iter().for_each(|path| _ = fs::remove_file(path));
+    ensure!(left.is_empty(), "{left:?}");
+    Ok(Outcome::Passed("of a worker and a keeper".to_owned()))
 }

@@ -133,6 +133,9 @@ struct Keeper<'a> {
 impl<'a> Keeper<'a> {
     fn set_up(config: &'a KeeperConfig) -> Result<(Keeper<'a>, Option<Child>), KeeperError> {
         process::set_name(NAME);
+        if let Err(error) = process::keep_memory_to_itself() {
+            warn!("a dump of the keeper's memory cannot be ruled out: {error}");
+        }
         let mut handed = HandedDown::receive();
         for (name, problem) in &handed.missing {
             warn!("{name} was to be handed down, but is not there: {problem}");

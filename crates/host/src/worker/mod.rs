@@ -104,6 +104,9 @@ const LAYER_LEVELS: u32 = 2;
 /// When the worker cannot start at all. The keeper then tries again.
 pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<(), Failure> {
     process::set_name("xebec-worker");
+    if let Err(error) = process::keep_memory_to_itself() {
+        warn!("a dump of the worker's memory, which holds logins, cannot be ruled out: {error}");
+    }
     // Signals wait until somebody listens; a runtime has threads before that.
     let listens = Arc::new(OnceLock::new());
     let runtime = tokio::runtime::Builder::new_multi_thread()

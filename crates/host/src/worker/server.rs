@@ -14,6 +14,10 @@ use crate::worker::requests::Requests;
 
 /// Serves one connection.
 pub async fn converse(stream: UnixStream, requests: Arc<Requests>) {
+    // The socket's own permissions say so already; they may have been changed, or somebody may have handed a connection on.
+    if !is_of_this_user(&stream) {
+        return;
+    }
     let (reader, mut writer) = stream.into_split();
     let mut line = Vec::new();
     let mut reader = BufReader::new(reader.take(MAX_LINE));
@@ -57,6 +61,22 @@ pub async fn converse(stream: UnixStream, requests: Arc<Requests>) {
         }
         if last {
             return;
+        }
+    }
+}
+
+/// Whether the user at the other end is the one of this process: whoever may ask may mount, and has the logins.
+fn is_of_this_user(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    match stream.peer_cred() {
+        Ok(peer) if peer.uid() == own => true,
+        Ok(peer) => {
+            debug!(user = peer.uid(), "somebody else's connection is not answered");
+            false
+        }
+        Err(error) => {
+            debug!(%error, "a connection of nobody knows whom is not answered");
+            false
         }
     }
 }

@@ -109,6 +109,44 @@ pub fn with_umask<R: Send>(mask: u32, work: impl FnOnce() -> R + Send) -> io::Re
     })
 }
 
+/// Marks what this process inherited, standard input, output and error aside, so that no program that it starts gets it: a runtime,
+/// and whatever runs in its container, would have the files that a shell has open.
+///
+/// Not for a process that takes over descriptors by their numbers: [`take_inherited`] and [`HandedDown`] know them by not having
+/// this mark.
+///
+/// # Errors
+/// What `close_range` said.
+pub fn keep_descriptors() -> io::Result<()> {
+    // SAFETY: with this flag it closes nothing, and only sets a mark on numbers that are open.
+    let code = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            3,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
+    match code {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// This process leaves no dump of its memory when it dies, and no other of the same user may read it: it holds credentials. What it
+/// starts leaves none in a file, either.
+///
+/// # Errors
+/// What the kernel said.
+pub fn keep_memory_to_itself() -> io::Result<()> {
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    Ok(rustix::process::setrlimit(Resource::Core, none)?)
+}
+
 /// Sets what `ps` shows as this process's name (15 bytes of it), if called by its first thread.
 pub fn set_name(name: &str) {
     // It can only fail for a name with a NUL in it.
