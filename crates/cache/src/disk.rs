@@ -39,6 +39,15 @@ pub trait Disk: Send + Sync + Debug {
     /// Those of `open(2)`.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
 
+    /// How many bytes may still be written below `path`; `None` if the file system does not say.
+    ///
+    /// # Errors
+    /// Those of `statvfs(3)`.
+    fn free(&self, path: &Path) -> io::Result<Option<u64>> {
+        let _ = path;
+        Ok(None)
+    }
+
     /// The whole contents of a file.
     ///
     /// # Errors
@@ -177,6 +186,12 @@ impl Disk for RealDisk {
 
     fn create_directories(&self, path: &Path) -> io::Result<()> {
         fs::create_dir_all(path)
+    }
+
+    fn free(&self, path: &Path) -> io::Result<Option<u64>> {
+        let told = rustix::fs::statvfs(path)?;
+        // What is reserved for root counts: the daemon is root. Some file systems say nothing of their size.
+        Ok((told.f_blocks > 0).then(|| told.f_bfree.saturating_mul(told.f_frsize)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

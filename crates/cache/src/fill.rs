@@ -11,6 +11,7 @@
 
 mod error;
 mod injected;
+mod reserve;
 mod sequential;
 mod source;
 mod stats;
@@ -257,8 +258,13 @@ impl Filler {
             let result = self.fetch(&group, patience, &told).await;
             told.end();
             self.stats.add_sources(&told);
-            if let Err(error) = &result {
+            if result.is_err() {
                 FillStats::add(&self.stats.failures, 1);
+            }
+            // A full disk would be named for each read there is; whoever is refused says it.
+            if let Err(error) = &result
+                && !error.is_full_disk()
+            {
                 error!(%layer, span = group.first(), spans = group.len(), "{error}");
             }
             let mut state = self.lock();
@@ -335,6 +341,7 @@ impl Filler {
         let (Some((_, first)), Some((_, last))) = (spans.first(), spans.last()) else {
             return Ok(());
         };
+        let promise = self.reserve(group, progress).await?;
         let source = first.source.start
             ..spans
                 .iter()
@@ -394,6 +401,7 @@ impl Filler {
                 layer: self.layer.key().layer,
             }))?;
         }
+        promise.kept();
         Ok(())
     }
 

@@ -230,10 +230,33 @@ impl CachedLayer {
 
     /// Does what needs `bytes` of room; once more after room was made, if the disk was full.
     fn with_room<T>(&self, bytes: u64, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-        match write() {
+        let written = match write() {
             Err(error) if is_full(&error) && self.room.make(bytes) => write(),
             other => other,
+        };
+        if written.as_ref().err().is_some_and(is_full) {
+            self.room.refused(bytes, self.free());
         }
+        written
+    }
+
+    /// How much room the spans need that are missing of these, and how much there is, if the file system says it.
+    pub(crate) fn room_for(&self, spans: &[usize]) -> (u64, Option<u64>) {
+        let pages = spans.iter().filter_map(|&index| {
+            let span = self.table.spans.get(index)?;
+            let missing = self.presence.missing(pages_of(&span.data));
+            Some(missing.iter().map(|run| run.end - run.start).sum::<u64>())
+        });
+        (pages.sum::<u64>() * PAGE_SIZE, self.free())
+    }
+
+    /// Who knows what room was promised on this disk.
+    pub(crate) fn room(&self) -> &Arc<Room> {
+        &self.room
+    }
+
+    fn free(&self) -> Option<u64> {
+        self.disk.free(&self.directory).ok().flatten()
     }
 
     /// Returns how many pages were unverified and are not any more.

@@ -32,6 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("in-use-stays", in_use_stays),
         case("limit-is-kept", limit_is_kept),
         case("full-disk-makes-room", full_disk_makes_room),
+        case("full-disk-makes-no-storm", full_disk_makes_no_storm),
         case("killed-midway", killed_midway),
         case("rmi", rmi),
         case("unknown-data-is-denied", unknown_data_is_denied),
@@ -266,6 +267,42 @@ fn full_disk_makes_room(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!(
         "right, EIO when nothing may go, right; {}",
         said.trim()
+    )))
+}
+
+/// Somebody reads again and again what there is no room for: nothing is fetched for that, and little is said of it.
+fn full_disk_makes_no_storm(world: &World) -> Result<Outcome> {
+    const READS: usize = 200;
+    let lab = Lab::new(world)?;
+    let names = push(&lab, 1)?;
+    lab::mount_small(&lab.path("root"), 40 << 20)?;
+    let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
+    let ballast = lab.path("root").join("ballast");
+    let free = rustix::fs::statvfs(lab.path("root"))?;
+    let room = usize::try_from(free.f_bavail * free.f_frsize)?;
+    std::fs::write(&ballast, vec![1; room - (2 << 20)])?;
+    // What there is room for comes.
+    let _ = read_cold(&mnt.join("file"));
+    let (before, lines) = (lab.registry.log().len(), lab.daemon_log("root")?.lines().count());
+    for _ in 0..READS {
+        ensure!(
+            read_cold(&mnt.join("file")).is_err(),
+            "a file was read that has no room"
+        );
+    }
+    let (after, said) = (lab.registry.log().len(), lab.daemon_log("root")?.lines().count());
+    ensure!(
+        after == before,
+        "{} requests for what would be thrown away",
+        after - before
+    );
+    ensure!(said - lines <= 2, "{} lines in the log", said - lines);
+    lab.logged("root", &["a reader gets ENOSPC", "no room"])?;
+    std::fs::remove_file(&ballast)?;
+    expect_contents(&mnt.join("file"), &contents(1, FILE))?;
+    Ok(Outcome::Passed(format!(
+        "{READS} reads on a full disk: nothing fetched, {} lines said; right when there was room",
+        said - lines
     )))
 }
 

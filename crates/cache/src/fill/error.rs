@@ -66,6 +66,11 @@ pub enum FillError {
 }
 
 impl FillError {
+    /// Whether there was no room to keep the bytes.
+    pub fn is_full_disk(&self) -> bool {
+        matches!(self, Self::Disk { full: true, .. })
+    }
+
     /// Whether trying again can end otherwise without anybody changing anything here.
     pub fn may_pass(&self) -> bool {
         match self {

@@ -27,6 +27,7 @@ use crate::events::{Answer, Event, EventHandler, FileId};
 use crate::origin::LayerSource;
 use crate::page_set::PageSet;
 use crate::settings::Settings;
+use crate::worker::seldom::Seldom;
 pub use crate::worker::served::ServedLayer;
 use crate::worker::usage::Usage;
 use crate::worker::waits::{Waiter, Waits};
@@ -47,6 +48,8 @@ pub struct FillService {
     completed: UnboundedSender<LayerKey>,
     pub(super) layers: RwLock<HashMap<FileIdentity, Arc<ServedLayer>>>,
     usage: Arc<Usage>,
+    /// Readers who were refused on a full disk.
+    no_room: Seldom,
     /// The daemon is ending: nothing is brought in any more.
     refusing: watch::Sender<bool>,
 }
@@ -72,6 +75,7 @@ impl FillService {
             completed,
             layers: RwLock::default(),
             usage: Arc::default(),
+            no_room: Seldom::default(),
             refusing: watch::Sender::new(false),
         })
     }
@@ -385,6 +389,19 @@ impl FillService {
         self.waits.end(waiter, error);
         match filled {
             Ok(()) => answer.allow(),
+            // As many are refused as anybody likes to ask; one of them says it.
+            Err(Unfilled::Failed(error)) if error.is_full_disk() => {
+                if let Some(unsaid) = self.no_room.say() {
+                    warn!(
+                        pid = process.pid,
+                        comm = process.comm,
+                        container = process.container,
+                        unsaid,
+                        "a reader gets ENOSPC: {error}"
+                    );
+                }
+                answer.deny(Denial::NoSpace);
+            }
             Err(error) => {
                 warn!(
                     pid = process.pid,

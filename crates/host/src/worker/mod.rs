@@ -20,7 +20,7 @@
 //! * `loading`: runtime images on their way; [`arrival`]: who reads a page that is; `populate`: those that came, in the
 //!   page cache of the view; `starting`: whether those that earlier ones brought may be believed; [`strict`]: who relies on
 //!   which layers.
-//! * [`server`]: the socket. [`snapshots`]: containerd's.
+//! * `seldom`: what is said once a minute. [`server`]: the socket. [`snapshots`]: containerd's.
 //! * [`upkeep`]: what is done for the cache in the background.
 
 pub mod arrival;
@@ -41,6 +41,7 @@ mod populate;
 pub mod quota;
 mod removal;
 pub mod requests;
+mod seldom;
 pub mod served;
 pub mod server;
 pub mod snapshots;

@@ -223,7 +223,10 @@ impl MakeRoom for Evictor {
         let leftovers = requests.remove_leftovers(false);
         let collected = requests.free(&requests.survey(), bytes.saturating_add(ROOM_AHEAD), false);
         let freed = leftovers + collected.used_before - collected.used_after;
-        warn!("the disk is full: {freed} bytes of the cache were evicted");
+        // Who gets nothing says so.
+        if freed > 0 {
+            warn!("the disk is full: {freed} bytes of the cache were evicted");
+        }
         freed > 0
     }
 }

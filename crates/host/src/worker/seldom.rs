@@ -1,0 +1,50 @@
+//! What is said once a minute however often it happens, since somebody else decides how often that is.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often it is said.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// One thing that happens.
+#[derive(Debug, Default)]
+pub(super) struct Seldom(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    said: Option<Instant>,
+    unsaid: u64,
+}
+
+impl Seldom {
+    /// Whether to say it this time, and then how often it happened without being said since the last time.
+    pub(super) fn say(&self) -> Option<u64> {
+        self.say_at(Instant::now())
+    }
+
+    fn say_at(&self, now: Instant) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = |said: Instant| now.saturating_duration_since(said) < PAUSE;
+        if state.said.is_some_and(is_recent) {
+            state.unsaid += 1;
+            return None;
+        }
+        state.said = Some(now);
+        Some(std::mem::take(&mut state.unsaid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_once_a_minute_and_the_others_are_counted() {
+        let (seldom, start) = (Seldom::default(), Instant::now());
+        assert_eq!(seldom.say_at(start), Some(0));
+        assert_eq!(seldom.say_at(start + PAUSE / 2), None);
+        assert_eq!(seldom.say_at(start + PAUSE / 2), None);
+        assert_eq!(seldom.say_at(start + PAUSE), Some(2));
+        assert_eq!(seldom.say_at(start + PAUSE * 2), Some(0));
+    }
+}
