@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -36,6 +37,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("killed-midway", killed_midway),
         case("rmi", rmi),
         case("unknown-data-is-denied", unknown_data_is_denied),
+        case("strange-files-are-cheap", strange_files_are_cheap),
     ]
 }
 
@@ -413,6 +415,67 @@ fn unknown_data_is_denied(world: &World) -> Result<Outcome> {
     ensure!(is_eio(&read)?, "zeros of a file that nobody fills");
     let said = lab.logged("root", &["is no layer's data", "EIO"])?;
     Ok(Outcome::Passed(said))
+}
+
+/// Reads through the guarded mount of files that are no data: each is an event. In a cache of many layers they are
+/// answered as quickly as in an empty one, and nobody waits behind them.
+fn strange_files_are_cheap(world: &World) -> Result<Outcome> {
+    const LAYERS: usize = 3000;
+    const READS: u32 = 400;
+    let lab = Lab::new(world)?;
+    let names = push(&lab, 1)?;
+    let _mounted = lab.mount("root", &names.tag, &["--require-lazy"])?;
+    let folder = incomplete_layer(&lab, &names)?;
+    let layers = lab.path("root").join("layers");
+    for number in 0..LAYERS {
+        let layer = layers.join(format!("{number:064x}/{number:064x}"));
+        std::fs::create_dir_all(&layer)?;
+        for name in ["index", "data", "present"] {
+            File::create(layer.join(name))?;
+        }
+    }
+    std::fs::write(layers.join("strange"), [1; 64])?;
+    let guarded = lab.path("root-run").join("guarded");
+    let read = |file: &File| file.read_exact_at(&mut [0; 64], 0);
+    let timed = |file: File, is_given: bool| {
+        let begun = Instant::now();
+        for _ in 0..READS {
+            ensure!(read(&file).is_ok() == is_given, "given: {}", !is_given);
+        }
+        Ok(begun.elapsed() / READS)
+    };
+    let known = timed(File::open(guarded.join(&folder).join("index"))?, true)?;
+    ensure!(
+        known < Duration::from_millis(2),
+        "{known:?} for each read of an index"
+    );
+    // A file that is nothing of a layer's has to be looked for, by somebody whom nobody else waits for.
+    let stop = AtomicBool::new(false);
+    let beside = std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let strange = File::open(guarded.join("strange"));
+                while !stop.load(Ordering::Relaxed) {
+                    let refused = strange.as_ref().is_ok_and(|file| read(file).is_err());
+                    assert!(refused, "a strange file was read");
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        let beside = File::open(guarded.join(&folder).join("index")).map_err(anyhow::Error::from);
+        let beside = beside.and_then(|file| timed(file, true));
+        stop.store(true, Ordering::Relaxed);
+        beside
+    })?;
+    ensure!(
+        beside < Duration::from_millis(2),
+        "{beside:?} for each read beside four of strange files"
+    );
+    let said = lab.daemon_log("root")?.matches("is no layer's data").count();
+    ensure!(said == 1, "said {said} times");
+    Ok(Outcome::Passed(format!(
+        "{LAYERS} layers: {known:?} for a read of an index, {beside:?} beside four who read strange files"
+    )))
 }
 
 /// The folder of the one layer of an image, below `layers`.

@@ -1,7 +1,8 @@
 //! The answer to one event, and what the event loop has to know about answers.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -41,6 +42,13 @@ impl Answer {
     /// The bytes cannot be had: the reader gets an error. Log why before: the reader learns only the number.
     pub fn deny(mut self, denial: Denial) {
         self.give(Verdict::Deny(denial));
+    }
+
+    /// Where the file that is read lies now, below its mount at least; `None` when that cannot be told, as of an event that
+    /// a dead worker had read. It may have moved when the caller looks there.
+    pub fn path(&self) -> Option<PathBuf> {
+        let descriptor = self.owed.as_ref()?.descriptor()?;
+        std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).ok()
     }
 
     fn give(&mut self, verdict: Verdict) {

@@ -7,13 +7,14 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tracing::{error, info, warn};
 use xebec_cache::fill::{FillError, FillStats, Filler, Patience};
 use xebec_cache::layer::FileIdentity;
@@ -41,13 +42,17 @@ pub struct FillService {
     pub(super) store: Arc<Store>,
     clients: Arc<Clients>,
     group: Arc<Group>,
-    runtime: tokio::runtime::Handle,
+    pub(super) runtime: tokio::runtime::Handle,
     stats: Arc<FillStats>,
     events: AtomicU64,
     waits: Waits,
     completed: UnboundedSender<LayerKey>,
     pub(super) layers: RwLock<HashMap<FileIdentity, Arc<ServedLayer>>>,
     usage: Arc<Usage>,
+    /// Who looks for files that nobody knows: one at a time.
+    pub(super) identifying: Arc<Semaphore>,
+    /// Readers of files that are no layer's.
+    pub(super) strangers: Seldom,
     /// Readers who were refused on a full disk.
     no_room: Seldom,
     /// The daemon is ending: nothing is brought in any more.
@@ -75,6 +80,8 @@ impl FillService {
             completed,
             layers: RwLock::default(),
             usage: Arc::default(),
+            identifying: Arc::new(Semaphore::new(1)),
+            strangers: Seldom::default(),
             no_room: Seldom::default(),
             refusing: watch::Sender::new(false),
         })
@@ -418,6 +425,27 @@ impl FillService {
             }
         }
     }
+
+    /// Answers a reader of a layer's data at once if its pages are there; else a task does when they are.
+    pub(super) fn handle_known(
+        self: Arc<Self>,
+        served: &Arc<ServedLayer>,
+        event: &Event,
+        range: Range<u64>,
+        answer: Answer,
+    ) {
+        let range = range.start..range.end.min(served.layer().table().data_size);
+        served.touch(&range);
+        served.watchers().note(event.pid, &range);
+        if served.layer().missing_spans(range.clone()).is_empty() {
+            self.stats.hits.fetch_add(1, Ordering::Relaxed);
+            self.silence_if_complete(served);
+            return answer.allow();
+        }
+        let runtime = self.runtime.clone();
+        let waiter = self.waits.begin(event, Some(served.layer().key()), range);
+        runtime.spawn(self.fill(served.clone(), waiter, answer));
+    }
 }
 
 impl EventHandler for FillService {
@@ -438,30 +466,10 @@ impl EventHandler for FillService {
             device: identity.device,
             inode: identity.inode,
         };
-        let Some(served) = self.lookup(identity) else {
-            // Other files of the cache (`index`, `present`) are never lazy. But a data file that is not one of the
-            // cache, or no more, has nobody who would fill it: its reader would see zeros.
-            if self.is_side_file(identity) {
-                return answer.allow();
-            }
-            error!(
-                "a file of the guarded mount (device {:#x}, inode {}) is no layer's data: its reader gets EIO. It was \
-                 removed or replaced by hand; mount the image again",
-                identity.device, identity.inode
-            );
-            return answer.deny(Denial::Io);
-        };
-        let range = range.start..range.end.min(served.layer().table().data_size);
-        served.touch(&range);
-        served.watchers().note(event.pid, &range);
-        if served.layer().missing_spans(range.clone()).is_empty() {
-            self.stats.hits.fetch_add(1, Ordering::Relaxed);
-            self.silence_if_complete(&served);
-            return answer.allow();
+        match self.known(identity) {
+            Some(served) => self.handle_known(&served, &event, range, answer),
+            None => self.handle_unknown(identity, event, range, answer),
         }
-        let runtime = self.runtime.clone();
-        let waiter = self.waits.begin(&event, Some(served.layer().key()), range);
-        runtime.spawn(self.fill(served, waiter, answer));
     }
 
     fn describe(&self, file: FileId) -> Option<String> {
@@ -469,7 +477,7 @@ impl EventHandler for FillService {
             device: file.device,
             inode: file.inode,
         };
-        self.lookup(identity)
+        self.known(identity)
             .map(|served| served.layer().key().to_string())
     }
 }

@@ -1,7 +1,9 @@
 //! Which layer a file of the guarded mount belongs to, and which layers anybody can be reading: the questions behind an
 //! event whose file no view is known to use.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -10,45 +12,102 @@ use std::sync::Arc;
 use tracing::error;
 use xebec_cache::layer::FileIdentity;
 use xebec_cache::store::LayerKey;
+use xebec_kernel::fanotify::Denial;
 use xebec_kernel::lease::Lease;
 
+use crate::events::{Answer, Event};
 use crate::failure::Failure;
 use crate::worker::fills::FillService;
 use crate::worker::served::ServedLayer;
 
+/// Name of a layer's data file.
+const DATA: &str = "data";
+
 impl FillService {
-    /// The layer whose data file this is, if it is one's.
-    pub(super) fn lookup(&self, identity: FileIdentity) -> Option<Arc<ServedLayer>> {
-        let served = {
-            let layers = self
-                .layers
-                .read()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            layers.get(&identity).cloned()
-        };
-        served.or_else(|| self.adopt(identity))
+    /// The layer whose data file this is, if it is served.
+    pub(super) fn known(&self, identity: FileIdentity) -> Option<Arc<ServedLayer>> {
+        let layers = self
+            .layers
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        layers.get(&identity).cloned()
     }
 
-    /// A data file that no view is known to use: a view whose record was lost, or somebody who reads the guarded
-    /// directory by hand. It is served all the same.
-    fn adopt(&self, identity: FileIdentity) -> Option<Arc<ServedLayer>> {
-        let keys = self.store.list().unwrap_or_default();
-        let is_it = |key: &LayerKey| {
-            let path = self.store.directory().join(key.folder()).join("data");
-            file_identity(&path) == Some(identity)
-        };
-        let key = keys.into_iter().find(is_it)?;
-        self.serve(key, None).inspect_err(|error| error!("{error}")).ok()
+    /// An event of a file that is no served layer's data. The thread that reads events answers it where the file's name
+    /// says what it is; else it is looked for elsewhere, one at a time: that may take a walk through the whole cache, and
+    /// who reads strange files decides how often.
+    pub(super) fn handle_unknown(
+        self: Arc<Self>,
+        identity: FileIdentity,
+        event: Event,
+        range: Range<u64>,
+        answer: Answer,
+    ) {
+        let name = answer.path().and_then(|path| Name::of(&path));
+        // Other files of a layer's folder (`index`, `present`) are never lazy.
+        if let Some(Name { key, file }) = &name
+            && file != DATA
+            && file_identity(&self.store.folder(*key).join(file)) == Some(identity)
+        {
+            return answer.allow();
+        }
+        let runtime = self.runtime.clone();
+        runtime.spawn(async move {
+            // It is never closed.
+            let _turn = self.identifying.clone().acquire_owned().await;
+            let (this, key) = (self.clone(), name.map(|name| name.key));
+            let found = tokio::task::spawn_blocking(move || this.identify(identity, key)).await;
+            match found {
+                Ok(Found::Layer(served)) => self.handle_known(&served, &event, range, answer),
+                Ok(Found::SideFile) => answer.allow(),
+                Ok(Found::Nothing) => {
+                    // A data file that is not one of the cache, or no more, has nobody who would fill it: its reader
+                    // would see zeros.
+                    if let Some(unsaid) = self.strangers.say() {
+                        error!(
+                            unsaid,
+                            "a file of the guarded mount (device {:#x}, inode {}) is no layer's data: its reader gets EIO. \
+                             It was removed or replaced by hand; mount the image again",
+                            identity.device, identity.inode
+                        );
+                    }
+                    answer.deny(Denial::Io);
+                }
+                Err(error) => {
+                    error!("a reader gets EIO, since which file it reads could not be looked for: {error}");
+                    answer.deny(Denial::Io);
+                }
+            }
+        });
     }
 
-    /// Whether a file is one that a layer's folder has beside its data.
-    pub(super) fn is_side_file(&self, identity: FileIdentity) -> bool {
-        let keys = self.store.list().unwrap_or_default();
-        let folders = keys.into_iter().map(|key| self.store.folder(key));
-        let files = folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
-        files
-            .filter(|entry| entry.file_name() != "data")
-            .any(|entry| file_identity(&entry.path()) == Some(identity))
+    /// What a file is that no view is known to use. A layer's data (of a view whose record was lost, or read by hand) is
+    /// served from here on. `likely` is where to look first.
+    fn identify(&self, identity: FileIdentity, likely: Option<LayerKey>) -> Found {
+        // Another reader may have come first.
+        if let Some(served) = self.known(identity) {
+            return Found::Layer(served);
+        }
+        let is_it = |key: &LayerKey| file_identity(&self.store.folder(*key).join(DATA)) == Some(identity);
+        let keys = || self.store.list().unwrap_or_default().into_iter();
+        if let Some(key) = likely.into_iter().chain(keys()).find(is_it) {
+            return match self.serve(key, None) {
+                Ok(served) => Found::Layer(served),
+                Err(error) => {
+                    error!("{error}");
+                    Found::Nothing
+                }
+            };
+        }
+        let folders = keys().map(|key| self.store.folder(key));
+        let mut files = folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
+        let is_side_file = |entry: std::fs::DirEntry| {
+            entry.file_name() != DATA && file_identity(&entry.path()) == Some(identity)
+        };
+        match files.any(is_side_file) {
+            true => Found::SideFile,
+            false => Found::Nothing,
+        }
     }
 
     /// Layers that are not served, not complete, and still open somewhere: by a view that was unmounted under its
@@ -74,7 +133,7 @@ impl FillService {
         if self.store.is_complete(key) {
             return Ok(false);
         }
-        let path = self.store.folder(key).join("data");
+        let path = self.store.folder(key).join(DATA);
         let told = File::options()
             .read(true)
             .write(true)
@@ -95,10 +154,61 @@ impl FillService {
     }
 }
 
+/// What a strange file turned out to be.
+enum Found {
+    Layer(Arc<ServedLayer>),
+    SideFile,
+    Nothing,
+}
+
+/// What a path says of a file of the cache. Only names are looked at; who believes it compares the file's identity.
+#[derive(Debug, PartialEq, Eq)]
+struct Name {
+    key: LayerKey,
+    file: OsString,
+}
+
+impl Name {
+    /// The last three parts of a path are a file's layer, its index, and its own name, wherever the cache is mounted.
+    fn of(path: &Path) -> Option<Self> {
+        let digest = |name: &OsStr| format!("sha256:{}", name.to_str()?).parse().ok();
+        let folder = path.parent()?;
+        let index = digest(folder.file_name()?)?;
+        let layer = digest(folder.parent()?.file_name()?)?;
+        Some(Self {
+            key: LayerKey { layer, index },
+            file: path.file_name()?.to_owned(),
+        })
+    }
+}
+
 fn file_identity(path: &Path) -> Option<FileIdentity> {
     let metadata = std::fs::metadata(path).ok()?;
     Some(FileIdentity {
         device: metadata.dev(),
         inode: metadata.ino(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xebec_format::digest::Digest;
+
+    #[test]
+    fn a_path_names_a_layer_wherever_the_cache_is_mounted() {
+        let key = LayerKey {
+            layer: Digest::of(b"layer"),
+            index: Digest::of(b"index"),
+        };
+        let file = OsString::from("present");
+        let expected = Some(Name { key, file });
+        for mount in ["/", "/run/xebec/guarded", "/elsewhere"] {
+            let path = Path::new(mount).join(key.folder());
+            assert_eq!(Name::of(&path.join("present")), expected);
+            assert_eq!(Name::of(&path), None);
+        }
+        let gone = Path::new("/guarded").join(key.folder()).join("data (deleted)");
+        assert!(Name::of(&gone).is_some_and(|name| name.file != DATA));
+    }
 }
