@@ -19,6 +19,7 @@ mod reading;
 mod runtime;
 mod service;
 mod soak;
+mod stalls;
 mod stops;
 mod succession;
 mod trust;
@@ -32,6 +33,7 @@ const ALONE: &[&str] = &[
     "faults/",
     "soak/",
     "observe/slow-registry",
+    "stalls/",
     "runtime/five-requests",
     "containerd/dead-registry",
 ];
@@ -51,6 +53,7 @@ pub(crate) fn all() -> Vec<Case> {
         observe::cases(),
         away::cases(),
         faults::cases(),
+        stalls::cases(),
         trust::cases(),
         runtime::cases(),
         laziness::cases(),

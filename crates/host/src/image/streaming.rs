@@ -13,7 +13,7 @@ use xebec_cache::room::Room;
 use xebec_cache::store::{LayerKey, StagedLayer};
 use xebec_format::digest::Digest;
 use xebec_index::indexer::{DataSink, IndexOptions, IndexedLayer, index_layer};
-use xebec_oci::{Client, Descriptor};
+use xebec_oci::{BlobStream, Client, Descriptor};
 
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
@@ -46,15 +46,22 @@ impl Images {
         let (Some(descriptor), Some(diff_id)) = (found.layers.get(number), found.diff_ids.get(number)) else {
             return Err(Failure::new(FailureKind::NotFound, "there is no such layer"));
         };
+        let repository = found.reference.repository();
+        let stream = client
+            .blob_stream(repository, &descriptor.digest, descriptor.size, 0)
+            .await
+            .map_err(|error| registry_failure(&error))?;
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let feed = feed(client, found, descriptor, number, sender, report);
+        let feed = feed(stream, found, descriptor, number, sender, report);
         let images = self.clone();
         let (descriptor, diff_id) = (descriptor.clone(), *diff_id);
-        let index = tokio::task::spawn_blocking(move || {
+        // It goes at the pace of a registry, so it has none of the threads that decode pages for readers. There are as many
+        // as streams under way, of which a registry has a limited number.
+        let index = apart("index a layer", move || {
             images.index_stream(&descriptor, diff_id, receiver, keep_data)
         });
         let (fed, indexed) = tokio::join!(feed, index);
-        let indexed = indexed.map_err(|error| Failure::host("index a layer", error))?;
+        let indexed = indexed?;
         // The network's word explains a broken stream better than what the indexer made of it.
         fed?;
         indexed
@@ -140,20 +147,31 @@ fn check(what: &str, wanted: Digest, found: Digest) -> Result<(), Failure> {
     Err(Failure::new(FailureKind::Integrity, message))
 }
 
+/// Does what may take as long as somebody far away likes, in a thread of its own.
+async fn apart<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let work = move || {
+        let _ = tell.send(work());
+    };
+    std::thread::Builder::new()
+        .name("whole-layer".to_owned())
+        .spawn(work)
+        .map_err(|error| Failure::host(what, error))?;
+    told.await.map_err(|_| Failure::host(what, "its thread panicked"))
+}
+
 async fn feed(
-    client: &Client,
+    mut stream: BlobStream,
     found: &FoundImage,
     descriptor: &Descriptor,
     number: usize,
     sender: mpsc::Sender<Bytes>,
     report: &Report,
 ) -> Result<(), Failure> {
-    let repository = found.reference.repository();
     let failed = |error| registry_failure(&error);
-    let mut stream = client
-        .blob_stream(repository, &descriptor.digest, descriptor.size, 0)
-        .await
-        .map_err(failed)?;
     let what = format!(
         "layer {}/{} {}",
         number + 1,

@@ -20,6 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::headers::{self, ContentRange};
+use super::names::Names;
 use crate::client::stats::Counters;
 use crate::config::{Budget, ClientConfig, is_loopback};
 use crate::error::{ClientError, Fault};
@@ -48,6 +49,7 @@ impl Pools {
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             reqwest::Client::builder()
                 .tls_backend_preconfigured(tls.clone())
+                .dns_resolver(Names::by_system())
                 .user_agent(&config.user_agent)
                 .default_headers(headers)
                 .redirect(reqwest::redirect::Policy::none())

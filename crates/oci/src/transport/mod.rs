@@ -7,6 +7,7 @@
 pub(crate) mod attempts;
 pub(crate) mod headers;
 pub(crate) mod http;
+mod names;
 pub(crate) mod redirects;
 pub(crate) mod registry;
 
