@@ -171,7 +171,11 @@ pub(crate) fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
 pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
     let records = container::list(paths.run()).map_err(|error| Failure::host("list containers", error))?;
     if args.json {
-        return print_json(&records);
+        let listed = records.iter().map(|record| ListedContainer {
+            is_supervised: record.is_supervised(),
+            record,
+        });
+        return print_json(&listed.collect::<Vec<_>>());
     }
     let mut rows = vec![
         ["CONTAINER", "IMAGE", "PID", "STARTED", "COMMAND"]
@@ -179,7 +183,7 @@ pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
             .to_vec(),
     ];
     let now = seconds_since_1970();
-    for record in records {
+    for record in &records {
         rows.push(vec![
             record.id.clone(),
             record.image.clone(),
@@ -189,5 +193,21 @@ pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
         ]);
     }
     print!("{}", text::table(&rows));
+    for record in records.iter().filter(|record| !record.is_supervised()) {
+        let pid = record.pid.unwrap_or_default();
+        eprintln!(
+            "{} serves on although its `xebec run` was killed; `kill -9 {pid}` ends it",
+            record.id
+        );
+    }
     Ok(())
+}
+
+/// A container as `xebec ps --json` gives it.
+#[derive(serde::Serialize)]
+struct ListedContainer<'a> {
+    #[serde(flatten)]
+    record: &'a container::Record,
+    /// Whether its `xebec run` is there.
+    is_supervised: bool,
 }

@@ -15,7 +15,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use container_support::{case, supervise_if_asked};
+use container_support::{case, supervise_if_asked, wait_until};
 use xebec_host::container::{Record, cleanup_stale, list};
 
 /// Asks nobody before it ends a process.
@@ -97,18 +97,28 @@ fn running_containers_are_listed() {
     running.finish();
 }
 
+/// A container whose supervisor was killed serves on: nobody who happens to run another one ends it. It keeps its name, and is
+/// cleaned up once it has ended.
 #[test]
-fn what_a_killed_supervisor_leaves_is_cleaned_up() {
+fn what_outlives_its_supervisor_is_left_alone_until_it_ends() {
     let mut case = case!();
     case.flag("rm").set("id", "orphan").shell("echo ready; sleep 60");
     let mut running = case.start();
     running.wait_for_output("ready");
-    let record = list(&case.dirs().run).unwrap().remove(0);
+    let is_noted = |run: &std::path::Path| list(run).unwrap()[0].has_begun == Some(true);
+    wait_until("noted that it began", || is_noted(&case.dirs().run));
     running.signal(KILL);
     running.finish();
-    assert!(record.is_running(), "the container itself goes on");
+    assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 0);
+    let record = list(&case.dirs().run).unwrap().remove(0);
+    assert!(record.is_running() && !record.is_supervised());
+    let twice = case.run();
+    assert!(twice.error.contains("running already"), "{twice:?}");
+    assert_eq!(case.set("id", "another").shell("exit 3").run().code, 3);
+    assert!(record.is_running(), "another run ended it");
+    assert!(case.state().join("orphan").exists());
+    end(&record);
     assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
-    wait_for_end(&record);
     case.assert_clean();
     assert!(!case.state().join("orphan").exists());
     assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 0);
@@ -117,6 +127,27 @@ fn what_a_killed_supervisor_leaves_is_cleaned_up() {
         3,
         "the name is free again"
     );
+}
+
+/// A container whose supervisor was killed before it was told to begin will never begin.
+#[test]
+fn what_never_began_is_cleaned_up() {
+    let mut case = case!();
+    case.flag("rm").set("id", "unborn").shell("echo ready; sleep 60");
+    let mut running = case.start();
+    running.wait_for_output("ready");
+    let path = case.dirs().run.join("containers/unborn.json");
+    wait_until("noted that it began", || {
+        list(&case.dirs().run).unwrap()[0].has_begun == Some(true)
+    });
+    running.signal(KILL);
+    running.finish();
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"has_begun\": true", "\"has_begun\": false")).unwrap();
+    let record = list(&case.dirs().run).unwrap().remove(0);
+    assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
+    wait_for_end(&record);
+    case.assert_clean();
 }
 
 /// A container of a version that had the bundle beside the layer, and a bundle that nobody has on record, of a layer that is kept.
@@ -160,6 +191,12 @@ fn a_container_that_nobody_knows_is_cleaned_up() {
     wait_for_end(&record);
     case.assert_clean();
     assert!(!case.state().join("unknown").exists());
+}
+
+fn end(record: &Record) {
+    let pid = record.pid.and_then(rustix::process::Pid::from_raw).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    wait_for_end(record);
 }
 
 /// A killed process whose parent is gone ends a moment later.

@@ -37,6 +37,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("exit-codes", exit_codes),
         case("ended-meanwhile", ended_meanwhile),
         case("killed-meanwhile", killed_meanwhile),
+        case("killed-while-it-serves", killed_while_it_serves),
         case("unrecorded", unrecorded),
         case("begun", begun),
         case("moved", moved),
@@ -177,6 +178,56 @@ fn killed_meanwhile(world: &World) -> Result<Outcome> {
     lab.xebec("root", &again)?.expect(0, &[])?;
     expect_nothing_left(&lab, "root")?;
     Ok(Outcome::Passed("the name is free again".to_owned()))
+}
+
+/// Whoever runs another container does not end one whose `xebec run` was killed; it is listed, and its view is in use. When
+/// it ends, the daemon finds that within a minute, without any further command.
+fn killed_while_it_serves(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab)?;
+    let run = ["run", "--rm", "--name", "early", &names.tag, "/bin/linger", "10m"];
+    let mut child = lab.spawn("root", &run)?;
+    let listed = || -> Result<Vec<Value>> {
+        let ended = lab.xebec("root", &["ps", "--json"])?;
+        serde_json::from_str(&ended.out).with_context(|| format!("{ended:?}"))
+    };
+    let has_begun = |one: &Value| one.get("has_begun") != Some(&Value::Bool(false));
+    wait_until(SOON, "a container that runs", || {
+        Ok(listed()?.iter().any(has_begun))
+    })?;
+    send(&child, Signal::KILL)?;
+    child.wait()?;
+    let other = ["run", "--rm", "--name", "other", &names.tag, "/bin/linger", "0s"];
+    lab.xebec("root", &other)?.expect(0, &[])?;
+    // Longer than it takes the daemon to look.
+    std::thread::sleep(Duration::from_secs(25));
+    let listed = listed()?;
+    let [left] = &listed[..] else {
+        anyhow::bail!("not the one that was left: {listed:?}");
+    };
+    ensure!(left.get("is_supervised") == Some(&Value::Bool(false)), "{left}");
+    let views = |lab: &Lab<'_>| -> Result<usize> {
+        let status = lab.status("root")?;
+        Ok(status.get("views").and_then(Value::as_array).map_or(0, Vec::len))
+    };
+    ensure!(views(&lab)? == 1, "its view is not known any more");
+    lab.logged(
+        "root",
+        &["serves on although its `xebec run` was killed", "early"],
+    )?;
+    let pid = left.get("pid").and_then(Value::as_i64).context("no pid")?;
+    let pid = Pid::from_raw(i32::try_from(pid)?).context("no process id")?;
+    kill_process(pid, Signal::KILL)?;
+    let ended = Instant::now();
+    let limit = Duration::from_secs(60);
+    wait_until(limit, "cleaned up", || {
+        Ok(expect_nothing_left(&lab, "root").is_ok())
+    })?;
+    wait_until(limit, "the view is free", || Ok(views(&lab)? == 0))?;
+    Ok(Outcome::Passed(format!(
+        "listed and left alone; cleaned up {:?} after its end",
+        ended.elapsed()
+    )))
 }
 
 /// How many processes of a lab wait for a container's root.

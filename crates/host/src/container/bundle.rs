@@ -161,6 +161,12 @@ impl Bundle {
         Ok(self.record.save(&self.dirs.run)?)
     }
 
+    /// Writes down that its command was told to run: from here on it can do without its supervisor.
+    pub(super) fn record_begun(&mut self) -> Result<(), RunError> {
+        self.record.has_begun = Some(true);
+        Ok(self.record.save(&self.dirs.run)?)
+    }
+
     fn make_directories(&mut self) -> Result<(), RunError> {
         match fs::create_dir(&self.state) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

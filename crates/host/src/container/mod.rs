@@ -12,8 +12,9 @@
 //! this process without a terminal is not handed on: a resized window must not stop nginx or httpd, which
 //! take that signal as an order to shut down.
 //!
-//! Promises: the overlay is unmounted and the runtime's state is deleted on every way out of [`run`]; what a
-//! killed process left behind is found by its record and cleaned up by the next run ([`cleanup_stale`]).
+//! Promises: the overlay is unmounted and the runtime's state is deleted on every way out of [`run`]. A container whose
+//! supervisor was killed serves on, and is listed; once it has ended, what is left of it is found by its record and cleaned
+//! up by the daemon and by the next run ([`cleanup_stale`]).
 
 mod bundle;
 mod command;
@@ -45,6 +46,7 @@ pub use command::args;
 pub use error::RunError;
 pub use image_config::{ImageConfig, ImageConfigError};
 pub use probe::{Probe, ProbeParseError};
+pub(crate) use record::outlived;
 pub use record::{Record, RecordError, cleanup_stale, list};
 pub use signal::{SignalParseError, StopSignal};
 pub use supervise::Herald;

@@ -34,10 +34,17 @@ pub struct Record {
     pub pid: Option<i32>,
     /// When that process began, in clock ticks since the host was started (`proc_pid_stat(5)`, `starttime`).
     pub pid_started: Option<u64>,
+    /// Whether its command was told to run. One that was not never will be without its supervisor. Absent from records of
+    /// versions that did not note it.
+    #[serde(default)]
+    pub has_begun: Option<bool>,
     /// The process that runs and watches the container.
     pub supervisor: i32,
     /// When that process began, in the same unit.
     pub supervisor_started: u64,
+    /// The namespace in which all these are process ids, by its inode: elsewhere they say nothing. Absent as above.
+    #[serde(default)]
+    pub namespace: Option<u64>,
     /// The runtime that made the container.
     pub runtime: PathBuf,
     /// The image view that the container is on.
@@ -90,8 +97,10 @@ impl Record {
             image: String::new(),
             pid: None,
             pid_started: None,
+            has_begun: Some(false),
             supervisor,
             supervisor_started: start_time(supervisor).ok_or(RecordError::NoStartTime(supervisor))?,
+            namespace: own_namespace(),
             runtime: PathBuf::new(),
             view: PathBuf::new(),
             state: state.to_owned(),
@@ -109,13 +118,26 @@ impl Record {
         Ok(())
     }
 
+    /// Whether there is a place for records: whether there ever was a container since this host was started.
+    pub(crate) fn are_kept(run: &Path) -> bool {
+        directory(run).exists()
+    }
+
     /// Whether the container's first process is there and has not ended.
     pub fn is_running(&self) -> bool {
         matches!((self.pid, self.pid_started), (Some(pid), Some(started)) if start_time(pid) == Some(started))
     }
 
-    fn is_supervised(&self) -> bool {
+    /// Whether the process is there that runs and watches it.
+    pub fn is_supervised(&self) -> bool {
         start_time(self.supervisor) == Some(self.supervisor_started)
+    }
+
+    /// Whether it can be told from here that nothing of it goes on, or will: its supervisor is gone, and its command has ended
+    /// or never began. One that serves on without a supervisor is nobody's to end.
+    fn is_dead(&self) -> bool {
+        let is_here = self.namespace.is_none() || self.namespace == own_namespace();
+        is_here && !self.is_supervised() && (!self.is_running() || self.has_begun == Some(false))
     }
 
     /// Writes the record for the first time. Only one process gets a name.
@@ -162,9 +184,19 @@ pub fn list(run: &Path) -> Result<Vec<Record>, RecordError> {
     Ok(running)
 }
 
-/// Cleans up after supervisors that were killed: ends their containers, unmounts their overlays, and removes
-/// the directories that were to go. Containers whose supervisor is alive are left alone. Returns how many
-/// were cleaned up.
+/// Whether a process that is gone supervised a container that serves on.
+pub(crate) fn outlived(run: &Path, supervisor: u32, started: u64) -> bool {
+    let is_its = |record: &Record| {
+        record.supervisor.unsigned_abs() == supervisor
+            && record.supervisor_started == started
+            && !record.is_dead()
+    };
+    all(run).is_ok_and(|records| records.iter().any(is_its))
+}
+
+/// Cleans up after supervisors that were killed: unmounts the overlays of their containers that have ended, and removes
+/// the directories that were to go. Containers whose supervisor is alive are left alone, and so are those that serve on
+/// without one. Returns how many were cleaned up.
 ///
 /// # Errors
 /// The first failure, after everything else was tried.
@@ -176,10 +208,7 @@ pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
     remove_abandoned(&directory, 0);
     let mut cleaned = 0;
     let mut outcome = Ok(());
-    for record in all(&dirs.run)?
-        .into_iter()
-        .filter(|record| !record.is_supervised())
-    {
+    for record in all(&dirs.run)?.into_iter().filter(Record::is_dead) {
         // It may have ended in order meanwhile, and another one may have its name.
         if read(&file(&dirs.run, &record.id)).ok().flatten().as_ref() != Some(&record) {
             continue;
@@ -202,6 +231,11 @@ pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
     }
     // After a reboot the records are gone, and the directories are not.
     for path in marked_directories(&dirs.state) {
+        // Of one that serves on without a supervisor nobody holds it locked.
+        let id = path.file_name().unwrap_or_default().to_string_lossy();
+        if file(&dirs.run, &id).exists() {
+            continue;
+        }
         match remove_unowned(&path) {
             Ok(removed) => cleaned += usize::from(removed),
             Err(error) => outcome = outcome.and(Err(stale(&path.display().to_string(), &error))),
@@ -350,6 +384,13 @@ fn start_time(pid: i32) -> Option<u64> {
     Stat::of(pid)
         .filter(|stat| !stat.has_ended)
         .map(|stat| stat.started)
+}
+
+fn own_namespace() -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self/ns/pid")
+        .ok()
+        .map(|namespace| namespace.ino())
 }
 
 fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordError {

@@ -21,12 +21,13 @@
 //!   page cache of the view; `starting`: whether those that earlier ones brought may be believed; [`strict`]: who relies on
 //!   which layers.
 //! * `seldom`: what is said once a minute. [`server`]: the socket. [`snapshots`]: containerd's.
-//! * [`upkeep`]: what is done for the cache in the background.
+//! * [`upkeep`]: what is done for the cache in the background; `containers`: after containers whose command was killed.
 
 pub mod arrival;
 pub mod asked;
 mod background;
 mod completion;
+mod containers;
 pub mod deaths;
 mod ending;
 mod eviction;
@@ -210,6 +211,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         runtime.spawn(metrics::serve(address, requests.clone()));
     }
     runtime.spawn(upkeep::run(requests.clone()));
+    runtime.spawn(containers::run(requests.clone()));
     {
         let _inside = runtime.enter();
         requests.resume_completions();

@@ -21,6 +21,7 @@ use xebec_format::digest::Digest;
 use xebec_kernel::mount::{self, Attributes, BackingDevice, MountError};
 use xebec_kernel::process::Stat;
 
+use crate::container;
 use crate::failure::{Failure, FailureKind};
 use crate::file::write_for_this_boot;
 use crate::free::Arriving;
@@ -417,12 +418,24 @@ impl Views {
         ))
     }
 
+    /// Whether a command was killed whose container serves on, on this view.
+    fn is_outlived(&self, holder: &Holder) -> bool {
+        match holder {
+            Holder::Process { pid, start_time, .. } => {
+                container::outlived(self.paths.run(), *pid, *start_time)
+            }
+            _ => false,
+        }
+    }
+
     /// Takes holders off that are gone: processes that have ended, directories where nothing is mounted.
     pub fn sweep(&self) {
         let mut table = self.lock();
         for record in table.values_mut() {
             let before = record.holders.len();
-            record.holders.retain(is_alive);
+            record
+                .holders
+                .retain(|holder| is_alive(holder) || self.is_outlived(holder));
             if record.holders.len() != before {
                 let _ = self.write(record);
             }

@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xebec_host::container::{Directories, cleanup_stale};
+use rustix::process::{Pid, Signal, kill_process};
+use xebec_host::container::{Directories, cleanup_stale, list};
 
 pub use supervisor::supervise_if_asked;
 
@@ -293,6 +294,16 @@ impl Case {
 
 impl Drop for Case {
     fn drop(&mut self) {
+        // Those whose supervisor was killed serve on.
+        let left = list(&self.dirs().run).unwrap_or_default();
+        for pid in left.iter().filter_map(|record| Pid::from_raw(record.pid?)) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let ended = || left.iter().all(|record| !record.is_running());
+        let began = Instant::now();
+        while !ended() && began.elapsed() < WATCHDOG / 4 {
+            thread::sleep(Duration::from_millis(2));
+        }
         if let Err(error) = cleanup_stale(&self.dirs()) {
             eprintln!("not cleaned up: {error}");
         }
