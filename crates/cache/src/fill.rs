@@ -255,10 +255,17 @@ impl Filler {
         let progress = Arc::new(Progress::default());
         let told = progress.clone();
         let task = tokio::spawn(async move {
+            // Made by the task itself: a runtime that is shut down drops tasks under the lock that boards them.
+            let departed = Departed {
+                filler: &self,
+                group: &group,
+                progress: &told,
+            };
             let result = self.fetch(&group, patience, &told).await;
             told.end();
             self.stats.add_sources(&told);
             if result.is_err() {
+            if let Err(error) = &result {
                 FillStats::add(&self.stats.failures, 1);
             }
             // A full disk would be named for each read there is; whoever is refused says it.
@@ -267,10 +274,7 @@ impl Filler {
             {
                 error!(%layer, span = group.first(), spans = group.len(), "{error}");
             }
-            let mut state = self.lock();
-            for span in &group {
-                state.flights.remove(span);
-            }
+            drop(departed);
             result
         });
         let abort = task.abort_handle();
@@ -476,6 +480,28 @@ impl Filler {
         self.state
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Ends a flight however its task ends, by a panic too: a flight that stayed would answer every later reader.
+struct Departed<'a> {
+    filler: &'a Filler,
+    group: &'a [usize],
+    progress: &'a Arc<Progress>,
+}
+
+impl Drop for Departed<'_> {
+    fn drop(&mut self) {
+        self.progress.end();
+        self.filler.stats.add_sources(self.progress);
+        let mut state = self.filler.lock();
+        for span in self.group {
+            // After an abandonment another flight may be under way for the same span.
+            let is_own = |flight: &Flight| Arc::ptr_eq(&flight.progress, self.progress);
+            if state.flights.get(span).is_some_and(is_own) {
+                state.flights.remove(span);
+            }
+        }
     }
 }
 

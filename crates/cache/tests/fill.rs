@@ -38,6 +38,8 @@ struct MemorySource {
     down: AtomicBool,
     /// Never answers.
     hangs: AtomicBool,
+    /// Panics, as a defect in a client would.
+    panics: AtomicBool,
     asked: Mutex<Vec<Range<u64>>>,
 }
 
@@ -53,6 +55,7 @@ impl MemorySource {
             wrong_at_first: AtomicBool::new(false),
             down: AtomicBool::new(false),
             hangs: AtomicBool::new(false),
+            panics: AtomicBool::new(false),
             asked: Mutex::default(),
         })
     }
@@ -72,6 +75,7 @@ impl Source for MemorySource {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.asked.lock().unwrap().push(range.clone());
         let hangs = self.hangs.load(Ordering::Relaxed);
+        let panics = self.panics.load(Ordering::Relaxed);
         let (wrong, down) = (
             self.wrong.load(Ordering::Relaxed)
                 || (self.wrong_at_first.load(Ordering::Relaxed) && avoid.is_empty()),
@@ -83,6 +87,7 @@ impl Source for MemorySource {
                 return std::future::pending().await;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
+            assert!(!panics, "the client has a defect");
             if down {
                 return Err(SourceError {
                     kind: FaultKind::Passing,
@@ -344,6 +349,24 @@ fn fetches_that_are_given_up_keep_nothing_open() {
         };
         tokio::time::timeout(Duration::from_secs(20), gone).await.unwrap();
         source.hangs.store(false, Ordering::Relaxed);
+        read(filler, 0..1).await.unwrap();
+    });
+    assert!(layer.is_complete());
+}
+
+#[test]
+fn a_fetch_that_panics_fails_its_readers_and_is_forgotten() {
+    let Filled {
+        layer,
+        source,
+        filler,
+        ..
+    } = &Filled::new(8, &[]);
+    runtime().block_on(async {
+        source.panics.store(true, Ordering::Relaxed);
+        let error = read(filler, 0..1).await.unwrap_err();
+        assert!(matches!(error, FillError::Abandoned { .. }), "{error}");
+        source.panics.store(false, Ordering::Relaxed);
         read(filler, 0..1).await.unwrap();
     });
     assert!(layer.is_complete());
