@@ -142,8 +142,9 @@ pub trait LazyImages: Binder {
         layer: &LazyLayer,
     ) -> impl Future<Output = Result<LazyLayer, SnapshotError>> + Send;
 
-    /// Whether the layers up to and with `layer` may be shown by whatever name, as far as is known on this host.
-    fn holds_for_digest(&self, layer: &LazyLayer) -> impl Future<Output = bool> + Send;
+    /// Whether the layers up to and with `layer`, whose chain ID is `chain`, may be shown to a container of whatever image, as
+    /// far as is known on this host.
+    fn holds_for_all(&self, chain: &str, layer: &LazyLayer) -> impl Future<Output = bool> + Send;
 
     /// Nobody uses what was shown under this key any more. Nothing happens if nothing was.
     ///
@@ -200,7 +201,7 @@ impl LazyImages for Nothing {
         Ok(layer.clone())
     }
 
-    async fn holds_for_digest(&self, _layer: &LazyLayer) -> bool {
+    async fn holds_for_all(&self, _chain: &str, _layer: &LazyLayer) -> bool {
         true
     }
 

@@ -121,14 +121,14 @@ impl Images {
         let reference = request.reference.parse();
         let reference = reference.map_err(|error| Failure::new(FailureKind::Usage, error))?;
         match self.known_manifest(reference, manifest) {
-            Some(found) => self.judge_stored(request, &found, layers).map(|_| ()),
+            Some(found) => self.judge_stored(request, &found, layers),
             // Without a record there is no view either.
             None => self.policy().map(|_| ()),
         }
     }
 
-    /// Judges a manifest's lowest layers in the same way, and gives their chain ID, and whether this host has proven all of
-    /// them; `None` if it does not know all of them.
+    /// Judges a manifest's lowest layers in the same way, and gives their chain ID, and whether this host has proven that all of
+    /// them are what that says; `None` if it does not know all of them, or knows that they are something else.
     ///
     /// # Errors
     /// Those of [`Self::judge_kept`].
@@ -143,7 +143,7 @@ impl Images {
         let Some(found) = self.known_manifest(reference, manifest) else {
             return Ok(None);
         };
-        let stored = self.judge_stored(request, &found, layers)?;
+        let stored = self.compare_stored(request, &found, layers)?;
         let chains = chain_ids(&found.diff_ids);
         let chain = layers.checked_sub(1).and_then(|top| chains.get(top).copied());
         let chain = chain.filter(|_| stored.are_all);
@@ -166,8 +166,91 @@ pub(crate) fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
+    use serde_json::json;
+    use xebec_cache::store::LayerKey;
+    use xebec_index::indexer::{IndexOptions, index_layer};
+    use xebec_testkit::tar::{Header, Kind, TarBuilder};
+
     use super::*;
+    use crate::facts;
+    use crate::image::record::ImageRecord;
+    use crate::paths::Paths;
+    use crate::protocol::PullPolicy;
+    use crate::trust::Record;
+
+    /// A layer of one file that this host has proven, and what it holds.
+    fn proven_layer(images: &Images, contents: &[u8]) -> (Digest, u64) {
+        let mut tar = TarBuilder::new();
+        tar.file_with(&Header::new("bin", Kind::File), contents);
+        let indexed = index_layer(&*tar.into_bytes(), &IndexOptions::default(), None).unwrap();
+        let mut index = indexed.index;
+        index.diff_id = Some(index.diff_id.unwrap_or(index.layer));
+        let encoded = index.encode();
+        let key = LayerKey {
+            layer: index.layer,
+            index: Digest::of(&encoded),
+        };
+        images.store.add(key, &encoded).unwrap();
+        facts::update(&images.store, key, Record::set_proven).unwrap();
+        (index.layer, index.layer_size)
+    }
+
+    /// An image of that layer whose configuration says this diff ID, and what is known of its chain.
+    fn judged(images: &Images, layer: (Digest, u64), diff_id: Digest) -> Option<(Digest, bool)> {
+        let config = json!({"architecture": "amd64", "os": "linux",
+                            "rootfs": {"type": "layers", "diff_ids": [diff_id]}});
+        let config = config.to_string();
+        let media_type = "application/vnd.oci.image.manifest.v1+json";
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": media_type,
+            "config": {"mediaType": "application/vnd.oci.image.config.v1+json",
+                       "digest": Digest::of(config.as_bytes()), "size": config.len()},
+            "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar",
+                        "digest": layer.0, "size": layer.1}],
+        });
+        let manifest = manifest.to_string();
+        let manifest_digest = Digest::of(manifest.as_bytes());
+        let reference = format!("registry.example/app@{manifest_digest}");
+        let record = ImageRecord {
+            references: [reference.clone()].into(),
+            indexes: Default::default(),
+            platforms: Default::default(),
+            manifest_digest,
+            media_type: media_type.to_owned(),
+            manifest,
+            config,
+            layers: Vec::new(),
+            last_used: 1,
+            pinned: false,
+            user: None,
+        };
+        images.records.put(record).unwrap();
+        let request = ImageRequest {
+            reference,
+            platform: None,
+            docker_config: None,
+            pull: PullPolicy::Always,
+            part: None,
+        };
+        images.judge_known(&request, manifest_digest, 1).unwrap()
+    }
+
+    #[test]
+    fn a_proof_counts_for_what_was_proven_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = Paths::create(&directory.path().join("root"), &directory.path().join("run")).unwrap();
+        let images = Images::open(&paths).unwrap();
+        let victim = proven_layer(&images, b"what is wanted");
+        let other = proven_layer(&images, b"something else");
+        // A plain tar file is what its diff ID says.
+        assert_eq!(judged(&images, victim, victim.0), Some((victim.0, true)));
+        // Proven it is, but not for the chain that this image's author would like to have.
+        assert_eq!(judged(&images, other, victim.0), None);
+        let unknown = (Digest::of(b"nowhere"), 5);
+        assert_eq!(judged(&images, unknown, victim.0), None);
+    }
 
     #[test]
     fn chain_ids_as_other_tools_have_them() {

@@ -88,15 +88,17 @@ impl<L: LazyImages> Snapshotter<L> {
         };
         let mut images = match owners.of(key).await {
             Ok(images) => images,
-            // What would do for the strictest name does for each.
-            Err(error) if self.lazy.holds_for_digest(&part).await => {
-                warn!(
-                    snapshot = key,
-                    "{error}; its layers are vouched for whatever its image is called"
-                );
-                return Ok(part);
-            }
             Err(error) => {
+                // What would do for any image does for this one.
+                if let Some(shared) = chain.lazy_name()
+                    && self.lazy.holds_for_all(shared, &part).await
+                {
+                    warn!(
+                        snapshot = key,
+                        "{error}; its layers are proven whatever its image is called"
+                    );
+                    return Ok(part);
+                }
                 let message = format!(
                     "{error}, so nobody knows by which name the image of {key:?} was asked for, and its layers were let \
                      in for {} only. Say where containerd listens: `address` in [snapshotter] of daemon.toml",

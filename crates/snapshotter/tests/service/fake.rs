@@ -148,7 +148,7 @@ impl LazyImages for Images {
         }
     }
 
-    async fn holds_for_digest(&self, layer: &LazyLayer) -> bool {
+    async fn holds_for_all(&self, _chain: &str, layer: &LazyLayer) -> bool {
         layer.reference.contains("signed")
     }
 

@@ -119,6 +119,14 @@ impl LayerIndex {
     pub fn data_size_of(bytes: &[u8]) -> Result<u64, DecodeError> {
         Ok(Header::read(bytes)?.data_size)
     }
+
+    /// The same of [`LayerIndex::diff_id`].
+    ///
+    /// # Errors
+    /// See [`DecodeError`].
+    pub fn diff_id_of(bytes: &[u8]) -> Result<Option<Digest>, DecodeError> {
+        Ok(Header::read(bytes)?.diff_id)
+    }
 }
 
 impl SpanTable {

@@ -237,8 +237,8 @@ impl LazyImages for Layers {
         self.find_own(image, chain, layer).await
     }
 
-    async fn holds_for_digest(&self, layer: &LazyLayer) -> bool {
-        self.holds(layer).await
+    async fn holds_for_all(&self, chain: &str, layer: &LazyLayer) -> bool {
+        self.holds(chain, layer).await
     }
 
     async fn release(&self, key: &str) -> Result<(), SnapshotError> {

@@ -117,6 +117,13 @@ impl Layers {
         if named.is_what_was_let_in(layer) {
             return Ok(layer.clone());
         }
+        if let Ok(id) = image.name.parse::<Digest>()
+            && !self.has_id(id, image, layer).await
+        {
+            let reason = "its image has another configuration, or other blobs";
+            let proven = self.proven(chain, layer).await;
+            return proven.ok_or_else(|| unlike(&image.name, layer, reason, ErrorKind::FailedPrecondition));
+        }
         let name = named.reference.to_string();
         let as_its_own = |manifest: Digest| LazyLayer {
             reference: name.clone(),
@@ -187,16 +194,10 @@ impl Layers {
         Err(unlike(&name, layer, &refused.reason, kind))
     }
 
-    /// See [`xebec_snapshotter::LazyImages::holds_for_digest`].
-    pub(super) async fn holds(&self, layer: &LazyLayer) -> bool {
-        let named = layer.reference.parse::<Reference>().ok();
-        let named = named.zip(layer.manifest.parse::<Digest>().ok());
-        let (Some((admitted, manifest)), Ok(requests)) = (named, self.requests()) else {
-            return false;
-        };
-        let name = admitted.repository().at(manifest).to_string();
-        let judged = judge(&requests, &name, manifest, layer.depth).await;
-        judged.is_some()
+    /// See [`xebec_snapshotter::LazyImages::holds_for_all`]. What an image binds or signs says nothing of another image's
+    /// layers, so only a proof will do.
+    pub(super) async fn holds(&self, chain: &str, layer: &LazyLayer) -> bool {
+        self.proven(chain, layer).await.is_some()
     }
 
     /// The layers up to and with `layer`, as those of their image's digest, if this host has proven that they are what the
@@ -209,6 +210,27 @@ impl Layers {
             reference: name,
             ..layer.clone()
         })
+    }
+
+    /// Whether the image that a layer was let in for has this ID, and containerd's image is that one. An ID names a
+    /// configuration, which says what the layers hold, but not which blobs they are: another manifest may list others.
+    async fn has_id(&self, id: Digest, image: &ContainerImage, layer: &LazyLayer) -> bool {
+        let Ok(shown) = layer.manifest.parse::<Digest>() else {
+            return false;
+        };
+        let target = image.digest.as_ref().and_then(|digest| digest.parse().ok());
+        let leads = target.and_then(|target| manifest_of(target, image.document.as_deref(), layer));
+        if leads.is_some_and(|manifest| manifest != shown) {
+            return false;
+        }
+        let Ok(requests) = self.requests() else {
+            return false;
+        };
+        let config = move |requests: &Requests| {
+            let record = requests.images.records().get(shown)?;
+            Some(Digest::of(record.config.as_bytes()))
+        };
+        matches!(requests.in_background(config).await, Ok(Some(config)) if config == id)
     }
 
     async fn is_vouched_for(
