@@ -262,10 +262,7 @@ impl Filler {
                 progress: &told,
             };
             let result = self.fetch(&group, patience, &told).await;
-            told.end();
-            self.stats.add_sources(&told);
             if result.is_err() {
-            if let Err(error) = &result {
                 FillStats::add(&self.stats.failures, 1);
             }
             // A full disk would be named for each read there is; whoever is refused says it.

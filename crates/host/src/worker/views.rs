@@ -9,7 +9,7 @@ mod restore;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -154,11 +154,16 @@ impl From<LayerPair> for LayerKey {
 }
 
 /// Shows a view at a directory. Those of earlier versions had everything allowed, so what is not is said, too.
-fn bind_view(view: &Path, target: &Path, allowed: Allowed) -> Result<(), MountError> {
+fn bind_view(
+    view: &Path,
+    directory: BorrowedFd<'_>,
+    target: &Path,
+    allowed: Allowed,
+) -> Result<(), MountError> {
     let mut clear = Attributes::empty();
     clear.set(Attributes::MOUNT_ATTR_NOSUID, allowed.suid);
     clear.set(Attributes::MOUNT_ATTR_NODEV, allowed.dev);
-    mount::bind_private_with(view, target, view::unsafe_for_hosts() - clear, clear)
+    mount::bind_private_on(view, directory, target, view::unsafe_for_hosts() - clear, clear)
 }
 
 impl Views {
@@ -307,8 +312,7 @@ impl Views {
         // Under the lock: a sweep takes a directory for gone where nothing is mounted.
         if let Holder::Directory { path: target } = &claim.holder
             && let Some(opened) = &opened
-            && let Err(error) = mount::bind_private_on(&path, opened.as_fd(), target)
-            && let Err(error) = bind_view(&path, target, claim.allowed)
+            && let Err(error) = bind_view(&path, opened.as_fd(), target, claim.allowed)
         {
             record.holders.retain(|other| !same(other, &claim.holder));
             let _ = self.write(record);

@@ -153,31 +153,27 @@ pub fn bind_private(origin: &Path, target: &Path) -> Result<(), MountError> {
         target: target.to_owned(),
         source: errno.into(),
     })?;
-    bind_private_on(origin, opened.as_fd(), target)
+    bind_private_on(
+        origin,
+        opened.as_fd(),
+        target,
+        Attributes::empty(),
+        Attributes::empty(),
+    )
 }
 
-/// The same on a directory that is open, which `target` names for people: nobody can put another in its place.
+/// The same on a directory that is open, which `target` names for people: nobody can put another in its place. The new
+/// mount has the attributes `set`, and lacks those of `clear`, from before it can be seen on.
 ///
 /// # Errors
 /// [`MountError::Attach`].
-pub fn bind_private_on(origin: &Path, directory: BorrowedFd<'_>, target: &Path) -> Result<(), MountError> {
-    bind(origin, target, Attributes::empty(), Attributes::empty())
-}
-
-/// The same, and the new mount has the attributes `set`, and lacks those of `clear`, from before it can be seen on.
-///
-/// # Errors
-/// [`MountError::Attach`].
-pub fn bind_private_with(
+pub fn bind_private_on(
     origin: &Path,
+    directory: BorrowedFd<'_>,
     target: &Path,
     set: Attributes,
     clear: Attributes,
 ) -> Result<(), MountError> {
-    bind(origin, target, set, clear)
-}
-
-fn bind(origin: &Path, target: &Path, set: Attributes, clear: Attributes) -> Result<(), MountError> {
     let error = |errno: rustix::io::Errno| MountError::Attach {
         origin: origin.display().to_string(),
         target: target.to_owned(),
