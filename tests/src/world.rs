@@ -116,17 +116,34 @@ impl World {
 
     /// Pushes, indexes with `--push`, and mounts an image with an empty cache.
     pub(crate) fn mount(&self, layout: &Path, name: &str) -> Result<Mounted<'_>> {
+        self.index_and_mount(layout, name, &[])
+    }
+
+    /// The same, with devices that can be opened.
+    pub(crate) fn mount_with_devices(&self, layout: &Path, name: &str) -> Result<Mounted<'_>> {
+        self.index_and_mount(layout, name, &["--dev"])
+    }
+
+    fn index_and_mount(&self, layout: &Path, name: &str, options: &[&str]) -> Result<Mounted<'_>> {
         let reference = self.push(layout, name)?;
         run(&mut self.xebec_at("builder", &["index", "--push", &reference]))?;
         run(&mut self.xebec_at("builder", &["daemon", "stop", "--force"]))?;
-        self.mount_reference(&reference)
+        self.mount_with(&reference, options)
     }
 
     /// Mounts what a reference names.
     pub(crate) fn mount_reference(&self, reference: &str) -> Result<Mounted<'_>> {
+        self.mount_with(reference, &[])
+    }
+
+    fn mount_with(&self, reference: &str, options: &[&str]) -> Result<Mounted<'_>> {
         let directory = self.path("mnt");
         fs::create_dir_all(&directory)?;
-        run(self.xebec(&["mount", reference]).arg(&directory))?;
+        run(self
+            .xebec(&["mount"])
+            .args(options)
+            .arg(reference)
+            .arg(&directory))?;
         Ok(Mounted {
             world: self,
             directory,

@@ -1,7 +1,7 @@
 //! `xebec daemon` as containerd's snapshotter: by itself, or as a service whose manager keeps what must outlive it.
 
-use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -73,7 +73,8 @@ impl<'a> Snapshots<'a> {
             world.path(&format!("{ROOT}-run")),
         );
         for directory in [directory, &run] {
-            fs::create_dir_all(directory)?;
+            // The daemon takes no open directory with a link in it for its run directory.
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
         symlink(&socket, run.join("snapshots.sock"))?;
         Self::settle(world, "", &listens(world), &format!("socket = {socket:?}\n"))?;

@@ -88,6 +88,9 @@ pub struct RunOptions {
     pub stdout_to_stderr: bool,
     /// Remove the container's layer when it has ended.
     pub rm: bool,
+    /// Whether the container serves on when the process that watches it is killed. One that is recorded does not: nobody is
+    /// left who wants what it touches.
+    pub outlives_supervisor: bool,
     /// The container is ready when every one of these has been seen once.
     pub probes: Vec<Probe>,
     /// Stop the container as soon as it is ready; [`run`] then returns exit code 0.
@@ -119,6 +122,7 @@ impl Default for RunOptions {
             tty: false,
             stdout_to_stderr: false,
             rm: false,
+            outlives_supervisor: true,
             probes: Vec::new(),
             exit_on_ready: false,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,

@@ -172,7 +172,9 @@ pub(super) fn supervise(
     refuse_if_interrupted(&happenings)?;
     bundle.runtime().start(bundle.id(), bundle.path(), init.pidfd())?;
     events(Event::Started);
-    if let Err(error) = bundle.record_begun() {
+    if options.outlives_supervisor
+        && let Err(error) = bundle.record_begun()
+    {
         tracing::warn!(%error, "should this process be killed, its container will be, too");
     }
     let watched = Watched {

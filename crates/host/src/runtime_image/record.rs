@@ -191,6 +191,7 @@ fn run_once(
     let run = RunOptions {
         exit_on_ready: !options.run.probes.is_empty(),
         rm: true,
+        outlives_supervisor: false,
         // Standard output is for what is said of the recording.
         stdout_to_stderr: true,
         ..options.run.clone()
