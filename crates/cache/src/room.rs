@@ -1,6 +1,6 @@
 //! Room on a full disk: whoever knows what may go is asked to evict, before a write fails.
 //!
-//! Readers ask again and again for what cannot be kept. So room is promised before bytes are fetched ([`Room::promise`]),
+//! Readers ask again and again for what cannot be kept. So room is promised before bytes are fetched (`Room::promise`),
 //! and it is remembered that there was none: the cache is not looked through for each of them.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
