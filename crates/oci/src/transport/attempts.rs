@@ -26,13 +26,28 @@ const STEADY_PAUSE: Duration = Duration::from_secs(1);
 /// Pause after refused credentials: a login is worth waiting for, but services lock out who knocks too often.
 const REFUSED_PAUSE: Duration = Duration::from_secs(15);
 
+/// Longest time for which a `Retry-After` is believed: what asks for more is a mistake or an attack, and would keep all
+/// readers of that registry waiting long after it could serve them.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// The status of who is asked too often.
+const THROTTLED: u16 = 429;
+
+/// Until when a registry wants to be left alone.
+#[derive(Debug, Clone, Copy)]
+struct Closing {
+    until: Instant,
+    /// It is there and throttles: that a request under way still succeeds says nothing about the next one.
+    throttles: bool,
+}
+
 /// What all calls to one registry share.
 #[derive(Debug)]
 pub(crate) struct Gate {
     places: std::sync::Arc<Semaphore>,
     streams: std::sync::Arc<Semaphore>,
     bucket: Mutex<Bucket>,
-    closed_until: Mutex<Option<Instant>>,
+    closed: Mutex<Option<Closing>>,
     /// Calls that wait for the registry to come back, and what wakes them.
     sleepers: AtomicUsize,
     is_back: Notify,
@@ -77,7 +92,7 @@ impl Gate {
                 per_second: budget.retries_per_second.clamp(0.01, 1e6),
                 filled: Instant::now(),
             }),
-            closed_until: Mutex::new(None),
+            closed: Mutex::new(None),
             sleepers: AtomicUsize::new(0),
             is_back: Notify::new(),
         }
@@ -85,7 +100,11 @@ impl Gate {
 
     /// Notes that a call got what it asked for: those that wait for the registry to come back go on.
     pub(crate) fn succeeded(&self) {
-        if self.sleepers.load(Ordering::Relaxed) == 0 {
+        let reopened = {
+            let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+            closed.take_if(|closing| !closing.throttles).is_some()
+        };
+        if !reopened && self.sleepers.load(Ordering::Relaxed) == 0 {
             return;
         }
         {
@@ -116,18 +135,32 @@ impl Gate {
     pub(crate) async fn enter(&self, stream: bool) -> Option<OwnedSemaphorePermit> {
         let places = if stream { &self.streams } else { &self.places };
         let permit = places.clone().acquire_owned().await.ok();
-        let until = *self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(until) = until {
-            tokio::time::sleep_until(until).await;
+        loop {
+            let mut back = std::pin::pin!(self.is_back.notified());
+            // A success between the look at the closing and the wait counts, too.
+            back.as_mut().enable();
+            let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+            match closed {
+                Some(Closing { until, .. }) if until > Instant::now() => tokio::select! {
+                    () = tokio::time::sleep_until(until) => {}
+                    () = back => {}
+                },
+                _ => return permit,
+            }
         }
-        permit
     }
 
-    /// Holds back every call for `time`.
-    fn close_for(&self, time: Duration) {
-        let until = Instant::now() + time;
-        let mut closed = self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
-        *closed = Some(closed.map_or(until, |old| old.max(until)));
+    /// Holds back every call for `time`, [`MAX_RETRY_AFTER`] at most, because of an answer with status `code`.
+    fn close_for(&self, code: u16, time: Duration) {
+        let Some(until) = Instant::now().checked_add(time.min(MAX_RETRY_AFTER)) else {
+            return;
+        };
+        let throttles = code == THROTTLED;
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        *closed = Some(closed.map_or(Closing { until, throttles }, |old| Closing {
+            until: old.until.max(until),
+            throttles: throttles || (old.throttles && old.until > Instant::now()),
+        }));
     }
 
     fn draw_retry(&self) -> Duration {
@@ -215,20 +248,23 @@ impl Attempts {
             false => jittered(&self.budget, self.fruitless, fastrand::f64()),
         };
         pause = pause.max(gate.draw_retry());
-        let asked = fault.retry_after();
+        let mut asked = fault.retry_after();
+        if is_patient {
+            asked = asked.map(|time| time.min(MAX_RETRY_AFTER));
+        }
         pause = pause.max(asked.unwrap_or_default());
         let left = self.deadline.saturating_duration_since(Instant::now());
         if pause >= left && !(is_patient && fault.is_absence()) {
             return give_up(fault);
         }
         // Only what this call waits for itself: others would rather hear the refusal than wait in vain.
-        if let Some(asked) = asked {
-            gate.close_for(asked);
+        if let (Some(asked), Fault::Status { code, .. }) = (asked, &fault) {
+            gate.close_for(*code, asked);
         }
         tracing::debug!(%target, %fault, ?pause, tried = self.tried, "will try again");
         self.counters.retry(&fault);
         self.counters.waits(Wait::Pause);
-        if fault.is_absence() && asked.is_none() {
+        if fault.is_absence() {
             gate.sleep(pause.min(left)).await;
         } else {
             tokio::time::sleep(pause.min(left)).await;
@@ -349,6 +385,51 @@ mod tests {
             matches!(error, ClientError::Failed { attempts: 2, .. }),
             "{error}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_retry_after_closes_a_registry_for_long_or_panics() {
+        let budget = Budget::default();
+        for seconds in [86_400, u64::MAX] {
+            let gate = Gate::new(&budget);
+            let start = Instant::now();
+            let until = Patience::Until(start + Duration::from_secs(600));
+            let mut attempts = Attempts::new(&budget, &Counters::default(), until);
+            attempts
+                .after(unavailable(Some(seconds)), &gate, &target())
+                .await
+                .unwrap();
+            gate.enter(false).await;
+            assert!(
+                start.elapsed() <= MAX_RETRY_AFTER,
+                "{seconds}: {:?}",
+                start.elapsed()
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_success_reopens_a_registry_that_was_away_but_not_one_that_throttles() {
+        for (code, is_reopened) in [(503, true), (429, false)] {
+            let gate = Gate::new(&Budget::default());
+            let start = Instant::now();
+            gate.close_for(code, Duration::from_secs(50));
+            let (entered, ()) = tokio::join!(
+                async {
+                    gate.enter(false).await;
+                    start.elapsed()
+                },
+                async {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    gate.succeeded();
+                }
+            );
+            assert_eq!(
+                entered < Duration::from_secs(2),
+                is_reopened,
+                "{code}: {entered:?}"
+            );
+        }
     }
 
     #[tokio::test(start_paused = true)]
