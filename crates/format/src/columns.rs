@@ -130,6 +130,14 @@ impl<'a> Column<'a> {
         Ok(value as usize)
     }
 
+    /// That a column has a byte or more for each of so many rows, before room is made for them.
+    pub(crate) fn holds(&self, rows: usize) -> Result<(), ColumnError> {
+        match self.rest.len() >= rows {
+            true => Ok(()),
+            false => Err(ColumnError::Truncated(self.what)),
+        }
+    }
+
     /// The next column in a section.
     pub(crate) fn column(&mut self, what: &'static str) -> Result<Column<'a>, ColumnError> {
         let length = self.number()?;

@@ -283,6 +283,57 @@ fn sizes_that_lie_are_refused_by_name() {
     );
 }
 
+/// Variable-length numbers as the format has them.
+fn number(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+#[test]
+fn few_bytes_of_attributes_do_not_become_many() {
+    // An attribute takes three bytes in the section, nothing to speak of compressed, and a hundred in memory.
+    let attributes = (256 << 10) / 3;
+    let set = [number(attributes), b"\x01a\0".repeat(attributes)].concat();
+    let sets = 64;
+    let column = set.repeat(sets);
+    let tree = [vec![0, 0], number(sets), vec![0; 8], number(column.len()), column].concat();
+    let bytes = small().encode();
+    let bytes = with_sections(&bytes, &[plain_sections(&bytes)[0].clone(), tree]);
+    assert!(bytes.len() < 64 << 10, "{} bytes", bytes.len());
+    let refused = LayerIndex::decode(&bytes).unwrap_err();
+    assert!(matches!(refused, DecodeError::Limit { .. }), "{refused}");
+}
+
+#[test]
+fn no_room_is_made_for_rows_that_are_not_there() {
+    let bytes = small().encode();
+    let [spans, _] = plain_sections(&bytes);
+    let tree = [number(4 << 20), vec![0; 16]].concat();
+    let truncated = LayerIndex::decode(&with_sections(&bytes, &[spans, tree])).unwrap_err();
+    assert!(matches!(truncated, DecodeError::Truncated(_)), "{truncated}");
+}
+
+proptest! {
+    #[test]
+    fn decoding_keeps_to_its_room(index in index()) {
+        let bytes = index.encode();
+        let mut asked = 0;
+        LayerIndex::decode_within(&bytes, &mut |more| { asked += more; true }).unwrap();
+        prop_assert!(asked >= index.weight(), "{asked} bytes were asked for, {} are held", index.weight());
+        let mut left = asked - 1;
+        let refused = LayerIndex::decode_within(&bytes, &mut |more| match left.checked_sub(more) {
+            Some(less) => { left = less; true }
+            None => false,
+        });
+        prop_assert!(matches!(refused, Err(DecodeError::NoRoom)));
+    }
+}
+
 /// A way to break an index, and what must be said of it.
 type Break = (fn(&mut LayerIndex), &'static str);
 

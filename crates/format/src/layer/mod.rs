@@ -13,12 +13,14 @@ pub mod limits;
 mod span;
 mod table;
 mod tree;
+mod weight;
 
 pub use check::InvalidIndex;
 pub use decode::DecodeError;
 pub use span::{Codec, Piece, Section, Span, Window};
 pub use table::SpanTable;
 pub use tree::{Entry, EntryKind, Extent, Metadata, Xattr};
+pub use weight::{MERGED_ENTRY, Room};
 
 use crate::digest::Digest;
 

@@ -20,9 +20,12 @@ use crate::path::LayerPath;
 
 /// Most layers of an image: EROFS numbers devices with 16 bits, 0 being the image itself.
 pub const MAX_LAYERS: usize = u16::MAX as usize - 1;
-/// Most nodes that may come into being while merging, replaced ones included: about 2 GB of memory. An image with
-/// two million files in all its layers is large.
-pub const MAX_NODES: usize = 16 << 20;
+/// Most nodes that may come into being while merging, replaced ones included: about 1 GB of memory with the inodes that they
+/// become. An image with two million files in all its layers is large.
+pub const MAX_NODES: usize = 4 << 20;
+/// Most directories that no layer describes but that entries are in. One path can ask for thousands, and each takes some 600 bytes.
+/// Archives that leave directories out at all have as many as the image has directories, a tenth of its files at most.
+pub const MAX_IMPLIED: usize = 512 << 10;
 
 /// Why layers do not make an image.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -33,6 +36,9 @@ pub enum MergeError {
     /// More than [`MAX_NODES`].
     #[error("the image's layers have more than {MAX_NODES} files and directories")]
     TooManyNodes,
+    /// More than [`MAX_IMPLIED`].
+    #[error("the image's layers have files in more than {MAX_IMPLIED} directories that they do not describe")]
+    TooManyImplied,
     /// Following symbolic links took more steps than any honest image needs.
     #[error("the paths of layer {0} lead through too many symbolic links")]
     TooMuchWork(Digest),
@@ -158,6 +164,8 @@ struct Merge<'a> {
     digest: Digest,
     /// Steps that following symbolic links may still take in this layer.
     work_left: u64,
+    /// Directories so far that no layer describes.
+    implied: usize,
     /// The last parent that was resolved: entries of one directory mostly follow each other.
     last_parent: Option<(&'a [u8], NodeId)>,
 }
@@ -175,6 +183,7 @@ impl<'a> Merge<'a> {
             layer: 0,
             digest: Digest::from_bytes([0; 32]),
             work_left: 0,
+            implied: 0,
             last_parent: None,
         }
     }

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::{Directory, IMPLIED, Merge, MergeError, Node, NodeId, NodeKind, ROOT};
+use super::{Directory, IMPLIED, MAX_IMPLIED, Merge, MergeError, Node, NodeId, NodeKind, ROOT};
 use crate::layer::{Entry, EntryKind};
 
 /// Most symbolic links on one path (containerd's limit).
@@ -40,6 +40,10 @@ impl<'a> Merge<'a> {
             });
         }
         for name in place.missing {
+            self.implied += 1;
+            if self.implied > MAX_IMPLIED {
+                return Err(MergeError::TooManyImplied);
+            }
             let node = self.add(Node {
                 metadata: Cow::Borrowed(&IMPLIED),
                 kind: NodeKind::Directory(Directory::default()),

@@ -7,7 +7,8 @@ mod carried;
 mod contents_table;
 mod known;
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -15,11 +16,12 @@ use tokio::sync::OnceCell;
 use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
-use xebec_format::layer::LayerIndex;
+use xebec_format::layer::{DecodeError, LayerIndex, MERGED_ENTRY};
 use xebec_oci::{Client, Descriptor};
 
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
+use crate::image::budget::Account;
 use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
 use crate::image::{Images, PreparedLayer, Report};
@@ -30,6 +32,10 @@ use crate::trust::{self, Policy, Record, Refusal, RepositoryName, Root};
 use crate::urgent::Urgent;
 use artifacts::FoundArtifact;
 use carried::CarriedIndexes;
+
+/// Layers whose indexes are looked for at the same time: as many as Docker's overlay2 can stack, so that usual images have them in as
+/// many round trips as one layer takes.
+const AT_ONCE: usize = 128;
 
 /// What choosing needs to know of one image.
 pub(super) struct Choice<'a> {
@@ -44,9 +50,12 @@ pub(super) struct Choice<'a> {
     /// By which indexes this host used the image before.
     used: OnceLock<Vec<LayerKey>>,
     artifacts: OnceCell<Vec<FoundArtifact>>,
+    /// By which it is counted what its indexes take.
+    account: Arc<Account>,
 }
 
 /// How a layer's index was found, or what stands in the way.
+#[derive(Clone)]
 enum Outcome {
     Chosen(Box<PreparedLayer>),
     /// There is an index, but it is not trusted enough.
@@ -170,30 +179,43 @@ impl<'a> Choice<'a> {
         report: &Report,
     ) -> Result<Vec<PreparedLayer>, Failure> {
         let outcomes = self.outcomes().await?;
-        let mut layers = Vec::with_capacity(outcomes.len());
+        let mut layers: Vec<PreparedLayer> = Vec::with_capacity(outcomes.len());
         for (number, outcome) in outcomes.into_iter().enumerate() {
-            let layer = match outcome {
-                Outcome::Chosen(layer) => *layer,
+            let reason = match outcome {
+                Outcome::Chosen(layer) => {
+                    layers.push(*layer);
+                    continue;
+                }
                 Outcome::Refused(refusal) if require_lazy => {
                     return Err(Failure::new(FailureKind::Trust, refusal));
                 }
-                Outcome::Refused(refusal) => {
-                    // It names the ways itself.
-                    self.read_whole(number, &refusal.to_string(), report).await?
-                }
-                Outcome::Missing(reason) => {
-                    let reason = self.with_remedy(&reason);
-                    if require_lazy {
-                        return Err(self.not_lazy(number, &reason));
-                    }
-                    self.read_whole(number, &reason, report).await?
-                }
-                Outcome::Whole(reason) if require_lazy => return Err(self.not_lazy(number, &reason)),
-                Outcome::Whole(reason) => self.read_whole(number, &reason, report).await?,
+                // It names the ways itself.
+                Outcome::Refused(refusal) => refusal.to_string(),
+                Outcome::Missing(reason) => self.with_remedy(&reason),
+                Outcome::Whole(reason) => reason,
+            };
+            if require_lazy {
+                return Err(self.not_lazy(number, &reason));
+            }
+            let layer = match self.read_already(number, &layers)? {
+                Some(layer) => layer,
+                None => self.read_whole(number, &reason, report).await?,
             };
             layers.push(layer);
         }
         Ok(layers)
+    }
+
+    /// A layer that was read whole just now, since the image has it further below as well.
+    fn read_already(&self, number: usize, below: &[PreparedLayer]) -> Result<Option<PreparedLayer>, Failure> {
+        let digest = self.found.layers.get(number).map(|layer| layer.digest);
+        let mut read = below.iter().filter(|layer| layer.read_whole);
+        let read = read.find(|layer| Some(layer.key.layer) == digest);
+        let Some(layer) = read.filter(|layer| self.check(number, &layer.index).is_ok()) else {
+            return Ok(None);
+        };
+        self.count_again(&layer.index)?;
+        Ok(Some(layer.clone()))
     }
 
     /// What is found for each layer without reading any whole; the reason where there is nothing.
@@ -208,8 +230,56 @@ impl<'a> Choice<'a> {
         Ok(found.collect())
     }
 
+    /// Of each layer, and of one that the image lists again what was found for it first.
     async fn outcomes(&self) -> Result<Vec<Outcome>, Failure> {
-        try_join_all((0..self.found.layers.len()).map(|number| self.choose(number))).await
+        let firsts = self.firsts();
+        let distinct: Vec<usize> = (0..firsts.len())
+            .filter(|number| firsts[*number] == *number)
+            .collect();
+        let mut found: HashMap<usize, Outcome> = HashMap::new();
+        for some in distinct.chunks(AT_ONCE) {
+            let outcomes = try_join_all(some.iter().map(|number| self.choose(*number))).await?;
+            self.account.check()?;
+            found.extend(some.iter().copied().zip(outcomes));
+        }
+        let mut outcomes = Vec::with_capacity(firsts.len());
+        for (number, first) in firsts.into_iter().enumerate() {
+            let missing = || Outcome::Missing("there is no such layer".to_owned());
+            let outcome = found.get(&first).cloned().unwrap_or_else(missing);
+            outcomes.push(match outcome {
+                Outcome::Chosen(layer) if number != first => match self.check(number, &layer.index) {
+                    Ok(()) => {
+                        self.count_again(&layer.index)?;
+                        Outcome::Chosen(layer)
+                    }
+                    Err(reason) => Outcome::Missing(reason),
+                },
+                outcome => outcome,
+            });
+        }
+        Ok(outcomes)
+    }
+
+    /// For each layer, the place of the first that the manifest describes in the same way.
+    fn firsts(&self) -> Vec<usize> {
+        let mut known: HashMap<Digest, Vec<usize>> = HashMap::new();
+        let layers = &self.found.layers;
+        let first = |(number, layer): (usize, &Descriptor)| {
+            let same = known.entry(layer.digest).or_default();
+            let first = same.iter().find(|first| layers.get(**first) == Some(layer));
+            let first = first.copied();
+            if first.is_none() {
+                same.push(number);
+            }
+            first.unwrap_or(number)
+        };
+        layers.iter().enumerate().map(first).collect()
+    }
+
+    /// An index is decoded once, however often its layer is in the image, but its tree is merged as often.
+    fn count_again(&self, index: &LayerIndex) -> Result<(), Failure> {
+        self.account.take(index.entries.len() as u64 * MERGED_ENTRY);
+        self.account.check()
     }
 
     pub(super) fn new(
@@ -231,11 +301,13 @@ impl<'a> Choice<'a> {
             carried: CarriedIndexes::default(),
             used: OnceLock::new(),
             artifacts: OnceCell::new(),
+            account: images.budget.open(found.reference.to_string()),
         })
     }
 
     /// The index of a layer; one whose spans are too large to be fetched for a reader only if all of it is local.
     async fn choose(&self, number: usize) -> Result<Outcome, Failure> {
+        self.account.check()?;
         let outcome = self.choose_any(number).await?;
         if let Outcome::Chosen(layer) = &outcome
             && let Some(reason) = lazy::why_not(&layer.index)
@@ -337,17 +409,17 @@ impl<'a> Choice<'a> {
 
     /// Decodes an index and checks that it speaks of this image's layer.
     fn decode(&self, number: usize, bytes: &[u8]) -> Result<LayerIndex, String> {
-        let index = decoded(bytes)?;
+        let index = decoded(bytes, &self.account)?;
         self.check(number, &index)?;
         Ok(index)
     }
 
     /// The same in a thread for that, beside those of the image's other layers.
     async fn decode_new(&self, number: usize, bytes: &Bytes) -> Result<LayerIndex, String> {
-        let bytes = bytes.clone();
+        let (bytes, account) = (bytes.clone(), self.account.clone());
         let decode = move || {
             let _urgent = Urgent::begin();
-            decoded(&bytes)
+            decoded(&bytes, &account)
         };
         let index = tokio::task::spawn_blocking(decode).await;
         let index = index.map_err(|error| error.to_string())??;
@@ -443,7 +515,7 @@ impl<'a> Choice<'a> {
         report(Reply::Notice { text });
         let key = self
             .images
-            .index_layer(&self.client, self.found, number, true, report)
+            .index_layer(&self.client, self.found, number, Some(&self.account), report)
             .await
             .map_err(|failure| Failure {
                 message: format!("layer {}: {failure}", descriptor.digest),
@@ -453,8 +525,9 @@ impl<'a> Choice<'a> {
         let bytes = self.images.store.index_bytes(key)?;
         let index = self
             .decode(number, &bytes)
-            .map_err(|reason| Failure::new(FailureKind::Integrity, reason))?;
-        Ok(PreparedLayer::new(key, index, Root::Proven, true))
+            .map_err(|reason| Failure::new(FailureKind::Integrity, reason));
+        self.account.check()?;
+        Ok(PreparedLayer::new(key, index?, Root::Proven, true, &self.account))
     }
 
     /// What makes the next start lazy, if only the index is missing.
@@ -475,6 +548,12 @@ impl<'a> Choice<'a> {
     }
 }
 
-fn decoded(bytes: &[u8]) -> Result<LayerIndex, String> {
-    LayerIndex::decode(bytes).map_err(|error| format!("the index cannot be used: {error}"))
+/// Decodes an index as far as its image may hold what comes of it, which then counts as held.
+fn decoded(bytes: &[u8], account: &Arc<Account>) -> Result<LayerIndex, String> {
+    let held = account.hold(bytes.len() as u64);
+    let mut held = held.ok_or_else(|| format!("the index cannot be used: {}", DecodeError::NoRoom))?;
+    let index = LayerIndex::decode_within(bytes, &mut |more| held.grow(more));
+    let index = index.map_err(|error| format!("the index cannot be used: {error}"))?;
+    held.keep(index.weight());
+    Ok(index)
 }

@@ -3,6 +3,7 @@
 //!
 //! * [`record`]: what was found is written down, so that the next start asks the registry for the tag only.
 //! * [`resolve`]: reference → manifest and configuration, from the registry or, when it is down, the record.
+//! * `budget`: how much memory the indexes of images may take.
 //! * [`admission`]: which layers of an image could be lazy, without making any so.
 //! * `decoded`: indexes that are in memory already.
 //! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the
@@ -14,6 +15,7 @@
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
 
 pub mod admission;
+pub mod budget;
 pub mod choose;
 mod decoded;
 pub(crate) mod keeping;
@@ -37,6 +39,7 @@ use crate::artifact::{BlobRef, CONTENTS_TYPE};
 use crate::clients::Clients;
 use crate::failure::{Failure, FailureKind};
 use crate::file::write_for_this_boot;
+use crate::image::budget::{Account, Budget};
 use crate::image::choose::Choice;
 use crate::image::decoded::DecodedIndexes;
 use crate::image::keeping::Keeping;
@@ -74,6 +77,7 @@ pub struct Images {
     pub(crate) profiles: Profiles,
     turns: Arc<Turns>,
     decoded: Arc<DecodedIndexes>,
+    budget: Arc<Budget>,
     pub(crate) unsynced: Unsynced,
 }
 
@@ -90,16 +94,25 @@ pub struct PreparedLayer {
     pub read_whole: bool,
     /// The index's content digests where they are at hand, else empty.
     pub contents: Arc<Vec<u8>>,
+    /// By which it is counted that the index is held.
+    _account: Arc<Account>,
 }
 
 impl PreparedLayer {
-    fn new(key: LayerKey, index: impl Into<Arc<LayerIndex>>, root: Root, read_whole: bool) -> Self {
+    fn new(
+        key: LayerKey,
+        index: impl Into<Arc<LayerIndex>>,
+        root: Root,
+        read_whole: bool,
+        account: &Arc<Account>,
+    ) -> Self {
         Self {
             key,
             index: index.into(),
             root,
             read_whole,
             contents: Arc::default(),
+            _account: account.clone(),
         }
     }
 }
@@ -167,6 +180,7 @@ impl Images {
             profiles: Profiles::new(paths.recordings()),
             turns: Arc::default(),
             decoded: Arc::default(),
+            budget: Arc::default(),
             unsynced: Unsynced::default(),
         })
     }

@@ -87,7 +87,7 @@ impl Images {
             }
             let key = match self.own_index(descriptor.digest) {
                 Some(key) => key,
-                None => self.index_layer(&client, &found, number, false, report).await?,
+                None => self.index_layer(&client, &found, number, None, report).await?,
             };
             let bytes = self.store().index_bytes(key)?;
             let index =

@@ -19,6 +19,7 @@ use crate::facts;
 use crate::failure::{Failure, FailureKind};
 use crate::image::Images;
 use crate::image::Report;
+use crate::image::budget::{Account, Held};
 use crate::image::resolve::{FoundImage, registry_failure};
 use crate::protocol::Reply;
 use crate::trust::Record;
@@ -30,17 +31,17 @@ const QUEUE: usize = 32;
 const ROOM_AT_ONCE: usize = 16 << 20;
 
 impl Images {
-    /// Indexes layer `number` of an image, and keeps the index with its sections in the store; with `keep_data`
-    /// the layer's contents too, so that it is complete at once.
+    /// Indexes layer `number` of an image, and keeps the index with its sections in the store; with an account, which counts what
+    /// that takes, the layer's contents too, so that it is complete at once.
     ///
     /// # Errors
-    /// When the blob cannot be fetched, is not a layer, or has another digest than the image says.
+    /// When its tree takes more memory than the image may. When the blob cannot be fetched, is not a layer, or has another digest than the image says.
     pub async fn index_layer(
         &self,
         client: &Client,
         found: &FoundImage,
         number: usize,
-        keep_data: bool,
+        keeping: Option<&Arc<Account>>,
         report: &Report,
     ) -> Result<LayerKey, Failure> {
         let (Some(descriptor), Some(diff_id)) = (found.layers.get(number), found.diff_ids.get(number)) else {
@@ -55,13 +56,21 @@ impl Images {
         let feed = feed(stream, found, descriptor, number, sender, report);
         let images = self.clone();
         let (descriptor, diff_id) = (descriptor.clone(), *diff_id);
+        // While it goes on; whoever decodes the index then counts that.
+        if let Some(account) = keeping {
+            account.check()?;
+        }
+        let held = keeping.and_then(|account| account.hold(0));
         // It goes at the pace of a registry, so it has none of the threads that decode pages for readers. There are as many
         // as streams under way, of which a registry has a limited number.
         let index = apart("index a layer", move || {
-            images.index_stream(&descriptor, diff_id, receiver, keep_data)
+            images.index_stream(&descriptor, diff_id, receiver, held)
         });
         let (fed, indexed) = tokio::join!(feed, index);
         let indexed = indexed?;
+        if let Some(account) = keeping {
+            account.check()?;
+        }
         // The network's word explains a broken stream better than what the indexer made of it.
         fed?;
         indexed
@@ -72,14 +81,16 @@ impl Images {
         descriptor: &Descriptor,
         diff_id: Digest,
         receiver: mpsc::Receiver<Bytes>,
-        keep_data: bool,
+        held: Option<Held>,
     ) -> Result<LayerKey, Failure> {
         let staged = self.store.stage(&descriptor.digest)?;
-        let mut sink = DataFile {
+        let keep_data = held.is_some();
+        let mut sink = held.map(|held| DataFile {
             file: staged.data().clone(),
             room: self.store.room().clone(),
-        };
-        let sink: Option<&mut dyn DataSink> = if keep_data { Some(&mut sink) } else { None };
+            held,
+        });
+        let sink = sink.as_mut().map(|sink| sink as &mut dyn DataSink);
         let IndexedLayer {
             mut index,
             windows,
@@ -226,6 +237,8 @@ impl Read for Parts {
 struct DataFile {
     file: Arc<dyn DiskFile>,
     room: Arc<Room>,
+    /// What the tree takes.
+    held: Held,
 }
 
 impl DataSink for DataFile {
@@ -236,6 +249,13 @@ impl DataSink for DataFile {
                 self.file.write_all_at(bytes, data_offset)
             }
             other => other,
+        }
+    }
+
+    fn hold(&mut self, bytes: u64) -> io::Result<()> {
+        match self.held.grow(bytes) {
+            true => Ok(()),
+            false => Err(io::Error::other("it holds more than its image may")),
         }
     }
 }

@@ -259,7 +259,10 @@ impl Requests {
                 else {
                     return Ok(());
                 };
-                if let Some(mut loading) = this.begin_loading(&prepared, recording).await? {
+                let loading = this.begin_loading(&prepared, recording).await?;
+                // Its indexes are not held as long as a registry likes.
+                drop(prepared);
+                if let Some(mut loading) = loading {
                     let _ = loading.outcome.wait_for(Option::is_some).await;
                 }
                 this.forget_unused();

@@ -9,7 +9,7 @@ use xebec_format::layer::{Codec, Entry, EntryKind, Extent, Piece};
 use super::scan::ToLayout;
 use super::spans::{SpanBuilder, Spanned, hash_zeros};
 use super::{DataSink, IndexError, IndexOptions, MIN_SPACING};
-use crate::tar::{TarParser, TarSink, TarSummary};
+use crate::tar::{TarParser, TarSink, TarSummary, memory_of};
 
 /// Level at which the frame is compressed: headers shrink to a few percent at any.
 const FRAME_LEVEL: i32 = 3;
@@ -74,6 +74,8 @@ struct Sink<'a> {
     contents: Vec<u8>,
     file: Option<FileHash>,
     holes_left: u64,
+    /// Bytes that the tree takes and that nobody was told of.
+    unsaid: u64,
 }
 
 impl<'a> Sink<'a> {
@@ -91,6 +93,7 @@ impl<'a> Sink<'a> {
             contents: Vec::new(),
             file: None,
             holes_left: options.max_hashed_holes,
+            unsaid: 0,
         })
     }
 
@@ -104,7 +107,11 @@ impl<'a> Sink<'a> {
                 limit: self.options.max_frame,
             });
         }
-        Ok(())
+        let more = std::mem::take(&mut self.unsaid);
+        match &mut self.data {
+            Some(data) if more > 0 => data.hold(more).map_err(IndexError::Sink),
+            _ => Ok(()),
+        }
     }
 
     fn finish(mut self, source: u64, summary: TarSummary) -> Result<Layout, IndexError> {
@@ -134,11 +141,14 @@ impl<'a> Sink<'a> {
             {
                 last.length += length;
             }
-            _ => self.pieces.push(Piece {
-                plain_offset: self.plain,
-                data_offset,
-                length,
-            }),
+            _ => {
+                self.unsaid += size_of::<Piece>() as u64;
+                self.pieces.push(Piece {
+                    plain_offset: self.plain,
+                    data_offset,
+                    length,
+                });
+            }
         }
     }
 }
@@ -177,6 +187,8 @@ impl TarSink for Sink<'_> {
         {
             self.file = Some(FileHash::new(*size, extents, &mut self.holes_left));
         }
+        // Room for it is doubled when there is none.
+        self.unsaid += memory_of(&entry) + size_of::<Entry>() as u64;
         self.entries.push(entry);
     }
 }

@@ -96,6 +96,15 @@ pub trait DataSink: Send {
     /// # Errors
     /// An error ends the indexing.
     fn write(&mut self, data_offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Says that the tree takes so many more bytes of memory.
+    ///
+    /// # Errors
+    /// An error ends the indexing: that is more than may be held.
+    fn hold(&mut self, bytes: u64) -> io::Result<()> {
+        let _ = bytes;
+        Ok(())
+    }
 }
 
 /// Why a layer cannot be indexed.

@@ -37,6 +37,9 @@ pub enum TocError {
         /// The limit.
         limit: u64,
     },
+    /// It, and what is made of it, is more than the caller has room for.
+    #[error("what the table of contents describes is too large")]
+    NoRoom,
     /// The table is not the one that the manifest names.
     #[error("the table of contents has digest {found}, but the manifest says {expected}")]
     Digest {

@@ -7,12 +7,12 @@
 use std::ops::Range;
 
 use xebec_format::digest::Digest;
-use xebec_format::layer::{Codec, Entry, LayerIndex};
+use xebec_format::layer::{Codec, Entry, LayerIndex, Room};
 
 use super::entries::IndexBuilder;
 use super::error::TocError;
 use super::json::read_table;
-use super::{Blob, MAX_TOC, verify};
+use super::{Blob, MAX_TOC, hold, verify};
 use crate::gzip;
 use crate::inflate::{Decoder, HISTORY, InflateError, Input, OUTPUT_SLACK, Output, Stop};
 use crate::tar::{TarLimits, TarParser, TarSink};
@@ -94,8 +94,10 @@ pub fn parse_table(
     table_start: u64,
     table: &[u8],
     expected: Digest,
+    room: &mut Room<'_>,
 ) -> Result<LayerIndex, TocError> {
     let json = extract_json(table)?;
+    hold(room, json.len() as u64)?;
     verify(expected, &json)?;
     let mut builder = IndexBuilder::new();
     read_table(&json, &mut builder)?;

@@ -25,11 +25,15 @@ use std::ops::Range;
 
 pub use error::{TocError, TocProblem};
 use xebec_format::digest::Digest;
-use xebec_format::layer::{Codec, LayerIndex};
+use xebec_format::layer::{Codec, LayerIndex, Room};
 
 /// Largest table of contents, compressed or not, in bytes: 150 MiB, as containers/storage has it. It is held in
 /// memory; a million files take about 300 bytes each.
 pub const MAX_TOC: u64 = 150 << 20;
+
+/// Bytes of memory for each byte of a table, besides the table: an entry takes 35 bytes there at the least, and some 200 as an entry
+/// of an index. What is left of it when the index is made is [`LayerIndex::weight`].
+const MEMORY: u64 = 8;
 
 /// The layer blob that a table of contents belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +119,14 @@ impl TableOfContents {
     /// # Errors
     /// Bytes of another length, a table whose digest is not what the manifest says, or one that cannot be used.
     pub fn supply(self, bytes: &[u8]) -> Result<Supplied, TocError> {
+        self.supply_within(bytes, &mut |_| true)
+    }
+
+    /// The same, but `room` is asked before so many more bytes are held.
+    ///
+    /// # Errors
+    /// Those of [`Self::supply`]; [`TocError::NoRoom`] if there is none.
+    pub fn supply_within(self, bytes: &[u8], room: &mut Room<'_>) -> Result<Supplied, TocError> {
         let wanted = self.wanted();
         if bytes.len() as u64 != wanted.end - wanted.start {
             return Err(TocError::Length {
@@ -123,26 +135,34 @@ impl TableOfContents {
             });
         }
         let index = match self.stage {
-            Stage::EstargzTail { digest } => return supply_tail(self.blob, digest, wanted.start, bytes),
+            Stage::EstargzTail { digest } => {
+                return supply_tail(self.blob, digest, wanted.start, bytes, room);
+            }
             Stage::EstargzTable { digest, wanted, held } => {
                 let table = [bytes, &held].concat();
-                estargz::parse_table(self.blob, wanted.start, &table, digest)?
+                estargz::parse_table(self.blob, wanted.start, &table, digest, room)?
             }
-            Stage::ZstdChunked(position) => zstd_chunked::parse_manifest(self.blob, &position, bytes)?,
+            Stage::ZstdChunked(position) => zstd_chunked::parse_manifest(self.blob, &position, bytes, room)?,
         };
         Ok(Supplied::Index(Box::new(index)))
     }
 }
 
 /// Finds an eStargz table by the footer at the end of `tail`, and parses it if the tail holds all of it.
-fn supply_tail(blob: Blob, digest: Digest, tail_start: u64, tail: &[u8]) -> Result<Supplied, TocError> {
+fn supply_tail(
+    blob: Blob,
+    digest: Digest,
+    tail_start: u64,
+    tail: &[u8],
+    room: &mut Room<'_>,
+) -> Result<Supplied, TocError> {
     let table = estargz::table_range(blob.size, tail)?;
     let footer_at = usize::try_from(table.end - tail_start).unwrap_or(usize::MAX);
     let before_footer = tail.get(..footer_at).unwrap_or_default();
     if let Some(skip) = table.start.checked_sub(tail_start) {
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         let bytes = before_footer.get(skip..).unwrap_or_default();
-        let index = estargz::parse_table(blob, table.start, bytes, digest)?;
+        let index = estargz::parse_table(blob, table.start, bytes, digest, room)?;
         return Ok(Supplied::Index(Box::new(index)));
     }
     let held = before_footer.to_vec();
@@ -156,6 +176,14 @@ fn parse_digest(annotation: &'static str, text: &str) -> Result<Digest, TocError
         annotation,
         value: text.chars().take(200).collect(),
     })
+}
+
+/// That a table of so many bytes, and what is made of it, may be held.
+fn hold(room: &mut Room<'_>, table: u64) -> Result<(), TocError> {
+    match room(table.saturating_mul(MEMORY + 1)) {
+        true => Ok(()),
+        false => Err(TocError::NoRoom),
+    }
 }
 
 /// Checks that bytes are what the manifest promised.

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use xebec_format::digest::Digest;
-use xebec_format::layer::{Codec, LayerIndex};
+use xebec_format::layer::{Codec, LayerIndex, Room};
 
 use super::entries::IndexBuilder;
 use super::error::TocError;
 use super::estargz;
 use super::json::read_table;
-use super::{Blob, MAX_TOC, parse_digest, verify};
+use super::{Blob, MAX_TOC, hold, parse_digest, verify};
 
 /// Annotation of a layer's descriptor: digest of the compressed manifest.
 pub const CHECKSUM_ANNOTATION: &str = "io.github.containers.zstd-chunked.manifest-checksum";
@@ -105,8 +105,14 @@ fn number(text: &str) -> Option<u64> {
 ///
 /// # Errors
 /// The manifest is not the one that the annotations name, or cannot be used.
-pub fn parse_manifest(blob: Blob, position: &Position, manifest: &[u8]) -> Result<LayerIndex, TocError> {
+pub fn parse_manifest(
+    blob: Blob,
+    position: &Position,
+    manifest: &[u8],
+    room: &mut Room<'_>,
+) -> Result<LayerIndex, TocError> {
     verify(position.checksum, manifest)?;
+    hold(room, position.plain_length)?;
     let json = decompress(manifest, position.plain_length)?;
     if let Some(expected) = position.json {
         verify(expected, &json)?;

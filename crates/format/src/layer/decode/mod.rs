@@ -10,6 +10,7 @@ use super::encode::{
     SECTION_ENTRY_SIZE, SECTION_SPANS, SECTION_TREE, VERSION,
 };
 use super::limits::{MAX_INDEX, MAX_SECTION};
+use super::weight::{self, Room};
 use super::{Codec, LayerIndex, Section, SpanTable};
 use crate::columns::ColumnError;
 use crate::digest::Digest;
@@ -57,6 +58,9 @@ pub enum DecodeError {
         /// Its limit.
         limit: u64,
     },
+    /// What it decodes to is more than the caller has room for.
+    #[error("what the layer index decodes to is too large")]
+    NoRoom,
     /// A section is not the zstd frame that it should be.
     #[error("cannot decompress the {section} section of a layer index: {reason}")]
     Decompress {
@@ -91,9 +95,19 @@ impl LayerIndex {
     /// # Errors
     /// See [`DecodeError`].
     pub fn decode(bytes: &[u8]) -> Result<LayerIndex, DecodeError> {
+        Self::decode_within(bytes, &mut |_| true)
+    }
+
+    /// The same, but `room` is asked before so many more bytes are held. It is asked for [`LayerIndex::weight`] in all, and for
+    /// what decoding takes on the way, which is held no more when this returns.
+    ///
+    /// # Errors
+    /// See [`DecodeError`]; [`DecodeError::NoRoom`] as soon as there is none.
+    pub fn decode_within(bytes: &[u8], room: &mut Room<'_>) -> Result<LayerIndex, DecodeError> {
         let header = Header::read(bytes)?;
-        let table = header.span_table()?;
-        let tree = header.section(SECTION_TREE, "tree")?;
+        hold(room, weight::of_data(header.data_size))?;
+        let table = header.span_table(room)?;
+        let tree = header.section(SECTION_TREE, "tree", room)?;
         let index = LayerIndex {
             layer: header.layer,
             layer_size: header.layer_size,
@@ -101,7 +115,7 @@ impl LayerIndex {
             codec: header.codec,
             plain_size: header.plain_size,
             data_size: header.data_size,
-            entries: tree::read(&tree)?,
+            entries: tree::read(&tree, room)?,
             pieces: table.pieces,
             spans: table.spans,
             windows: header.windows,
@@ -135,7 +149,7 @@ impl SpanTable {
     /// # Errors
     /// See [`DecodeError`].
     pub fn decode(bytes: &[u8]) -> Result<SpanTable, DecodeError> {
-        let table = Header::read(bytes)?.span_table()?;
+        let table = Header::read(bytes)?.span_table(&mut |_| true)?;
         check::spans(&table)?;
         Ok(table)
     }
@@ -246,7 +260,12 @@ impl<'a> Header<'a> {
     }
 
     /// The plain bytes of a section.
-    fn section(&self, kind: u32, section_name: &'static str) -> Result<Vec<u8>, DecodeError> {
+    fn section(
+        &self,
+        kind: u32,
+        section_name: &'static str,
+        room: &mut Room<'_>,
+    ) -> Result<Vec<u8>, DecodeError> {
         let Some(section) = self.sections.iter().find(|section| section.kind == kind) else {
             return Err(DecodeError::Truncated("the section directory"));
         };
@@ -257,6 +276,7 @@ impl<'a> Header<'a> {
             section: section_name,
             reason,
         };
+        hold(room, plain_size)?;
         // At most the declared size (itself limited) is allocated; a longer content is an error of zstd's.
         let bytes = decompress(stored, plain_size as usize).map_err(|e| failed(e.to_string()))?;
         if bytes.len() as u64 != plain_size {
@@ -265,9 +285,9 @@ impl<'a> Header<'a> {
         Ok(bytes)
     }
 
-    fn span_table(&self) -> Result<SpanTable, DecodeError> {
-        let plain = self.section(SECTION_SPANS, "spans")?;
-        let (pieces, spans) = spans::read(&plain, self.codec.has_plain_stream())?;
+    fn span_table(&self, room: &mut Room<'_>) -> Result<SpanTable, DecodeError> {
+        let plain = self.section(SECTION_SPANS, "spans", room)?;
+        let (pieces, spans) = spans::read(&plain, self.codec.has_plain_stream(), room)?;
         Ok(SpanTable {
             codec: self.codec,
             layer: self.layer,
@@ -278,6 +298,14 @@ impl<'a> Header<'a> {
             spans,
             windows: self.windows.clone(),
         })
+    }
+}
+
+/// That so many bytes more may be held.
+fn hold(room: &mut Room<'_>, bytes: u64) -> Result<(), DecodeError> {
+    match room(bytes) {
+        true => Ok(()),
+        false => Err(DecodeError::NoRoom),
     }
 }
 

@@ -2,17 +2,23 @@
 
 use std::ops::Range;
 
-use super::DecodeError;
+use super::{DecodeError, hold};
 use crate::columns::Column;
 use crate::digest::Digest;
 use crate::layer::encode::{expected_data, expected_plain};
 use crate::layer::limits::{MAX_PIECES, MAX_SPANS, MAX_WINDOW};
+use crate::layer::weight::{Room, of_table};
 use crate::layer::{Piece, Span, Window};
 
-pub(super) fn read(plain: &[u8], has_plain_stream: bool) -> Result<(Vec<Piece>, Vec<Span>), DecodeError> {
+pub(super) fn read(
+    plain: &[u8],
+    has_plain_stream: bool,
+    room: &mut Room<'_>,
+) -> Result<(Vec<Piece>, Vec<Span>), DecodeError> {
     let mut section = Column::new(plain, "the span section");
     let pieces = section.count(MAX_PIECES)?;
     let spans = section.count(MAX_SPANS)?;
+    hold(room, of_table(pieces, spans))?;
     let pieces = read_pieces(&mut section, pieces)?;
     let spans = read_span_columns(&mut section, spans, has_plain_stream)?;
     section.finish()?;
@@ -28,7 +34,8 @@ fn read_pieces(section: &mut Column<'_>, count: usize) -> Result<Vec<Piece>, Dec
         data_offset: 0,
         length: 0,
     };
-    let mut pieces = Vec::new();
+    plain.holds(count)?;
+    let mut pieces = Vec::with_capacity(count);
     for _ in 0..count {
         last = Piece {
             plain_offset: plain.difference(expected_plain(&last))?,
@@ -79,7 +86,8 @@ fn read_span_columns(
     let mut window_length = section.column("lengths of windows")?;
     let mut window_digest = section.column("digests of windows")?;
     let mut digests = section.column("digests of spans")?;
-    let mut spans: Vec<Span> = Vec::new();
+    bits.holds(count)?;
+    let mut spans: Vec<Span> = Vec::with_capacity(count);
     let (mut last_source, mut last_plain, mut last_data, mut last_window) = (0, 0, 0, 0u64);
     for _ in 0..count {
         let source_range = range(&mut source, &mut source_length, last_source)?;

@@ -1,6 +1,6 @@
 //! Reads the tree section: entries, column by column.
 
-use super::{DecodeError, limit};
+use super::{DecodeError, hold, limit};
 use crate::PAGE_SIZE;
 use crate::columns::Column;
 use crate::layer::check::xattr_bytes;
@@ -9,22 +9,36 @@ use crate::layer::limits::{
     MAX_ENTRIES, MAX_EXTENTS, MAX_PATH_BYTES, MAX_SYMLINK, MAX_XATTR_BYTES, MAX_XATTR_NAME, MAX_XATTR_SET,
     MAX_XATTR_VALUE,
 };
+use crate::layer::weight::{Room, of_entry};
 use crate::layer::{Entry, EntryKind, Extent, Metadata, Xattr};
 use crate::path::{LayerPath, MAX_PATH};
 
-/// Entries for which room is made before they are read, whatever is said of their number: more than most images have.
-const AT_ONCE: usize = 1 << 15;
+/// How many bytes of entries are read between two questions whether there is room for more.
+const AT_ONCE: u64 = 1 << 20;
 
 /// Reads the entries from a section's plain bytes.
-pub(super) fn read(plain: &[u8]) -> Result<Vec<Entry>, DecodeError> {
-    let (count, mut reader) = TreeReader::new(plain)?;
-    let mut entries = Vec::with_capacity(count.min(AT_ONCE));
+pub(super) fn read(plain: &[u8], room: &mut Room<'_>) -> Result<Vec<Entry>, DecodeError> {
+    let (count, mut reader) = TreeReader::new(plain, room)?;
+    // Each has a byte that says what it is.
+    reader.kinds.holds(count)?;
+    hold(room, (count * size_of::<Entry>()) as u64)?;
+    let mut entries = Vec::with_capacity(count);
+    let mut unsaid = 0;
     for _ in 0..count {
-        entries.push(reader.entry()?);
+        let entry = reader.entry()?;
+        unsaid += of_entry(&entry) - size_of::<Entry>() as u64;
+        if unsaid >= AT_ONCE {
+            hold(room, std::mem::take(&mut unsaid))?;
+        }
+        entries.push(entry);
     }
+    hold(room, unsaid)?;
     reader.finish()?;
     Ok(entries)
 }
+
+/// Mode, owner and group.
+type Owner = (u16, u32, u32);
 
 /// The columns of the tree section, and what each row is relative to.
 struct TreeReader<'a> {
@@ -32,7 +46,7 @@ struct TreeReader<'a> {
     prefix_lengths: Column<'a>,
     suffix_lengths: Column<'a>,
     suffixes: Column<'a>,
-    owners: Vec<(u16, u32, u32)>,
+    owners: Vec<Owner>,
     owner_numbers: Column<'a>,
     seconds: Column<'a>,
     nanoseconds: Column<'a>,
@@ -52,10 +66,14 @@ struct TreeReader<'a> {
 }
 
 impl<'a> TreeReader<'a> {
-    fn new(plain: &'a [u8]) -> Result<(usize, Self), DecodeError> {
+    fn new(plain: &'a [u8], room: &mut Room<'_>) -> Result<(usize, Self), DecodeError> {
         let mut section = Column::new(plain, "the tree section");
         let count = section.count(MAX_ENTRIES)?;
         let (owners, xattrs) = (section.count(MAX_ENTRIES)?, section.count(MAX_ENTRIES)?);
+        hold(
+            room,
+            (owners * size_of::<Owner>() + xattrs * size_of::<Vec<Xattr>>()) as u64,
+        )?;
         let reader = Self {
             kinds: section.column("kinds of entries")?,
             prefix_lengths: section.column("shared lengths of paths")?,
@@ -65,7 +83,7 @@ impl<'a> TreeReader<'a> {
             owner_numbers: section.column("numbers of owners")?,
             seconds: section.column("times")?,
             nanoseconds: section.column("nanoseconds")?,
-            xattrs: read_xattrs(section.column("extended attributes")?, xattrs)?,
+            xattrs: read_xattrs(section.column("extended attributes")?, xattrs, room)?,
             xattr_numbers: section.column("numbers of extended attributes")?,
             sizes: section.column("sizes of files")?,
             extents: section.column("extents")?,
@@ -247,8 +265,9 @@ fn pick<'t, T>(table: &'t [T], number: u64, what: &'static str) -> Result<&'t T,
         .ok_or(DecodeError::Unknown { what, value: number })
 }
 
-fn read_owners(mut column: Column<'_>, count: usize) -> Result<Vec<(u16, u32, u32)>, DecodeError> {
-    let mut owners = Vec::new();
+fn read_owners(mut column: Column<'_>, count: usize) -> Result<Vec<Owner>, DecodeError> {
+    column.holds(count)?;
+    let mut owners = Vec::with_capacity(count);
     for _ in 0..count {
         let mode = column.count(0o7777)? as u16;
         let uid = column.count(u32::MAX.into())? as u32;
@@ -259,8 +278,14 @@ fn read_owners(mut column: Column<'_>, count: usize) -> Result<Vec<(u16, u32, u3
     Ok(owners)
 }
 
-fn read_xattrs(mut column: Column<'_>, count: usize) -> Result<Vec<Vec<Xattr>>, DecodeError> {
-    let mut sets = Vec::new();
+fn read_xattrs(
+    mut column: Column<'_>,
+    count: usize,
+    room: &mut Room<'_>,
+) -> Result<Vec<Vec<Xattr>>, DecodeError> {
+    column.holds(count)?;
+    let mut sets = Vec::with_capacity(count);
+    let mut bytes = 0;
     for _ in 0..count {
         let mut set = Vec::new();
         // The least attribute takes three bytes: two lengths and one byte of name.
@@ -271,6 +296,15 @@ fn read_xattrs(mut column: Column<'_>, count: usize) -> Result<Vec<Vec<Xattr>>, 
             let value = column.bytes(length)?.to_vec();
             set.push(Xattr { name, value });
         }
+        // Three bytes become an attribute of a hundred. Each set is of some entry, so the limit of entries holds for sets.
+        let more = xattr_bytes(&set);
+        bytes += more;
+        limit(
+            "the bytes of all sets of extended attributes",
+            bytes,
+            MAX_XATTR_BYTES,
+        )?;
+        hold(room, more)?;
         sets.push(set);
     }
     column.finish()?;

@@ -50,9 +50,13 @@ impl Choice<'_> {
         };
         let store = self.images.store.clone();
         let kept = tokio::task::spawn_blocking(move || store.index_bytes(key)).await;
+        let mut fetching = None;
         let encoded = match kept {
             // Another image with this layer brought it, or an earlier version of this one.
             Ok(Ok(bytes)) => Bytes::from(bytes),
+            _ if fetching.insert(self.account.hold(blobs.index.size)).is_none() => {
+                return Ok(Outcome::Missing("its index is too large".to_owned()));
+            }
             _ => match self.fetch_index(blobs).await {
                 Ok(bytes) => bytes,
                 Err(error) => return Ok(Outcome::Missing(format!("its index cannot be fetched: {error}"))),
@@ -87,7 +91,7 @@ impl Choice<'_> {
             Err(refusal) => Ok(Outcome::Refused(refusal)),
             Ok(root) => {
                 self.remember_origin(key, index.windows.as_ref())?;
-                let layer = PreparedLayer::new(key, index, root, false);
+                let layer = PreparedLayer::new(key, index, root, false, &self.account);
                 Ok(Outcome::Chosen(Box::new(layer)))
             }
         }

@@ -187,7 +187,13 @@ impl Choice<'_> {
             Ok(root) => {
                 self.remember_origin(*key, index.windows.as_ref())?;
                 debug!(layer = number, "its index came with the recording");
-                Outcome::Chosen(Box::new(PreparedLayer::new(*key, index, root, false)))
+                Outcome::Chosen(Box::new(PreparedLayer::new(
+                    *key,
+                    index,
+                    root,
+                    false,
+                    &self.account,
+                )))
             }
         }))
     }

@@ -26,12 +26,26 @@ impl Choice<'_> {
             TableOfContents::detect(blob, &descriptor.annotations).map_err(|error| error.to_string())?;
         let Some(mut toc) = found else { return Ok(None) };
         let index = loop {
+            let range = toc.wanted();
+            let held = self.account.hold(range.end - range.start);
+            let Some(mut held) = held else {
+                return Err("it is too large".to_owned());
+            };
             let fetched = self
                 .client
-                .blob_range(repository, &descriptor.digest, toc.wanted())
+                .blob_range(repository, &descriptor.digest, range)
                 .await;
             let bytes = fetched.map_err(|error| error.to_string())?;
-            match toc.supply(&bytes).map_err(|error| error.to_string())? {
+            let read = move || {
+                let supplied = toc.supply_within(&bytes, &mut |more| held.grow(more));
+                if let Ok(Supplied::Index(index)) = &supplied {
+                    held.keep(index.weight());
+                }
+                supplied
+            };
+            let supplied = tokio::task::spawn_blocking(read).await;
+            let supplied = supplied.map_err(|error| error.to_string())?;
+            match supplied.map_err(|error| error.to_string())? {
                 Supplied::More(more) => toc = more,
                 Supplied::Index(index) => break *index,
             }
@@ -52,7 +66,7 @@ impl Choice<'_> {
         self.remember_origin(key, None)
             .map_err(|failure| failure.to_string())?;
         debug!(layer = number, "used by its own table of contents");
-        let layer = PreparedLayer::new(key, index, root, false);
+        let layer = PreparedLayer::new(key, index, root, false, &self.account);
         Ok(Some(layer))
     }
 }

@@ -45,6 +45,9 @@ impl Choice<'_> {
         let index = match self.images.decoded.get(key) {
             Some(index) => {
                 self.check(number, &index).map_err(wrong)?;
+                // Others hold it, but may not for as long as this image does.
+                self.account.take(index.weight());
+                self.account.check()?;
                 index
             }
             None => {
@@ -54,6 +57,6 @@ impl Choice<'_> {
         };
         // Where its windows are as well, should `origins.json` have been lost.
         self.remember_origin(key, index.windows.as_ref())?;
-        Ok(PreparedLayer::new(key, index, root, false))
+        Ok(PreparedLayer::new(key, index, root, false, &self.account))
     }
 }

@@ -17,6 +17,9 @@ use crate::worker::view_tree::ViewTree;
 /// Inodes of all views that are known by what they are built from. With the indexes below them some 400 bytes each, so
 /// that this is 40 MB at most. Larger views are built for each start.
 const MAX_INODES: usize = 100_000;
+/// Memory that their indexes may take, by [`LayerIndex::weight`]: twice what those of as many files take. An index can be large and
+/// show little, by whiteouts say.
+const MAX_WEIGHT: u64 = 160 << 20;
 
 /// Everything that a view depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +69,8 @@ pub struct KnownView {
     pub tree: ViewTree,
     /// The indexes of its layers, which need not be decoded again as long as somebody has them.
     _indexes: Vec<Arc<LayerIndex>>,
+    /// What these take.
+    weight: u64,
 }
 
 impl KnownView {
@@ -100,9 +105,11 @@ impl Views {
             return;
         }
         let mut known = self.lock_known();
-        let others = known.0.iter().filter(|(other, _)| **other != key);
-        let inodes: usize = others.map(|(_, view)| view.tree.tree.inodes.len()).sum();
-        if inodes + built.tree.inodes.len() > MAX_INODES {
+        let others = || known.0.iter().filter(|(other, _)| **other != key);
+        let inodes: usize = others().map(|(_, view)| view.tree.tree.inodes.len()).sum();
+        let before: u64 = others().map(|(_, view)| view.weight).sum();
+        let weight: u64 = layers.iter().map(|layer| layer.index.weight()).sum();
+        if inodes + built.tree.inodes.len() > MAX_INODES || before + weight > MAX_WEIGHT {
             return;
         }
         let view = KnownView {
@@ -113,6 +120,7 @@ impl Views {
                 devices: built.devices.clone(),
             },
             _indexes: layers.iter().map(|layer| layer.index.clone()).collect(),
+            weight,
         };
         known.0.insert(key, Arc::new(view));
     }
