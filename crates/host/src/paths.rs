@@ -65,6 +65,11 @@ impl Paths {
         self.root.join("views")
     }
 
+    /// Metadata of views that were unmounted and are still read, with what their readers need.
+    pub fn departed(&self) -> PathBuf {
+        self.root.join("departed")
+    }
+
     /// Where views are mounted.
     pub fn mounts(&self) -> PathBuf {
         self.run.join("views")

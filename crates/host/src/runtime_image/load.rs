@@ -26,7 +26,7 @@ use crate::runtime_image::zone::{ZoneSource, ZoneStream};
 use crate::trust::Root;
 use crate::worker::arrival::Coming;
 use crate::worker::served::ServedLayer;
-use crate::worker::strict::Injecting;
+use crate::worker::strict::{Injecting, Writing};
 
 /// Ranges that are asked for at the same time.
 const REQUESTS: usize = 4;
@@ -275,6 +275,21 @@ impl Loader {
         (is_allowed && target.root <= self.found.root).then_some(target)
     }
 
+    /// The layer that pages of a run are about to be written to. Somebody may have come since who would not believe them.
+    fn begin_to_write(&self, layer: u16) -> Option<(&Target, Writing<'_>)> {
+        let target = self.target(layer)?;
+        let writing = self.injecting.get()?.write(target.served.layer().key())?;
+        Some((target, writing))
+    }
+
+    /// Nothing more comes into a layer: who waits for a page of it fetches that.
+    fn withdraw(&self, layer: u16) {
+        let target = self.layers.get(usize::from(layer)).and_then(Option::as_ref);
+        if let (Some(target), Some(more)) = (target, self.subscribe()) {
+            target.served.arrivals().withdraw(&more);
+        }
+    }
+
     /// The missing pages of a run that may be brought in.
     fn missing(&self, run: PageRun) -> Vec<Range<u64>> {
         self.target(run.layer).map_or_else(Vec::new, |target| {
@@ -376,7 +391,7 @@ impl Loader {
         for run in self.found.service.touched.iter().map(|seen| seen.run) {
             for page in self.missing(run).into_iter().flatten() {
                 if is_zero(run.layer, page)
-                    && let Some(target) = self.target(run.layer)
+                    && let Some((target, _writing)) = self.begin_to_write(run.layer)
                 {
                     let zeroed = target.served.filler().inject_zeros(page..page + 1);
                     written += zeroed.map_err(|error| format!("write zeros: {error}"))?;
@@ -446,9 +461,11 @@ impl Loader {
         }
         let mut written = 0;
         for (layer, pieces) in pieces {
-            if let Some(target) = self.target(layer) {
+            if let Some((target, _writing)) = self.begin_to_write(layer) {
                 let injected = target.served.filler().inject(&pieces);
                 written += injected.map_err(|error| format!("write pages: {error}"))?;
+            } else {
+                self.withdraw(layer);
             }
         }
         self.tell_more();

@@ -47,6 +47,11 @@ impl Arrivals {
         common(pages, &others)
     }
 
+    /// None of these pages comes from the sender of `own` any more.
+    pub fn withdraw(&self, own: &watch::Receiver<()>) {
+        self.lock().retain(|expected| !expected.more.same_channel(own));
+    }
+
     /// Waits until none of these pages that is missing is on its way any more by others than the sender of `own`, however
     /// long that takes.
     pub async fn others_are_over(

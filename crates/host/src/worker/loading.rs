@@ -171,10 +171,7 @@ impl Requests {
             .writable()
             .filter(|target| !target.served.layer().is_complete())
             .map(|target| target.served.layer().key());
-        let policy = self.images.policy()?;
-        let injecting = self
-            .strictness
-            .inject(keys, &found.evidence, || self.readers(), &policy);
+        let injecting = self.begin_injecting(keys.collect(), &found.evidence).await?;
         let noting = self.note(&injecting, injection.clone());
         let before = loader.free_pages();
         let free = loader.allow(injecting);
@@ -277,7 +274,7 @@ impl Requests {
     /// Brings in what another service of the image needs, after the one for which its view was made: it is not known yet
     /// which of them will run. Nobody waits for it.
     async fn follow(
-        &self,
+        self: &Arc<Self>,
         image: &Reference,
         loader: &Arc<Loader>,
         injection: Injection,
@@ -286,10 +283,7 @@ impl Requests {
             .writable()
             .filter(|target| !target.served.layer().is_complete())
             .map(|target| target.served.layer().key());
-        let policy = self.images.policy()?;
-        let injecting = self
-            .strictness
-            .inject(keys, &injection.evidence, || self.readers(), &policy);
+        let injecting = self.begin_injecting(keys.collect(), &injection.evidence).await?;
         // Again: the first service may not have been allowed to bring pages into all of these layers.
         self.note(&injecting, injection).end().await?;
         loader.allow(injecting);

@@ -15,10 +15,12 @@ use crate::page_set::PageSet;
 use crate::protocol::Purpose;
 use crate::runtime_image::corrected;
 use crate::runtime_image::injected::{self, Injection};
+use crate::runtime_image::kept::Evidence;
 use crate::trust::RepositoryName;
 use crate::worker::requests::Requests;
 use crate::worker::served::ServedLayer;
-use crate::worker::strict::Use;
+use crate::worker::strict::{Injecting, Use};
+use crate::worker::views::ViewRecord;
 
 /// How long after its mount a view reads no further than the page that is asked for. While a service starts, what it
 /// needs is there already, and reading ahead of it would fetch what it does not need.
@@ -27,10 +29,11 @@ pub(super) const START: Duration = Duration::from_secs(20);
 const READ_AHEAD_KIB: u32 = 128;
 
 impl Requests {
-    /// Who reads which layers by mounted views, and what they need; suspects are views of which nothing is known.
-    pub(super) fn readers(&self) -> Vec<(Vec<LayerKey>, Option<Use>)> {
-        let mut readers = Vec::new();
-        for view in self.views.held() {
+    /// Who reads which layers, and what they need: by mounted views, also those that nobody is known to use any more, and by views
+    /// that were unmounted under their readers. Suspects are views of which nothing is known.
+    fn readers(&self) -> Vec<(Vec<LayerKey>, Option<Use>)> {
+        let mut readers = self.views.departed();
+        for view in self.views.list() {
             let layers: Vec<LayerKey> = view.layers.iter().map(|pair| (*pair).into()).collect();
             if view.uses.is_empty() {
                 readers.push((layers.clone(), None));
@@ -41,6 +44,30 @@ impl Requests {
         let suspects = self.suspects.layers().into_iter().map(LayerKey::from).collect();
         readers.push((suspects, None));
         readers
+    }
+
+    /// Begins to bring pages into those of the layers that nobody reads who would not believe what vouches for them. Views that
+    /// linger and would stand in the way are taken down: then it shows whether anybody is on them.
+    pub(super) async fn begin_injecting(
+        self: &Arc<Self>,
+        keys: Vec<LayerKey>,
+        evidence: &Evidence,
+    ) -> Result<Injecting, Failure> {
+        let policy = self.images.policy()?;
+        let evidence = evidence.clone();
+        self.in_background(move |this| {
+            let is_believed = |view: &ViewRecord, key: LayerKey| match view.uses.as_slice() {
+                [] => evidence.own,
+                uses => uses.iter().all(|by| by.believes(&evidence, key, &policy)),
+            };
+            this.views.take_down_unused(|view| {
+                let mut read = keys.iter().filter(|key| view.reads(**key));
+                read.any(|key| !is_believed(view, *key))
+            });
+            let readers = || this.readers();
+            this.strictness.inject(keys, &evidence, readers, &policy)
+        })
+        .await
     }
 
     /// Compares the pages that runtime images brought, in layers where what vouches for them is weaker than what the

@@ -3,8 +3,13 @@
 //! A layer's data file is shared by all who read the layer by the same index, also by images of other repositories, and by
 //! digest as well as by tag. Each of them would read what a recording brought. So a start **claims** its layers before it
 //! looks at what was brought already, and holds the claim until its view is in the table of views, whose record says the
-//! same from then on. Who brings pages in asks both; a claim waits for what is being brought in that it would not admit.
+//! same from then on. Who brings pages in asks both.
+//!
+//! A claim takes back what was allowed and what it would not admit: nothing more comes into those layers by that recording. It waits
+//! for pages that are being written just then, at most a segment for each thread that decodes, never for what a registry has yet
+//! to send: that is another image's, and may take as long as it likes.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -94,6 +99,42 @@ struct Table {
 struct Injected {
     layers: Vec<LayerKey>,
     evidence: Evidence,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Somebody came who would not believe what comes into these.
+    revoked: HashSet<LayerKey>,
+    /// How many write to each.
+    writing: HashMap<LayerKey, usize>,
+}
+
+impl Injected {
+    fn new(layers: Vec<LayerKey>, evidence: Evidence) -> Self {
+        Self {
+            layers,
+            evidence,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Whether pages may be brought into the layer, or are being written there.
+    fn is_open(&self, key: LayerKey) -> bool {
+        let state = self.lock();
+        self.layers.contains(&key) && (!state.revoked.contains(&key) || state.writing.contains_key(&key))
+    }
+
+    /// Nothing more comes into a layer. Whether something is being written there.
+    fn revoke(&self, key: LayerKey) -> bool {
+        let mut state = self.lock();
+        state.revoked.insert(key);
+        state.writing.contains_key(&key)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Layers that are relied on until this goes.
@@ -110,9 +151,16 @@ pub struct Injecting {
     what: Arc<Injected>,
 }
 
+/// Pages are being written to a layer until this goes.
+#[must_use]
+pub struct Writing<'a> {
+    injecting: &'a Injecting,
+    key: LayerKey,
+}
+
 impl Strictness {
-    /// Relies on an image's layers from now on. Returns once nothing is being brought into them that would not be
-    /// believed.
+    /// Relies on an image's layers from now on. Returns once nothing is written to them that would not be believed; nothing of
+    /// that will be from now on.
     pub(super) async fn claim(self: &Arc<Self>, by: Use, policy: &Policy) -> Reliance {
         let by = Arc::new(by);
         self.lock().claims.push(by.clone());
@@ -125,7 +173,7 @@ impl Strictness {
             tokio::pin!(changed);
             // Before it is looked, so that what ends in between is not missed.
             changed.as_mut().enable();
-            if !self.is_doubtful_under_way(&reliance.by, policy) {
+            if !self.revoke_doubtful(&reliance.by, policy) {
                 return reliance;
             }
             changed.await;
@@ -154,10 +202,7 @@ impl Strictness {
                 })
         };
         let layers = layers.into_iter().filter(|key| is_believed(*key)).collect();
-        let what = Arc::new(Injected {
-            layers,
-            evidence: evidence.clone(),
-        });
+        let what = Arc::new(Injected::new(layers, evidence.clone()));
         table.injecting.push(what.clone());
         Injecting {
             strictness: self.clone(),
@@ -167,18 +212,20 @@ impl Strictness {
 
     /// Whether somebody is bringing pages into the layer.
     pub(super) fn is_injecting(&self, key: LayerKey) -> bool {
-        self.lock()
-            .injecting
-            .iter()
-            .any(|what| what.layers.contains(&key))
+        self.lock().injecting.iter().any(|what| what.is_open(key))
     }
 
-    fn is_doubtful_under_way(&self, by: &Use, policy: &Policy) -> bool {
+    /// Whether something is being written that would not be believed. Nothing more will be.
+    fn revoke_doubtful(&self, by: &Use, policy: &Policy) -> bool {
         let table = self.lock();
-        table.injecting.iter().any(|what| {
-            let mut layers = what.layers.iter();
-            layers.any(|key| !by.believes(&what.evidence, *key, policy))
-        })
+        let mut is_written = false;
+        for what in &table.injecting {
+            let layers = what.layers.iter();
+            for key in layers.filter(|key| !by.believes(&what.evidence, **key, policy)) {
+                is_written |= what.revoke(*key);
+            }
+        }
+        is_written
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -199,9 +246,33 @@ impl Injecting {
         &self.what.layers
     }
 
-    /// Whether pages may be brought into the layer.
+    /// Whether pages may be brought into the layer, as it is now.
     pub fn may(&self, key: LayerKey) -> bool {
-        self.what.layers.contains(&key)
+        self.what.layers.contains(&key) && !self.what.lock().revoked.contains(&key)
+    }
+
+    /// Begins to write pages to the layer; `None` if they may not be brought there, or not any more.
+    pub fn write(&self, key: LayerKey) -> Option<Writing<'_>> {
+        let mut state = self.what.lock();
+        if !self.what.layers.contains(&key) || state.revoked.contains(&key) {
+            return None;
+        }
+        *state.writing.entry(key).or_default() += 1;
+        Some(Writing { injecting: self, key })
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.injecting.what.lock();
+        if let Some(count) = state.writing.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                state.writing.remove(&self.key);
+            }
+        }
+        drop(state);
+        self.injecting.strictness.changed.notify_waiters();
     }
 }
 
@@ -312,7 +383,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_waits_for_what_it_would_not_believe() {
+    async fn a_claim_waits_for_pages_that_are_written_and_not_for_a_registry() {
         let (strictness, policy) = (Arc::new(Strictness::default()), policy());
         let doubtful = strictness.inject([KEY], &listed("app"), Vec::new, &policy);
         // This one believes it.
@@ -321,6 +392,7 @@ mod tests {
                 .claim(by("example.com/app:1", Root::Registry), &policy)
                 .await,
         );
+        let writing = doubtful.write(KEY).unwrap();
         let claiming = tokio::spawn({
             let (strictness, policy) = (strictness.clone(), super::tests::policy());
             async move {
@@ -329,14 +401,22 @@ mod tests {
             }
         });
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert!(!claiming.is_finished());
+        assert!(!claiming.is_finished(), "a page is being written");
         // It holds already against what would begin now.
         assert!(
             !strictness
                 .inject([KEY], &listed("app"), Vec::new, &policy)
                 .may(KEY)
         );
-        drop(doubtful);
-        drop(claiming.await.unwrap());
+        assert!(strictness.is_injecting(KEY));
+        drop(writing);
+        let claim = tokio::time::timeout(Duration::from_secs(5), claiming).await;
+        let claim = claim
+            .expect("who waits for more of a registry is waited for")
+            .unwrap();
+        // What was allowed is so no more, and does not become so again.
+        assert!(!strictness.is_injecting(KEY) && !doubtful.may(KEY));
+        drop(claim);
+        assert!(doubtful.write(KEY).is_none());
     }
 }

@@ -1,6 +1,7 @@
 //! Mounted views: over which layers, where, and for whom. Each has a file in the run directory, so that the next
 //! worker knows it. A view that nobody holds any more **lingers** for a while (`views/lingering.rs`) and is unmounted then.
 
+mod departed;
 mod known;
 mod lingering;
 mod ours;

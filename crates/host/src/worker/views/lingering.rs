@@ -3,8 +3,9 @@
 //!
 //! A view that lingers counts as unused: whoever evicts a layer, forgets an image or ends the daemon takes it down first
 //! ([`Views::take_down_unused`]). While it is mounted its layers lose no pages, so what its free devices rely on stays true.
-//! It keeps nobody's rules: what a later start needs of its pages is asked for anew, and one whose answer would be another
-//! view gets another, since the name has everything that it depends on.
+//! Who used it may still be on it, so what they needed of its pages holds as long as it is mounted, and then as long as anybody is on
+//! it (`departed.rs`); a start that would be kept from bringing pages in by it takes it down first. What a later start needs is asked for
+//! anew, and one whose answer would be another view gets another, since the name has everything that it depends on.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -66,7 +67,6 @@ impl Views {
                 return !self.take_down(record);
             }
             if is_new {
-                record.uses.clear();
                 record.completion = None;
                 debug!("view {} of {} lingers", record.name, record.reference);
                 // Without it the next worker lets it linger from when it begins.
@@ -120,6 +120,7 @@ impl Views {
             }
         }
         self.forget_built(name);
+        self.depart(record);
         let _ = fs::remove_dir(&record.path);
         if let Some(own) = &record.own_mount {
             remove_own_mount(&self.paths, own);
@@ -134,7 +135,7 @@ impl Views {
 }
 
 /// By a clock that nobody sets.
-fn milliseconds_since_start() -> u64 {
+pub(super) fn milliseconds_since_start() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     let seconds = Duration::from_secs(now.tv_sec.unsigned_abs());
     let rest = Duration::from_nanos(now.tv_nsec.unsigned_abs());

@@ -1,0 +1,116 @@
+//! Views that were unmounted and may still be read: by who had them open, or in a container's own mounts, after a stop by force, a
+//! `umount` by somebody else, or a command that was killed. What they need of the pages of their layers holds until nobody is on
+//! them.
+//!
+//! That is asked of the kernel. EROFS has a view's metadata image open for as long as any mount of it lasts, wherever that is, so a
+//! lease on that file is had only when all are gone ([`Lease`]). Until then the file stays, aside, with a record of who relied on
+//! the view; a later worker finds both.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+use xebec_cache::store::LayerKey;
+use xebec_kernel::lease::Lease;
+
+use super::lingering::milliseconds_since_start;
+use super::{LayerPair, ViewRecord, Views};
+use crate::file::write_for_this_boot;
+use crate::view;
+use crate::worker::strict::Use;
+
+/// What is kept of one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Departed {
+    reference: String,
+    layers: Vec<LayerPair>,
+    uses: Vec<Use>,
+}
+
+impl Views {
+    /// Keeps what a view's readers need, if it has any left. It is unmounted.
+    pub(super) fn depart(&self, record: &ViewRecord) {
+        let metadata = view::metadata(&self.paths, &record.name);
+        if !is_read(&metadata) {
+            return;
+        }
+        let directory = self.paths.departed();
+        // Another view of that name may depart later.
+        let kept = directory.join(format!("{}-{}", record.name, milliseconds_since_start()));
+        let departed = Departed {
+            reference: record.reference.clone(),
+            layers: record.layers.clone(),
+            uses: record.uses.clone(),
+        };
+        info!(
+            "view {} of {} is unmounted and still read: what it needs of its layers' pages holds on",
+            record.name, record.reference
+        );
+        let kept = fs::create_dir_all(&directory)
+            .and_then(|()| serde_json::to_vec(&departed).map_err(io::Error::other))
+            .and_then(|bytes| write_for_this_boot(&kept.with_extension("json"), &bytes))
+            .and_then(|()| fs::rename(&metadata, kept.with_extension("erofs")));
+        if let Err(error) = kept {
+            warn!("view {}: cannot keep who reads it: {error}", record.name);
+        }
+    }
+
+    /// For whom layers are read by views that were unmounted; nobody is known of those whose record is damaged. Forgets those that
+    /// nobody is on any more.
+    pub fn departed(&self) -> Vec<(Vec<LayerKey>, Option<Use>)> {
+        let mut readers = Vec::new();
+        for entry in fs::read_dir(self.paths.departed())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let path = entry.path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            let metadata = path.with_extension("erofs");
+            if !is_read(&metadata) {
+                forget(&path, &metadata);
+                continue;
+            }
+            let record = fs::read(&path).map_err(io::Error::other);
+            let record = record.and_then(|bytes| Ok(serde_json::from_slice::<Departed>(&bytes)?));
+            match record {
+                Ok(departed) => {
+                    let layers: Vec<LayerKey> = departed.layers.iter().map(|pair| (*pair).into()).collect();
+                    if departed.uses.is_empty() {
+                        readers.push((layers.clone(), None));
+                    }
+                    let uses = departed.uses.into_iter();
+                    readers.extend(uses.map(|by| (layers.clone(), Some(by))));
+                }
+                Err(error) => warn!("{}: {error}", path.display()),
+            }
+        }
+        readers
+    }
+}
+
+fn forget(record: &Path, metadata: &Path) {
+    let files: [PathBuf; 2] = [metadata.to_owned(), record.to_owned()];
+    for file in files {
+        if let Err(error) = fs::remove_file(&file)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            warn!("{}: {error}", file.display());
+        }
+    }
+}
+
+/// Whether a view of this metadata image is mounted anywhere. If that cannot be told, it is.
+fn is_read(metadata: &Path) -> bool {
+    let opened = File::options().read(true).write(true).open(metadata);
+    let is_free = opened.and_then(|file| Ok(Lease::take(file.as_fd())?.is_some()));
+    match is_free {
+        Ok(is_free) => !is_free,
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
+}
