@@ -11,6 +11,7 @@
 
 mod error;
 mod injected;
+mod memory;
 mod reserve;
 mod sequential;
 mod source;
@@ -31,12 +32,14 @@ use xebec_format::layer::{Span, Window};
 use xebec_index::decode::{DecodeError, decode_span};
 
 pub use error::FillError;
+pub use memory::Memory;
 pub use source::{Ask, Blob, BoxFuture, FaultKind, Fetched, Patience, Source, SourceError};
 pub use stats::FillStats;
 
 use crate::layer::CachedLayer;
 use crate::progress::{Phase, Progress, Ticket};
 use crate::stage::{Stage, reached};
+use memory::Share;
 use sequential::Sequential;
 
 /// Source bytes that one request asks for at most. Larger requests save round trips but hold readers of their
@@ -66,6 +69,7 @@ pub struct Filler {
     layer: Arc<CachedLayer>,
     source: Arc<dyn Source>,
     stats: Arc<FillStats>,
+    memory: Share,
     state: Mutex<State>,
 }
 
@@ -78,10 +82,21 @@ struct State {
 impl Filler {
     /// A filler of `layer` from `source`.
     pub fn new(layer: Arc<CachedLayer>, source: Arc<dyn Source>, stats: Arc<FillStats>) -> Arc<Self> {
+        Self::within(layer, source, stats, Arc::default())
+    }
+
+    /// The same, with memory that others fill by, too.
+    pub fn within(
+        layer: Arc<CachedLayer>,
+        source: Arc<dyn Source>,
+        stats: Arc<FillStats>,
+        memory: Arc<Memory>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             layer,
             source,
             stats,
+            memory: Share::of(memory),
             state: Mutex::default(),
         })
     }
@@ -231,11 +246,18 @@ impl Filler {
     fn groups(&self, spans: &[usize]) -> Vec<Vec<usize>> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let table = &self.layer.table().spans;
+        // Where the windows of the last group end, which are one behind the other in an index that is well made.
+        let mut windows = None;
         for &index in spans {
             let Some(span) = table.get(index) else { continue };
+            let follows = match (&span.window, windows) {
+                (Some(window), Some(end)) => window.offset == end,
+                _ => true,
+            };
             let fits = |group: &Vec<usize>| {
                 let first = group.first().and_then(|&first| table.get(first));
-                group.last().is_some_and(|&last| last + 1 == index)
+                follows
+                    && group.last().is_some_and(|&last| last + 1 == index)
                     && first.is_some_and(|first| {
                         first.source.start <= span.source.start
                             && span.source.end - first.source.start <= GROUP_SOURCE_BYTES
@@ -243,8 +265,13 @@ impl Filler {
             };
             match groups.last_mut() {
                 Some(group) if fits(group) => group.push(index),
-                _ => groups.push(vec![index]),
+                _ => {
+                    windows = None;
+                    groups.push(vec![index]);
+                }
             }
+            let end = |window: &Window| window.offset.saturating_add(u64::from(window.length));
+            windows = span.window.as_ref().map(end).or(windows);
         }
         groups
     }
@@ -357,6 +384,12 @@ impl Filler {
             (Some(first), Some(last)) => Some(first.offset..last.offset + u64::from(last.length)),
             _ => None,
         };
+        let windows_length = history.as_ref().map_or(0, |range| range.end - range.start);
+        // Held until all of it is decoded.
+        let _fetched = self
+            .memory
+            .fetch(source.end - source.start + windows_length)
+            .await;
         let ask = |blob, range| Ask {
             blob,
             range,
@@ -393,9 +426,23 @@ impl Filler {
                     slice(&window_bytes, history.start, &range)
                 });
             let (filler, progress) = (self.clone(), progress.clone());
-            tokio::task::spawn_blocking(move || {
-                filler.keep(index, &span, &bytes, window.as_deref(), &progress)
-            })
+            async move {
+                // It decodes from the start of a chunk, whatever of it is wanted.
+                let plain = match filler.layer.table().codec.has_plain_stream() {
+                    true => span.plain.end - span.plain.start,
+                    false => span.plain.end,
+                };
+                let taken = filler
+                    .memory
+                    .decode(plain + span.data.end - span.data.start)
+                    .await;
+                let keep = move || {
+                    // What is being decoded goes on when nobody waits for it any more.
+                    let _taken = taken;
+                    filler.keep(index, &span, &bytes, window.as_deref(), &progress)
+                };
+                tokio::task::spawn_blocking(keep).await
+            }
         });
         for landed in join_all(decodes).await {
             landed.unwrap_or(Err(FillError::Abandoned {

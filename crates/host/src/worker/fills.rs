@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Semaphore, watch};
 use tracing::{error, info, warn};
-use xebec_cache::fill::{FillError, FillStats, Filler, Patience};
+use xebec_cache::fill::{FillError, FillStats, Filler, Memory, Patience};
 use xebec_cache::layer::FileIdentity;
 use xebec_cache::progress::Ticket;
 use xebec_cache::store::{LayerKey, Store, StoreError};
@@ -44,6 +44,7 @@ pub struct FillService {
     group: Arc<Group>,
     pub(super) runtime: tokio::runtime::Handle,
     stats: Arc<FillStats>,
+    memory: Arc<Memory>,
     events: AtomicU64,
     waits: Waits,
     completed: UnboundedSender<LayerKey>,
@@ -75,6 +76,7 @@ impl FillService {
             group,
             runtime,
             stats: Arc::default(),
+            memory: Arc::default(),
             events: AtomicU64::new(0),
             waits: Waits::new(settings),
             completed,
@@ -117,7 +119,8 @@ impl FillService {
             layer.directory(),
             layer.table().windows.clone(),
         );
-        let filler = Filler::new(Arc::new(layer), Arc::new(source), self.stats.clone());
+        let (stats, memory) = (self.stats.clone(), self.memory.clone());
+        let filler = Filler::within(Arc::new(layer), Arc::new(source), stats, memory);
         let served = Arc::new(ServedLayer::new(filler));
         layers.insert(identity, served.clone());
         Ok(served)

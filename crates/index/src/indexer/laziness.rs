@@ -1,6 +1,6 @@
 //! Whether a layer can be read piece by piece, and what its owner can do if not.
 
-use xebec_format::layer::{Codec, LayerIndex};
+use xebec_format::layer::{Codec, LayerIndex, Span};
 
 use super::MAX_LAZY_PLAIN;
 use crate::decode::is_part;
@@ -20,7 +20,11 @@ pub enum Laziness {
 impl Laziness {
     /// What the spans of `index` allow, whoever made it.
     pub fn of(index: &LayerIndex) -> Self {
-        let too_large = |span: &_| is_part(index.codec, span);
+        // The indexer makes no larger ones, but others may: each would be held in memory for a reader of one page.
+        let is_huge = |span: &Span| {
+            index.codec.has_plain_stream() && span.plain.end.saturating_sub(span.plain.start) > MAX_LAZY_PLAIN
+        };
+        let too_large = |span: &&Span| is_part(index.codec, span) || is_huge(span);
         let mut largest = 0;
         let mut parts = index.spans.iter().filter(|span| too_large(span)).peekable();
         while let Some(first) = parts.next() {
@@ -50,6 +54,9 @@ fn reason(codec: Codec, bytes: u64) -> String {
         Codec::Zstd | Codec::ZstdChunked => format!(
             "a single zstd frame holds {mib} MiB, and a frame can only be decoded from its start; recompress the \
              layer as zstd:chunked or with many frames, or as gzip"
+        ),
+        Codec::Tar => format!(
+            "{mib} MiB of its archive must be read for a single page; build the layer without that many entries between files"
         ),
         _ => format!(
             "a single deflate block holds {mib} MiB, and decoding can only start where a block starts; recompress \
