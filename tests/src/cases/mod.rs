@@ -1,6 +1,7 @@
 //! The cases, by topic.
 
 mod away;
+mod budget;
 mod closed;
 mod containerd;
 mod deaths;
@@ -30,6 +31,7 @@ use crate::runner::Case;
 /// measured, too: they run after the others, one at a time.
 const ALONE: &[&str] = &[
     "away/",
+    "budget/",
     "faults/",
     "soak/",
     "observe/slow-registry",
@@ -54,6 +56,7 @@ pub(crate) fn all() -> Vec<Case> {
         away::cases(),
         faults::cases(),
         stalls::cases(),
+        budget::cases(),
         trust::cases(),
         runtime::cases(),
         laziness::cases(),

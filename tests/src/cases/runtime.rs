@@ -14,6 +14,7 @@ mod populated;
 mod power;
 mod recordings;
 mod starts;
+mod strangers;
 mod together;
 mod trust;
 mod update;
@@ -109,6 +110,8 @@ pub(crate) fn cases() -> Vec<Case> {
             "overlap-both-killed-between-parts",
             overlap::both_killed_between_parts,
         ),
+        case("start-beside-a-slow-recording", strangers::no_start_waits),
+        case("readers-of-departed-views", strangers::readers_of_departed_views),
         case("killed-worker", deaths::of_the_worker),
         case("killed-recorder", deaths::of_the_recorder),
     ]
