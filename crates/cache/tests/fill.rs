@@ -521,3 +521,63 @@ proptest! {
         });
     }
 }
+
+/// A registry that sends nothing, and notes how much it was asked for.
+#[derive(Default)]
+struct Silent(AtomicU64);
+
+impl Source for Silent {
+    fn read(&self, ask: Ask) -> BoxFuture<Result<Fetched, SourceError>> {
+        self.0
+            .fetch_add(ask.range.end - ask.range.start, Ordering::Relaxed);
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn readers_of_large_spans_have_a_share_of_memory() {
+    const LARGE: u64 = 64 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let span = |number: u64| Span {
+        source: number * LARGE..(number + 1) * LARGE,
+        bit_offset: 0,
+        plain: 0..LARGE,
+        data: number * LARGE..(number + 1) * LARGE,
+        window: None,
+        digest: Digest::of(b""),
+    };
+    let size = 8 * LARGE;
+    let table = SpanTable {
+        layer: Digest::of(b"large"),
+        layer_size: size,
+        codec: Codec::ZstdChunked,
+        plain_size: 0,
+        data_size: size,
+        spans: (0..8).map(span).collect(),
+        pieces: Vec::new(),
+        windows: None,
+    };
+    std::fs::File::create(directory.path().join("data"))
+        .unwrap()
+        .set_len(size)
+        .unwrap();
+    let key = LayerKey {
+        layer: table.layer,
+        index: Digest::of(b"index"),
+    };
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let boot = BootId([0; 16]);
+    let layer = CachedLayer::open(&disk, directory.path(), key, table, boot, Arc::default()).unwrap();
+    let source = Arc::new(Silent::default());
+    let filler = Filler::new(Arc::new(layer), source.clone(), Arc::default());
+    let ticket = Ticket::default();
+    let patience = Patience::lasting(Duration::from_millis(500));
+    filler.ensure(0..size, patience, &ticket).await.unwrap_err();
+    let asked = source.0.load(Ordering::Relaxed);
+    assert!(
+        (LARGE..=128 << 20).contains(&asked),
+        "{} MiB are awaited",
+        asked >> 20
+    );
+    filler.abandon();
+}
