@@ -66,7 +66,7 @@ fn repeated(lab: &Lab<'_>, files: usize, times: usize) -> Result<Names> {
     let mut tar = TarBuilder::new();
     tar.directory("d");
     for number in 0..files {
-        tar.file(&format!("d/file{number}"), format!("{number}").as_bytes());
+        tar.file(format!("d/file{number}"), format!("{number}").as_bytes());
     }
     let plain = tar.into_bytes();
     let once = ImageBuilder::new().layer(&plain, Compression::Gzip(6))?.build();

@@ -21,6 +21,9 @@ const VERY_SLOW: u64 = 20_000;
 /// Longest that a start may take beside it, on a busy machine. It takes half a second, and waited for a minute.
 const SOON: Duration = Duration::from_secs(15);
 
+/// How a view goes from under its readers.
+type Way = fn(&Lab<'_>, &str, &Path) -> Result<()>;
+
 /// The image once more, in a repository where its index is signed by a key that counts there only.
 fn push_strong(service: &Service<'_>, root: &str) -> Result<Names> {
     let lab = &service.lab;
@@ -72,8 +75,7 @@ pub(super) fn readers_of_departed_views(world: &World) -> Result<Outcome> {
     let names = lab.push_indexed(&service.image, "app")?;
     service.record("recorder", &[&names.tag])?;
     let mut said = Vec::new();
-    let ways: [(&str, fn(&Lab<'_>, &str, &Path) -> Result<()>); 2] =
-        [("stopped", stop_by_force), ("by-hand", unmount_by_hand)];
+    let ways: [(&str, Way); 2] = [("stopped", stop_by_force), ("by-hand", unmount_by_hand)];
     for (root, depart) in ways {
         let strong = push_strong(&service, root)?;
         let mnt = lab.mount(root, &strong.digest, &["--require-lazy"])?;
