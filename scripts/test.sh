@@ -88,8 +88,9 @@ lint() {
 unit() {
     # With what passed cases print: they say so if they could not do what they are for. Tests leave nothing in the tree.
     counted "unit, property and documentation tests" \
-        env PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 cargo test --workspace --locked --no-fail-fast -- --show-output
-    counted "tests of the benchmark's programs" python3 bench/tests/run.py
+        scripts/in-own-mounts.sh env PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 cargo test --workspace --locked --no-fail-fast -- --show-output
+    counted "tests of the benchmark's programs" scripts/in-own-mounts.sh python3 bench/tests/run.py
+    check "a mount that is left behind is seen" scripts/in-own-mounts.sh --try
 }
 
 e2e() {

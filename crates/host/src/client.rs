@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use xebec_kernel::process::{Child, Spawn};
 
 use crate::failure::{Failure, FailureKind};
-use crate::file::write_atomically;
+use crate::file::{is_same, write_atomically};
 use crate::keeper;
 use crate::paths::Paths;
 use crate::protocol::{MAX_LINE, Reply, Request, Status};
@@ -96,6 +96,7 @@ impl Daemon {
     fn connect(&self) -> Result<UnixStream, Failure> {
         let socket = self.paths.socket();
         if let Ok(stream) = UnixStream::connect(&socket) {
+            self.check_root()?;
             return Ok(stream);
         }
         let keeper = self.start()?;
@@ -118,6 +119,32 @@ impl Daemon {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(20));
         }
+    }
+
+    /// That the daemon of this run directory keeps its state in this root directory: what it has mounted as the cache tells.
+    fn check_root(&self) -> Result<(), Failure> {
+        let guarded = self.paths.guarded();
+        let status = rustix::fs::statx(
+            rustix::fs::CWD,
+            &guarded,
+            rustix::fs::AtFlags::empty(),
+            rustix::fs::StatxFlags::INO,
+        );
+        let is_mounted = status.is_ok_and(|status| {
+            status
+                .stx_attributes
+                .contains(rustix::fs::StatxAttributes::MOUNT_ROOT)
+        });
+        if !is_mounted || is_same(&self.paths.layers(), &guarded) {
+            return Ok(());
+        }
+        let message = format!(
+            "the daemon of {} has another root directory than {}; give the one that it was started with by --root, or another \
+             --run",
+            self.paths.run().display(),
+            self.paths.root().display()
+        );
+        Err(Failure::new(FailureKind::Usage, message))
     }
 
     fn not_started(&self, error: &io::Error) -> Failure {

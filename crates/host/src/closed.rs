@@ -15,27 +15,90 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::file::is_temporary;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, Stat, fstat, openat, statat};
 
 /// Permissions that nobody but the owner has.
 const OTHERS: RawMode = 0o077;
 /// What a file system has from its making, so that a directory with it counts as empty.
 const MADE_WITH: &str = "lost+found";
-/// Names by which a root or a run directory is known.
-const MARKS: [&str; 13] = [
-    "layers",
-    "images.lock",
-    "trust.toml",
-    "registries.toml",
-    "daemon.toml",
-    "registries.json",
-    "logins.json",
-    "installed.json",
-    "keeper.lock",
-    "daemon.lock",
-    "daemon.log",
-    "guarded",
-    "xebec.sock",
+/// What a directory of Xebec's is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// State: it is kept.
+    Root,
+    /// Sockets and mounts: it is for as long as the host runs.
+    Run,
+}
+
+impl Use {
+    /// Names by which a directory is known, whatever else is in it: nobody else has them.
+    fn marks(self) -> &'static [&'static str] {
+        match self {
+            Use::Root => &["images.lock", "registries.json", "logins.json", "installed.json"],
+            Use::Run => &["keeper.lock", "guarded", "xebec.sock"],
+        }
+    }
+
+    /// Names that may be there beside them, which others may have, too.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Use::Root => &[
+                "layers",
+                "images",
+                "views",
+                "runtime",
+                "containers",
+                "snapshots",
+                "trust.toml",
+                "registries.toml",
+                "daemon.toml",
+                "daemon.lock",
+            ],
+            Use::Run => &[
+                "views",
+                "runtime",
+                "containers",
+                "bundles",
+                "recordings",
+                "arriving",
+                "daemon.lock",
+                "daemon.log",
+                "keeper.pid",
+                "worker.pid",
+                "snapshots.sock",
+                "suspects.json",
+                "tried-logins.json",
+            ],
+        }
+    }
+
+    fn other(self) -> Use {
+        match self {
+            Use::Root => Use::Run,
+            Use::Run => Use::Root,
+        }
+    }
+
+    fn named(self) -> &'static str {
+        match self {
+            Use::Root => "root",
+            Use::Run => "run",
+        }
+    }
+}
+
+/// File systems of other hosts, by their magic numbers (`include/uapi/linux/magic.h`, and those of `fs/smb`, `fs/fuse`, `fs/9p`): they
+/// raise no events before a page is read, know other owners, and may be written to by others.
+const ELSEWHERE: [(i64, &str); 8] = [
+    (0x6969, "nfs"),
+    (0x517b, "smb"),
+    (0xff53_4d42, "cifs"),
+    (0xfe53_4d42, "smb2"),
+    (0x6573_5546, "fuse"),
+    (0x0102_1997, "9p"),
+    (0x00c3_6400, "ceph"),
+    (0x5346_414f, "afs"),
 ];
 /// Directories in which all is Xebec's own. The others hold containers' files, or the run directory's mounts.
 const OWN: [&str; 4] = ["layers", "images", "views", "runtime"];
@@ -79,6 +142,53 @@ pub enum ClosedError {
         /// What was found in it.
         found: String,
     },
+    /// It is somebody's, though it is closed.
+    #[error(
+        "{} holds what is not Xebec's, as {found}; choose an empty directory by --root and --run", .path.display()
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// What was found in it.
+        found: String,
+    },
+    /// It is a run directory, and was given as the root, or the other way round.
+    #[error(
+        "{} is a {is} directory of Xebec's (it holds {found}), and cannot be the {asked} directory, too; give each its own by \
+         --root and --run", .path.display()
+    )]
+    Exchanged {
+        /// The directory.
+        path: PathBuf,
+        /// What it is.
+        is: &'static str,
+        /// By which name that is known.
+        found: String,
+        /// What it was given as.
+        asked: &'static str,
+    },
+    /// One is in the other.
+    #[error(
+        "the run directory {} and the root directory {} are the same or one is in the other; give each its own by --root and \
+         --run", .run.display(), .root.display()
+    )]
+    Nested {
+        /// The root directory.
+        root: PathBuf,
+        /// The run directory.
+        run: PathBuf,
+    },
+    /// It is on another host, or may be.
+    #[error(
+        "{} is on {filesystem}, which Xebec cannot use: it guards no pages, and others may write to it; choose a directory of a \
+         local disk by --root and --run", .path.display()
+    )]
+    Elsewhere {
+        /// The directory.
+        path: PathBuf,
+        /// The file system.
+        filesystem: &'static str,
+    },
     /// Its file system knows no permissions.
     #[error(
         "{} stays open to other users (mode {mode:04o}): its file system does not take permissions; choose another directory \
@@ -112,21 +222,55 @@ pub fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Sees to it that a root or a run directory is there, is this user's, and is closed to others. Gives its path without links.
+/// Refuses directories of which one is in the other, before anything is made.
+///
+/// # Errors
+/// [`ClosedError::Nested`], or when the way there cannot be looked at.
+pub fn check_apart(root: &Path, run: &Path) -> Result<(), ClosedError> {
+    let [root, run] = [root, run].map(|path| real(path).map_err(failed("find", path)));
+    let (root, run) = (root?, run?);
+    match root.starts_with(&run) || run.starts_with(&root) {
+        true => Err(ClosedError::Nested { root, run }),
+        false => Ok(()),
+    }
+}
+
+/// The path without links, as far as it is there.
+fn real(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    for above in path.ancestors() {
+        match above.canonicalize() {
+            Ok(found) => {
+                return Ok(path
+                    .strip_prefix(above)
+                    .map_or(found.clone(), |rest| found.join(rest)));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(path)
+}
+
+/// Sees to it that a root or a run directory is there, is this user's and Xebec's, and is closed to others. Gives its path without
+/// links.
 ///
 /// # Errors
 /// [`ClosedError`]; then nothing may be kept there.
-pub fn close(path: &Path) -> Result<PathBuf, ClosedError> {
+pub fn close(path: &Path, of: Use) -> Result<PathBuf, ClosedError> {
     make(path).map_err(failed("make", path))?;
     let path = path.canonicalize().map_err(failed("find", path))?;
     // What is looked at is what is closed, whatever its name comes to mean meanwhile.
     let directory = open_directory(CWD, &path).map_err(failed("open", &path))?;
     let status = look(&directory, &path)?;
+    check_file_system(&directory, &path)?;
     check_owner(&status, &path)?;
+    let names = names(&directory, &path)?;
+    check_names(&names, &status, &path, of)?;
     if status.st_mode & OTHERS == 0 {
         return Ok(path);
     }
-    mend(&directory, &status, &path)?;
+    mend(&directory, &names, &status, &path)?;
     let mode = look(&directory, &path)?.st_mode;
     match mode & OTHERS {
         0 => Ok(path),
@@ -137,18 +281,51 @@ pub fn close(path: &Path) -> Result<PathBuf, ClosedError> {
     }
 }
 
-/// Closes a directory that is open, from the inside out of what is Xebec's own: should this process be killed, the next one finds it
-/// open and goes on.
-fn mend(directory: &OwnedFd, status: &Stat, path: &Path) -> Result<(), ClosedError> {
-    let names = names(directory, path)?;
-    if let Some(found) = stranger(&names) {
-        return Err(ClosedError::Stranger {
+fn check_file_system(directory: &OwnedFd, path: &Path) -> Result<(), ClosedError> {
+    let status = rustix::fs::fstatfs(directory)
+        .map_err(|error| failed("look at the file system of", path)(error.into()))?;
+    match ELSEWHERE.iter().find(|(magic, _)| *magic == status.f_type) {
+        None => Ok(()),
+        Some((_, filesystem)) => Err(ClosedError::Elsewhere {
             path: path.to_owned(),
-            mode: status.st_mode & 0o7777,
-            found: found.to_owned(),
+            filesystem,
+        }),
+    }
+}
+
+/// Whether a directory is empty, or Xebec's and for this use.
+fn check_names(names: &[String], status: &Stat, path: &Path, of: Use) -> Result<(), ClosedError> {
+    let is_one_of = |list: &'static [&'static str]| move |name: &&String| list.contains(&name.as_str());
+    if names.iter().any(|name| is_one_of(of.marks())(&name)) {
+        return Ok(());
+    }
+    if let Some(found) = names.iter().find(is_one_of(of.other().marks())) {
+        return Err(ClosedError::Exchanged {
+            path: path.to_owned(),
+            is: of.other().named(),
+            found: found.clone(),
+            asked: of.named(),
         });
     }
-    for name in &names {
+    let is_known = |name: &String| name == MADE_WITH || is_temporary(name) || is_one_of(of.names())(&name);
+    match names.iter().find(|name| !is_known(name)) {
+        None => Ok(()),
+        Some(found) if status.st_mode & OTHERS == 0 => Err(ClosedError::Foreign {
+            path: path.to_owned(),
+            found: found.clone(),
+        }),
+        Some(found) => Err(ClosedError::Stranger {
+            path: path.to_owned(),
+            mode: status.st_mode & 0o7777,
+            found: found.clone(),
+        }),
+    }
+}
+
+/// Closes a directory that is open, from the inside out of what is Xebec's own: should this process be killed, the next one finds it
+/// open and goes on.
+fn mend(directory: &OwnedFd, names: &[String], status: &Stat, path: &Path) -> Result<(), ClosedError> {
+    for name in names {
         close_entry(directory.as_fd(), name, &path.join(name), |name| {
             OWN.contains(&name)
         })?;
@@ -160,14 +337,6 @@ fn mend(directory: &OwnedFd, status: &Stat, path: &Path) -> Result<(), ClosedErr
         status.st_mode & 0o7777
     );
     Ok(())
-}
-
-/// A name by which the directory is not Xebec's, if none tells that it is.
-fn stranger(names: &[String]) -> Option<&str> {
-    if names.iter().any(|name| MARKS.contains(&name.as_str())) {
-        return None;
-    }
-    names.iter().map(String::as_str).find(|name| *name != MADE_WITH)
 }
 
 /// Closes one thing in a directory, and what is in it if `enters` says so. Links are left alone, and so are mounts: what is

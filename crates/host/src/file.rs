@@ -177,6 +177,11 @@ fn writer(name: &str) -> Option<u32> {
     pid.parse().ok().filter(|_| is_ours)
 }
 
+/// Whether a file has the name of one that is being written.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    writer(name).is_some()
+}
+
 fn is_gone(pid: u32) -> bool {
     !Path::new("/proc").join(pid.to_string()).exists()
 }

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::closed::{ClosedError, close};
+use crate::closed::{ClosedError, Use, check_apart, close};
 
 /// The two directories of one installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,11 +22,12 @@ impl Paths {
     /// Makes both directories, closes them to other users, and makes their paths absolute.
     ///
     /// # Errors
-    /// When a directory cannot be made, or other users could get into it.
+    /// When a directory cannot be made, is not Xebec's, or other users could get into it.
     pub fn create(root: &Path, run: &Path) -> Result<Self, ClosedError> {
+        check_apart(root, run)?;
         Ok(Self {
-            root: close(root)?,
-            run: close(run)?,
+            root: close(root, Use::Root)?,
+            run: close(run, Use::Run)?,
         })
     }
 

@@ -15,7 +15,7 @@ use xebec_format::digest::Digester;
 use xebec_format::erofs::{self, Device};
 use xebec_format::image::ImageTree;
 use xebec_format::merge::merge;
-use xebec_kernel::mount::{self, Attributes, BackingDevice, Erofs};
+use xebec_kernel::mount::{Attributes, BackingDevice, Erofs};
 
 use crate::failure::{Failure, FailureKind};
 use crate::file::write_for_this_boot;
@@ -211,14 +211,4 @@ pub fn sync(metadata: &Path) -> Result<(), Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => other.map_err(|error| Failure::host(format!("sync {}", metadata.display()), error)),
     }
-}
-
-/// Unmounts a view, lazily if readers hold it.
-///
-/// # Errors
-/// When the kernel refuses even that.
-pub fn unmount(target: &Path) -> Result<(), Failure> {
-    mount::unmount(target)
-        .or_else(|_| mount::unmount_lazily(target))
-        .map_err(|error| Failure::host(format!("unmount {}", target.display()), error))
 }

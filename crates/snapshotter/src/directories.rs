@@ -225,7 +225,11 @@ impl Directories {
                     .map(|name| name.strip_suffix(".new").unwrap_or(name));
                 let id = id.map(|id| id.strip_suffix(".v").unwrap_or(id));
                 let id = id.and_then(|id| u64::from_str_radix(id, 36).ok());
-                if !id.is_some_and(|id| ids.contains(&id)) {
+                let Some(id) = id else {
+                    warn!("{} is none of Xebec's; it is left alone", entry.path().display());
+                    continue;
+                };
+                if !ids.contains(&id) {
                     warn!("{} belongs to no snapshot: removing it", entry.path().display());
                     self.remove_all([entry.path()])?;
                 }
@@ -334,16 +338,18 @@ mod tests {
             directories.create(id, true, own).unwrap();
             directories.link_view(id, Path::new("/nowhere")).unwrap();
         }
-        fs::write(root.path().join("u/strange name"), "x").unwrap();
+        let strange = root.path().join("u/strange name");
+        fs::write(&strange, "x").unwrap();
         directories.remove_strangers(&BTreeSet::from([77])).unwrap();
         assert!(!directories.upper(1).exists() && !directories.work(1).exists());
         assert!(fs::symlink_metadata(directories.view(1)).is_err());
+        assert!(strange.exists(), "it is no name of a snapshot");
         assert!(directories.upper(77).exists() && directories.work(77).exists());
         assert_eq!(
             fs::read_link(directories.view(77)).unwrap(),
             Path::new("/nowhere")
         );
-        assert_eq!(fs::read_dir(root.path().join("out")).unwrap().count(), 4);
+        assert_eq!(fs::read_dir(root.path().join("out")).unwrap().count(), 3);
         directories.delete_removed();
         assert_eq!(fs::read_dir(root.path().join("out")).unwrap().count(), 0);
     }

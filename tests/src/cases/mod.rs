@@ -13,6 +13,7 @@ mod observe;
 mod ours;
 mod outages;
 mod packaging;
+mod podman;
 mod power;
 mod preparing;
 mod quota;
@@ -22,6 +23,7 @@ mod service;
 mod soak;
 mod stalls;
 mod stops;
+mod strangers;
 mod succession;
 mod trust;
 
@@ -50,6 +52,8 @@ pub(crate) fn all() -> Vec<Case> {
     [
         reading::cases(),
         ours::cases(),
+        podman::cases(),
+        strangers::cases(),
         closed::cases(),
         outages::cases(),
         observe::cases(),

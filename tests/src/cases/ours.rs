@@ -1,7 +1,7 @@
 //! What is not Xebec's is left alone: mounts of others, directories with files, and all that a mistyped path may name.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case("unmounting", unmounting),
         case("mounting", mounting),
         case("names", names),
+        case("directories", directories),
+        case("in-the-way", in_the_way),
     ]
 }
 
@@ -149,4 +151,106 @@ fn names(world: &World) -> Result<Outcome> {
     ensure!(table()? == before, "something was mounted");
     lab.stop("root")?;
     Ok(Outcome::Passed("no name was taken for a path".to_owned()))
+}
+
+/// What a directory holds, and how it may be used.
+fn listing(directory: &Path) -> Result<Vec<u8>> {
+    let format = "%p %m %U %y\\n";
+    let listed =
+        run(Command::new("find")
+            .arg(directory)
+            .args(["-xdev", "-maxdepth", "2", "-printf", format]))?;
+    let mut lines: Vec<&[u8]> = listed.stdout.split(|byte| *byte == b'\n').collect();
+    lines.sort_unstable();
+    Ok(lines.concat())
+}
+
+/// Directories that are not Xebec's, or are it for something else, are not taken for its root or run directory.
+fn directories(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let image = lab::image(&[&[("file", b"x")]], Compression::Gzip(6))?;
+    let names = lab.push_indexed(&image, "image")?;
+    let _mounted = lab.mount("root", &names.tag, &[])?;
+    let own = |name: &str| lab.path(name).display().to_string();
+    lab.mount_point("mnt")?;
+    let home = lab.mount_point("home")?;
+    fs::write(home.join(".profile"), "theirs")?;
+    fs::create_dir(home.join("layers"))?;
+    fs::set_permissions(&home, Permissions::from_mode(0o700))?;
+    let (root, run_directory, home, new) = (own("root"), own("root-run"), own("home"), own("new"));
+    let inside = |outer: &str| format!("{outer}/inside");
+    let attempts: &[(&str, &str, &str)] = &[
+        ("/", &new, "one is in the other"),
+        (&new, "/", "one is in the other"),
+        ("/etc", &new, "not Xebec's"),
+        (&new, "/etc", "not Xebec's"),
+        (&home, &new, "not Xebec's"),
+        (&new, &home, "not Xebec's"),
+        (&root, &root, "one is in the other"),
+        (&root, &inside(&root), "one is in the other"),
+        (&inside(&run_directory), &run_directory, "one is in the other"),
+        (&run_directory, &new, "is a run directory"),
+        (&new, &root, "is a root directory"),
+        (&new, &run_directory, "has another root directory"),
+        (&root, &new, "root"),
+    ];
+    let kept: Vec<&str> = vec!["/etc", &home, &root, &run_directory];
+    let look = || {
+        kept.iter()
+            .map(|path| listing(Path::new(path)))
+            .collect::<Result<Vec<_>>>()
+    };
+    let (before, mounts) = (look()?, table()?);
+    for (root, run_directory, why) in attempts {
+        let mut command = world.xebec(&["--root", root, "--run", run_directory]);
+        let output = command.args(["mount", &names.tag, &own("mnt")]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(
+            !output.status.success(),
+            "--root {root} --run {run_directory}: it was taken"
+        );
+        ensure!(said.contains(why), "--root {root} --run {run_directory}: {said}");
+        let _ = fs::remove_dir_all(&new);
+    }
+    ensure!(look()? == before, "a directory was changed");
+    ensure!(table()? == mounts, "something was mounted or unmounted");
+    lab.stop("root")?;
+    Ok(Outcome::Passed(format!("{} pairs refused", attempts.len())))
+}
+
+/// What others mounted where Xebec is about to mount, or to clean up, stays, and keeps nothing from being told.
+fn in_the_way(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let image = lab::image(&[&[("file", b"x")]], Compression::Gzip(6))?;
+    let names = lab.push_indexed(&image, "image")?;
+    lab.xebec("root", &["images"])?.expect(0, &[])?;
+    let guarded = lab.path("root-run").join("guarded");
+    fs::create_dir_all(&guarded)?;
+    mount_small(&guarded, 1 << 20)?;
+    fs::write(guarded.join("kept"), "theirs")?;
+    let before = table()?;
+    let mnt = lab.mount_point("mnt")?;
+    let path = mnt.to_str().context("a path that is no text")?;
+    let refused = lab.xebec("root", &["mount", &names.tag, path])?;
+    refused.expect(HOST, &["left alone", "ext4"])?;
+    ensure!(table()? == before, "something was mounted or unmounted");
+    ensure!(fs::read_to_string(guarded.join("kept"))? == "theirs");
+    run(Command::new("umount").arg(&guarded))?;
+
+    // In the bundle of a container that a killed `xebec run` left.
+    lab.xebec("root", &["mount", &names.tag, path])?.expect(0, &[])?;
+    let merged = lab.path("root-run").join("bundles/left/merged");
+    fs::create_dir_all(&merged)?;
+    mount_small(&merged, 1 << 20)?;
+    fs::write(merged.join("kept"), "theirs")?;
+    // Each run cleans up first.
+    lab.xebec("root", &["run", "--rm", &names.tag, "/nothing"])?;
+    ensure!(
+        fs::read_to_string(merged.join("kept")).is_ok_and(|kept| kept == "theirs"),
+        "what was mounted in a bundle is gone"
+    );
+    run(Command::new("umount").arg(&merged))?;
+    lab.umount("root", &mnt)?;
+    lab.stop("root")?;
+    Ok(Outcome::Passed("at the cache's mount and in a bundle".to_owned()))
 }

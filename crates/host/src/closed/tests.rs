@@ -25,7 +25,7 @@ fn open_up(path: &Path, mode: u32) {
 fn a_new_directory_is_closed_whatever_is_above_it() {
     let top = tempfile::tempdir().unwrap();
     let path = top.path().join("a/b");
-    assert_eq!(close(&path).unwrap(), path.canonicalize().unwrap());
+    assert_eq!(close(&path, Use::Root).unwrap(), path.canonicalize().unwrap());
     assert_eq!(mode(&path), 0o700);
 }
 
@@ -50,7 +50,7 @@ fn what_an_earlier_version_left_is_mended() {
     for folder in ["layers/sha256-1/2", "layers", "containers/one/upper", ""] {
         open_up(&root.join(folder), 0o755);
     }
-    close(&root).unwrap();
+    close(&root, Use::Root).unwrap();
     for (path, expected) in [
         (root.clone(), 0o700),
         (root.join("layers"), 0o700),
@@ -74,7 +74,7 @@ fn an_empty_directory_that_everybody_may_write_to_is_mended() {
     let root = top.path().join("root");
     fs::create_dir_all(root.join(MADE_WITH)).unwrap();
     open_up(&root, 0o1777);
-    close(&root).unwrap();
+    close(&root, Use::Root).unwrap();
     assert_eq!(mode(&root) & 0o777, 0o700);
 }
 
@@ -84,7 +84,7 @@ fn a_directory_of_others_is_refused_and_left_as_it_is() {
     let etc = top.path().join("etc");
     put(&etc.join("passwd"), 0o644);
     open_up(&etc, 0o755);
-    let refused = close(&etc).unwrap_err().to_string();
+    let refused = close(&etc, Use::Root).unwrap_err().to_string();
     assert!(
         refused.contains("holds what is not Xebec's, as passwd"),
         "{refused}"
@@ -93,7 +93,9 @@ fn a_directory_of_others_is_refused_and_left_as_it_is() {
     // The same by a link.
     let link = top.path().join("link");
     symlink(&etc, &link).unwrap();
-    assert!(matches!(close(&link), Err(ClosedError::Stranger { path, .. }) if path.ends_with("etc")));
+    assert!(
+        matches!(close(&link, Use::Root), Err(ClosedError::Stranger { path, .. }) if path.ends_with("etc"))
+    );
 }
 
 #[test]
@@ -105,13 +107,62 @@ fn what_belongs_to_another_user_is_refused_by_name() {
     let root = top.path().join("root");
     open_up(&root, 0o700);
     chown(&root, Some(65534), None).unwrap();
-    let refused = close(&root).unwrap_err().to_string();
+    let refused = close(&root, Use::Root).unwrap_err().to_string();
     assert!(refused.contains("root belongs to user 65534"), "{refused}");
     // Nor is it believed what somebody put into a directory that was open.
     chown(&root, Some(0), None).unwrap();
     put(&root.join("trust.toml"), 0o644);
     chown(root.join("trust.toml"), Some(65534), None).unwrap();
     open_up(&root, 0o1777);
-    let refused = close(&root).unwrap_err().to_string();
+    let refused = close(&root, Use::Root).unwrap_err().to_string();
     assert!(refused.contains("trust.toml belongs to user 65534"), "{refused}");
+}
+
+#[test]
+fn what_is_closed_but_of_others_is_refused_too() {
+    let top = tempfile::tempdir().unwrap();
+    for name in [".bashrc", "notes", "layers-of-mine", ".ssh"] {
+        let home = top.path().join(format!("home-{name}"));
+        open_up(&home.join("layers"), 0o755);
+        put(&home.join(name), 0o644);
+        open_up(&home, 0o700);
+        let refused = close(&home, Use::Root).unwrap_err().to_string();
+        assert!(refused.contains(&format!("not Xebec's, as {name}")), "{refused}");
+        assert_eq!(mode(&home.join("layers")), 0o755);
+    }
+}
+
+#[test]
+fn a_root_is_no_run_directory_and_none_is_in_the_other() {
+    let top = tempfile::tempdir().unwrap();
+    let (root, run) = (top.path().join("root"), top.path().join("run"));
+    put(&root.join("images.lock"), 0o600);
+    put(&run.join("keeper.lock"), 0o600);
+    for directory in [&root, &run] {
+        open_up(directory, 0o700);
+    }
+    close(&root, Use::Root).unwrap();
+    close(&run, Use::Run).unwrap();
+    for (path, of) in [(&root, Use::Run), (&run, Use::Root)] {
+        assert!(matches!(close(path, of), Err(ClosedError::Exchanged { .. })));
+    }
+    check_apart(&root, &run).unwrap();
+    check_apart(&root, &top.path().join("root-2")).unwrap();
+    let link = top.path().join("link");
+    symlink(&root, &link).unwrap();
+    for (one, other) in [
+        (root.clone(), root.clone()),
+        (root.clone(), link.clone()),
+        (root.clone(), root.join("a/b")),
+        (link.join("a"), root.clone()),
+        (PathBuf::from("/"), run),
+    ] {
+        let refused = check_apart(&one, &other);
+        assert!(
+            matches!(refused, Err(ClosedError::Nested { .. })),
+            "{}",
+            one.display()
+        );
+        assert!(!root.join("a").exists());
+    }
 }

@@ -26,7 +26,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -36,7 +35,8 @@ use super::record::{self, Record};
 use super::runtime::Runtime;
 use super::spec::{self, SpecInput};
 use super::{Directories, Net, RunError, RunOptions};
-use xebec_kernel::mount::{self, Attributes, Detached, MountError, Overlay};
+use xebec_kernel::mount::automount::DOOR_SOURCE;
+use xebec_kernel::mount::{Attributes, Detached, MountInfo, Overlay, Top, mounts};
 
 /// Longest name of a container; also the longest name of a host (`HOST_NAME_MAX`).
 const NAME_LIMIT: usize = 64;
@@ -336,7 +336,7 @@ pub(super) fn remove_bundle(run: &Path, id: &str) -> Result<(), RunError> {
 fn leave_root(directory: &Path) -> Result<(), RunError> {
     let merged = directory.join(MERGED);
     can_be_entered(&merged)?;
-    Ok(unmount_all(&merged)?)
+    unmount_all(&merged)
 }
 
 /// Removes a container's layer, on which nothing is mounted any more, if `all` says so; else only what is of no use without the
@@ -362,6 +362,16 @@ fn removed(path: &Path, outcome: io::Result<()>) -> Result<(), RunError> {
 
 /// A runtime whose container was killed may still write its last words there.
 fn remove_all(path: &Path) -> io::Result<()> {
+    // What an administrator mounted there would be emptied, too.
+    let table = mounts().map_err(io::Error::other)?;
+    if let Some(mount) = table.iter().find(|mount| mount.target.starts_with(path)) {
+        let what = format!(
+            "{} is mounted at {}; unmount it first",
+            mount.filesystem,
+            mount.target.display()
+        );
+        return Err(io::Error::other(what));
+    }
     for _ in 0..ROUNDS {
         match fs::remove_dir_all(path) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => std::thread::sleep(INTERVAL),
@@ -391,19 +401,36 @@ fn can_be_entered(merged: &Path) -> Result<(), RunError> {
     })
 }
 
-/// Takes the mounts at `target` away, now if nobody uses them, else as soon as nobody does. A directory on which nothing is
-/// mounted is no error.
-fn unmount_all(target: &Path) -> Result<(), MountError> {
-    loop {
-        match mount::unmount(target).or_else(|_| mount::unmount_lazily(target)) {
-            // EINVAL: not a mount point.
-            Err(MountError::Unmount { source, .. })
-                if matches!(Errno::from_io_error(&source), Some(Errno::INVAL | Errno::NOENT)) =>
-            {
-                return Ok(());
-            }
-            outcome => outcome?,
+/// Takes the mounts at `target` away, as soon as nobody uses them. A directory on which nothing is mounted is no error. What is
+/// no root of a container is somebody else's, and stays.
+fn unmount_all(target: &Path) -> Result<(), RunError> {
+    while let Some(top) = Top::at(target)? {
+        let info = top.info();
+        let id = target.parent().and_then(Path::file_name).unwrap_or_default();
+        if !is_root_of(&id.to_string_lossy(), info) {
+            let what = format!(
+                "{} from {} is mounted there, which is not Xebec's; unmount it first",
+                info.filesystem,
+                info.source.display()
+            );
+            return Err(failed("clean up", target)(io::Error::other(what)));
         }
+        top.detach()?;
+    }
+    Ok(())
+}
+
+/// Whether a mount is the overlay of a container, or the door that its runtime waits at.
+fn is_root_of(id: &str, info: &MountInfo) -> bool {
+    let options = info.super_options.split_once("upperdir=");
+    let upper = options.and_then(|(_, rest)| rest.split_once(",workdir="));
+    match info.filesystem.as_str() {
+        // A directory whose path is too long for the kernel is given by its descriptor.
+        "overlay" => upper.is_some_and(|(upper, _)| {
+            upper.ends_with(&format!("/{id}/upper")) || upper.starts_with("/proc/self/fd/")
+        }),
+        "autofs" => info.source == Path::new(DOOR_SOURCE),
+        _ => false,
     }
 }
 

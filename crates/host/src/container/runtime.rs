@@ -13,11 +13,12 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-use xebec_kernel::mount;
+use xebec_kernel::mount::Top;
 use xebec_kernel::process::with_umask;
 
 use super::bundle::{Bundle, is_name};
 use super::{Directories, RunError, gate};
+use crate::file::is_same;
 
 /// In order of preference: runc is the one that takes every layout of control groups.
 const RUNTIMES: [&str; 2] = ["runc", "crun"];
@@ -131,9 +132,23 @@ impl Runtime {
             // runc mounts its own program there for a moment (`cloned_binary.c`). One that is killed then leaves that, and cannot
             // remove it either. What is no mount is left alone.
             for entry in fs::read_dir(&state).into_iter().flatten().flatten() {
-                let _ = mount::unmount_lazily(&entry.path());
+                self.unmount_program(&entry.path());
             }
             self.quietly(&["delete", "--force", id]);
+        }
+    }
+
+    /// Unmounts the runtime's program from a file. Anything else that is mounted there stays, and so does the state then.
+    fn unmount_program(&self, at: &Path) {
+        let Ok(Some(top)) = Top::at(at) else { return };
+        let mounted = top.info().root.to_string_lossy();
+        // As the kernel shows a program that has been replaced since.
+        let mounted = Path::new(mounted.strip_suffix("//deleted").unwrap_or(&mounted)).file_name();
+        let is_program = mounted.is_some() && mounted == self.program.file_name();
+        let is_file = fs::symlink_metadata(at).is_ok_and(|status| status.is_file());
+        let is_own = is_file && (is_program || is_same(at, &self.program));
+        if is_own && let Err(error) = top.detach() {
+            tracing::debug!(%error, "a runtime's program stays mounted");
         }
     }
 

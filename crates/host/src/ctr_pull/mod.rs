@@ -282,7 +282,7 @@ mod tests {
     #[tokio::test]
     async fn one_that_waits_for_containerd_can_be_interrupted() {
         let directory = tempfile::tempdir().unwrap();
-        let paths = Paths::create(directory.path(), &directory.path().join("run")).unwrap();
+        let paths = Paths::create(&directory.path().join("root"), &directory.path().join("run")).unwrap();
         let socket = directory.path().join("containerd.sock");
         let _silent = tokio::net::UnixListener::bind(&socket).unwrap();
         let target = Target {

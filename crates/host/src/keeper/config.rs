@@ -82,6 +82,19 @@ pub enum KeeperError {
     /// The cache directory could not be guarded.
     #[error(transparent)]
     Mount(#[from] MountError),
+    /// Somebody else's file system is where the cache is to be mounted.
+    #[error(
+        "{filesystem} from {origin} is mounted at {at}, which is the daemon's; it is left alone: unmount it (umount(8)), or choose \
+         another directory by --run"
+    )]
+    Stranger {
+        /// Where.
+        at: PathBuf,
+        /// Which.
+        filesystem: String,
+        /// Of what.
+        origin: PathBuf,
+    },
     /// The group could not be made, or the mark could not be set.
     #[error(transparent)]
     Fanotify(#[from] FanotifyError),

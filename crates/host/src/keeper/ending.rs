@@ -60,7 +60,7 @@ impl Keeper<'_> {
         let counters = self.holdings.journal.counters();
         let nobody_read = self.holdings.is_new && counters.starts == 0;
         if nobody_read || self.holdings.journal.last_word() == LastWord::Finished {
-            guard::take_down(&self.config.guarded());
+            guard::take_down(&self.config.root.join("layers"), &self.config.guarded());
         } else {
             // Views may still be mounted: the next start finds the mount, guards it again, and says who read what.
             error!("ended without a worker's word that nothing is read any more");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tracing::{error, warn};
 use xebec_kernel::fanotify::Group;
-use xebec_kernel::mount::{bind_private, is_mounted, unmount_lazily};
+use xebec_kernel::mount::{Top, bind_private, is_mounted};
 
 use super::KeeperError;
 use super::files::make_directory;
@@ -12,6 +12,8 @@ use crate::file::is_same;
 
 /// More mounts than this are never stacked on one directory by accident.
 const MAX_STACKED: usize = 64;
+/// How the kernel shows that the cache which is mounted has been deleted (`Documentation/filesystems/proc.rst`).
+const DELETED: &str = "/layers//deleted";
 
 /// Binds `layers` to `mount` and marks that mount with a new group, before anyone can open a file through it.
 ///
@@ -28,16 +30,35 @@ pub(super) fn set_up(layers: &Path, mount: &Path) -> Result<(Group, bool), Keepe
         );
         return Ok((group, true));
     }
-    for _ in 0..MAX_STACKED {
-        if !is_mounted(mount)? {
-            break;
-        }
-        warn!("{} was mounted by somebody else; unmounting it", mount.display());
-        unmount_lazily(mount)?;
-    }
+    clear_left(mount)?;
     bind_private(layers, mount)?;
-    group.mark_mount(mount).inspect_err(|_| take_down(mount))?;
+    group
+        .mark_mount(mount)
+        .inspect_err(|_| take_down(layers, mount))?;
     Ok((group, false))
+}
+
+/// Takes away what a daemon left there of a cache that has been deleted since. What else is mounted there is not the keeper's.
+fn clear_left(mount: &Path) -> Result<(), KeeperError> {
+    for _ in 0..MAX_STACKED {
+        let Some(top) = Top::at(mount)? else { break };
+        let info = top.info();
+        if !info.root.to_string_lossy().ends_with(DELETED) {
+            return Err(KeeperError::Stranger {
+                at: mount.to_owned(),
+                filesystem: info.filesystem.clone(),
+                origin: info
+                    .source
+                    .join(info.root.strip_prefix("/").unwrap_or(&info.root)),
+            });
+        }
+        warn!(
+            "{} shows a cache that was deleted; unmounting it",
+            mount.display()
+        );
+        top.detach()?;
+    }
+    Ok(())
 }
 
 /// Binds and marks the mount for a group that was taken over, if somebody took the mount away meanwhile.
@@ -46,6 +67,7 @@ pub(super) fn restore(group: &Group, layers: &Path, mount: &Path) -> Result<(), 
     if is_mounted(mount)? && is_same(layers, mount) {
         return Ok(());
     }
+    clear_left(mount)?;
     warn!("{} is not mounted any more; mounting it", mount.display());
     bind_private(layers, mount)?;
     Ok(group.mark_mount(mount)?)
@@ -53,8 +75,15 @@ pub(super) fn restore(group: &Group, layers: &Path, mount: &Path) -> Result<(), 
 
 /// Takes the mount out of the tree; lazily, since views of complete layers may stay mounted without a daemon, and
 /// hold files of it open.
-pub(super) fn take_down(mount: &Path) {
-    if let Err(problem) = unmount_lazily(mount) {
+/// What is not the cache is somebody else's, and stays.
+pub(super) fn take_down(layers: &Path, mount: &Path) {
+    let taken = match Top::at(mount) {
+        Ok(Some(top)) if is_same(layers, mount) => top.detach(),
+        Ok(Some(_)) => return warn!("{} is not the cache; it is left alone", mount.display()),
+        Ok(None) => Ok(()),
+        Err(problem) => Err(problem),
+    };
+    if let Err(problem) = taken {
         warn!("{problem}");
     }
 }

@@ -177,7 +177,7 @@ impl Holdings {
         let (journal, listener, snapshots) = rest().inspect_err(|_| {
             // One that was found stays marked only while this group lives; the next start marks it again.
             if !kept {
-                guard::take_down(&config.guarded());
+                guard::take_down(&config.root.join("layers"), &config.guarded());
             }
         })?;
         Ok(Holdings {

@@ -151,7 +151,8 @@ impl Requests {
             {
                 let path = entry.path();
                 let name = path.file_stem().unwrap_or_default().to_string_lossy();
-                if !views.iter().any(|view| view.name == name) {
+                let is_metadata = path.extension().is_some_and(|extension| extension == "erofs");
+                if is_metadata && !views.iter().any(|view| view.name == name) {
                     bytes += inventory::disk_bytes(&path);
                     if !dry_run {
                         let _ = fs::remove_file(&path);

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
-use xebec_kernel::mount::{self, MountInfo};
+use xebec_kernel::mount::{self, MountInfo, Top};
 
 use crate::file::write_atomically;
 use crate::paths::Paths;
@@ -94,8 +94,10 @@ impl Suspects {
         // Children first: the table lists parents before what is mounted on them.
         for mount in found.unmount.iter().rev() {
             warn!("unmounting {} ({})", mount.target.display(), mount.filesystem);
-            if let Err(problem) = mount::unmount_lazily(&mount.target) {
-                error!("{problem}");
+            // Another mount may be there by now.
+            match Top::still(mount).and_then(|top| top.map_or(Ok(()), Top::detach)) {
+                Ok(()) => {}
+                Err(problem) => error!("{problem}"),
             }
         }
         found.suspects.into_iter().map(|suspect| suspect.view).collect()

@@ -19,12 +19,16 @@ use std::thread::JoinHandle;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{IntegerSetter, NoArg, ioctl, opcode};
-use rustix::mount::{MountPropagationFlags, MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use rustix::mount::{
+    MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree,
+};
 use rustix::process::Pid;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-use super::{Attributes, Context, Detached, MountError, unmount_lazily};
+use super::{Attributes, Context, Detached, MountError};
 use crate::process::children;
+/// What the table of mounts shows as the source of an automount of this kind.
+pub const DOOR_SOURCE: &str = "xebec";
 
 /// What this side says (`linux/auto_fs.h`): who waits for a token goes on; who waits for it gets `ENOENT`; so does everybody who
 /// waits, and nobody will wait again.
@@ -65,7 +69,7 @@ impl Automount {
             message: String::new(),
         };
         let (reader, writer) = io::pipe().map_err(|error| failed("pipe", error))?;
-        context.set_option("source", "xebec")?;
+        context.set_option("source", DOOR_SOURCE)?;
         context.set_option("fd", &writer.as_raw_fd().to_string())?;
         context.set_option("minproto", PROTOCOL)?;
         context.set_option("maxproto", PROTOCOL)?;
@@ -95,7 +99,8 @@ impl Automount {
         // Only once it is attached.
         let private = rustix::mount::mount_change(target, MountPropagationFlags::PRIVATE);
         private.map_err(|errno| {
-            let _ = unmount_lazily(target);
+            // By the descriptor: it is this mount.
+            let _ = rustix::mount::unmount(detached.path(), UnmountFlags::DETACH);
             failed("make private", errno.into())
         })?;
         Ok(automount)

@@ -49,6 +49,18 @@ impl Top {
         Ok(info.cloned().map(|info| Top { fd, info, table }))
     }
 
+    /// The mount of a table, if it still is what is uppermost at its place: another may have been mounted there since.
+    ///
+    /// # Errors
+    /// As those of [`Top::at`].
+    pub fn still(known: &MountInfo) -> Result<Option<Top>, MountError> {
+        let is_it = |info: &MountInfo| {
+            let identity = |mount: &MountInfo| (mount.id, mount.parent, mount.major, mount.minor);
+            identity(info) == identity(known) && info.filesystem == known.filesystem
+        };
+        Ok(Top::at(&known.target)?.filter(|top| is_it(&top.info)))
+    }
+
     /// What it is.
     pub fn info(&self) -> &MountInfo {
         &self.info
@@ -62,6 +74,17 @@ impl Top {
     /// What is mounted in directories of it.
     pub fn below(&self) -> impl Iterator<Item = &MountInfo> {
         self.table.iter().filter(|mount| mount.parent == self.info.id)
+    }
+
+    /// Takes it down unless a process uses it.
+    ///
+    /// The descriptor is such a use, so the place is left before, and asked by its name: this is for places that only root gets to.
+    ///
+    /// # Errors
+    /// [`MountError::Unmount`], with `EBUSY` if it is used.
+    pub fn unmount(self) -> Result<(), MountError> {
+        drop(self.fd);
+        super::unmount(&self.info.target)
     }
 
     /// Takes it out of the tree at once; the file system goes when its last user does.

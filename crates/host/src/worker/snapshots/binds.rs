@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tracing::warn;
-use xebec_kernel::mount;
+use xebec_kernel::mount::{self, Top};
 use xebec_snapshotter::mapped::Mapped;
 use xebec_snapshotter::{Binder, ErrorKind, SnapshotError};
 
@@ -23,8 +23,14 @@ impl Binder for Layers {
 
     fn unbind(&self, at: &Path) {
         // Once for each time that it was mounted, one on the other.
-        while mount::is_mounted(at).unwrap_or(false) {
-            if let Err(error) = mount::unmount_lazily(at) {
+        while let Ok(Some(top)) = Top::at(at) {
+            if !is_view_or_uppers(&top, at) {
+                return warn!(
+                    "what is mounted at {} is not Xebec's; it is left alone",
+                    at.display()
+                );
+            }
+            if let Err(error) = top.detach() {
                 return warn!("{error}");
             }
         }
@@ -37,17 +43,40 @@ pub(in crate::worker) fn unbind_all(paths: &Paths) {
         warn!("{error}");
         Vec::new()
     });
-    for target in mounts.iter().rev().map(|mount| &mount.target) {
+    for mount in mounts.iter().rev() {
+        let target = &mount.target;
         if !is_bound_here(paths, target) {
             continue;
         }
-        if let Err(error) = mount::unmount_lazily(target) {
+        let unbound = match Top::still(mount) {
+            Ok(Some(top)) if is_view_or_uppers(&top, target) => top.detach(),
+            Ok(_) => {
+                warn!(
+                    "what is mounted at {} is not Xebec's; it is left alone",
+                    target.display()
+                );
+                continue;
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = unbound {
             warn!("{error}");
             continue;
         }
         // Who still mounts what is below a container shall not find it empty.
         let _ = std::fs::remove_dir(target);
     }
+}
+
+/// Whether a mount at `SNAPSHOTS/m/ID/NAME` is what is bound there: a view, or the directory that holds the unpacked layers.
+fn is_view_or_uppers(top: &Top, at: &Path) -> bool {
+    let info = top.info();
+    let snapshots = at.ancestors().nth(3).unwrap_or(at);
+    let root = snapshots.parent().unwrap_or(snapshots);
+    // A metadata image whose path is too long for the kernel is given by its descriptor.
+    let is_own = info.source.starts_with(root.join("views")) || info.source.starts_with("/proc/self/fd");
+    let is_view = info.filesystem == "erofs" && info.root == Path::new("/") && is_own;
+    is_view || is_same(at, &snapshots.join("u"))
 }
 
 /// Whether something mounted there was bound for a snapshot. What else is mounted below the snapshots is the
@@ -65,7 +94,7 @@ mod tests {
     #[test]
     fn what_others_mounted_stays() {
         let directory = tempfile::tempdir().unwrap();
-        let paths = Paths::create(directory.path(), &directory.path().join("run")).unwrap();
+        let paths = Paths::create(&directory.path().join("root"), &directory.path().join("run")).unwrap();
         let is_bound = |target: &str| is_bound_here(&paths, &paths.root().join(target));
         assert!(is_bound("snapshots/m/1/v"));
         assert!(is_bound("snapshots/m/1/u"));

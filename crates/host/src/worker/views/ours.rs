@@ -178,7 +178,9 @@ pub(super) fn unmount_view(paths: &Paths, name: &str, at: &Path) -> Result<(), F
     let top = Top::at(at).map_err(|error| Failure::host("look at a view", error))?;
     match top {
         Some(top) if !is_metadata_mount(paths, name, top.info()) => Err(not_ours(top.info())),
-        Some(_) => view::unmount(at),
+        Some(top) => top
+            .detach()
+            .map_err(|error| Failure::host(format!("unmount {}", at.display()), error)),
         // Somebody may have done it.
         None => Ok(()),
     }
@@ -188,7 +190,10 @@ pub(super) fn unmount_view(paths: &Paths, name: &str, at: &Path) -> Result<(), F
 /// unmounted. Then it must stay where the next keeper finds it, so that it is guarded again. Whether it is gone.
 pub(super) fn remove_unused_mount(paths: &Paths, path: &Path) -> bool {
     while mount::is_mounted(path).unwrap_or(true) {
-        if !is_cache_mount(paths, path) || mount::unmount(path).is_err() {
+        let Ok(Some(top)) = Top::at(path) else {
+            return false;
+        };
+        if !is_cache_mount(paths, path) || top.unmount().is_err() {
             return false;
         }
     }
@@ -201,8 +206,9 @@ pub(super) fn remove_own_mount(paths: &Paths, path: &Path) {
         if !is_cache_mount(paths, path) {
             return warn!("{} is not a mount of the cache; it is left alone", path.display());
         }
-        if let Err(error) = view::unmount(path) {
-            warn!("{error}");
+        match Top::at(path).and_then(|top| top.map_or(Ok(()), Top::detach)) {
+            Ok(()) => {}
+            Err(error) => warn!("{error}"),
         }
     }
     let _ = fs::remove_dir(path);

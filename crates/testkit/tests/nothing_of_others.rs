@@ -1,0 +1,135 @@
+//! Every call that unmounts, removes, kills, chmods or overwrites stands in a file that `docs/security.md` lists, with how it is
+//! shown there that the thing is Xebec's. A new one fails here until somebody has said so.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How such calls begin. Those of the kernel crate have wrappers with the same names.
+const CALLS: &[&str] = &[
+    "unmount(",
+    "umount2(",
+    "detach(",
+    "Top::detach",
+    "move_mount(",
+    "detached.attach(",
+    "Automount::attach(",
+    "mount_at(",
+    "bind_private(",
+    "bind_private_on(",
+    "remove_file(",
+    "remove_dir(",
+    "remove_dir_all(",
+    "remove_all(",
+    "remove_directory(",
+    "unlink(",
+    "unlinkat(",
+    "fs::rename(",
+    "disk.rename(",
+    "renameat(",
+    "hard_link(",
+    "kill(",
+    "kill_process(",
+    "pidfd_send_signal(",
+    ".signal(",
+    "set_permissions(",
+    "chmod(",
+    "chown(",
+    "set_len(",
+    "ftruncate(",
+    "fs::write(",
+    "File::create(",
+    "truncate(true)",
+];
+/// Below this heading they are listed.
+const HEADING: &str = "## What is unmounted, removed, ended and overwritten";
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .to_owned()
+}
+
+/// The sources below a directory, without those of tests.
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "tests" {
+            sources(&path, found);
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            found.push(path);
+        }
+    }
+}
+
+/// Whether a source calls one of them, outside of its tests and comments.
+fn calls(text: &str) -> Option<&str> {
+    let product = text.split("\n#[cfg(test)]\n").next().unwrap();
+    let lines = product
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with("//"));
+    let is_call = |line: &&str| {
+        let is_definition = |call: &str| line.contains(&format!("fn {call}"));
+        CALLS
+            .iter()
+            .any(|call| line.contains(call) && !is_definition(call))
+    };
+    lines.into_iter().find(is_call)
+}
+
+/// The files that the list names, as `CRATE/src/...`.
+fn listed(page: &str) -> BTreeSet<String> {
+    let section = page.split_once(HEADING).unwrap().1;
+    let section = section.split("\n## ").next().unwrap();
+    let quoted = section.split('`').skip(1).step_by(2);
+    quoted
+        .filter(|name| name.ends_with(".rs") && !name.starts_with("crates/"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn each_call_that_takes_something_away_is_listed() {
+    let page = fs::read_to_string(top().join("docs/security.md")).unwrap();
+    let listed = listed(&page);
+    let crates = top().join("crates");
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&crates).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("testkit") {
+            sources(&path.join("src"), &mut files);
+        }
+    }
+    assert!(files.len() > 100, "the sources are not where they were");
+    let mut with_calls = BTreeSet::new();
+    for path in files {
+        let name = path.strip_prefix(&crates).unwrap().to_string_lossy().into_owned();
+        if let Some(line) = calls(&fs::read_to_string(&path).unwrap()) {
+            assert!(
+                listed.contains(&name),
+                "{name} takes something away or overwrites it ({line}); say in docs/security.md what, and how it is shown to be \
+                 Xebec's"
+            );
+            with_calls.insert(name);
+        }
+    }
+    let stale: Vec<_> = listed.difference(&with_calls).collect();
+    assert!(
+        stale.is_empty(),
+        "docs/security.md lists files without such calls: {stale:?}"
+    );
+}
+
+#[test]
+fn calls_are_found_and_what_is_none_is_not() {
+    assert!(calls("fn a() {\n    fs::remove_file(path);\n}").is_some());
+    assert!(calls("fn a() {\n    rustix::mount::unmount(path, flags);\n}").is_some());
+    assert!(calls("/// fs::remove_file(path)\n// kill(1)\nfn remove_file(path: &Path);").is_none());
+    assert!(calls("fn a() {}\n#[cfg(test)]\nmod tests { fn b() { fs::remove_file(path) } }").is_none());
+}

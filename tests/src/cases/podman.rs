@@ -1,0 +1,144 @@
+//! Buildah and skopeo beside Xebec: what they pulled, ran, built and pushed before, they do with an image that has indexes, too.
+//! Podman has its storage and its transports from the same libraries (`containers/image`, `containers/storage`).
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use xebec_testkit::compression::Compression;
+use xebec_testkit::image::ImageBuilder;
+use xebec_testkit::tar::{Header, Kind, TarBuilder};
+
+use crate::lab::Lab;
+use crate::runner::{Case, Outcome};
+use crate::world::{World, run};
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![Case {
+        name: "podman/buildah-and-skopeo".to_owned(),
+        limit: Duration::from_secs(240),
+        run: Box::new(buildah_and_skopeo),
+    }]
+}
+
+/// Buildah with storage of its own; without a network, and without a runtime, as here nobody asks for either.
+fn buildah(world: &World, arguments: &[&str]) -> Result<Output> {
+    run(Command::new("buildah")
+        .arg("--root")
+        .arg(world.path("storage"))
+        .arg("--runroot")
+        .arg(world.path("storage-run"))
+        .args(["--storage-driver", "vfs"])
+        .args(arguments)
+        .env("BUILDAH_ISOLATION", "chroot")
+        .env("HOME", world.path("")))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// The digests of what a registry has of an image, as skopeo tells them.
+fn layers(reference: &str) -> Result<String> {
+    let inspected = run(Command::new("skopeo").args([
+        "inspect",
+        "--tls-verify=false",
+        "--no-tags",
+        "--format",
+        "{{.Layers}}",
+        &format!("docker://{reference}"),
+    ]))?;
+    Ok(said(&inspected))
+}
+
+/// An image before it has an index, with one, and by the image index that binds it: the same is pulled, runs, is built upon and
+/// pushed; what is pushed is an image for Xebec.
+fn buildah_and_skopeo(world: &World) -> Result<Outcome> {
+    for tool in ["buildah", "skopeo"] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            return Ok(Outcome::Skipped(format!("{tool} is not installed")));
+        }
+    }
+    let lab = Lab::new(world)?;
+    let mut tar = TarBuilder::new();
+    for directory in [
+        "bin",
+        "lib",
+        "lib/x86_64-linux-gnu",
+        "lib64",
+        "etc",
+        "proc",
+        "sys",
+        "dev",
+        "tmp",
+    ] {
+        tar.directory(directory);
+    }
+    for path in [
+        "/bin/busybox",
+        "/lib64/ld-linux-x86-64.so.2",
+        "/lib/x86_64-linux-gnu/libc.so.6",
+    ] {
+        let header = Header::new(path.trim_start_matches('/'), Kind::File).mode(0o755);
+        tar.file_with(&header, &fs::read(path).with_context(|| format!("read {path}"))?);
+    }
+    tar.file("etc/said", b"of the image\n");
+    let image = ImageBuilder::new()
+        .layer(&tar.into_bytes(), Compression::Gzip(1))?
+        .build();
+    let names = lab.push(&image, "plain");
+    let before = layers(&names.tag)?;
+    lab.xebec("builder", &["index", "--push", "--bind", &names.tag])?
+        .expect(0, &[])?;
+    ensure!(layers(&names.tag)? == before, "the image's layers have changed");
+
+    let container = said(&buildah(
+        world,
+        &["from", "--tls-verify=false", "--quiet", &names.tag],
+    )?);
+    let ran = buildah(
+        world,
+        &["run", &container, "--", "/bin/busybox", "cat", "/etc/said"],
+    )?;
+    ensure!(said(&ran) == "of the image", "{ran:?}");
+
+    let context = world.path("context");
+    fs::create_dir(&context)?;
+    let recipe = format!(
+        "FROM {}\nRUN [\"/bin/busybox\", \"sh\", \"-c\", \"echo built > /etc/built\"]\nCMD [\"/bin/busybox\", \"cat\", \"/etc/built\"]\n",
+        names.tag
+    );
+    fs::write(context.join("Containerfile"), recipe)?;
+    let pushed = names.tag.replace("plain", "built");
+    let context = context.display().to_string();
+    buildah(
+        world,
+        &["bud", "--quiet", "--tls-verify=false", "-t", &pushed, &context],
+    )?;
+    buildah(
+        world,
+        &[
+            "push",
+            "--quiet",
+            "--tls-verify=false",
+            &pushed,
+            &format!("docker://{pushed}"),
+        ],
+    )?;
+
+    // A copy without the index is an image, too.
+    let copy = world.path("copy");
+    run(Command::new("skopeo")
+        .args(["copy", "--quiet", "--src-tls-verify=false", "--all"])
+        .arg(format!("docker://{}", names.tag))
+        .arg(format!("oci:{}:copy", copy.display())))?;
+    ensure!(Path::new(&copy).join("index.json").exists());
+
+    let ran = lab.xebec("root", &["run", "--rm", &pushed])?;
+    ran.expect(0, &["built"])?;
+    Ok(Outcome::Passed(
+        "pulled, run, built upon, pushed, copied, and run by Xebec".to_owned(),
+    ))
+}
