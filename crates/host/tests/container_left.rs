@@ -12,11 +12,11 @@
 mod container_support;
 
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use container_support::{case, supervise_if_asked, wait_until};
 use xebec_host::container::{Record, cleanup_stale, list};
+use xebec_kernel::mount::{Attributes, Overlay};
 
 /// Asks nobody before it ends a process.
 const KILL: i32 = 9;
@@ -158,13 +158,13 @@ fn old_and_unknown_bundles_are_cleaned_up() {
     assert_eq!(case.run().code, 0);
     let (layer, old) = (case.state().join("kept"), case.state().join("old"));
     let roots = [case.bundle("kept").join("merged"), old.join("merged")];
-    for root in &roots {
-        fs::create_dir_all(root).unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "xebec-test"])
-            .arg(root)
-            .status();
-        assert!(mounted.unwrap().success());
+    for (root, layer) in roots.iter().zip([&layer, &old]) {
+        let (upper, work) = (layer.join("upper"), layer.join("work"));
+        for directory in [root, &upper, &work] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let overlay = Overlay::new().lower("/usr/lib").upper(upper, work);
+        drop(overlay.mount_at(root, Attributes::empty()).unwrap());
     }
     fs::write(old.join("remove"), "").unwrap();
     assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1, "the directory");
