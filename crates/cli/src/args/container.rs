@@ -1,9 +1,15 @@
 //! What starts a container: `xebec run` and `xebec record`.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use clap::Args;
-use xebec_host::container::{Net, Probe, RunOptions, Volume};
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Args, ValueHint};
+use xebec_host::container::confinement::{
+    Bytes, Cpus, MemorySwap, PidsLimit, SecurityOption, Tmpfs, Ulimit, read_env_file,
+};
+use xebec_host::container::{CAPABILITIES, Capability, Confinement, Net, Probe, RunOptions, Volume};
 use xebec_host::protocol::ServiceCommand;
 use xebec_host::runtime_image::fold::Limit;
 
@@ -11,6 +17,13 @@ use super::{ImageArgs, Pull};
 
 /// `xebec run`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    xebec run --rm -it docker.io/library/debian:12 bash\n  \
+    xebec run --memory 512m --cpus 1.5 --pids-limit 100 registry.example.com/app:1.4\n  \
+    xebec run --read-only --tmpfs /run --tmpfs /tmp:size=64m,exec registry.example.com/app:1.4\n  \
+    xebec run --cap-drop ALL --cap-add NET_BIND_SERVICE --security-opt no-new-privileges registry.example.com/web:2\n  \
+    xebec run --env-file app.env --env DEBUG=1 registry.example.com/app:1.4\n  \
+    xebec run --cap-add NET_RAW docker.io/library/busybox ping registry.example.com")]
 pub(crate) struct RunArgs {
     /// Which image.
     #[command(flatten)]
@@ -68,7 +81,7 @@ pub(crate) struct ContainerArgs {
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = crate::text::parse_duration)]
     pub(crate) probe_timeout: std::time::Duration,
     /// The network that the container sees: host or none.
-    #[arg(long, default_value = "host", value_name = "NET")]
+    #[arg(long, visible_alias = "network", default_value = "host", value_name = "NET")]
     pub(crate) net: Net,
     /// Show a host directory in the container: SRC:DST[:ro].
     #[arg(short, long = "volume", value_name = "SRC:DST")]
@@ -76,6 +89,43 @@ pub(crate) struct ContainerArgs {
     /// Set an environment variable; K alone takes the caller's value.
     #[arg(short, long = "env", value_name = "K=V")]
     pub(crate) env: Vec<String>,
+    /// Set variables from a file: a line is K=V, or K for the caller's value. Repeatable; --env wins.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = variables)]
+    pub(crate) env_file: Vec<Variables>,
+    /// Give the container a capability, such as NET_ADMIN, or ALL. Repeatable.
+    #[arg(long, value_name = "CAPABILITY", value_parser = CapabilityParser, hide_possible_values = true)]
+    pub(crate) cap_add: Vec<Capability>,
+    /// Take a capability from it, or ALL. Repeatable.
+    #[arg(long, value_name = "CAPABILITY", value_parser = CapabilityParser, hide_possible_values = true)]
+    pub(crate) cap_drop: Vec<Capability>,
+    /// seccomp=unconfined|FILE, apparmor=unconfined|PROFILE, label=disable|user:U|role:R|type:T|level:L, no-new-privileges,
+    /// systempaths=unconfined. Repeatable.
+    #[arg(long, value_name = "OPTION")]
+    pub(crate) security_opt: Vec<SecurityOption>,
+    /// The container cannot write to its root.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Put a directory in memory: DIR[:size=64m,mode=1777,exec]. Repeatable.
+    #[arg(long, value_name = "DIR[:OPTIONS]")]
+    pub(crate) tmpfs: Vec<Tmpfs>,
+    /// Most memory that it may use: a number and b, k, m or g; at least 6m.
+    #[arg(short, long, value_name = "SIZE")]
+    pub(crate) memory: Option<Bytes>,
+    /// Most memory and swap together, -1 for no limit of swap; twice the memory by default.
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub(crate) memory_swap: Option<MemorySwap>,
+    /// How many processors' time it may use, as 1.5.
+    #[arg(long, value_name = "N")]
+    pub(crate) cpus: Option<Cpus>,
+    /// Most processes and threads that it may have, -1 for no limit.
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) pids_limit: Option<PidsLimit>,
+    /// Size of /dev/shm; 64m by default.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) shm_size: Option<Bytes>,
+    /// Limit each of its processes: nofile=1024:2048. Repeatable.
+    #[arg(long, value_name = "NAME=SOFT[:HARD]")]
+    pub(crate) ulimit: Vec<Ulimit>,
     /// Working directory.
     #[arg(short, long, value_name = "DIR")]
     pub(crate) workdir: Option<String>,
@@ -94,12 +144,37 @@ pub(crate) struct ContainerArgs {
 }
 
 impl ContainerArgs {
+    /// Those of the files first, as in docker.
+    fn variables(&self) -> Vec<(String, String)> {
+        let files = self.env_file.iter().flat_map(|file| file.0.clone());
+        files
+            .chain(self.env.iter().filter_map(|text| variable(text)))
+            .collect()
+    }
+
+    fn confinement(&self, image: &ImageArgs) -> Confinement {
+        Confinement {
+            cap_add: self.cap_add.clone(),
+            cap_drop: self.cap_drop.clone(),
+            security: self.security_opt.clone(),
+            read_only: self.read_only,
+            tmpfs: self.tmpfs.clone(),
+            memory: self.memory,
+            memory_swap: self.memory_swap,
+            cpus: self.cpus,
+            pids_limit: self.pids_limit,
+            shm_size: self.shm_size,
+            ulimits: self.ulimit.clone(),
+            is_32_bit: image.platform.as_deref() == Some("linux/386"),
+        }
+    }
+
     /// The service that is started.
     pub(crate) fn service(&self, command: &[String]) -> ServiceCommand {
         ServiceCommand {
             entrypoint: self.entrypoint.clone().map(|program| vec![program]),
             command: command.to_vec(),
-            env: self.env.iter().filter_map(|text| variable(text)).collect(),
+            env: self.variables(),
             has_probe: !self.probe.is_empty(),
             learn: false,
             is_said_later: false,
@@ -112,7 +187,8 @@ impl ContainerArgs {
             image: image.image.clone(),
             command: command.to_vec(),
             entrypoint: self.entrypoint.clone().map(|program| vec![program]),
-            env: self.env.iter().filter_map(|text| variable(text)).collect(),
+            env: self.variables(),
+            confinement: self.confinement(image),
             workdir: self.workdir.clone(),
             user: self.user.clone(),
             volumes: self.volumes.clone(),
@@ -123,6 +199,38 @@ impl ContainerArgs {
             runtime: self.runtime.clone(),
             ..RunOptions::default()
         }
+    }
+}
+
+/// What a file of variables sets.
+#[derive(Clone, Debug)]
+pub(crate) struct Variables(Vec<(String, String)>);
+
+fn variables(path: &str) -> Result<Variables, String> {
+    let text = std::fs::read(path).map_err(|error| error.to_string())?;
+    let variables = read_env_file(&text, |name| std::env::var(name).ok());
+    variables.map(Variables).map_err(|error| error.to_string())
+}
+
+/// Takes names of capabilities as they are written, and has a shell complete them.
+#[derive(Clone)]
+struct CapabilityParser;
+
+impl TypedValueParser for CapabilityParser {
+    type Value = Capability;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Capability, clap::Error> {
+        Capability::from_str.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let names = CAPABILITIES.iter().chain(&["ALL"]);
+        Some(Box::new(names.map(|name| PossibleValue::new(*name))))
     }
 }
 
@@ -161,7 +269,8 @@ pub(crate) struct RecordArgs {
     /// Run nothing: make one recording of all that there are of the image's services, and of what starts on this host
     /// asked for besides.
     #[arg(long, conflicts_with_all = ["command", "repeat", "settle", "key_env", "probe", "probe_timeout", "net", "volumes",
-        "env", "workdir", "user", "entrypoint", "hostname", "runtime"])]
+        "env", "env_file", "cap_add", "cap_drop", "security_opt", "read_only", "tmpfs", "memory", "memory_swap", "cpus",
+        "pids_limit", "shm_size", "ulimit", "workdir", "user", "entrypoint", "hostname", "runtime"])]
     pub(crate) merge: bool,
     /// With --merge: how many pages starts may add to each service, a share of those that are recorded or a number.
     #[arg(long, value_name = "N%|N", default_value_t = Limit::default(), requires = "merge")]

@@ -30,7 +30,8 @@ use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::command::Process;
-use super::control_groups::{INTERVAL, ROUNDS};
+use super::confined::Confined;
+use super::control_groups::{self, INTERVAL, ROUNDS};
 use super::record::{self, Record};
 use super::runtime::Runtime;
 use super::spec::{self, SpecInput};
@@ -40,9 +41,6 @@ use xebec_kernel::mount::{Attributes, Detached, MountInfo, Overlay, Top, mounts}
 
 /// Longest name of a container; also the longest name of a host (`HOST_NAME_MAX`).
 const NAME_LIMIT: usize = 64;
-
-/// `f_type` of the second version of control groups (`linux/magic.h`, `CGROUP2_SUPER_MAGIC`).
-const CGROUP2: rustix::fs::FsWord = 0x6367_7270;
 
 /// How long it may take to look at a directory, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -64,6 +62,7 @@ pub(super) struct Bundle {
     state: PathBuf,
     record: Record,
     runtime: Runtime,
+    confined: Confined,
     rm: bool,
     open: bool,
     /// Whether there ever was a container. A layer that nothing could write to is not kept.
@@ -78,6 +77,7 @@ impl Bundle {
         options: &RunOptions,
         dirs: &Directories,
         runtime: &Runtime,
+        confined: Confined,
     ) -> Result<Self, RunError> {
         let id = match &options.id {
             Some(id) if is_name(id) => id.clone(),
@@ -105,6 +105,7 @@ impl Bundle {
             state,
             record,
             runtime: runtime.clone(),
+            confined,
             rm: options.rm,
             open: false,
             created: false,
@@ -204,6 +205,9 @@ impl Bundle {
             // that the layer is on.
             overlay = overlay.option("volatile", None);
         }
+        if let Some((_, label)) = &self.confined.labels.selinux {
+            overlay = overlay.option("context", Some(label));
+        }
         let mounted = overlay.mount_at(&self.path.join(MERGED), Attributes::empty());
         mounted.map_err(|source| RunError::Overlay {
             id: self.id().to_owned(),
@@ -224,7 +228,10 @@ impl Bundle {
             terminal: options.tty,
             volumes: &options.volumes,
             network_files: &network_files,
-            unified_cgroups: unified_cgroups(),
+            confinement: &options.confinement,
+            confined: &self.confined,
+            can_limit_swap: control_groups::can_limit_swap(),
+            unified_cgroups: control_groups::are_unified(),
             // Raising one's own limit takes a capability that root need not have.
             open_files_limit: getrlimit(Resource::Nofile).maximum,
         });
@@ -481,10 +488,6 @@ fn random_id() -> Result<String, RunError> {
         source: error.into(),
     })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-fn unified_cgroups() -> bool {
-    rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|stat| stat.f_type == CGROUP2)
 }
 
 #[cfg(test)]

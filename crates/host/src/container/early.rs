@@ -61,7 +61,7 @@ impl Early {
         }
         let (connection, creation) = connect(bundle, options)?;
         let group = control_groups::path(bundle.id());
-        match Waiting::begin(bundle.path(), group, creation) {
+        match Waiting::begin(bundle.path(), group, bundle.runtime(), creation) {
             Ok(waiting) => Ok(Early(Some(Begun {
                 waiting,
                 told: None,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use xebec_kernel::mount::MountError;
 
+use super::confinement::Cpus;
 use super::{ExitCode, ImageConfigError, RecordError, SignalParseError, UserError};
 
 /// What kept a container from running, or from becoming ready.
@@ -60,6 +61,61 @@ pub enum RunError {
         volume: String,
         /// What is wrong with it.
         reason: &'static str,
+    },
+    /// No such capability.
+    #[error(
+        "{0:?} is no capability; use names such as NET_ADMIN or CAP_NET_ADMIN, or ALL (see capabilities(7))"
+    )]
+    Capability(String),
+    /// A size that is none.
+    #[error("{0:?} is no size; write a number and b, k, m or g, as 512m")]
+    Size(String),
+    /// A limit of memory that makes no sense.
+    #[error("memory: {reason}")]
+    Memory {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A number of processors that is none.
+    #[error("{0:?} is no number of CPUs; write it as 1.5, and at least 0.01")]
+    CpusText(String),
+    /// More than there are.
+    #[error("{cpus} CPUs: this host has {processors}; use 0.01 to {processors}.00")]
+    Cpus {
+        /// What was asked for.
+        cpus: Cpus,
+        /// What there is.
+        processors: usize,
+    },
+    /// A number of processes that is none.
+    #[error("{0:?} is no number of processes; use one above 0, or -1 for no limit")]
+    PidsLimit(String),
+    /// A limit that makes no sense.
+    #[error("ulimit {ulimit:?}: {reason}")]
+    Ulimit {
+        /// The limit as it was given.
+        ulimit: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A directory in memory that makes no sense.
+    #[error("tmpfs {tmpfs:?}: {reason}")]
+    Tmpfs {
+        /// As it was given.
+        tmpfs: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Two mounts at one place.
+    #[error("two things would be mounted at {}; leave one of them out", .0.display())]
+    Mounted(PathBuf),
+    /// An option of security that makes no sense, or that this host cannot do.
+    #[error("--security-opt {option}: {reason}")]
+    SecurityOption {
+        /// As it was given.
+        option: String,
+        /// What is wrong with it.
+        reason: String,
     },
     /// An unknown network.
     #[error("unknown network {0:?}; use host or none")]

@@ -17,7 +17,10 @@
 //! up by the daemon and by the next run ([`cleanup_stale`]).
 
 mod bundle;
+mod capabilities;
 mod command;
+mod confined;
+pub mod confinement;
 mod connection;
 mod control_groups;
 mod early;
@@ -26,6 +29,7 @@ mod gate;
 mod image_config;
 mod init;
 mod joining;
+mod labels;
 mod output;
 mod probe;
 mod record;
@@ -42,7 +46,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+pub use capabilities::{Capability, NAMES as CAPABILITIES};
 pub use command::args;
+pub use confinement::Confinement;
 pub use error::RunError;
 pub use image_config::{ImageConfig, ImageConfigError};
 pub use probe::{Probe, ProbeParseError};
@@ -80,6 +86,8 @@ pub struct RunOptions {
     pub volumes: Vec<Volume>,
     /// The network that the container sees.
     pub net: Net,
+    /// What it may do and use.
+    pub confinement: Confinement,
     /// Hand this process's standard input to the container; otherwise it reads `/dev/null`.
     pub interactive: bool,
     /// Give the container a terminal of its own, joined to this process's terminal.
@@ -118,6 +126,7 @@ impl Default for RunOptions {
             user: None,
             volumes: Vec::new(),
             net: Net::Host,
+            confinement: Confinement::default(),
             interactive: false,
             tty: false,
             stdout_to_stderr: false,
@@ -308,13 +317,15 @@ impl<'a> Prepared<'a> {
         if options.tty && options.interactive && !terminal::is_there() {
             return Err(RunError::NoTerminal);
         }
-        let runtime = runtime::Runtime::find(options.runtime.as_deref(), dirs)?;
+        let mut runtime = runtime::Runtime::find(options.runtime.as_deref(), dirs)?;
+        let confined = confined::Confined::decide(options, &runtime)?;
+        runtime.filter_by(confined.filters.outer.clone());
         // It may take long, and whoever does not want to wait for it is not held up.
         if let Err(error) = record::cleanup_stale(dirs) {
             tracing::warn!(%error, "containers that were left behind could not be cleaned up");
         }
         let attention = supervise::Attention::begin()?;
-        let bundle = bundle::Bundle::claim(options, dirs, &runtime)?;
+        let bundle = bundle::Bundle::claim(options, dirs, &runtime, confined)?;
         let image = attention.spawn(image)?;
         let mut prepared = Prepared {
             early: early::Early::begin(&bundle, options)?,

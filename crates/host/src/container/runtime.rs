@@ -12,9 +12,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 
 use xebec_kernel::mount::Top;
-use xebec_kernel::process::with_umask;
+use xebec_kernel::process::{Instruction, filter_system_calls, with_umask};
 
 use super::bundle::{Bundle, is_name};
 use super::{Directories, RunError, gate};
@@ -43,6 +44,8 @@ const LOG_LIMIT: u64 = 1 << 20;
 pub(super) struct Runtime {
     program: PathBuf,
     root: PathBuf,
+    /// The system calls that it, and what it makes, may make.
+    filter: Option<Arc<[Instruction]>>,
 }
 
 /// The standard streams of a container.
@@ -66,6 +69,27 @@ impl Runtime {
         Ok(Runtime {
             program,
             root: root(dirs),
+            filter: None,
+        })
+    }
+
+    /// Whether it is one that can do with the calls that are left to it.
+    pub(super) fn takes_filter(&self) -> bool {
+        self.is_runc() || self.is_crun()
+    }
+
+    /// What it makes is filtered so from now on ([`super::seccomp`]).
+    pub(super) fn filter_by(&mut self, filter: Option<Vec<Instruction>>) {
+        self.filter = filter.map(Arc::from);
+    }
+
+    /// Starts what makes a container's processes, as they are to be.
+    pub(super) fn begin<R: Send>(&self, start: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
+        let filter = self.filter.clone();
+        as_usual(move || {
+            // For this thread only, which ends here, and for what it starts.
+            filter.map_or(Ok(()), |filter| filter_system_calls(&filter))?;
+            start()
         })
     }
 
@@ -96,7 +120,7 @@ impl Runtime {
 
     /// Makes the container by [`Runtime::creation`], and waits until it is made.
     pub(super) fn create(&self, bundle: &Bundle, mut creation: Command) -> Result<(), RunError> {
-        self.created(bundle, as_usual(|| creation.status()))
+        self.created(bundle, self.begin(|| creation.status()))
     }
 
     /// What came of a creation.
@@ -251,7 +275,7 @@ impl Runtime {
 
 /// Starts a runtime with the mask for new files that services have: what it makes in a container, such as places to mount things
 /// at, is for the container's users, who are not to be shut out as other users of the host are.
-pub(super) fn as_usual<R: Send>(start: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
+fn as_usual<R: Send>(start: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
     with_umask(USUAL_UMASK, start)?
 }
 

@@ -9,30 +9,13 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::command::Process;
+use super::confined::Confined;
+use super::confinement::{Confinement, Tmpfs};
 use super::control_groups;
-use super::{Net, Volume, seccomp};
+use super::{Net, Volume};
 
 /// The version whose members are used; everything since runc 1.0 reads it.
 const SPEC_VERSION: &str = "1.0.2";
-
-/// What a process may do without being told otherwise; docker's list. `inheritable` and `ambient` stay empty
-/// (CVE-2022-24769).
-const CAPABILITIES: [&str; 14] = [
-    "CAP_AUDIT_WRITE",
-    "CAP_CHOWN",
-    "CAP_DAC_OVERRIDE",
-    "CAP_FOWNER",
-    "CAP_FSETID",
-    "CAP_KILL",
-    "CAP_MKNOD",
-    "CAP_NET_BIND_SERVICE",
-    "CAP_NET_RAW",
-    "CAP_SETFCAP",
-    "CAP_SETGID",
-    "CAP_SETPCAP",
-    "CAP_SETUID",
-    "CAP_SYS_CHROOT",
-];
 
 /// Parts of /proc and /sys that tell about, or change, the host.
 const MASKED_PATHS: [&str; 12] = [
@@ -63,6 +46,9 @@ const READ_ONLY_PATHS: [&str; 5] = [
 /// containers. The soft limit is low for the sake of programs that use `select(2)`.
 const OPEN_FILES: (u64, u64) = (1024, 524_288);
 
+/// Bytes of `/dev/shm` unless told otherwise, docker's figure.
+const SHARED_MEMORY: u64 = 64 << 20;
+
 /// Everything that the file depends on.
 pub(super) struct SpecInput<'a> {
     pub id: &'a str,
@@ -74,6 +60,11 @@ pub(super) struct SpecInput<'a> {
     pub volumes: &'a [Volume],
     /// Files made for this container, each bound over the path of the same name below `/etc`.
     pub network_files: &'a [(PathBuf, &'static str)],
+    /// What it may do and use, as it was asked for and as it was decided.
+    pub confinement: &'a Confinement,
+    pub confined: &'a Confined,
+    /// Whether this host can limit swap.
+    pub can_limit_swap: bool,
     /// Whether the host's control groups are version 2 alone; then the container gets a namespace of them.
     pub unified_cgroups: bool,
     /// The most files that this process may allow anyone to open; nothing if there is no limit.
@@ -85,7 +76,7 @@ pub(super) fn config_json(input: &SpecInput<'_>) -> Value {
     json!({
         "ociVersion": SPEC_VERSION,
         "hostname": input.hostname,
-        "root": { "path": input.root, "readonly": false },
+        "root": { "path": input.root, "readonly": input.confinement.read_only },
         "process": process(input),
         "mounts": mounts(input),
         "linux": linux(input),
@@ -100,29 +91,57 @@ fn process(input: &SpecInput<'_>) -> Value {
         identity,
     } = input.process;
     let named = env.iter().any(|(name, _)| name == "HOSTNAME");
-    let most = input.open_files_limit.unwrap_or(u64::MAX);
-    let (soft, hard) = (OPEN_FILES.0.min(most), OPEN_FILES.1.min(most));
     let hostname = (!named).then(|| format!("HOSTNAME={}", input.hostname));
     let env: Vec<String> = env
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
         .chain(hostname)
         .collect();
-    json!({
+    let capabilities = input.confined.capabilities.names();
+    let mut process = json!({
         "terminal": input.terminal,
         "user": { "uid": identity.uid, "gid": identity.gid, "additionalGids": identity.additional },
         "args": args,
         "env": env,
         "cwd": cwd,
-        "capabilities": { "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES },
-        "rlimits": [{ "type": "RLIMIT_NOFILE", "soft": soft, "hard": hard }],
-        // Off, as in docker: programs such as sudo and ping work as on any host.
-        "noNewPrivileges": false,
-    })
+        // `inheritable` and `ambient` stay empty (CVE-2022-24769).
+        "capabilities": { "bounding": capabilities, "effective": capabilities, "permitted": capabilities },
+        "rlimits": rlimits(input),
+        // Off, as in docker, unless asked for: programs such as sudo and ping work as on any host.
+        "noNewPrivileges": input.confined.no_new_privileges,
+    });
+    let labels = &input.confined.labels;
+    if let Some(profile) = &labels.apparmor {
+        process["apparmorProfile"] = json!(profile);
+    }
+    if let Some((label, _)) = &labels.selinux {
+        process["selinuxLabel"] = json!(label);
+    }
+    process
+}
+
+fn rlimits(input: &SpecInput<'_>) -> Value {
+    let ulimits = &input.confinement.ulimits;
+    // Of several of the same name the last counts.
+    let last = |index: usize, name: &str| ulimits.iter().skip(index + 1).all(|later| later.name != name);
+    let mut limits: Vec<Value> = ulimits
+        .iter()
+        .enumerate()
+        .filter(|(index, one)| last(*index, one.name))
+        .map(|(_, one)| one.to_json())
+        .collect();
+    if ulimits.iter().all(|one| one.name != "nofile") {
+        let most = input.open_files_limit.unwrap_or(u64::MAX);
+        let (soft, hard) = (OPEN_FILES.0.min(most), OPEN_FILES.1.min(most));
+        limits.insert(0, json!({ "type": "RLIMIT_NOFILE", "soft": soft, "hard": hard }));
+    }
+    limits.into()
 }
 
 fn mounts(input: &SpecInput<'_>) -> Value {
     let mount = |target: &str, kind: &str, source: &str, options: &[&str]| json!({ "destination": target, "type": kind, "source": source, "options": options });
+    let memory = input.confinement.shm_size.map_or(SHARED_MEMORY, |size| size.0);
+    let memory = format!("size={memory}");
     let mut mounts = vec![
         mount("/proc", "proc", "proc", &["nosuid", "noexec", "nodev"]),
         mount(
@@ -149,7 +168,7 @@ fn mounts(input: &SpecInput<'_>) -> Value {
             "/dev/shm",
             "tmpfs",
             "shm",
-            &["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"],
+            &["nosuid", "noexec", "nodev", "mode=1777", &memory],
         ),
         mount("/dev/mqueue", "mqueue", "mqueue", &["nosuid", "noexec", "nodev"]),
         mount("/sys", "sysfs", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
@@ -165,6 +184,7 @@ fn mounts(input: &SpecInput<'_>) -> Value {
             "destination": target, "type": "bind", "source": source, "options": ["rbind", "rprivate", "rw"],
         }));
     }
+    mounts.extend(input.confinement.tmpfs.iter().map(Tmpfs::to_json));
     for Volume {
         source,
         target,
@@ -191,17 +211,26 @@ fn linux(input: &SpecInput<'_>) -> Value {
         namespaces.push("cgroup");
     }
     let namespaces: Vec<Value> = namespaces.iter().map(|kind| json!({ "type": kind })).collect();
-    json!({
+    let (masked, read_only) = match input.confined.shows_system_paths {
+        true => (&[][..], &[][..]),
+        false => (&MASKED_PATHS[..], &READ_ONLY_PATHS[..]),
+    };
+    let mut linux = json!({
         "namespaces": namespaces,
         "sysctl": sysctl,
         // Absolute, or the runtimes disagree about what it is relative to.
         "cgroupsPath": control_groups::path(input.id),
-        // The runtime adds the devices that every container has.
-        "resources": { "devices": [{ "allow": false, "access": "rwm" }] },
-        "maskedPaths": MASKED_PATHS,
-        "readonlyPaths": READ_ONLY_PATHS,
-        "seccomp": seccomp::profile(),
-    })
+        "resources": input.confinement.resources(input.can_limit_swap),
+        "maskedPaths": masked,
+        "readonlyPaths": read_only,
+    });
+    if let Some(profile) = &input.confined.filters.profile {
+        linux["seccomp"] = profile.clone();
+    }
+    if let Some((_, label)) = &input.confined.labels.selinux {
+        linux["mountLabel"] = json!(label);
+    }
+    linux
 }
 
 #[cfg(test)]

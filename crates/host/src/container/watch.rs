@@ -18,7 +18,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::probe::{self, Probe};
-use super::runtime::{Runtime, as_usual};
+use super::runtime::Runtime;
 use super::supervise::Happening;
 use super::{Net, RunError};
 
@@ -118,7 +118,7 @@ fn is_seen(probe: &Probe, watched: &Watched) -> io::Result<bool> {
         Probe::File(path) => Ok(exists_in(watched.pid, path)),
         Probe::Exec(args) => {
             let mut exec = watched.runtime.exec(&watched.id, args);
-            Ok(as_usual(|| exec.status())?.success())
+            Ok(watched.runtime.begin(|| exec.status())?.success())
         }
         Probe::Log(_) | Probe::Exit => Ok(false),
     }

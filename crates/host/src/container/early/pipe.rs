@@ -14,7 +14,7 @@ use rustix::process::Pid;
 
 use super::ending;
 use crate::container::bundle::CONFIG;
-use crate::container::runtime::as_usual;
+use crate::container::runtime::Runtime;
 
 /// How long a runtime may take that has all that it needs, when nobody needs its container any more.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,7 +36,12 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn begin(bundle: &Path, group: String, mut creation: Command) -> io::Result<Self> {
+    pub(super) fn begin(
+        bundle: &Path,
+        group: String,
+        runtime: &Runtime,
+        mut creation: Command,
+    ) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         // As the mounted /proc numbers this process, which may be another number than its own.
         let process = fs::read_link("/proc/self")?;
@@ -46,7 +51,7 @@ impl Waiting {
             .join(reader.as_raw_fd().to_string());
         symlink(end, bundle.join(CONFIG))?;
         Ok(Waiting {
-            child: as_usual(|| creation.spawn())?,
+            child: runtime.begin(|| creation.spawn())?,
             reader,
             writer: Some(writer),
             was_told: false,

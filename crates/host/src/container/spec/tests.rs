@@ -1,3 +1,8 @@
+use std::sync::LazyLock;
+
+use super::super::capabilities::Capabilities;
+use super::super::labels::Labels;
+use super::super::seccomp::{Filter, Filters};
 use super::super::user::Identity;
 use super::*;
 
@@ -18,6 +23,18 @@ fn process(env: &[(&str, &str)]) -> Process {
     }
 }
 
+static PLAIN: LazyLock<Confinement> = LazyLock::new(Confinement::default);
+
+/// On the host's network.
+static USUAL: LazyLock<Confined> = LazyLock::new(|| {
+    let capabilities = Capabilities::of(&[], &[], Net::Host, Capabilities::ALL);
+    Confined {
+        capabilities,
+        filters: Filters::new(&Filter::Usual, capabilities, true, false),
+        ..Confined::default()
+    }
+});
+
 fn input(process: &Process) -> SpecInput<'_> {
     SpecInput {
         id: "box",
@@ -28,6 +45,9 @@ fn input(process: &Process) -> SpecInput<'_> {
         terminal: false,
         volumes: &[],
         network_files: &[],
+        confinement: &PLAIN,
+        confined: &USUAL,
+        can_limit_swap: true,
         unified_cgroups: false,
         open_files_limit: None,
     }
@@ -119,4 +139,54 @@ fn a_host_name_that_was_set_stays() {
     let env = |env: &[(&str, &str)]| config_json(&input(&process(env)))["process"]["env"].to_string();
     assert_eq!(env(&[]), r#"["HOSTNAME=ship"]"#);
     assert_eq!(env(&[("HOSTNAME", "own")]), r#"["HOSTNAME=own"]"#);
+}
+
+#[test]
+fn options_are_what_the_runtime_is_told() {
+    let confinement = Confinement {
+        read_only: true,
+        tmpfs: "/run:size=8m".parse().into_iter().collect(),
+        memory: "64m".parse().ok(),
+        shm_size: "1m".parse().ok(),
+        ulimits: ["nproc=5", "nofile=7:8", "nproc=6"]
+            .iter()
+            .filter_map(|text| text.parse().ok())
+            .collect(),
+        ..Confinement::default()
+    };
+    let confined = Confined {
+        no_new_privileges: true,
+        shows_system_paths: true,
+        labels: Labels {
+            apparmor: Some("some-profile".into()),
+            selinux: Some(("its:process".into(), "its:files".into())),
+        },
+        ..Confined::default()
+    };
+    let spec = config_json(&SpecInput {
+        confinement: &confinement,
+        confined: &confined,
+        ..input(&process(&[]))
+    });
+    assert_eq!(spec["root"]["readonly"], true);
+    let mounts = spec["mounts"].as_array().cloned().unwrap_or_default();
+    assert_eq!(
+        mounts.last().map(|mount| mount["destination"].clone()),
+        Some(json!("/run"))
+    );
+    assert!(spec["mounts"].to_string().contains("size=1048576\""), "{spec:#}");
+    assert_eq!(spec["linux"]["resources"]["memory"]["limit"], 64 << 20);
+    assert_eq!(
+        spec["process"]["rlimits"],
+        json!([{"type": "RLIMIT_NOFILE", "soft": 7, "hard": 8}, {"type": "RLIMIT_NPROC", "soft": 6, "hard": 6}])
+    );
+    assert_eq!(spec["process"]["noNewPrivileges"], true);
+    assert_eq!(spec["linux"]["maskedPaths"], json!([]));
+    assert_eq!(spec["process"]["apparmorProfile"], "some-profile");
+    assert_eq!(spec["process"]["selinuxLabel"], "its:process");
+    assert_eq!(spec["linux"]["mountLabel"], "its:files");
+    assert!(spec["linux"].get("seccomp").is_none());
+    assert_eq!(spec["process"]["capabilities"]["bounding"], json!([]));
+    let plain = config_json(&input(&process(&[])));
+    assert!(plain["process"].get("apparmorProfile").is_none() && plain["linux"].get("mountLabel").is_none());
 }

@@ -1,0 +1,225 @@
+//! What root in a container may do, in the parts into which the kernel divides it.
+//!
+//! The rules of `--cap-add` and `--cap-drop` are docker's: `ALL` is every one that there is, those that are dropped count after
+//! those that are added, and `--cap-drop ALL` leaves what is added only.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Net, RunError};
+
+/// By their numbers (`linux/capability.h`), without `CAP_`.
+pub const NAMES: [&str; 41] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "LINUX_IMMUTABLE",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_ADMIN",
+    "NET_RAW",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_NICE",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
+    "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
+    "PERFMON",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+];
+
+/// What a container may do without being told otherwise; docker's list.
+const USUAL: [&str; 14] = [
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "MKNOD",
+    "NET_BIND_SERVICE",
+    "NET_RAW",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+];
+
+/// Of these, what a container has only in a network of its own: on the host's it would read and forge what others send.
+const OWN_NETWORK: &str = "NET_RAW";
+
+/// What `--cap-add` and `--cap-drop` take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// Every one that this process has itself.
+    All,
+    /// One, by its number.
+    One(u8),
+}
+
+/// As docker takes it: in any case, with `CAP_` or without.
+impl FromStr for Capability {
+    type Err = RunError;
+
+    fn from_str(text: &str) -> Result<Self, RunError> {
+        let name = text.to_ascii_uppercase();
+        if name == "ALL" {
+            return Ok(Self::All);
+        }
+        let name = name.strip_prefix("CAP_").unwrap_or(&name);
+        let number = NAMES.iter().position(|known| *known == name);
+        let number = number.and_then(|number| u8::try_from(number).ok());
+        number
+            .map(Self::One)
+            .ok_or_else(|| RunError::Capability(text.to_owned()))
+    }
+}
+
+/// A set of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Capabilities(u64);
+
+impl Capabilities {
+    /// All that there are.
+    pub(super) const ALL: Self = Self((1 << NAMES.len()) - 1);
+
+    /// What this process may give on.
+    pub(super) fn held() -> Self {
+        let held = rustix::thread::capabilities(None).map_or(0, |sets| sets.permitted.bits());
+        Self(held & Self::ALL.0)
+    }
+
+    /// A container's.
+    pub(super) fn of(added: &[Capability], dropped: &[Capability], net: Net, held: Self) -> Self {
+        let set = |list: &[Capability]| {
+            list.iter().fold(Self::default(), |set, one| match one {
+                Capability::All => set,
+                Capability::One(number) => Self(set.0 | 1 << number),
+            })
+        };
+        let (with, without) = (set(added), set(dropped));
+        if added.contains(&Capability::All) {
+            return Self(held.0 & !without.0);
+        }
+        if dropped.contains(&Capability::All) {
+            return with;
+        }
+        Self((Self::usual(net).0 & !without.0) | with.0)
+    }
+
+    fn usual(net: Net) -> Self {
+        let names = USUAL
+            .iter()
+            .filter(|name| net == Net::None || **name != OWN_NETWORK);
+        names.fold(Self::default(), |set, name| Self(set.0 | bit(name)))
+    }
+
+    /// Whether it is among them, by its name without `CAP_`.
+    pub(super) fn contains(self, name: &str) -> bool {
+        self.0 & bit(name) != 0
+    }
+
+    /// As the runtime wants them.
+    pub(super) fn names(self) -> Vec<String> {
+        let has = |number: &usize| self.0 & (1 << number) != 0;
+        let names = NAMES.iter().enumerate().filter(|(number, _)| has(number));
+        names.map(|(_, name)| format!("CAP_{name}")).collect()
+    }
+}
+
+fn bit(name: &str) -> u64 {
+    let number = NAMES.iter().position(|known| *known == name);
+    number.map_or(0, |number| 1 << number)
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => to.write_str("ALL"),
+            Self::One(number) => to.write_str(NAMES.get(usize::from(*number)).unwrap_or(&"?")),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn of(added: &str, dropped: &str, net: Net) -> Capabilities {
+        let list = |text: &str| -> Vec<Capability> {
+            text.split_whitespace()
+                .map(|word| word.parse().unwrap())
+                .collect()
+        };
+        Capabilities::of(&list(added), &list(dropped), net, Capabilities::ALL)
+    }
+
+    #[test]
+    fn they_are_taken_as_docker_takes_them() {
+        let usual = of("", "", Net::None);
+        assert_eq!(usual.names().len(), 14);
+        assert!(usual.contains("NET_RAW") && !usual.contains("SYS_ADMIN"));
+        let host = of("", "", Net::Host);
+        assert!(!host.contains("NET_RAW") && host.contains("NET_BIND_SERVICE"));
+        assert!(of("net_raw", "", Net::Host).contains("NET_RAW"));
+        assert!(of("CAP_SYS_ADMIN", "", Net::Host).contains("SYS_ADMIN"));
+        assert!(!of("", "cap_chown", Net::Host).contains("CHOWN"));
+        assert!(
+            of("CHOWN", "CHOWN", Net::Host).contains("CHOWN"),
+            "what is added stays"
+        );
+        assert_eq!(of("KILL", "ALL", Net::Host).names(), ["CAP_KILL"]);
+        assert_eq!(of("", "ALL", Net::Host), Capabilities::default());
+        let most = of("ALL", "SYS_ADMIN", Net::Host);
+        assert!(!most.contains("SYS_ADMIN") && most.contains("SYS_MODULE"));
+        assert_eq!(of("ALL", "ALL", Net::Host), Capabilities::ALL);
+    }
+
+    #[test]
+    fn nothing_is_given_that_this_process_has_not() {
+        let held = Capabilities(0b111);
+        let all = Capabilities::of(&[Capability::All], &[], Net::Host, held);
+        assert_eq!(all, held);
+    }
+
+    #[test]
+    fn what_is_none_is_named() {
+        let error = "NET_RAWW".parse::<Capability>().unwrap_err().to_string();
+        assert!(error.contains("NET_RAWW"), "{error}");
+        assert!("".parse::<Capability>().is_err());
+    }
+
+    #[test]
+    fn numbers_are_the_kernels() {
+        for (number, name) in [(0, "CHOWN"), (13, "NET_RAW"), (21, "SYS_ADMIN"), (39, "BPF")] {
+            assert_eq!(name.parse::<Capability>().unwrap(), Capability::One(number));
+        }
+    }
+}

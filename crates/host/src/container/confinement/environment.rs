@@ -1,0 +1,65 @@
+//! `--env-file`: variables from a file, by docker's rules.
+//!
+//! A line is `NAME=value`, and the value is what follows, as it is: no quotes are taken off. A name alone takes the caller's value,
+//! if there is one. White space before a line does not count, and neither do empty lines and those that begin with `#`.
+
+use std::fmt;
+
+/// Largest file that is read. The kernel takes 2 MiB of arguments and environment together (`ARG_MAX` as a rule).
+pub(super) const FILE_LIMIT: usize = 4 << 20;
+
+/// What is wrong with a file of variables.
+#[derive(Debug, PartialEq, Eq)]
+pub struct EnvFileError {
+    /// Which line; from 1 on.
+    pub line: usize,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl std::error::Error for EnvFileError {}
+
+impl fmt::Display for EnvFileError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "line {}: {}", self.line, self.reason)
+    }
+}
+
+/// The variables of a file; `own` tells the caller's value of one.
+///
+/// # Errors
+/// The first line that sets no variable.
+pub fn read(
+    text: &[u8],
+    own: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<(String, String)>, EnvFileError> {
+    if text.len() > FILE_LIMIT {
+        let reason = format!("the file is larger than {FILE_LIMIT} bytes");
+        return Err(EnvFileError { line: 1, reason });
+    }
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let mut variables = Vec::new();
+    for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let wrong = |reason: String| EnvFileError {
+            line: index + 1,
+            reason,
+        };
+        let line = std::str::from_utf8(line).map_err(|_| wrong("it is not UTF-8".into()))?;
+        let line = line.strip_suffix('\r').unwrap_or(line).trim_start();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (name, value) = match line.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (line, own(line)),
+        };
+        if name.is_empty() {
+            return Err(wrong(format!("no name before '=' in {line:?}")));
+        }
+        if name.contains(char::is_whitespace) {
+            return Err(wrong(format!("the name {name:?} contains white space")));
+        }
+        variables.extend(value.map(|value| (name.to_owned(), value)));
+    }
+    Ok(variables)
+}

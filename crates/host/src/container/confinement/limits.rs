@@ -1,0 +1,178 @@
+//! Sizes, shares of processors and limits of processes, as docker writes them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::{Value, json};
+
+use super::super::RunError;
+
+/// A size: a number, perhaps with a fraction, and `b`, `k`, `m`, `g`, `t` or `p`, which are powers of 1024.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+/// Largest size that is taken: the runtime counts in signed numbers.
+const LARGEST: f64 = i64::MAX as f64;
+
+impl FromStr for Bytes {
+    type Err = RunError;
+
+    fn from_str(text: &str) -> Result<Self, RunError> {
+        let wrong = || RunError::Size(text.to_owned());
+        let lower = text.to_ascii_lowercase();
+        let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let power = match lower.get(digits.len()..).unwrap_or("") {
+            "" | "b" => 0,
+            "k" | "kb" | "ki" | "kib" => 1,
+            "m" | "mb" | "mi" | "mib" => 2,
+            "g" | "gb" | "gi" | "gib" => 3,
+            "t" | "tb" | "ti" | "tib" => 4,
+            "p" | "pb" | "pi" | "pib" => 5,
+            _ => return Err(wrong()),
+        };
+        let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
+            && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let number: f64 = digits.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
+        let bytes = number * 1024_f64.powi(power);
+        if bytes < 1.0 || bytes >= LARGEST {
+            return Err(wrong());
+        }
+        Ok(Self(bytes as u64))
+    }
+}
+
+/// Memory and swap together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemorySwap {
+    /// At most so much.
+    Limited(Bytes),
+    /// As much swap as there is (`-1`).
+    Unlimited,
+}
+
+impl FromStr for MemorySwap {
+    type Err = RunError;
+
+    fn from_str(text: &str) -> Result<Self, RunError> {
+        match text {
+            "-1" => Ok(Self::Unlimited),
+            _ => Ok(Self::Limited(text.parse()?)),
+        }
+    }
+}
+
+/// How many processors' time a container may use, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cpus(u64);
+
+impl FromStr for Cpus {
+    type Err = RunError;
+
+    fn from_str(text: &str) -> Result<Self, RunError> {
+        let wrong = || RunError::CpusText(text.to_owned());
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let number: f64 = text.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
+        let thousandths = (number * 1000.0).round();
+        // The kernel takes no quota below a millisecond, which is a hundredth of the period.
+        if !(10.0..1e9).contains(&thousandths) {
+            return Err(wrong());
+        }
+        Ok(Self(thousandths as u64))
+    }
+}
+
+impl Cpus {
+    pub(super) fn exceeds(self, processors: usize) -> bool {
+        self.0 > (processors as u64).saturating_mul(1000)
+    }
+
+    pub(super) fn share_of(self, period: u64) -> u64 {
+        self.0.saturating_mul(period) / 1000
+    }
+}
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}", self.0 as f64 / 1000.0)
+    }
+}
+
+/// The most processes and threads that a container may have; none if there is no limit (`0` or `-1`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PidsLimit(pub Option<i64>);
+
+impl FromStr for PidsLimit {
+    type Err = RunError;
+
+    fn from_str(text: &str) -> Result<Self, RunError> {
+        match text.parse() {
+            Ok(-1 | 0) => Ok(Self(None)),
+            Ok(limit) if limit > 0 => Ok(Self(Some(limit))),
+            _ => Err(RunError::PidsLimit(text.to_owned())),
+        }
+    }
+}
+
+/// Limits that a process may be given (`getrlimit(2)`), by docker's names.
+const ULIMITS: [&str; 15] = [
+    "core",
+    "cpu",
+    "data",
+    "fsize",
+    "locks",
+    "memlock",
+    "msgqueue",
+    "nice",
+    "nofile",
+    "nproc",
+    "rss",
+    "rtprio",
+    "rttime",
+    "sigpending",
+    "stack",
+];
+
+/// A limit of each process: `nofile=1024:2048`, soft and hard, or one number for both; `-1` for none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ulimit {
+    pub(in super::super) name: &'static str,
+    soft: u64,
+    hard: u64,
+}
+
+impl FromStr for Ulimit {
+    type Err = RunError;
+
+    fn from_str(text: &str) -> Result<Self, RunError> {
+        let wrong = |reason| RunError::Ulimit {
+            ulimit: text.to_owned(),
+            reason,
+        };
+        let shape = "write it as NAME=SOFT[:HARD], in numbers, -1 for no limit";
+        let (name, values) = text.split_once('=').ok_or_else(|| wrong(shape))?;
+        let name = ULIMITS.iter().find(|known| **known == name).ok_or_else(|| {
+            wrong("there is no such limit; core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, \
+                   rss, rtprio, rttime, sigpending and stack are ones")
+        })?;
+        let number = |text: &str| match text {
+            "-1" => Ok(u64::MAX),
+            _ => text.parse().map_err(|_| wrong(shape)),
+        };
+        let (soft, hard) = match values.split_once(':') {
+            Some((soft, hard)) => (number(soft)?, number(hard)?),
+            None => (number(values)?, number(values)?),
+        };
+        if soft > hard {
+            return Err(wrong("the soft limit is higher than the hard one"));
+        }
+        Ok(Self { name, soft, hard })
+    }
+}
+
+impl Ulimit {
+    /// As the runtime wants it.
+    pub(in super::super) fn to_json(&self) -> Value {
+        let kind = format!("RLIMIT_{}", self.name.to_ascii_uppercase());
+        json!({ "type": kind, "soft": self.soft, "hard": self.hard })
+    }
+}

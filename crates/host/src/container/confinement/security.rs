@@ -1,0 +1,88 @@
+//! `--security-opt`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::super::RunError;
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecurityOption {
+    /// `seccomp=unconfined`: no filter of system calls.
+    SeccompUnconfined,
+    /// `seccomp=builtin`: the usual one.
+    SeccompUsual,
+    /// `seccomp=FILE`: one in docker's format.
+    SeccompFile(PathBuf),
+    /// `apparmor=unconfined`.
+    AppArmorUnconfined,
+    /// `apparmor=PROFILE`.
+    AppArmor(String),
+    /// `label=disable`: no label of SELinux.
+    LabelDisable,
+    /// `label=user:…`, `role:…`, `type:…`, `level:…`: that part of the label.
+    Label {
+        /// Which part: 0 to 3, in this order.
+        part: usize,
+        /// What it is.
+        value: String,
+    },
+    /// `no-new-privileges`: setuid programs are ordinary ones.
+    NoNewPrivileges(bool),
+    /// `systempaths=unconfined`: nothing of /proc and /sys is hidden.
+    SystemPathsUnconfined,
+}
+
+/// The parts of a label, in their order.
+const PARTS: [&str; 4] = ["user", "role", "type", "level"];
+
+impl FromStr for SecurityOption {
+    type Err = RunError;
+
+    fn from_str(text: &str) -> Result<Self, RunError> {
+        let wrong = |reason: &str| RunError::SecurityOption {
+            option: text.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let known = "seccomp=unconfined|FILE, apparmor=unconfined|PROFILE, label=disable|user:U|role:R|type:T|level:L, \
+                     no-new-privileges and systempaths=unconfined are ones";
+        // An older way of writing has a colon for the equals sign.
+        let (name, value) = text.split_once(['=', ':']).unwrap_or((text, ""));
+        Ok(match (name, value) {
+            ("no-new-privileges", "" | "true") => Self::NoNewPrivileges(true),
+            ("no-new-privileges", "false") => Self::NoNewPrivileges(false),
+            ("no-new-privileges", _) => return Err(wrong("it is true or false")),
+            ("seccomp", "unconfined") => Self::SeccompUnconfined,
+            ("seccomp", "builtin") => Self::SeccompUsual,
+            ("apparmor", "unconfined") => Self::AppArmorUnconfined,
+            ("label", "disable") => Self::LabelDisable,
+            ("systempaths", "unconfined") => Self::SystemPathsUnconfined,
+            ("seccomp" | "apparmor" | "label" | "systempaths", "") => return Err(wrong("it needs a value")),
+            ("seccomp", file) => Self::SeccompFile(file.into()),
+            ("apparmor", profile) if is_word(profile) => Self::AppArmor(profile.to_owned()),
+            ("label", label) => {
+                let (part, value) = label.split_once(':').ok_or_else(|| wrong(known))?;
+                let part = PARTS
+                    .iter()
+                    .position(|known| *known == part)
+                    .ok_or_else(|| wrong(known))?;
+                if !is_word(value) {
+                    return Err(wrong("that cannot be part of a label"));
+                }
+                Self::Label {
+                    part,
+                    value: value.to_owned(),
+                }
+            }
+            _ => return Err(wrong(known)),
+        })
+    }
+}
+
+/// What neither ends a label nor a mount option.
+fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .chars()
+            .all(|c| !c.is_whitespace() && !c.is_control() && c != '"')
+}

@@ -1,0 +1,225 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn size(text: &str) -> Option<u64> {
+    text.parse::<Bytes>().ok().map(|bytes| bytes.0)
+}
+
+#[test]
+fn sizes_are_read_as_docker_reads_them() {
+    for (text, bytes) in [
+        ("6291456", 6 << 20),
+        ("512m", 512 << 20),
+        ("512M", 512 << 20),
+        ("1g", 1 << 30),
+        ("1.5g", 3 << 29),
+        ("64kb", 64 << 10),
+        ("2GiB", 2 << 30),
+        ("100b", 100),
+    ] {
+        assert_eq!(size(text), Some(bytes), "{text}");
+    }
+    for text in [
+        "",
+        "m",
+        "-1",
+        "1x",
+        "1 g",
+        "0",
+        "1.2.3",
+        "inf",
+        "nan",
+        "1e9",
+        "99999999p",
+        ".5g",
+    ] {
+        assert_eq!(size(text), None, "{text}");
+    }
+}
+
+#[test]
+fn memory_and_swap_go_together() {
+    let of = |memory: Option<&str>, swap: Option<&str>| Confinement {
+        memory: memory.map(|text| text.parse().unwrap()),
+        memory_swap: swap.map(|text| text.parse().unwrap()),
+        ..Confinement::default()
+    };
+    let options = RunOptions::default();
+    let refused = |memory, swap| of(memory, swap).check(&options).unwrap_err().to_string();
+    assert!(refused(None, Some("1g")).contains("needs --memory"));
+    assert!(refused(Some("5m"), None).contains("at least 6m"));
+    assert!(refused(Some("64m"), Some("63m")).contains("at least --memory"));
+    let memory = |confinement: &Confinement| confinement.resources(true)["memory"].clone();
+    assert_eq!(
+        memory(&of(Some("64m"), None)),
+        json!({"limit": 64 << 20, "swap": 128 << 20})
+    );
+    assert_eq!(
+        memory(&of(Some("64m"), Some("64m"))),
+        json!({"limit": 64 << 20, "swap": 64 << 20})
+    );
+    assert_eq!(
+        memory(&of(Some("64m"), Some("-1"))),
+        json!({"limit": 64 << 20, "swap": -1})
+    );
+    let without = of(Some("64m"), None).resources(false);
+    assert_eq!(without["memory"], json!({"limit": 64 << 20}));
+}
+
+#[test]
+fn processors_and_processes_are_limited() {
+    let cpus = |text: &str| text.parse::<Cpus>();
+    let confinement = Confinement {
+        cpus: Some(cpus("1.5").unwrap()),
+        pids_limit: Some("20".parse().unwrap()),
+        ..Confinement::default()
+    };
+    let resources = confinement.resources(true);
+    assert_eq!(resources["cpu"], json!({"quota": 150_000, "period": 100_000}));
+    assert_eq!(resources["pids"], json!({"limit": 20}));
+    for text in ["", "0", "0.001", "-1", "a", "nan"] {
+        assert!(cpus(text).is_err(), "{text}");
+    }
+    let many = Confinement {
+        cpus: Some(cpus("9000").unwrap()),
+        ..Confinement::default()
+    };
+    assert!(
+        many.check(&RunOptions::default())
+            .unwrap_err()
+            .to_string()
+            .contains("9000")
+    );
+    for text in ["0", "-1"] {
+        assert_eq!(text.parse::<PidsLimit>().unwrap(), PidsLimit(None));
+    }
+    assert!("-2".parse::<PidsLimit>().is_err() && "many".parse::<PidsLimit>().is_err());
+    let none = Confinement::default().resources(true);
+    assert_eq!(none, json!({"devices": [{"allow": false, "access": "rwm"}]}));
+}
+
+#[test]
+fn limits_of_processes_have_names() {
+    let json = |text: &str| text.parse::<Ulimit>().map(|limit| limit.to_json());
+    let wanted = json!({"type": "RLIMIT_NOFILE", "soft": 10, "hard": 20});
+    assert_eq!(json("nofile=10:20").unwrap(), wanted);
+    assert_eq!(json("core=-1").unwrap()["hard"], u64::MAX);
+    for text in ["nofile", "nofile=", "files=3", "nofile=20:10", "nofile=a", "=1"] {
+        assert!(json(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn directories_in_memory_are_harmless_unless_asked_for() {
+    let options = |text: &str| {
+        let tmpfs = text.parse::<Tmpfs>().map(|tmpfs| tmpfs.to_json());
+        tmpfs.map(|json| json["options"].to_string().replace('"', ""))
+    };
+    assert_eq!(options("/run").unwrap(), "[noexec,nosuid,nodev]");
+    assert_eq!(
+        options("/run:exec,size=64m,mode=1770").unwrap(),
+        "[nosuid,nodev,exec,size=64m,mode=1770]"
+    );
+    assert_eq!(
+        options("/run:size=10%,rw,ro").unwrap(),
+        "[noexec,nosuid,nodev,size=10%,ro]"
+    );
+    for text in [
+        "run",
+        "/",
+        "/a/../b",
+        "/run:size=x",
+        "/run:bind",
+        "/run:context=x",
+        "/run:mode=9",
+        "/run:mode=17777",
+    ] {
+        assert!(options(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn two_things_are_not_mounted_at_the_same_place() {
+    let confinement = Confinement {
+        tmpfs: vec!["/data".parse().unwrap()],
+        ..Confinement::default()
+    };
+    let mut options = RunOptions::default();
+    assert!(confinement.check(&options).is_ok());
+    options.volumes = vec!["/tmp:/data".parse().unwrap()];
+    assert!(
+        confinement
+            .check(&options)
+            .unwrap_err()
+            .to_string()
+            .contains("/data")
+    );
+}
+
+#[test]
+fn security_options_are_written_in_either_way() {
+    use SecurityOption::*;
+    let read = |text: &str| text.parse::<SecurityOption>();
+    for (text, wanted) in [
+        ("no-new-privileges", NoNewPrivileges(true)),
+        ("no-new-privileges:true", NoNewPrivileges(true)),
+        ("no-new-privileges=false", NoNewPrivileges(false)),
+        ("seccomp=unconfined", SeccompUnconfined),
+        ("seccomp:unconfined", SeccompUnconfined),
+        ("seccomp=/a/b.json", SeccompFile("/a/b.json".into())),
+        ("apparmor=mine", AppArmor("mine".into())),
+        ("label=disable", LabelDisable),
+        (
+            "label=type:spc_t",
+            Label {
+                part: 2,
+                value: "spc_t".into(),
+            },
+        ),
+        (
+            "label:level:s0:c1,c2",
+            Label {
+                part: 3,
+                value: "s0:c1,c2".into(),
+            },
+        ),
+        ("systempaths=unconfined", SystemPathsUnconfined),
+    ] {
+        assert_eq!(read(text).unwrap(), wanted, "{text}");
+    }
+    for text in [
+        "",
+        "seccomp",
+        "seccomp=",
+        "label=",
+        "label=shape:x",
+        "no-new-privileges=2",
+        "apparmor=a b",
+        "other=1",
+    ] {
+        assert!(read(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn files_of_variables_are_read_as_docker_reads_them() {
+    let own = |name: &str| (name == "OWN").then(|| "mine".to_owned());
+    let text = "\u{feff}A=1\n# no\n\n  B = x \nC=\"quoted\" # kept\nOWN\nNOT_SET\nD=a=b\r\nE=\n";
+    let error = read_env_file(text.as_bytes(), own).unwrap_err();
+    assert_eq!(error.line, 4, "{error}");
+    let text = text.replace("B = x ", "B= x ");
+    let variables = read_env_file(text.as_bytes(), own).unwrap();
+    let lines: Vec<String> = variables
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    assert_eq!(
+        lines,
+        ["A=1", "B= x ", "C=\"quoted\" # kept", "OWN=mine", "D=a=b", "E="]
+    );
+    for text in [&b"=x"[..], b"A B=1", b"A\xff=1", b"A B"] {
+        assert!(read_env_file(text, own).is_err(), "{text:?}");
+    }
+    assert!(read_env_file(&vec![b'#'; 5 << 20], own).is_err());
+}

@@ -1,0 +1,100 @@
+//! Directories in memory: `--tmpfs /run:rw,size=64m,mode=1777`.
+
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+use serde_json::{Value, json};
+
+use super::super::RunError;
+use super::Bytes;
+
+/// What a directory in memory does not have unless it is asked for; docker's choice.
+const USUAL: [&str; 3] = ["noexec", "nosuid", "nodev"];
+
+/// Words that take each other back.
+const SWITCHES: [(&str, &str); 5] = [
+    ("exec", "noexec"),
+    ("suid", "nosuid"),
+    ("dev", "nodev"),
+    ("rw", "ro"),
+    ("atime", "noatime"),
+];
+
+/// A directory in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tmpfs {
+    /// Where it is in the container.
+    pub target: PathBuf,
+    options: Vec<String>,
+}
+
+impl FromStr for Tmpfs {
+    type Err = RunError;
+
+    fn from_str(text: &str) -> Result<Self, RunError> {
+        let wrong = |reason: String| RunError::Tmpfs {
+            tmpfs: text.to_owned(),
+            reason,
+        };
+        let (target, options) = text.split_once(':').unwrap_or((text, ""));
+        let target = Path::new(target);
+        let leads_up = target.components().any(|part| part == Component::ParentDir);
+        if !target.is_absolute() || leads_up {
+            return Err(wrong("its path must be absolute, without ..".into()));
+        }
+        if target == Path::new("/") {
+            return Err(wrong("the container's root cannot be replaced".into()));
+        }
+        let mut merged: Vec<String> = USUAL.iter().map(|&word| word.to_owned()).collect();
+        for option in options.split(',').filter(|option| !option.is_empty()) {
+            let taken_back = check(option).map_err(wrong)?;
+            merged.retain(|known| Some(known.as_str()) != taken_back && known != option);
+            merged.push(option.to_owned());
+        }
+        Ok(Self {
+            target: target.components().collect(),
+            options: merged,
+        })
+    }
+}
+
+/// What the option takes back, if anything; or why it is none.
+fn check(option: &str) -> Result<Option<&'static str>, String> {
+    for (one, other) in SWITCHES {
+        if option == one {
+            return Ok(Some(other));
+        }
+        if option == other {
+            return Ok(Some(one));
+        }
+    }
+    let number = |text: &str, radix| u32::from_str_radix(text, radix).is_ok();
+    let is_good = match option.split_once('=') {
+        None => matches!(
+            option,
+            "diratime" | "nodiratime" | "relatime" | "norelatime" | "strictatime"
+        ),
+        Some(("size", size)) => {
+            let share = size.strip_suffix('%').map(|share| number(share, 10));
+            share.unwrap_or_else(|| size.parse::<Bytes>().is_ok())
+        }
+        Some(("mode", mode)) => number(mode, 8) && mode.len() <= 4,
+        Some(("uid" | "gid", id)) => number(id, 10),
+        Some(("nr_inodes" | "nr_blocks", count)) => count.parse::<Bytes>().is_ok(),
+        Some(_) => false,
+    };
+    match is_good {
+        true => Ok(None),
+        false => Err(format!(
+            "{option:?} is no option of it; size=, mode=, uid=, gid=, nr_inodes=, rw, ro, exec, noexec, suid, nosuid, dev \
+             and nodev are ones"
+        )),
+    }
+}
+
+impl Tmpfs {
+    /// As the runtime wants it.
+    pub(in super::super) fn to_json(&self) -> Value {
+        json!({ "destination": self.target, "type": "tmpfs", "source": "tmpfs", "options": self.options })
+    }
+}
