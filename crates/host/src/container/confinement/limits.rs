@@ -34,7 +34,7 @@ impl FromStr for Bytes {
             && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let number: f64 = digits.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
         let bytes = number * 1024_f64.powi(power);
-        if bytes < 1.0 || bytes >= LARGEST {
+        if !(1.0..LARGEST).contains(&bytes) {
             return Err(wrong());
         }
         Ok(Self(bytes as u64))
