@@ -207,3 +207,39 @@ fn what_makes_no_sense_is_refused() {
         assert!(run.error.contains(word), "{run:?}");
     }
 }
+
+/// Names whatever of the host can be changed, opened or seen.
+const LOOK: &str = r#"for place in /proc/sys /proc/bus /proc/fs /proc/irq /proc/sysrq-trigger /sys; do
+    busybox find $place -type f -perm /222 2>/dev/null | while read -r file; do { true >> "$file"; } 2>/dev/null && echo "can be written: $file"; done
+done
+busybox find /dev -type b | while read -r file; do echo "a disk: $file"; done
+busybox find /dev -type c | busybox grep -vE '^/dev/(null|zero|full|random|urandom|tty|ptmx|pts/.*|console)$'
+for file in /proc/kcore /proc/keys /proc/timer_list /proc/interrupts; do
+    [ -n "$(busybox head -c 1 $file 2>/dev/null | busybox tr '\0' x)" ] && echo "can be read: $file"
+done
+[ -n "$(ls /sys/firmware 2>/dev/null)" ] && echo "can be listed: /sys/firmware"
+busybox grep -vE ' / (overlay|/proc|/dev|/sys)' /proc/self/mountinfo | busybox awk '$5 !~ /^\/(proc|dev|sys)/ && $5 != "/" {print $5}' |
+    busybox grep -vxE '/etc/(resolv.conf|hosts|hostname)'
+for process in /proc/[0-9]*; do [ "$(busybox readlink $process/root 2>/dev/null)" = / ] || [ ! -d $process ] || echo "another's: $process"; done
+busybox find / -xdev -type s 2>/dev/null
+for number in 8:0 254:0 1:1; do
+    busybox mknod /tmp/node b ${number%:*} ${number#*:} && (: < /tmp/node) 2>/dev/null && echo "opened $number"; rm -f /tmp/node
+done
+busybox mknod /tmp/mem c 1 1 && (: < /tmp/mem) 2>/dev/null && echo "opened /dev/mem"
+true"#;
+
+#[test]
+fn nothing_of_the_host_is_within_reach() {
+    let mut case = case!();
+    let run = shell(&mut case, LOOK);
+    assert_eq!(run.stdout, "", "{run:?}");
+    // The same eyes see what there is if it is shown.
+    let mut open = case!();
+    open.set("security", "systempaths=unconfined")
+        .set("volume", "/tmp:/mnt");
+    let run = shell(&mut open, LOOK);
+    assert!(
+        run.stdout.contains("can be written: /proc/sys/") && run.stdout.contains("/mnt"),
+        "{run:?}"
+    );
+}
