@@ -12,7 +12,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::RunError;
 use super::confinement::SecurityOption;
 
-/// Profiles for containers, in order of preference: Xebec's (`packaging/apparmor`), docker's, containerd's, podman's (which has its
+/// Profiles for containers, in order of preference: one that the host has for Xebec, docker's, containerd's, podman's (which has its
 /// version after it).
 const PROFILES: [&str; 4] = [
     "xebec-default",
