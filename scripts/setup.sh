@@ -39,6 +39,10 @@ CONTAINERD_1_7_COMMANDS=(containerd-1.7/{containerd,containerd-shim-runc-v2,ctr}
 # A runc that can map the ids of mounts, as containerd wants for pods in user namespaces; Debian 12's cannot. It is called
 # runc-idmap, so that whatever looks for runc finds the system's.
 RUNC_IDMAP=github.com/opencontainers/runc@v1.5.2
+# Docker Engine. Its client cannot be had from the Go proxy; Debian's package is taken apart for it, since installing that would
+# start an engine of its own. It is called docker-client, so that whoever looks for docker finds the system's.
+GO_TOOLS+=(dockerd=github.com/moby/moby/v2/cmd/dockerd@v2.0.0-beta.24)
+DOCKER_CLIENT=docker.io
 # What `kubectl kustomize` is made of. Newer ones want a newer Go than Debian's users have.
 GO_TOOLS+=(kustomize=sigs.k8s.io/kustomize/kustomize/v5@v5.6.0)
 # command=package==version. This one carries the schemas of the objects of Kubernetes, which others fetch.
@@ -80,6 +84,7 @@ missing_commands() {
         [[ -x $XEBEC_TOOLS/bin/$item ]] || echo "$item"
     done
     [[ -x $XEBEC_TOOLS/bin/runc-idmap ]] || echo runc-idmap
+    [[ -x $XEBEC_TOOLS/bin/docker-client ]] || echo docker-client
 }
 
 # at_least HAVE WANT: whether version HAVE is WANT or newer.
@@ -142,6 +147,18 @@ install_runc_idmap() {
     note_version runc-idmap "$RUNC_IDMAP"
 }
 
+# The client of the package, whatever its version: what is tested speaks with old ones, too.
+install_docker_client() {
+    [[ -x $XEBEC_TOOLS/bin/docker-client ]] && return
+    command -v apt-get >/dev/null || die "no apt-get here; please put a client of Docker at $XEBEC_TOOLS/bin/docker-client"
+    say "taking the client out of $DOCKER_CLIENT"
+    rm -rf "$XEBEC_TOOLS/build"
+    mkdir -p "$XEBEC_TOOLS/build"
+    (cd "$XEBEC_TOOLS/build" && apt-get download -q "$DOCKER_CLIENT" && dpkg-deb -x ./*.deb tree)
+    mv "$XEBEC_TOOLS/build/tree/usr/bin/docker" "$XEBEC_TOOLS/bin/docker-client"
+    rm -rf "$XEBEC_TOOLS/build"
+}
+
 # Each into a folder of its own, so that nothing of the system's Python changes.
 install_python_tools() {
     local item folder
@@ -192,6 +209,7 @@ main() {
     install_go_tools
     install_containerd_1_7
     install_runc_idmap
+    install_docker_client
     install_python_tools
     install_cargo_tools
     missing=$(missing_commands | tr '\n' ' ')

@@ -69,6 +69,11 @@ impl<'a> Containerd<'a> {
         Ok(containerd)
     }
 
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        listens(self.world)
+    }
+
     /// The name of its namespace, and of the control group in which everything of it is.
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace

@@ -7,6 +7,7 @@
 
 mod cases;
 mod containerd;
+mod docker;
 mod groups;
 mod lab;
 mod runner;

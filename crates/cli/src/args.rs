@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use container::{RecordArgs, RunArgs};
-pub(crate) use containerd::CtrPullArgs;
+pub(crate) use containerd::{CtrPullArgs, DockerRelayArgs};
 use xebec_host::protocol::PullPolicy;
 use xebec_host::settings::{LogFormat, Overrides, Settings, Size};
 
@@ -80,6 +80,8 @@ pub(crate) enum Command {
     Pull(PullArgs),
     /// Make an image known to containerd, lazily, where its own clients cannot (`ctr` of containerd 1.7).
     CtrPull(CtrPullArgs),
+    /// Stand between Docker Engine and containerd, and bring the blobs of lazy layers when they are asked for.
+    DockerRelay(DockerRelayArgs),
     /// Show layers, codecs, laziness, trust and what is cached of an image.
     Inspect(InspectArgs),
     /// Verify what is cached of an image.

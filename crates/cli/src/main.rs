@@ -13,6 +13,7 @@ mod listing;
 mod logging;
 mod progress;
 mod record;
+mod relay;
 mod run;
 mod svg;
 mod text;
@@ -82,6 +83,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Record(args) => record::record(&paths, &args)?,
         Command::Pull(args) => images::pull(&paths, &args)?,
         Command::CtrPull(args) => ctr_pull::ctr_pull(&paths, &args)?,
+        Command::DockerRelay(args) => relay::relay(&paths, &args)?,
         Command::Check(args) => images::check(&paths, &args)?,
         Command::Inspect(args) => listing::inspect(&paths, &args)?,
         Command::Images(args) => listing::images(&paths, args)?,

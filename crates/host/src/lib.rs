@@ -35,6 +35,7 @@ pub mod paths;
 pub mod proof;
 pub mod protocol;
 pub mod registry_memory;
+pub mod relay;
 pub mod runtime_image;
 pub mod settings;
 pub mod sharing;

@@ -12,6 +12,7 @@
 //! * [`id_mapping`] and [`mapped`]: for containers in user namespaces.
 //! * [`containerd`]: a client of containerd's own services.
 //! * [`image_service`]: between the kubelet and containerd, for the logins of pulls.
+//! * [`relay`]: between Docker Engine and containerd, for the blobs of lazy layers.
 //! * [`lazy`]: what this crate needs to know of lazy images, and no more.
 
 pub mod api;
@@ -26,6 +27,7 @@ mod locks;
 pub mod mapped;
 pub mod mounts;
 pub mod record;
+pub mod relay;
 mod reserve;
 pub mod server;
 pub mod service;

@@ -67,7 +67,7 @@ pub async fn serve<L: LazyImages>(
 }
 
 /// Whether the user at the other end is the one of this process: the permissions of a socket may have been changed.
-fn is_of_this_user(stream: &tokio::net::UnixStream) -> bool {
+pub(crate) fn is_of_this_user(stream: &tokio::net::UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();
     stream.peer_cred().is_ok_and(|peer| peer.uid() == own)
 }
@@ -122,6 +122,6 @@ async fn answer<L: LazyImages>(
 }
 
 /// Waits until it is told to stop, or nobody is left who could tell.
-async fn told(stop: &mut watch::Receiver<bool>) {
+pub(crate) async fn told(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|is_over| *is_over).await;
 }

@@ -6,6 +6,7 @@ mod closed;
 mod containerd;
 mod deaths;
 mod differential;
+mod docker;
 mod faults;
 mod laziness;
 mod lingering;
@@ -40,6 +41,7 @@ const ALONE: &[&str] = &[
     "stalls/",
     "runtime/five-requests",
     "containerd/dead-registry",
+    "docker/dead-registry",
 ];
 
 /// Whether a case needs the machine for itself.
@@ -71,6 +73,7 @@ pub(crate) fn all() -> Vec<Case> {
         service::cases(),
         packaging::cases(),
         containerd::cases(),
+        docker::cases(),
         quota::cases(),
         power::cases(),
         preparing::cases(),

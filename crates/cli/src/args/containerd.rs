@@ -54,3 +54,26 @@ pub(crate) struct CtrPullArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// `xebec docker-relay`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A service that `xebec install --docker` sets up. Docker's daemon.json names the link as \"containerd\". \
+    While this runs, the link leads here; when it is told to end, to containerd itself."
+)]
+pub(crate) struct DockerRelayArgs {
+    /// containerd's socket; by default what `address` in daemon.toml says, or the usual one.
+    #[arg(long, value_name = "SOCKET", env = "CONTAINERD_ADDRESS")]
+    pub(crate) address: Option<PathBuf>,
+    /// The name at which Docker finds containerd. Its directory is made, and closed to others.
+    #[arg(long, value_name = "LINK", default_value = xebec_host::relay::USUAL_LINK)]
+    pub(crate) link: PathBuf,
+    /// What containerd's configuration calls Xebec's snapshotter.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "CONTAINERD_SNAPSHOTTER",
+        default_value = "xebec"
+    )]
+    pub(crate) snapshotter: String,
+}

@@ -82,6 +82,11 @@ pub fn upgrade_file(run: &Path) -> PathBuf {
     run.join("upgrade")
 }
 
+/// Tells the service manager that started this process, if one did, that it serves.
+pub fn say_ready() {
+    Manager::find().ready();
+}
+
 /// Keeps until a worker says that nothing needs events any more, or a service manager stops the service.
 ///
 /// # Errors

@@ -58,6 +58,21 @@ impl Containerd {
         })
     }
 
+    /// A client whose blobs and snapshots are kept by a lease that somebody else has made.
+    ///
+    /// # Errors
+    /// A name that cannot be a lease's.
+    pub fn under(&self, id: &str) -> Result<Containerd, ContainerdError> {
+        let refused = |_| ContainerdError::Namespace {
+            namespace: id.to_owned(),
+        };
+        let lease = id.parse().map_err(refused)?;
+        Ok(Containerd {
+            lease: Some(lease),
+            ..self.clone()
+        })
+    }
+
     /// Deletes a lease, and with `sync` waits until what nothing else refers to is gone.
     ///
     /// # Errors

@@ -1,0 +1,39 @@
+//! `xebec docker-relay`.
+
+use std::path::PathBuf;
+
+use tokio::signal::unix::{SignalKind, signal};
+use xebec_host::clients::Clients;
+use xebec_host::failure::Failure;
+use xebec_host::paths::Paths;
+use xebec_host::relay::{Place, serve};
+use xebec_host::settings::{Overrides, Settings, USUAL_CONTAINERD};
+
+use crate::args::DockerRelayArgs;
+
+/// `xebec docker-relay`. Ends when it is told to.
+pub(crate) fn relay(paths: &Paths, args: &DockerRelayArgs) -> Result<(), Failure> {
+    let settings = Settings::load(&paths.settings(), &Overrides::new())?.snapshotter;
+    let place = Place {
+        containerd: args
+            .address
+            .clone()
+            .or(settings.address)
+            .unwrap_or_else(|| PathBuf::from(USUAL_CONTAINERD)),
+        link: args.link.clone(),
+        snapshotter: args.snapshotter.clone(),
+        docker_config: settings.docker_config,
+    };
+    crate::runtime()?.block_on(async {
+        let ask = |kind| signal(kind).map_err(|error| Failure::host("wait for a signal", error));
+        let mut terminate = ask(SignalKind::terminate())?;
+        let mut interrupt = ask(SignalKind::interrupt())?;
+        let ended = async {
+            tokio::select! {
+                _ = terminate.recv() => (),
+                _ = interrupt.recv() => (),
+            }
+        };
+        serve(Clients::new(paths), &place, xebec_host::keeper::say_ready, ended).await
+    })
+}

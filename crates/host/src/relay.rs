@@ -1,0 +1,217 @@
+//! Docker Engine's way to containerd, on which the blobs of lazy layers are brought when they are asked for.
+//!
+//! A process of its own, which needs no daemon: Docker must be able to list, stop and enter containers while the daemon is
+//! stopped or replaced, and an end of this process ends Docker's connection to containerd. What passes by and what is brought is
+//! said in [`xebec_snapshotter::relay`].
+//!
+//! Docker is told to find containerd at a *link*. While this runs, it leads here; when this was ended by whoever manages it, it
+//! leads to containerd itself, and Docker connects to that. When this died it still leads here: whoever manages it starts it
+//! again, and until then Docker is refused rather than given a containerd that leaves layers out. A name that is no link is not
+//! touched.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+use tracing::{info, warn};
+use xebec_format::digest::Digest;
+use xebec_oci::Reference;
+use xebec_snapshotter::containerd::Containerd;
+use xebec_snapshotter::containerd::ingest::NewBlob;
+use xebec_snapshotter::relay::{Blobs, MissingBlob, Relay};
+
+use crate::clients::Clients;
+use crate::failure::{Failure, FailureKind};
+
+/// Where Docker finds containerd, unless somebody says otherwise.
+pub const USUAL_LINK: &str = "/run/xebec-docker/containerd.sock";
+
+/// Where it stands.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// containerd's socket.
+    pub containerd: PathBuf,
+    /// What Docker is told; the socket is beside it.
+    pub link: PathBuf,
+    /// What containerd calls our snapshotter.
+    pub snapshotter: String,
+    /// Credentials, as the daemon uses them.
+    pub docker_config: Option<PathBuf>,
+}
+
+/// Brings blobs from the registries that they were to be pulled from.
+struct FromRegistries {
+    clients: Clients,
+    docker_config: Option<PathBuf>,
+}
+
+/// Serves until `ended` does. `ready` is called when Docker may connect.
+///
+/// # Errors
+/// When the socket or the link cannot be made.
+pub async fn serve(
+    clients: Clients,
+    place: &Place,
+    ready: impl FnOnce(),
+    ended: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let socket = prepare(&place.link)?;
+    let listener = UnixListener::bind(&socket)
+        .map_err(|error| Failure::host(format!("listen at {}", socket.display()), error))?;
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))
+        .map_err(|error| Failure::host(format!("close {} to others", socket.display()), error))?;
+    lead(&place.link, &socket)?;
+    let blobs = FromRegistries {
+        clients,
+        docker_config: place.docker_config.clone(),
+    };
+    let relay = Arc::new(Relay::new(place.containerd.clone(), &place.snapshotter, blobs));
+    let (stop, told) = watch::channel(false);
+    let serving = tokio::spawn(relay.serve(listener, told));
+    info!("Docker's way to containerd: {}", place.link.display());
+    ready();
+    ended.await;
+    // First, so that who is cut off finds containerd itself.
+    if let Err(failure) = lead(&place.link, &place.containerd) {
+        warn!("{failure}");
+    }
+    let _ = stop.send(true);
+    let _ = serving.await;
+    let _ = fs::remove_file(&socket);
+    Ok(())
+}
+
+/// The directory, and the socket's name in it, which nobody has.
+fn prepare(link: &Path) -> Result<PathBuf, Failure> {
+    let wrong = |message: String| Err(Failure::new(FailureKind::Usage, message));
+    let Some(directory) = link.parent().filter(|directory| directory.is_absolute()) else {
+        return wrong(format!("{}: give a path from / on", link.display()));
+    };
+    let made = fs::create_dir_all(directory)
+        .and_then(|()| fs::set_permissions(directory, fs::Permissions::from_mode(0o700)));
+    made.map_err(|error| Failure::host(format!("make {}", directory.display()), error))?;
+    let socket = directory.join("relay.sock");
+    // What answers there is another one that runs.
+    if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+        let message = format!("somebody serves at {} already: stop that first", socket.display());
+        return Err(Failure::new(FailureKind::Host, message));
+    }
+    match fs::symlink_metadata(&socket) {
+        Ok(there) if std::os::unix::fs::FileTypeExt::is_socket(&there.file_type()) => {
+            fs::remove_file(&socket)
+                .map_err(|error| Failure::host(format!("remove {}", socket.display()), error))?
+        }
+        Ok(_) => return wrong(format!("{} is not a socket: remove it", socket.display())),
+        Err(_) => {}
+    }
+    Ok(socket)
+}
+
+/// Has the link lead there, with no moment without one.
+fn lead(link: &Path, to: &Path) -> Result<(), Failure> {
+    if fs::symlink_metadata(link).is_ok_and(|there| !there.file_type().is_symlink()) {
+        let message = format!(
+            "{} is not a link, so Docker is not led to Xebec: remove it, or give another --link",
+            link.display()
+        );
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    let next = link.with_extension("next");
+    let _ = fs::remove_file(&next);
+    symlink(to, &next)
+        .and_then(|()| fs::rename(&next, link))
+        .map_err(|error| Failure::host(format!("lead {} to {}", link.display(), to.display()), error))
+}
+
+impl Blobs for FromRegistries {
+    async fn bring(&self, containerd: &Containerd, blob: &MissingBlob) -> Result<(), String> {
+        let mut problems = Vec::new();
+        for reference in &blob.references {
+            match self.bring_from(containerd, blob, reference).await {
+                Ok(()) => return Ok(()),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        Err(problems.join("; "))
+    }
+}
+
+impl FromRegistries {
+    async fn bring_from(
+        &self,
+        containerd: &Containerd,
+        blob: &MissingBlob,
+        reference: &str,
+    ) -> Result<(), String> {
+        let reference: Reference = reference
+            .parse()
+            .map_err(|error| format!("{reference:?}: {error}"))?;
+        let digest: Digest = blob
+            .digest
+            .parse()
+            .map_err(|error| format!("{:?}: {error}", blob.digest))?;
+        let client = self.clients.get(self.docker_config.as_deref());
+        let client = client.map_err(|failure| failure.to_string())?;
+        let new = NewBlob {
+            name: format!("xebec-relay-{digest}"),
+            digest: blob.digest.clone(),
+            size: blob.size,
+            labels: Default::default(),
+        };
+        let name = new.name.clone();
+        let Some(mut ingest) = containerd.ingest(new).await.map_err(|error| error.to_string())? else {
+            return Ok(());
+        };
+        let brought = async {
+            let stream = client.blob_stream(reference.repository(), &digest, blob.size, ingest.offset());
+            let mut stream = stream.await.map_err(|error| error.to_string())?;
+            while let Some(part) = stream.next_part().await.map_err(|error| error.to_string())? {
+                ingest.write(&part).await.map_err(|error| error.to_string())?;
+            }
+            // containerd compares the digest.
+            ingest.commit(containerd).await.map_err(|error| error.to_string())
+        };
+        let brought = brought.await;
+        if brought.is_err() {
+            // What is there of it may be what is wrong with it.
+            let _ = containerd.give_up(&name).await;
+        }
+        brought
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_links_are_led_elsewhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("containerd.sock");
+        lead(&link, Path::new("/one")).unwrap();
+        lead(&link, Path::new("/two")).unwrap();
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new("/two"));
+        fs::remove_file(&link).unwrap();
+        fs::write(&link, "somebody's").unwrap();
+        assert!(lead(&link, Path::new("/one")).is_err());
+        assert_eq!(fs::read(&link).unwrap(), b"somebody's");
+    }
+
+    #[test]
+    fn what_is_no_socket_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("containerd.sock");
+        let socket = directory.path().join("relay.sock");
+        fs::write(&socket, "somebody's").unwrap();
+        assert!(prepare(&link).is_err());
+        fs::remove_file(&socket).unwrap();
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        assert_eq!(prepare(&link).unwrap(), socket);
+        let _serves = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(prepare(&link).is_err());
+    }
+}

@@ -1,0 +1,296 @@
+//! Between Docker Engine and containerd, for the blobs of lazy layers, which containerd does not have.
+//!
+//! Docker asks containerd for a layer's blob when an image is saved, pushed or built on, and leaves out silently what is not
+//! there (`docker save`). Nobody but containerd itself can answer for its content store, and it does not ask anybody. So this
+//! passes every call on to containerd as it came, and its answer back, and looks at four of them:
+//!
+//! * `Content/Info` of a blob that containerd lacks, and that a lazy snapshot of the same namespace stands for, is answered from
+//!   the image's manifest: it is there, with that length. Nothing is fetched, so lists of images cost nothing, and a push may
+//!   have the registry mount it from the repository that it is from.
+//! * `Content/Read`, `Diff/Apply`, and `Leases/AddResource`, by which Docker says what it is about to save, bring it first:
+//!   [`Blobs`] fetches it, and containerd compares its digest. If that fails, so does the call, with the cause.
+//!
+//! Each connection has one of its own to containerd, and neither outlives the other, so that a client sees containerd go as it
+//! would without this.
+//!
+//! Source: `api/services/{content,leases,diff}/v1` in containerd; `daemon/containerd/image_exporter.go` in Docker
+//! (`leaseContent`) and `core/images/archive/exporter.go` (`WithSkipMissing`).
+
+mod missing;
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http2 as client;
+use hyper::server::conn::http2 as server;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use prost::Message;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tonic::Status;
+use tonic::body::Body;
+use tracing::{debug, warn};
+
+use crate::api::LONGEST_MESSAGE;
+use crate::containerd::Containerd;
+use crate::server::{is_of_this_user, told};
+use missing::Missing;
+pub use missing::MissingBlob;
+
+const INFO: &str = "/containerd.services.content.v1.Content/Info";
+const READ: &str = "/containerd.services.content.v1.Content/Read";
+const ADD_RESOURCE: &str = "/containerd.services.leases.v1.Leases/AddResource";
+const APPLY: &str = "/containerd.services.diff.v1.Diff/Apply";
+/// What a message begins with: whether it is compressed, and its length in four bytes.
+const FRAME: usize = 5;
+/// What gRPC calls "not found".
+const NOT_FOUND: &[u8] = b"5";
+/// How long calls under way may take when the relay ends. Some never end: whoever listens to events waits for the next.
+const LAST_CALLS: Duration = Duration::from_secs(1);
+/// How long accepting pauses when it fails, as it does when descriptors run out.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How many calls of one connection are under way at most; one for each container that runs, and some.
+const CALLS_AT_ONCE: u32 = 100_000;
+/// How much of a stream may be under way, in bytes: layers of builds and pushes pass by here.
+const WINDOW: u32 = 4 << 20;
+
+/// Who brings blobs.
+pub trait Blobs: Send + Sync + 'static {
+    /// Has containerd have this blob, by this client, whose lease keeps it.
+    ///
+    /// # Errors
+    /// For the user: why that cannot be.
+    fn bring(
+        &self,
+        containerd: &Containerd,
+        blob: &MissingBlob,
+    ) -> impl Future<Output = Result<(), String>> + Send;
+}
+
+/// The way to containerd.
+pub struct Relay<B> {
+    socket: PathBuf,
+    missing: Missing<B>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DigestRequest {
+    #[prost(string, tag = "1")]
+    digest: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct AddResourceRequest {
+    #[prost(string, tag = "1")]
+    id: String,
+    #[prost(message, optional, tag = "2")]
+    resource: Option<Resource>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Resource {
+    #[prost(string, tag = "1")]
+    id: String,
+    #[prost(string, tag = "2")]
+    r#type: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ApplyRequest {
+    #[prost(message, optional, tag = "1")]
+    diff: Option<crate::containerd::images::Descriptor>,
+}
+
+impl<B: Blobs> Relay<B> {
+    /// To the containerd at this socket, in whose configuration the snapshotter has this name.
+    pub fn new(socket: PathBuf, snapshotter: &str, blobs: B) -> Self {
+        Self {
+            missing: Missing::new(socket.clone(), snapshotter, blobs),
+            socket,
+        }
+    }
+
+    /// Serves whoever connects, until `stop` says so.
+    pub async fn serve(self: Arc<Self>, listener: UnixListener, mut stop: watch::Receiver<bool>) {
+        let mut connections = tokio::task::JoinSet::new();
+        loop {
+            tokio::select! {
+                () = told(&mut stop) => break,
+                Some(_) = connections.join_next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) if !is_of_this_user(&stream) => {}
+                    Ok((stream, _)) => {
+                        connections.spawn(self.clone().converse(stream, stop.clone()));
+                    }
+                    Err(error) => {
+                        warn!("cannot accept a connection to containerd: {error}");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+        }
+        let all = async { while connections.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(LAST_CALLS, all).await;
+    }
+
+    async fn converse(self: Arc<Self>, stream: UnixStream, mut stop: watch::Receiver<bool>) {
+        let there = match UnixStream::connect(&self.socket).await {
+            Ok(there) => there,
+            // The connection ends, as one to containerd would.
+            Err(error) => return warn!("containerd at {}: {error}", self.socket.display()),
+        };
+        let mut builder = client::Builder::new(TokioExecutor::new());
+        builder
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW * 4);
+        let (sender, mut upstream) = match builder.handshake(TokioIo::new(there)).await {
+            Ok(made) => made,
+            Err(error) => return warn!("containerd at {}: {error}", self.socket.display()),
+        };
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (relay, sender) = (self.clone(), sender.clone());
+            async move { Ok::<_, Infallible>(relay.answer(sender, request).await) }
+        });
+        let connection = server::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW * 4)
+            .max_concurrent_streams(CALLS_AT_ONCE)
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        let ended = tokio::select! {
+            ended = &mut connection => ended,
+            ended = &mut upstream => ended,
+            () = told(&mut stop) => {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    ended = &mut connection => ended,
+                    ended = &mut upstream => ended,
+                }
+            }
+        };
+        if let Err(error) = ended {
+            debug!("a connection to containerd ended: {error}");
+        }
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        mut sender: client::SendRequest<Body>,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        let path = request.uri().path();
+        if ![INFO, READ, ADD_RESOURCE, APPLY].contains(&path) {
+            return pass_on(&mut sender, request.map(Body::new)).await;
+        }
+        let (head, body) = request.into_parts();
+        let trailers;
+        let bytes = match Limited::new(body, FRAME + LONGEST_MESSAGE).collect().await {
+            Ok(body) => {
+                trailers = body.trailers().cloned();
+                body.to_bytes()
+            }
+            Err(error) => return Status::invalid_argument(format!("the request: {error}")).into_http(),
+        };
+        let again = || Request::from_parts(head.clone(), whole(bytes.clone(), trailers.clone()));
+        let asked = Asked::of(head.uri.path(), &head.headers, &bytes);
+        // These do not say whether it is there.
+        if let Some(asked) = asked.as_ref().filter(|asked| asked.is_ahead) {
+            if let Err(status) = self.missing.bring(asked, true).await {
+                return status.into_http();
+            }
+            return pass_on(&mut sender, again()).await;
+        }
+        let answer = pass_on(&mut sender, again()).await;
+        let Some(asked) = asked.filter(|_| is_not_found(&answer)) else {
+            return answer;
+        };
+        if head.uri.path() == INFO {
+            return match self.missing.info(&asked).await {
+                Ok(Some(info)) => framed(&info),
+                Ok(None) => answer,
+                Err(status) => status.into_http(),
+            };
+        }
+        match self.missing.bring(&asked, false).await {
+            Ok(true) => pass_on(&mut sender, again()).await,
+            Ok(false) => answer,
+            Err(status) => status.into_http(),
+        }
+    }
+}
+
+/// A call that is about a blob.
+pub(crate) struct Asked {
+    pub(crate) digest: String,
+    pub(crate) namespace: String,
+    pub(crate) lease: Option<String>,
+    /// It is to be there before the call goes on.
+    is_ahead: bool,
+}
+
+impl Asked {
+    fn of(path: &str, headers: &HeaderMap, bytes: &Bytes) -> Option<Self> {
+        let header = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        // Whoever compresses what they ask is passed on, and sees containerd's own answer.
+        let (flag, message) = (bytes.first()?, bytes.get(FRAME..)?);
+        if *flag != 0 {
+            return None;
+        }
+        let namespace = header("containerd-namespace")?;
+        let lease = header("containerd-lease");
+        let (digest, lease, is_ahead) = match path {
+            ADD_RESOURCE => {
+                let asked = AddResourceRequest::decode(message).ok()?;
+                let resource = asked.resource.filter(|resource| resource.r#type == "content")?;
+                (resource.id, Some(asked.id), true)
+            }
+            APPLY => (ApplyRequest::decode(message).ok()?.diff?.digest, lease, true),
+            _ => (DigestRequest::decode(message).ok()?.digest, lease, false),
+        };
+        Some(Self {
+            digest,
+            namespace,
+            lease,
+            is_ahead,
+        })
+    }
+}
+
+async fn pass_on(sender: &mut client::SendRequest<Body>, request: Request<Body>) -> Response<Body> {
+    match sender.send_request(request).await {
+        Ok(answer) => answer.map(Body::new),
+        Err(error) => Status::unavailable(format!("containerd: {error}")).into_http(),
+    }
+}
+
+/// Whether nothing but that was answered.
+fn is_not_found(answer: &Response<Body>) -> bool {
+    let status = answer.headers().get("grpc-status");
+    status.is_some_and(|status| status.as_bytes() == NOT_FOUND)
+}
+
+fn whole(bytes: Bytes, trailers: Option<HeaderMap>) -> Body {
+    Body::new(Full::new(bytes).with_trailers(async move { trailers.map(Ok) }))
+}
+
+/// An answer of one message, which went well.
+fn framed(message: &impl Message) -> Response<Body> {
+    let encoded = message.encode_to_vec();
+    let length = u32::try_from(encoded.len()).unwrap_or(u32::MAX);
+    let bytes = [&[0][..], &length.to_be_bytes(), &encoded].concat();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", hyper::header::HeaderValue::from_static("0"));
+    let mut answer = Response::new(whole(bytes.into(), Some(trailers)));
+    answer.headers_mut().insert(
+        hyper::header::CONTENT_TYPE,
+        hyper::header::HeaderValue::from_static("application/grpc"),
+    );
+    answer
+}

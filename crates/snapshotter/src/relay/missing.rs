@@ -1,0 +1,352 @@
+//! Blobs that containerd lacks because a layer is lazy: which those are, where they are from, and how they come.
+//!
+//! What containerd itself has noted in the namespace decides, so that nobody gets by a digest what another namespace has: the
+//! snapshot that stands for the layer was made for a pull, and carries the name that was pulled; the manifest, which says the
+//! blob's length, refers to the blob by a label.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+use tonic::Status;
+use tracing::{info, warn};
+
+use super::{Asked, Blobs};
+use crate::api::{self, Timestamp};
+use crate::containerd::content::SERVICE as CONTENT;
+use crate::containerd::ingest::REFERS;
+use crate::containerd::leases::{EXPIRES, rfc3339};
+use crate::containerd::{Containerd, ContainerdError};
+
+/// Says for which image a snapshot was made.
+const IMAGE: &str = "containerd.io/snapshot/cri.image-ref";
+/// Says of which layer it is.
+const LAYER: &str = "containerd.io/snapshot/cri.layer-digest";
+/// Longest manifest that is read, in bytes, as registries and containerd limit it.
+const LONGEST_MANIFEST: usize = 8 << 20;
+/// How many blobs are fetched at once: more would only divide the way to the registry.
+const FETCHES: usize = 4;
+/// Most names of one layer's images that are tried.
+const ORIGINS: usize = 8;
+/// How long a blob is kept that is asked for without a lease, should this process die before the lease is deleted.
+const LEASE: Duration = Duration::from_secs(60 * 60);
+
+/// A blob that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingBlob {
+    /// Its digest.
+    pub digest: String,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Names of images of which it is a layer, as they were pulled.
+    pub references: Vec<String>,
+}
+
+/// What is missing in a containerd.
+pub(super) struct Missing<B> {
+    socket: PathBuf,
+    snapshotter: String,
+    blobs: B,
+    fetches: Semaphore,
+    /// Held by who fetches, by namespace and digest.
+    turns: Mutex<HashMap<(String, String), Arc<tokio::sync::Mutex<()>>>>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct InfoRequest {
+    #[prost(string, tag = "1")]
+    digest: String,
+}
+
+/// `InfoResponse`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct InfoResponse {
+    #[prost(message, optional, tag = "1")]
+    info: Option<Info>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Info {
+    #[prost(string, tag = "1")]
+    digest: String,
+    #[prost(int64, tag = "2")]
+    size: i64,
+    #[prost(message, optional, tag = "3")]
+    created_at: Option<Timestamp>,
+    #[prost(message, optional, tag = "4")]
+    updated_at: Option<Timestamp>,
+    #[prost(map = "string, string", tag = "5")]
+    labels: HashMap<String, String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ListContentRequest {
+    #[prost(string, repeated, tag = "1")]
+    filters: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ListContentResponse {
+    #[prost(message, repeated, tag = "1")]
+    info: Vec<Info>,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    #[serde(default)]
+    layers: Vec<Layer>,
+}
+
+#[derive(Deserialize)]
+struct Layer {
+    digest: String,
+    size: u64,
+}
+
+impl<B: Blobs> Missing<B> {
+    pub(super) fn new(socket: PathBuf, snapshotter: &str, blobs: B) -> Self {
+        Self {
+            socket,
+            snapshotter: snapshotter.to_owned(),
+            blobs,
+            fetches: Semaphore::new(FETCHES),
+            turns: Mutex::default(),
+        }
+    }
+
+    /// What containerd would say of it, if it is that of a lazy layer.
+    pub(super) async fn info(&self, asked: &Asked) -> Result<Option<InfoResponse>, Status> {
+        let containerd = self.containerd(asked).await?;
+        let Some(blob) = self.find(&containerd, &asked.digest).await? else {
+            return Ok(None);
+        };
+        let labels = blob
+            .references
+            .iter()
+            .filter_map(|reference| came_from(reference));
+        let now = since_1970();
+        let now = Timestamp {
+            seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+            nanos: 0,
+        };
+        let info = Info {
+            digest: blob.digest.clone(),
+            size: i64::try_from(blob.size).unwrap_or(i64::MAX),
+            created_at: Some(now),
+            updated_at: Some(now),
+            labels: labels.collect(),
+        };
+        Ok(Some(InfoResponse { info: Some(info) }))
+    }
+
+    /// Has containerd have it, if it is that of a lazy layer; whether it has it now. With `is_asked` it may have been there.
+    pub(super) async fn bring(&self, asked: &Asked, is_asked: bool) -> Result<bool, Status> {
+        let containerd = self.containerd(asked).await?;
+        if is_asked && is_there(&containerd, &asked.digest).await? {
+            return Ok(true);
+        }
+        let Some(blob) = self.find(&containerd, &asked.digest).await? else {
+            return Ok(false);
+        };
+        let key = (asked.namespace.clone(), asked.digest.clone());
+        let turn = self.turns().entry(key.clone()).or_default().clone();
+        let brought = async {
+            let _turn = turn.lock().await;
+            // Who was waited for has brought it.
+            if is_there(&containerd, &asked.digest).await? {
+                return Ok(true);
+            }
+            self.fetch(&containerd, asked, &blob).await
+        };
+        let brought = brought.await;
+        drop(turn);
+        let mut turns = self.turns();
+        if turns.get(&key).is_some_and(|turn| Arc::strong_count(turn) == 1) {
+            turns.remove(&key);
+        }
+        brought
+    }
+
+    async fn fetch(
+        &self,
+        containerd: &Containerd,
+        asked: &Asked,
+        blob: &MissingBlob,
+    ) -> Result<bool, Status> {
+        let _room = self.fetches.acquire().await;
+        let digest = &blob.digest;
+        let name = format!("xebec-relay-{}-{}", since_1970().as_nanos(), std::process::id());
+        let leased = match &asked.lease {
+            Some(lease) => containerd.under(lease),
+            None => {
+                let until = rfc3339((since_1970() + LEASE).as_secs());
+                let labels = HashMap::from([(EXPIRES.to_owned(), until)]);
+                containerd.leased(&name, labels).await
+            }
+        };
+        let leased = leased.map_err(|error| refused(&error))?;
+        info!(
+            "fetching the blob {digest} of {:?} for containerd",
+            blob.references
+        );
+        let brought = self.blobs.bring(&leased, blob).await;
+        if asked.lease.is_none()
+            && let Err(error) = containerd.unlease(&name, false).await
+        {
+            warn!("the lease {name} may stay until it expires: {error}");
+        }
+        brought.map(|()| true).map_err(|problem| {
+            let image = blob.references.first().map_or("?", String::as_str);
+            warn!("the blob {digest} of {image} cannot be brought: {problem}");
+            Status::unavailable(format!(
+                "Xebec: layer {digest} of {image} was pulled lazily, and its blob cannot be fetched now: {problem}; \
+                 try again when the registry can be reached and root is logged in there"
+            ))
+        })
+    }
+
+    /// What is known of a blob that containerd lacks.
+    async fn find(&self, containerd: &Containerd, digest: &str) -> Result<Option<MissingBlob>, Status> {
+        let references = self.origins(containerd, digest).await?;
+        if references.is_empty() {
+            return Ok(None);
+        }
+        let size = size_of(containerd, digest).await?;
+        Ok(size.map(|size| MissingBlob {
+            digest: digest.to_owned(),
+            size,
+            references,
+        }))
+    }
+
+    /// For which images lazy snapshots of it were made in this namespace.
+    async fn origins(&self, containerd: &Containerd, digest: &str) -> Result<Vec<String>, Status> {
+        let asked = api::ListRequest {
+            snapshotter: self.snapshotter.clone(),
+            filters: vec![format!("labels.{LAYER:?}=={digest:?}")],
+        };
+        let mut references = Vec::new();
+        let mut answers = match containerd.answers(api::SERVICE, "List", asked).await {
+            Ok(answers) => answers,
+            Err(error) => return none_or_refused(&error),
+        };
+        loop {
+            let answer: api::ListResponse = match answers.next().await {
+                Ok(Some(answer)) => answer,
+                Ok(None) => return Ok(references),
+                Err(error) => return none_or_refused(&error),
+            };
+            for snapshot in answer.info {
+                let reference = snapshot.labels.get(IMAGE).cloned();
+                let is_new = |reference: &String| !references.contains(reference);
+                references.extend(reference.filter(is_new));
+            }
+            references.truncate(ORIGINS);
+        }
+    }
+
+    async fn containerd(&self, asked: &Asked) -> Result<Containerd, Status> {
+        let containerd = Containerd::connect(&self.socket, &asked.namespace).await;
+        containerd.map_err(|error| refused(&error))
+    }
+
+    fn turns(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Arc<tokio::sync::Mutex<()>>>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A containerd whose snapshotter is not there, or does not answer, has nothing lazy of which anything can be said; what it
+/// said of the blob itself counts.
+fn none_or_refused(error: &ContainerdError) -> Result<Vec<String>, Status> {
+    match error.code() {
+        Some(tonic::Code::NotFound | tonic::Code::InvalidArgument) => Ok(Vec::new()),
+        _ => Err(Status::unavailable(format!(
+            "Xebec: which layers are lazy cannot be told: {error}"
+        ))),
+    }
+}
+
+/// The length that a manifest says which refers to the blob.
+async fn size_of(containerd: &Containerd, digest: &str) -> Result<Option<u64>, Status> {
+    let asked = ListContentRequest { filters: Vec::new() };
+    let mut answers = containerd
+        .answers(CONTENT, "List", asked)
+        .await
+        .map_err(|error| refused(&error))?;
+    let mut manifests = Vec::new();
+    while let Some(answer) = answers.next().await.map_err(|error| refused(&error))? {
+        let ListContentResponse { info } = answer;
+        let refers = |info: &Info| {
+            let mut labels = info.labels.iter();
+            labels.any(|(name, value)| value == digest && name.starts_with(REFERS))
+        };
+        manifests.extend(info.into_iter().filter(refers).map(|info| info.digest));
+    }
+    for manifest in manifests {
+        let bytes = containerd.blob(&manifest, LONGEST_MANIFEST).await;
+        let Some(bytes) = bytes.map_err(|error| refused(&error))? else {
+            continue;
+        };
+        let Ok(manifest) = serde_json::from_slice::<Manifest>(&bytes) else {
+            continue;
+        };
+        if let Some(layer) = manifest.layers.into_iter().find(|layer| layer.digest == digest) {
+            return Ok(Some(layer.size));
+        }
+    }
+    Ok(None)
+}
+
+async fn is_there(containerd: &Containerd, digest: &str) -> Result<bool, Status> {
+    let asked = InfoRequest {
+        digest: digest.to_owned(),
+    };
+    match containerd.call::<_, InfoResponse>(CONTENT, "Info", asked).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(refused(&error)),
+    }
+}
+
+/// The label that says from which repository of which registry a blob is, without the port, as containerd has it.
+fn came_from(reference: &str) -> Option<(String, String)> {
+    let (registry, rest) = reference.split_once('/')?;
+    let host = registry.split_once(':').map_or(registry, |(host, _)| host);
+    let repository = rest.split_once('@').map_or(rest, |(repository, _)| repository);
+    let repository = repository
+        .split_once(':')
+        .map_or(repository, |(repository, _)| repository);
+    Some((
+        format!("containerd.io/distribution.source.{host}"),
+        repository.to_owned(),
+    ))
+}
+
+fn refused(error: &ContainerdError) -> Status {
+    Status::unavailable(format!("Xebec: {error}"))
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_name_the_repository_without_port_tag_and_digest() {
+        for reference in [
+            "registry.example.com/team/app:1.4",
+            "registry.example.com:5000/team/app:1.4",
+            "registry.example.com:5000/team/app@sha256:00",
+            "registry.example.com/team/app:1.4@sha256:00",
+        ] {
+            let label = "containerd.io/distribution.source.registry.example.com".to_owned();
+            assert_eq!(came_from(reference), Some((label, "team/app".to_owned())));
+        }
+    }
+}

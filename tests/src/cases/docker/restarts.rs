@@ -1,0 +1,149 @@
+//! Everything is restarted under Docker's containers: what runs goes on, or starts again as its restart policy says.
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Host, SOON};
+use crate::docker::Docker;
+use crate::lab::wait_until;
+use crate::runner::Outcome;
+use crate::world::World;
+
+impl Host<'_> {
+    /// Whether a container runs, can be entered and can be ended by Docker.
+    fn is_well(&self, name: &str, step: &str) -> Result<()> {
+        let well = || {
+            wait_until(SOON, "it runs", || {
+                let entered = self.docker.ask(&["exec", name, "cat", "/etc/passwd"])?;
+                Ok(self.docker.runs(name)? && entered.code == 0)
+            })
+        };
+        well().with_context(|| format!("{name} after {step}: {}", self.docker.last_words()))
+    }
+}
+
+fn begun(docker: &Docker<'_>, name: &str) -> Result<String> {
+    docker.does(&["inspect", "--format", "{{.State.StartedAt}}", name])
+}
+
+/// With `live-restore`: containers go on, whatever is restarted.
+pub(super) fn live(world: &World) -> Result<Outcome> {
+    let mut host = Host::start(world, true)?;
+    host.pull()?;
+    host.waits("web", &host.names.tag, &[])?;
+    let first = begun(&host.docker, "web")?;
+    host.snapshots.kill("worker_pid")?;
+    host.is_well("web", "the worker's death")?;
+    host.snapshots.kill("keeper_pid")?;
+    host.is_well("web", "the keeper's death")?;
+    host.docker.kill()?;
+    host.docker.begin()?;
+    host.is_well("web", "Docker's death")?;
+    host.docker.stop()?;
+    host.docker.begin()?;
+    host.is_well("web", "a restart of Docker")?;
+    host.relay.kill()?;
+    host.relay.begin()?;
+    host.is_well("web", "the relay's death")?;
+    host.relay.stop()?;
+    host.is_well("web", "the relay's end")?;
+    host.relay.begin()?;
+    host.containerd.kill()?;
+    host.containerd.wake()?;
+    host.is_well("web", "containerd's death")?;
+    ensure!(begun(&host.docker, "web")? == first, "it was started again");
+    // What Docker is told of it still arrives.
+    host.docker.does(&["stop", "web"])?;
+    host.docker.does(&["start", "web"])?;
+    host.is_well("web", "a start again")?;
+    let large = host.docker.does(&["exec", "web", "sha256sum", "/large"])?;
+    let wanted = xebec_format::digest::Digest::of(&host.large).to_string();
+    ensure!(large.starts_with(wanted.trim_start_matches("sha256:")), "{large}");
+    Ok(Outcome::Passed("one container under eight restarts".to_owned()))
+}
+
+/// Without `live-restore`: containers end with Docker, and those come back that are to.
+pub(super) fn policies(world: &World) -> Result<Outcome> {
+    let mut host = Host::start(world, false)?;
+    host.pull()?;
+    let tag = host.names.tag.clone();
+    host.waits("always", &tag, &["--restart", "always"])?;
+    host.waits("stopped", &tag, &["--restart", "unless-stopped"])?;
+    host.waits("never", &tag, &[])?;
+    host.docker.does(&["stop", "stopped"])?;
+    let fails = [
+        "run",
+        "--detach",
+        "--network",
+        "host",
+        "--name",
+        "fails",
+        "--restart",
+        "on-failure:3",
+    ];
+    host.docker
+        .does(&[&fails[..], &[&*tag, "sh", "-c", "exit 3"]].concat())?;
+    wait_until(SOON, "it has failed four times", || {
+        let format = "{{.RestartCount}} {{.State.Status}} {{.State.ExitCode}}";
+        Ok(host.docker.does(&["inspect", "--format", format, "fails"])? == "3 exited 3")
+    })?;
+    for step in ["all", "all but Xebec", "with Xebec last"] {
+        host.docker.stop()?;
+        host.relay.kill()?;
+        host.containerd.kill()?;
+        if step != "all but Xebec" {
+            host.snapshots.stop()?;
+        }
+        if step == "all" {
+            host.snapshots.begin()?;
+        }
+        host.containerd.wake()?;
+        host.relay.begin()?;
+        if step == "with Xebec last" {
+            host.docker.begin()?;
+            host.snapshots.begin()?;
+            // Docker has given up, as for every container whose first start fails after a boot.
+            wait_until(SOON, "it can be started", || {
+                Ok(host.docker.ask(&["start", "always"])?.code == 0)
+            })?;
+        } else {
+            host.docker.begin()?;
+        }
+        host.is_well("always", step)?;
+        for ended in ["stopped", "never"] {
+            ensure!(!host.docker.runs(ended)?, "{ended} runs after {step}");
+        }
+    }
+    Ok(Outcome::Passed(
+        "policies kept over three restarts of everything".to_owned(),
+    ))
+}
+
+/// Xebec is stopped: Docker goes on with what runs, says why something cannot start, and does not hang.
+pub(super) fn without(world: &World) -> Result<Outcome> {
+    let mut host = Host::start(world, true)?;
+    host.pull()?;
+    let tag = host.names.tag.clone();
+    // All of it is here.
+    host.waits("web", &tag, &[])?;
+    host.docker.does(&["exec", "web", "sha256sum", "/large"])?;
+    host.snapshots.stop()?;
+    host.relay.stop()?;
+    host.is_well("web", "Xebec's end")?;
+    host.docker.does(&["ps"])?;
+    host.docker.does(&["images"])?;
+    host.docker.does(&["exec", "web", "sha256sum", "/large"])?;
+    let said = host
+        .docker
+        .refuses(&["run", "--rm", "--network", "host", &tag, "cat", "/etc/passwd"])?;
+    ensure!(said.contains("snapshots.sock"), "{said}");
+    host.docker.does(&["stop", "web"])?;
+    host.snapshots.begin()?;
+    host.relay.begin()?;
+    wait_until(SOON, "it starts", || {
+        Ok(host.docker.ask(&["start", "web"])?.code == 0)
+    })?;
+    host.is_well("web", "Xebec's return")?;
+    Ok(Outcome::Passed(
+        "what ran went on; a start said what is missing".to_owned(),
+    ))
+}
