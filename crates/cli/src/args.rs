@@ -133,6 +133,7 @@ pub(crate) enum Command {
 #[command(after_help = "Examples:\n  \
     xebec install --dry-run                        what would be changed, key by key\n  \
     xebec install --restart-containerd             all of it, and containerd takes it up\n  \
+    xebec install --docker --restart-containerd    and Docker uses it, when it is restarted\n  \
     xebec install --containerd /etc/k3s.toml       another configuration of containerd\n  \
     xebec install --uninstall                      as it was before; images and containers stay\n\n\
     Comments, order and all other keys of containerd's configuration stay as they are.")]
@@ -152,6 +153,16 @@ pub(crate) struct InstallArgs {
     /// Kubernetes goes on with the snapshotter that it has; images are lazy for those who ask for `xebec` by name.
     #[arg(long)]
     pub(crate) keep_default: bool,
+    /// Docker uses lazy images, too; with another configuration of it if FILE is given.
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = xebec_install::docker::DOCKER_CONFIG,
+        conflicts_with = "no_containerd"
+    )]
+    pub(crate) docker: Option<PathBuf>,
     /// Restart containerd if its configuration changed; containers go on.
     #[arg(long)]
     pub(crate) restart_containerd: bool,

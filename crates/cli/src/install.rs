@@ -12,7 +12,8 @@ use crate::{print_json, runtime};
 
 /// Installs, or takes it back, or only says what that would do.
 pub(crate) fn install(root: &Path, run: &Path, args: &InstallArgs) -> Result<(), Failure> {
-    for path in [root, run, &args.containerd, &args.sysroot] {
+    let docker = args.docker.as_deref().unwrap_or(root);
+    for path in [root, run, &args.containerd, &args.sysroot, docker] {
         if !path.is_absolute() {
             let message = format!("{}: give a path from / on", path.display());
             return Err(Failure::new(FailureKind::Usage, message));
@@ -25,6 +26,7 @@ pub(crate) fn install(root: &Path, run: &Path, args: &InstallArgs) -> Result<(),
         root: root.to_owned(),
         run: run.to_owned(),
         containerd: (!args.no_containerd).then(|| args.containerd.clone()),
+        docker: args.docker.clone(),
         is_default: !args.keep_default,
         restart_containerd: args.restart_containerd,
     };

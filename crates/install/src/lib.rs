@@ -3,11 +3,13 @@
 //! * [`plan`]: the steps, found before any of them is carried out, so that they can be shown instead.
 //! * [`keys`]: single keys of a user's TOML file, set and taken back with all else as it was.
 //! * [`containerd`]: which keys containerd needs, by the version of its configuration.
+//! * [`docker`]: Docker Engine, if that is wanted.
 //! * [`record`]: what was changed, for `xebec install --uninstall`.
 //!
 //! Installing twice changes nothing the second time. What the user changed since is left alone, and said.
 
 pub mod containerd;
+pub mod docker;
 pub mod keys;
 pub mod plan;
 pub mod record;
@@ -43,6 +45,8 @@ pub struct Options {
     pub run: PathBuf,
     /// containerd's configuration, as the host sees it; `None` when containerd is not to be touched.
     pub containerd: Option<PathBuf>,
+    /// Docker's configuration, as the host sees it, if Docker is to use lazy images.
+    pub docker: Option<PathBuf>,
     /// Kubernetes and others that name no snapshotter get this one.
     pub is_default: bool,
     /// Restart containerd afterwards, if anything of it changed. Containers go on.

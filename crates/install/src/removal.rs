@@ -6,6 +6,7 @@ use xebec_format::digest::Digest;
 use xebec_host::failure::Failure;
 
 use crate::Options;
+use crate::docker;
 use crate::keys::{self, Change, Wanted};
 use crate::plan::{Action, Plan};
 use crate::record::Record;
@@ -29,6 +30,9 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
         let was_made = record.made.contains(file);
         let is_changed = take_back(options, file, changes, was_made, &mut plan)?;
         is_containerd_changed |= is_changed && options.containerd.as_ref() == Some(file);
+    }
+    if let Some(change) = &record.docker {
+        docker::take_back(options, change, &mut plan)?;
     }
     let mut units = Vec::new();
     for (file, digest) in &record.files {

@@ -10,7 +10,7 @@ use crate::containerd::{self, Unpack, Version};
 use crate::keys::{self, Change, Key, Wanted};
 use crate::plan::{Action, Plan};
 use crate::record::Record;
-use crate::{Options, units};
+use crate::{Options, docker, units};
 
 /// Finds what is to be done so that Xebec runs on a host, and containerd uses it.
 ///
@@ -43,7 +43,16 @@ pub fn setup(options: &Options) -> Result<Plan, Failure> {
         Some(file) => set_containerd(options, file, &mut plan, &mut record)?,
         None => false,
     };
-    run_commands(options, is_new, is_new_containerd, &mut plan, &mut record);
+    let is_new_docker = match &options.docker {
+        Some(file) => docker::set(options, file, &mut plan, &mut record)?,
+        None => false,
+    };
+    let is_new = New {
+        daemon: is_new,
+        containerd: is_new_containerd,
+        docker: is_new_docker,
+    };
+    run_commands(options, &is_new, &mut plan, &mut record);
     plan.record = Some((options.record_file(), record));
     Ok(plan)
 }
@@ -204,13 +213,15 @@ fn set_keys(
 }
 
 /// Has the service manager take up what is new, and what an earlier time did not come to.
-fn run_commands(
-    options: &Options,
-    is_new: bool,
-    is_new_containerd: bool,
-    plan: &mut Plan,
-    record: &mut Record,
-) {
+/// What changes.
+struct New {
+    daemon: bool,
+    containerd: bool,
+    docker: bool,
+}
+
+fn run_commands(options: &Options, new: &New, plan: &mut Plan, record: &mut Record) {
+    let (is_new, is_new_containerd) = (new.daemon, new.containerd);
     let restart = "restart containerd, which then reads its configuration: containers go on";
     if !options.has_systemd() {
         plan.notes.push(
@@ -240,6 +251,25 @@ fn run_commands(
             is_new,
         ),
     ];
+    if options.docker.is_some() {
+        commands.extend([
+            (
+                &["systemctl", "daemon-reload"][..],
+                "systemd reads Docker's units",
+                new.docker,
+            ),
+            (
+                &["systemd-tmpfiles", "--create", docker::LINK_FILE],
+                "the link to containerd is there",
+                new.docker,
+            ),
+            (
+                &["systemctl", "enable", "--now", docker::UNIT],
+                "Docker's way to containerd, now and after a boot",
+                new.docker,
+            ),
+        ]);
+    }
     let containerd = (
         &["systemctl", "restart", "containerd.service"][..],
         "containerd reads its configuration; containers go on",

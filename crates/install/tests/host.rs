@@ -30,6 +30,7 @@ impl Host {
             root: "/var/lib/xebec".into(),
             run: "/run/xebec".into(),
             containerd: Some(Path::new("/").join(CONFIG)),
+            docker: None,
             is_default: true,
             restart_containerd: false,
         };
@@ -314,4 +315,101 @@ fn the_daemon_follows_containerd_to_where_it_listens() {
     fs::write(host.path(CONFIG), host.read(CONFIG).replace(one, other)).unwrap();
     host.install();
     assert_eq!(host.read(settings), mine);
+}
+
+const DOCKER: &str = "etc/docker/daemon.json";
+
+fn with_docker(config: Option<&str>) -> Host {
+    let mut host = Host::with_config("version = 3\n");
+    host.options.docker = Some(Path::new("/").join(DOCKER));
+    if let Some(config) = config {
+        host.write(DOCKER, config);
+    }
+    host
+}
+
+fn docker_says(host: &Host) -> serde_json::Value {
+    serde_json::from_str(&host.read(DOCKER)).unwrap()
+}
+
+#[test]
+fn docker_keeps_what_it_was_told_and_gets_it_back_word_for_word() {
+    let odd = "{ \"log-driver\":\"journald\",\n\t\"features\": {\"buildkit\": true}, \"storage-driver\": \"overlay2\" }";
+    for config in [None, Some(""), Some(odd)] {
+        let host = with_docker(config);
+        let before = host.files();
+        host.install();
+        let says = docker_says(&host);
+        assert_eq!(says["containerd"], "/run/xebec-docker/containerd.sock");
+        assert_eq!(says["storage-driver"], "xebec");
+        assert_eq!(says["features"]["containerd-snapshotter"], true);
+        if config == Some(odd) {
+            assert_eq!(says["log-driver"], "journald");
+            assert_eq!(says["features"]["buildkit"], true);
+        }
+        assert!(
+            host.read("etc/systemd/system/xebec-docker.service")
+                .contains("/usr/local/bin/xebec docker-relay")
+        );
+        assert!(
+            host.read("etc/tmpfiles.d/xebec-docker.conf")
+                .contains("/run/containerd/containerd.sock")
+        );
+        let again = setup(&host.options).unwrap();
+        assert!(again.is_done(), "{again:?}");
+        host.remove();
+        assert_eq!(host.files(), before, "{config:?}");
+    }
+}
+
+#[test]
+fn what_docker_was_told_since_stays() {
+    let host = with_docker(Some(
+        "{\"features\": {\"buildkit\": true}, \"storage-driver\": \"overlay2\"}",
+    ));
+    host.install();
+    let mut says = docker_says(&host);
+    says["debug"] = true.into();
+    says["containerd"] = "/run/mine.sock".into();
+    host.write(DOCKER, &says.to_string());
+    let notes = host.remove().join("\n");
+    assert!(notes.contains("containerd was changed since"), "{notes}");
+    let wanted = serde_json::json!({
+        "debug": true, "containerd": "/run/mine.sock", "features": {"buildkit": true}, "storage-driver": "overlay2",
+    });
+    assert_eq!(docker_says(&host), wanted);
+}
+
+#[test]
+fn an_option_of_dockers_command_line_is_changed_where_it_is() {
+    let host = with_docker(None);
+    let unit =
+        "[Service]\nExecStart=/usr/bin/dockerd -H fd:// --containerd=/run/containerd/containerd.sock\n";
+    host.write("lib/systemd/system/docker.service", unit);
+    let before = host.files();
+    host.install();
+    // Docker refuses a key that is an option, too.
+    assert_eq!(docker_says(&host).get("containerd"), None);
+    let drop_in = host.read("etc/systemd/system/docker.service.d/xebec.conf");
+    let wanted =
+        "ExecStart=\nExecStart=/usr/bin/dockerd -H fd:// --containerd=/run/xebec-docker/containerd.sock\n";
+    assert!(drop_in.contains(wanted), "{drop_in}");
+    assert!(setup(&host.options).unwrap().is_done());
+    host.remove();
+    assert_eq!(host.files(), before);
+}
+
+#[test]
+fn another_containerd_or_no_json_is_refused_and_nothing_changes() {
+    for config in [
+        "{\"containerd\": \"/run/other.sock\"}",
+        "[]",
+        "{",
+        "{\"features\": 1}",
+    ] {
+        let host = with_docker(Some(config));
+        let before = host.files();
+        setup(&host.options).unwrap_err();
+        assert_eq!(host.files(), before, "{config}");
+    }
 }

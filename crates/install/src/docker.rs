@@ -1,0 +1,333 @@
+//! What Docker Engine needs: containerd's image store, our snapshotter as its driver, and its way to containerd by ours.
+//!
+//! `daemon.json` is JSON, without comments, so it is read, changed and written anew; what it was is kept word for word, and is
+//! put back if nobody changed the file since. Docker refuses a key that is also an option of its command line, and packages of
+//! Docker start it with `--containerd`: then that option is changed, by a drop-in of its unit, and the key is not set.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use xebec_format::digest::Digest;
+use xebec_host::failure::{Failure, FailureKind};
+use xebec_host::relay::USUAL_LINK;
+use xebec_host::settings::USUAL_CONTAINERD;
+
+use crate::containerd::NAME;
+use crate::plan::{Action, Plan};
+use crate::record::Record;
+use crate::{Options, containerd};
+
+/// Docker's usual configuration.
+pub const DOCKER_CONFIG: &str = "/etc/docker/daemon.json";
+/// The unit of the relay.
+pub(crate) const UNIT: &str = "xebec-docker.service";
+/// Its text.
+pub(crate) const UNIT_TEXT: &str = include_str!("../../../packaging/systemd/xebec-docker.service");
+/// Says at boot where the link leads until the relay runs.
+pub(crate) const LINK_FILE: &str = "/etc/tmpfiles.d/xebec-docker.conf";
+/// Changes an option of Docker's command line.
+const DROP_IN: &str = "/etc/systemd/system/docker.service.d/xebec.conf";
+/// Where Docker's unit may be; the first one counts.
+const DOCKER_UNITS: [&str; 4] = [
+    "/etc/systemd/system/docker.service",
+    "/usr/local/lib/systemd/system/docker.service",
+    "/usr/lib/systemd/system/docker.service",
+    "/lib/systemd/system/docker.service",
+];
+/// The option.
+const OPTION: &str = "--containerd";
+
+/// What was changed in a `daemon.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DockerChange {
+    /// Which file.
+    pub file: PathBuf,
+    /// What was in it, if it was there.
+    pub before: Option<String>,
+    /// What was written.
+    pub written: Digest,
+    /// The keys: which, what it was, what was written.
+    pub keys: Vec<(Vec<String>, Option<Value>, Value)>,
+}
+
+/// Has Docker use lazy images; whether anything changed.
+pub(crate) fn set(
+    options: &Options,
+    file: &Path,
+    plan: &mut Plan,
+    record: &mut Record,
+) -> Result<bool, Failure> {
+    let text = read(options, file)?;
+    let mut settings = parse(file, text.as_deref())?;
+    let socket = listens(options)?;
+    let command = command_line(options);
+    let option = command.as_deref().and_then(option_of);
+    let there = settings.get("containerd").and_then(Value::as_str);
+    for said in [option, there].into_iter().flatten() {
+        let said = said.trim_start_matches("unix://");
+        if said != socket && said != USUAL_LINK {
+            let message = format!(
+                "Docker uses the containerd at {said}, and the one that is set up here is at {socket}: name its \
+                 configuration by --containerd"
+            );
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+    }
+    let mut wanted = vec![
+        (path(&["features", "containerd-snapshotter"]), Value::Bool(true)),
+        (path(&["storage-driver"]), Value::from(NAME)),
+    ];
+    if option.is_none() {
+        wanted.insert(0, (path(&["containerd"]), Value::from(USUAL_LINK)));
+    }
+    let mut changes = Vec::new();
+    for (key, value) in wanted {
+        let before = get(&settings, &key).cloned();
+        if before.as_ref() != Some(&value) {
+            put(&mut settings, &key, Some(value.clone())).map_err(|at| {
+                let message = format!("{}: {at:?} is no object", file.display());
+                Failure::new(FailureKind::Usage, message)
+            })?;
+            changes.push((key, before, value));
+        }
+    }
+    let mut is_new = put_files(options, &socket, command.as_deref(), plan, record);
+    is_new |= write(file, text, &settings, changes, plan, record)?;
+    if is_new {
+        plan.notes.push(
+            "images and containers that Docker made with another storage driver are invisible, and stay on disk, until that \
+             one is set again; restart Docker to use this one: systemctl restart docker (without live-restore that stops \
+             its containers)"
+                .to_owned(),
+        );
+    }
+    Ok(is_new)
+}
+
+fn write(
+    file: &Path,
+    text: Option<String>,
+    settings: &Map<String, Value>,
+    changes: Vec<(Vec<String>, Option<Value>, Value)>,
+    plan: &mut Plan,
+    record: &mut Record,
+) -> Result<bool, Failure> {
+    let is_done = changes.is_empty();
+    let bytes = match is_done {
+        true => text.clone().unwrap_or_default(),
+        false => pretty(settings)?,
+    };
+    let lines = changes
+        .iter()
+        .map(|(key, _, ours)| format!("{} = {ours}", key.join(".")))
+        .collect();
+    if !is_done {
+        let written = Digest::of(bytes.as_bytes());
+        // What it was before the first time is what it will be again.
+        let known = record.docker.take().filter(|known| known.file == file);
+        let mut known = known.unwrap_or(DockerChange {
+            file: file.to_owned(),
+            before: text,
+            written,
+            keys: Vec::new(),
+        });
+        known.written = written;
+        for (key, before, ours) in changes {
+            match known.keys.iter_mut().find(|(old, ..)| *old == key) {
+                Some(old) => old.2 = ours,
+                None => known.keys.push((key, before, ours)),
+            }
+        }
+        record.docker = Some(known);
+    }
+    let action = Action::Write {
+        path: file.to_owned(),
+        bytes: bytes.into_bytes(),
+        mode: 0o644,
+        lines,
+    };
+    plan.push(action, "Docker uses the snapshotter", is_done);
+    Ok(!is_done)
+}
+
+/// The relay's unit, where its link leads before it runs, and the option of Docker's command line if there is one.
+fn put_files(
+    options: &Options,
+    socket: &str,
+    command: Option<&str>,
+    plan: &mut Plan,
+    record: &mut Record,
+) -> bool {
+    let program = options.installed_program();
+    let unit = crate::units::placed(UNIT_TEXT, &program, &options.root, &options.run);
+    let folder = Path::new(USUAL_LINK)
+        .parent()
+        .unwrap_or(Path::new("/run"))
+        .display();
+    let link = format!("d {folder} 0700 root root -\nL {USUAL_LINK} - - - - {socket}\n");
+    let mut files = vec![
+        (
+            Path::new("/etc/systemd/system").join(UNIT),
+            unit,
+            "the way from Docker to containerd",
+        ),
+        (LINK_FILE.into(), link, "where it leads while that does not run"),
+    ];
+    if let Some(command) = command
+        && let Some(said) = option_of(command)
+    {
+        let ours = command.replace(said, USUAL_LINK);
+        let text = format!("[Service]\nExecStart=\n{ours}\n");
+        files.push((
+            DROP_IN.into(),
+            text,
+            "Docker's command line says where containerd is",
+        ));
+    }
+    let mut is_new = false;
+    for (path, text, why) in files {
+        let is_done = std::fs::read(options.here(&path)).is_ok_and(|there| there == text.as_bytes());
+        is_new |= !is_done;
+        record.files.insert(path.clone(), Digest::of(text.as_bytes()));
+        plan.write(&path, text.into_bytes(), 0o644, why, is_done);
+    }
+    is_new
+}
+
+/// Takes back what was changed in `daemon.json`.
+pub(crate) fn take_back(options: &Options, change: &DockerChange, plan: &mut Plan) -> Result<(), Failure> {
+    let file = &change.file;
+    let why = "it was set by the installation";
+    let Some(text) = read(options, file)? else {
+        return Ok(());
+    };
+    plan.notes.push(
+        "Docker goes on with lazy images until it is restarted; what it made with them is invisible then, and its own images \
+         and containers are back: systemctl restart docker"
+            .to_owned(),
+    );
+    let (bytes, lines) = if Digest::of(text.as_bytes()) == change.written {
+        let Some(before) = &change.before else {
+            plan.push(Action::Remove { path: file.clone() }, why, false);
+            return Ok(());
+        };
+        (before.clone(), vec!["as it was".to_owned()])
+    } else {
+        let mut settings = parse(file, Some(&text))?;
+        let mut lines = Vec::new();
+        for (key, before, ours) in &change.keys {
+            let name = key.join(".");
+            if get(&settings, key) == Some(ours) && put(&mut settings, key, before.clone()).is_ok() {
+                lines.push(match before {
+                    Some(before) => format!("{name} = {before}"),
+                    None => format!("{name} goes"),
+                });
+            } else {
+                let note = format!("{}: {name} was changed since, and stays", file.display());
+                plan.notes.push(note);
+            }
+        }
+        (pretty(&settings)?, lines)
+    };
+    let is_done = lines.is_empty();
+    let action = Action::Write {
+        path: file.clone(),
+        bytes: bytes.into_bytes(),
+        mode: 0o644,
+        lines,
+    };
+    plan.push(action, why, is_done);
+    Ok(())
+}
+
+/// Where the containerd listens that is set up.
+fn listens(options: &Options) -> Result<String, Failure> {
+    let said = match &options.containerd {
+        Some(file) => containerd::listens(&options.read_toml(file)?.1).map(str::to_owned),
+        None => None,
+    };
+    Ok(said.unwrap_or_else(|| USUAL_CONTAINERD.to_owned()))
+}
+
+/// How Docker's unit starts it.
+fn command_line(options: &Options) -> Option<String> {
+    let read = |path: &&str| std::fs::read_to_string(options.here(Path::new(path))).ok();
+    let unit = DOCKER_UNITS.iter().find_map(|path| read(path))?;
+    let mut commands = unit.lines().filter(|line| line.starts_with("ExecStart="));
+    commands.next().map(str::to_owned)
+}
+
+/// What that says of containerd.
+fn option_of(command: &str) -> Option<&str> {
+    let mut words = command.split_whitespace();
+    while let Some(word) = words.next() {
+        match word.strip_prefix(OPTION) {
+            Some("") => return words.next(),
+            Some(rest) if rest.starts_with('=') => return rest.get(1..),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn read(options: &Options, file: &Path) -> Result<Option<String>, Failure> {
+    match std::fs::read_to_string(options.here(file)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::host(format!("read {}", file.display()), error)),
+    }
+}
+
+fn parse(file: &Path, text: Option<&str>) -> Result<Map<String, Value>, Failure> {
+    let text = text
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+        .unwrap_or("{}");
+    serde_json::from_str(text).map_err(|error| {
+        let message = format!("{} is no JSON object: {error}; mend it first", file.display());
+        Failure::new(FailureKind::Usage, message)
+    })
+}
+
+fn pretty(settings: &Map<String, Value>) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(settings);
+    let text = text.map_err(|error| Failure::new(FailureKind::Host, error))?;
+    Ok(text + "\n")
+}
+
+fn path(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn get<'a>(settings: &'a Map<String, Value>, key: &[String]) -> Option<&'a Value> {
+    let (first, rest) = key.split_first()?;
+    let value = settings.get(first)?;
+    match rest {
+        [] => Some(value),
+        rest => get(value.as_object()?, rest),
+    }
+}
+
+/// Sets a key, or takes it away; an object that is empty then goes, too. The error is the name that is no object.
+fn put(settings: &mut Map<String, Value>, key: &[String], value: Option<Value>) -> Result<(), String> {
+    let Some((first, rest)) = key.split_first() else {
+        return Ok(());
+    };
+    if rest.is_empty() {
+        match value {
+            Some(value) => drop(settings.insert(first.clone(), value)),
+            None => drop(settings.remove(first)),
+        }
+        return Ok(());
+    }
+    let inner = settings
+        .entry(first.clone())
+        .or_insert_with(|| Value::Object(Map::new()));
+    let inner = inner.as_object_mut().ok_or_else(|| first.clone())?;
+    put(inner, rest, value)?;
+    if inner.is_empty() {
+        settings.remove(first);
+    }
+    Ok(())
+}
