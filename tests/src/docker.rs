@@ -48,7 +48,7 @@ impl<'a> Relay<'a> {
     pub(crate) fn begin(&mut self) -> Result<()> {
         let log = log(&self.world.path("relay.log"))?;
         let link = Self::link(self.world);
-        let mut command = self.world.xebec(&["docker-relay", "--link"]);
+        let mut command = self.world.xebec(&["--verbose", "docker-relay", "--link"]);
         command.arg(&link).arg("--address").arg(&self.containerd);
         command.stdout(Stdio::null()).stderr(log);
         self.process = Some(command.spawn().context("cannot start the relay")?);
@@ -68,6 +68,15 @@ impl<'a> Relay<'a> {
         let to = fs::read_link(Self::link(self.world))?;
         ensure!(to == self.containerd, "the link leads to {}", to.display());
         Ok(())
+    }
+
+    /// How many blobs it has fetched.
+    pub(crate) fn fetched(&self) -> Result<usize> {
+        let log = fs::read_to_string(self.world.path("relay.log"))?;
+        Ok(log
+            .lines()
+            .filter(|line| line.contains("fetching the blob"))
+            .count())
     }
 
     /// Has it die.

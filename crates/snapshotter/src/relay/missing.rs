@@ -45,14 +45,17 @@ pub struct MissingBlob {
     pub references: Vec<String>,
 }
 
+/// Whose turn it is to fetch a blob, by namespace and digest.
+type Turns = HashMap<(String, String), Arc<tokio::sync::Mutex<()>>>;
+
 /// What is missing in a containerd.
 pub(super) struct Missing<B> {
     socket: PathBuf,
     snapshotter: String,
     blobs: B,
     fetches: Semaphore,
-    /// Held by who fetches, by namespace and digest.
-    turns: Mutex<HashMap<(String, String), Arc<tokio::sync::Mutex<()>>>>,
+    /// Held by who fetches.
+    turns: Mutex<Turns>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -253,7 +256,7 @@ impl<B: Blobs> Missing<B> {
         containerd.map_err(|error| refused(&error))
     }
 
-    fn turns(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Arc<tokio::sync::Mutex<()>>>> {
+    fn turns(&self) -> std::sync::MutexGuard<'_, Turns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
