@@ -44,6 +44,11 @@ impl<'a> Relay<'a> {
         world.path("relay/containerd.sock")
     }
 
+    /// The same.
+    pub(crate) fn at(&self) -> PathBuf {
+        Self::link(self.world)
+    }
+
     /// Starts it again.
     pub(crate) fn begin(&mut self) -> Result<()> {
         let log = log(&self.world.path("relay.log"))?;

@@ -22,6 +22,8 @@ use crate::{Options, containerd};
 pub const DOCKER_CONFIG: &str = "/etc/docker/daemon.json";
 /// The unit of the relay.
 pub(crate) const UNIT: &str = "xebec-docker.service";
+/// Where it goes.
+const UNITS: &str = "/etc/systemd/system";
 /// Its text.
 pub(crate) const UNIT_TEXT: &str = include_str!("../../../packaging/systemd/xebec-docker.service");
 /// Says at boot where the link leads until the relay runs.
@@ -168,7 +170,7 @@ fn put_files(
     let link = format!("d {folder} 0700 root root -\nL {USUAL_LINK} - - - - {socket}\n");
     let mut files = vec![
         (
-            Path::new("/etc/systemd/system").join(UNIT),
+            Path::new(UNITS).join(UNIT),
             unit,
             "the way from Docker to containerd",
         ),
@@ -193,6 +195,12 @@ fn put_files(
         plan.write(&path, text.into_bytes(), 0o644, why, is_done);
     }
     is_new
+}
+
+/// Whether a file was put there for Docker.
+pub(crate) fn is_for_it(file: &Path) -> bool {
+    let unit = Path::new(UNITS).join(UNIT);
+    [unit.as_path(), Path::new(LINK_FILE), Path::new(DROP_IN)].contains(&file)
 }
 
 /// Takes back what was changed in `daemon.json`.
@@ -253,7 +261,7 @@ fn listens(options: &Options) -> Result<String, Failure> {
 /// How Docker's unit starts it.
 fn command_line(options: &Options) -> Option<String> {
     let read = |path: &&str| std::fs::read_to_string(options.here(Path::new(path))).ok();
-    let unit = DOCKER_UNITS.iter().find_map(|path| read(path))?;
+    let unit = DOCKER_UNITS.iter().find_map(read)?;
     let mut commands = unit.lines().filter(|line| line.starts_with("ExecStart="));
     commands.next().map(str::to_owned)
 }

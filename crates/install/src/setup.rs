@@ -1,5 +1,6 @@
 //! The plan of installing.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use xebec_format::digest::Digest;
@@ -89,7 +90,12 @@ fn daemon_keys(
 
 /// What was put here before a package came goes: systemd would take it for the newer.
 fn give_way(options: &Options, plan: &mut Plan, record: &mut Record) {
-    for (file, digest) in std::mem::take(&mut record.files) {
+    // What is for Docker comes from no package.
+    let (stays, goes): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut record.files)
+        .into_iter()
+        .partition(|(file, _)| docker::is_for_it(file));
+    record.files = stays;
+    for (file, digest) in goes {
         match std::fs::read(options.here(&file)) {
             Ok(there) if Digest::of(&there) == digest => {
                 plan.push(Action::Remove { path: file }, "the package brings its own", false);

@@ -413,3 +413,22 @@ fn another_containerd_or_no_json_is_refused_and_nothing_changes() {
         assert_eq!(host.files(), before, "{config}");
     }
 }
+
+#[test]
+fn docker_is_set_up_beside_a_package_and_stays_so() {
+    let host = with_docker(None);
+    host.write("lib/systemd/system/xebec.service", "the package's");
+    let before = host.files();
+    host.install();
+    let installed = host.files();
+    let again = setup(&host.options).unwrap();
+    assert!(again.is_done(), "{again:?}");
+    host.carry_out(&again);
+    assert_eq!(host.files(), installed);
+    assert!(
+        host.read("etc/systemd/system/xebec-docker.service")
+            .contains("/usr/bin/xebec docker-relay")
+    );
+    host.remove();
+    assert_eq!(host.files(), before);
+}

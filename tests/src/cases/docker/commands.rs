@@ -36,6 +36,37 @@ impl Host<'_> {
         Ok(())
     }
 
+    /// Whether a layer is given to who asks for it by its digest, and only in the namespace that has the image.
+    fn is_asked_by_digest(&self) -> Result<()> {
+        let layer = self.image.layers.get(1).context("no upper layer")?;
+        let digest = layer.digest.to_string();
+        let get = |namespace: &str| -> Result<std::process::Output> {
+            let mut ctr = Command::new(World::tool("ctr")?);
+            ctr.arg("--address").arg(self.relay.at());
+            Ok(ctr
+                .args(["--namespace", namespace, "content", "get", &digest])
+                .output()?)
+        };
+        let before = self.relay.fetched()?;
+        let stranger = get("stranger")?;
+        ensure!(
+            !stranger.status.success() && stranger.stdout.is_empty(),
+            "another namespace got it"
+        );
+        ensure!(
+            self.relay.fetched()? == before,
+            "it was fetched for another namespace"
+        );
+        let own = get(self.containerd.namespace())?;
+        ensure!(
+            own.stdout == layer.bytes,
+            "{}",
+            String::from_utf8_lossy(&own.stderr)
+        );
+        ensure!(self.relay.fetched()? == before + 1, "it was not fetched once");
+        Ok(())
+    }
+
     /// Has containerd collect what nothing refers to. (Its own helper of that name would take the references, too.)
     fn collect(&self) -> Result<()> {
         self.containerd.does(&["leases", "create", "--id", "none"])?;
@@ -155,6 +186,7 @@ pub(super) fn blobs(world: &World) -> Result<Outcome> {
     host.collect()?;
 
     host.pull()?;
+    host.is_asked_by_digest()?;
     let archive = world.path("saved.tar");
     let archive = archive.to_str().context("an odd path")?;
     docker.does(&["save", "--output", archive, tag])?;
@@ -206,6 +238,19 @@ pub(super) fn dead_registry(world: &World) -> Result<Outcome> {
         "there is an archive of what cannot be saved"
     );
     host.lab.registry.set_down(false);
+    // Other bytes than the digest says.
+    let layer = host.image.layers.get(1).context("no upper layer")?;
+    let mut wrong = layer.bytes.to_vec();
+    wrong.reverse();
+    host.lab
+        .registry
+        .put_blob_as(&host.names.repository, layer.digest, wrong);
+    let said = docker.refuses(&["save", "--output", archive, tag])?;
+    ensure!(said.contains("pulled lazily"), "{said}");
+    ensure!(!fs::exists(archive)?, "wrong bytes were saved");
+    host.lab
+        .registry
+        .put_blob_as(&host.names.repository, layer.digest, layer.bytes.clone());
     docker.does(&["save", "--output", archive, tag])?;
     docker.does(&["push", &copy])?;
     host.has_layers(&format!("docker://{copy}"), 0)?;
