@@ -103,6 +103,11 @@ pub(super) fn policies(world: &World) -> Result<Outcome> {
             let said = host.docker.refuses(&["start", "always"])?;
             ensure!(said.contains("RWLayer"), "{said}");
             host.snapshots.begin()?;
+            // containerd tries a connection that was refused again after some seconds.
+            wait_until(SOON, "containerd has snapshots again", || {
+                let mut listed = host.containerd.ctr(&["snapshots", "usage"])?;
+                Ok(listed.output()?.status.success())
+            })?;
             // Docker looks for its containers' layers once, when it begins.
             host.docker.stop()?;
             host.docker.begin()?;
@@ -133,6 +138,12 @@ pub(super) fn without(world: &World) -> Result<Outcome> {
     host.docker.does(&["ps"])?;
     host.docker.does(&["images"])?;
     host.docker.does(&["exec", "web", "sha256sum", "/large"])?;
+    // What the relay is for: this is what Docker makes of a blob that containerd lacks.
+    let archive = world.path("saved.tar");
+    let archive = archive.to_str().context("an odd path")?;
+    host.docker.does(&["save", "--output", archive, &tag])?;
+    let length = std::fs::metadata(archive)?.len();
+    ensure!(length < 1 << 20, "{length} bytes were saved without the relay");
     let said = host
         .docker
         .refuses(&["run", "--rm", "--network", "host", &tag, "cat", "/etc/passwd"])?;
