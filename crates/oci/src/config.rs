@@ -24,6 +24,9 @@ pub struct ClientConfig {
     pub ca_files: Vec<PathBuf>,
     /// Mirrors by registry (`host[:port]`), tried in order before the registry itself.
     pub mirrors: HashMap<String, Vec<Mirror>>,
+    /// Hosts (`host` or `host[:port]`) that every registry may redirect to or name as its token server, whatever their
+    /// addresses are.
+    pub internal_hosts: Vec<String>,
     /// Docker's `config.json`, or the directory it is in. Default: `$DOCKER_CONFIG`, else `~/.docker`.
     pub docker_config: Option<PathBuf>,
     /// Where `docker-credential-*` programs are looked for before `PATH`, which services often have a short one of.
@@ -48,6 +51,7 @@ impl Default for ClientConfig {
             plain_http: Vec::new(),
             ca_files: Vec::new(),
             mirrors: HashMap::new(),
+            internal_hosts: Vec::new(),
             docker_config: None,
             helper_directory: None,
             docker_configs_before: Vec::new(),

@@ -25,6 +25,7 @@ use crate::config::{Budget, is_loopback};
 use crate::credentials::{Credential, CredentialStore, basic_header};
 use crate::error::Fault;
 use crate::transport::http::{Pools, authority, execute};
+use crate::transport::reach::{Reach, Way};
 use crate::transport::registry::Server;
 use tokens::{Freshness, Slot, Token, TokenKey, Tokens};
 
@@ -92,6 +93,8 @@ struct Inner {
 struct Renewal {
     registry: String,
     registry_is_plain: bool,
+    /// How near the registry is.
+    reach: Reach,
     challenge: Challenge,
     scope: Scope,
     counters: Counters,
@@ -148,6 +151,7 @@ impl Authenticator {
         let renewal = Renewal {
             registry: server.authority.clone(),
             registry_is_plain: server.scheme.get() == Some(&"http"),
+            reach: server.reach.get(),
             challenge,
             scope: scope.clone(),
             counters: counters.unobserved(),
@@ -223,7 +227,7 @@ impl Authenticator {
             ) => {
                 let request =
                     self.token_request(renewal, realm, service.as_deref(), scope.as_deref(), credential)?;
-                self.fetch_token(request, &renewal.counters).await.map(Some)
+                self.fetch_token(request, renewal).await.map(Some)
             }
         }
     }
@@ -240,7 +244,7 @@ impl Authenticator {
         let mut url: Url = realm
             .parse()
             .map_err(|_| Fault::Protocol(format!("the registry names {realm:?} as its token server")))?;
-        self.check_realm(&url, renewal.registry_is_plain)?;
+        self.check_realm(&url, renewal)?;
         let mut scopes = renewal.scope.texts();
         if scopes.is_empty() {
             scopes.extend(asked_scope.map(str::to_owned));
@@ -284,22 +288,29 @@ impl Authenticator {
         Ok(request)
     }
 
-    /// A registry with TLS must not make Xebec send a password in the clear.
-    fn check_realm(&self, realm: &Url, registry_is_plain: bool) -> Result<(), Fault> {
+    /// A registry with TLS must not make Xebec send a password in the clear; on the same host nobody listens.
+    fn check_realm(&self, realm: &Url, renewal: &Renewal) -> Result<(), Fault> {
         let host = authority(realm);
+        let is_within_host = renewal.reach == Reach::Host && is_loopback(&host);
         match realm.scheme() {
             "https" => Ok(()),
-            "http" if registry_is_plain || is_loopback(&host) || self.0.plain_http.contains(&host) => Ok(()),
+            "http" if renewal.registry_is_plain || is_within_host || self.0.plain_http.contains(&host) => {
+                Ok(())
+            }
             _ => Err(Fault::Protocol(format!(
                 "the registry names the token server {host} without TLS; list it under plain_http to allow that"
             ))),
         }
     }
 
-    async fn fetch_token(&self, request: reqwest::Request, counters: &Counters) -> Result<Token, Fault> {
-        let host = authority(request.url());
+    async fn fetch_token(&self, request: reqwest::Request, renewal: &Renewal) -> Result<Token, Fault> {
+        let (host, counters) = (authority(request.url()), &renewal.counters);
         let asked = Instant::now();
-        let answer = execute(&self.0.pools, request, &self.0.budget, counters).await?;
+        let way = match host == renewal.registry {
+            true => Way::Named,
+            false => Way::Told(renewal.reach),
+        };
+        let answer = execute(&self.0.pools, request, way, &self.0.budget, counters).await?;
         if !answer.status().is_success() {
             // What the token server refuses is a matter of credentials, whatever number it says it with.
             return Err(match answer.into_fault().await {

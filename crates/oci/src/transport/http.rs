@@ -1,15 +1,16 @@
 //! HTTP as Xebec needs it: connections, one request, one answer whose body has to keep coming.
 //!
-//! Two connection pools: one through the proxies that the environment names, one that never uses a proxy, for
-//! loopback hosts. Redirects are not followed here and bodies are never decoded here, because a range of a
+//! Connection pools: one through the proxies that the environment names, one that never uses a proxy, for loopback hosts,
+//! and one for each kind of registry with hosts that such registries named ([`super::reach`]). Redirects are not followed here and bodies are never decoded here, because a range of a
 //! decoded body would mean nothing.
 
 use std::error::Error as _;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
+use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue,
 };
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 
 use super::headers::{self, ContentRange};
 use super::names::Names;
+use super::reach::{self, OutOfReach, Reach, Way, Within};
 use crate::client::stats::Counters;
 use crate::config::{Budget, ClientConfig, is_loopback};
 use crate::error::{ClientError, Fault};
@@ -35,34 +37,30 @@ const LEAST_UPLOAD_RATE: u64 = 125_000;
 const IDLE_CONNECTION: Duration = Duration::from_secs(55);
 
 /// The connection pools.
-#[derive(Debug)]
 pub(crate) struct Pools {
     proxied: reqwest::Client,
     direct: reqwest::Client,
+    /// For hosts that registries named, by how near these are; made when they are first wanted.
+    told: [OnceLock<Result<reqwest::Client, String>>; 4],
+    /// Says as `proxied` does what goes through a proxy.
+    proxies: Matcher,
+    tls: rustls::ClientConfig,
+    budget: Budget,
+    user_agent: String,
+    internal_hosts: Vec<String>,
+}
+
+impl std::fmt::Debug for Pools {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pools").finish_non_exhaustive()
+    }
 }
 
 impl Pools {
     pub(crate) fn new(config: &ClientConfig) -> Result<Self, ClientError> {
         let tls = tls_config(&config.ca_files)?;
-        let builder = || {
-            let mut headers = HeaderMap::new();
-            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            reqwest::Client::builder()
-                .tls_backend_preconfigured(tls.clone())
-                .dns_resolver(Names::by_system())
-                .user_agent(&config.user_agent)
-                .default_headers(headers)
-                .redirect(reqwest::redirect::Policy::none())
-                .referer(false)
-                .connect_timeout(config.budget.connect_timeout)
-                .pool_idle_timeout(IDLE_CONNECTION)
-                .tcp_keepalive(Duration::from_secs(30))
-                .tcp_nodelay(true)
-                .http2_initial_stream_window_size(HTTP2_WINDOW)
-                .http2_initial_connection_window_size(HTTP2_WINDOW * 4)
-                .http2_keep_alive_interval(Duration::from_secs(20))
-                .retry(reqwest::retry::never())
-        };
+        let (budget, user_agent) = (&config.budget, &config.user_agent);
+        let builder = || builder(&tls, budget, user_agent).dns_resolver(Names::by_system());
         let build = |builder: reqwest::ClientBuilder| {
             builder
                 .build()
@@ -71,17 +69,77 @@ impl Pools {
         Ok(Self {
             proxied: build(builder())?,
             direct: build(builder().no_proxy())?,
+            told: Default::default(),
+            proxies: Matcher::from_system(),
+            budget: budget.clone(),
+            user_agent: user_agent.clone(),
+            internal_hosts: config.internal_hosts.clone(),
+            tls,
         })
     }
 
     /// The pool for `url`: never a proxy to this machine itself.
-    pub(crate) fn for_url(&self, url: &Url) -> &reqwest::Client {
-        if is_loopback(&authority(url)) {
-            &self.direct
-        } else {
-            &self.proxied
+    ///
+    /// # Errors
+    /// When a registry named it that may not.
+    pub(crate) fn for_url(&self, url: &Url, way: Way) -> Result<&reqwest::Client, Fault> {
+        reach::check(way, url, &self.internal_hosts)?;
+        match way {
+            _ if is_loopback(&authority(url)) => Ok(&self.direct),
+            Way::Told(by) if !self.is_proxied(url) && !reach::is_listed(url, &self.internal_hosts) => {
+                self.told_by(by)
+            }
+            _ => Ok(&self.proxied),
         }
     }
+
+    /// The pool for hosts that registries which are this near named.
+    fn told_by(&self, by: Reach) -> Result<&reqwest::Client, Fault> {
+        let nothing = || Fault::Protocol(format!("there is no pool for registries {by}"));
+        let pool = self.told.get(by as usize).ok_or_else(nothing)?;
+        let made = pool.get_or_init(|| {
+            let within = Within::new(Names::by_system(), by);
+            let builder = builder(&self.tls, &self.budget, &self.user_agent);
+            let builder = builder.no_proxy().dns_resolver(std::sync::Arc::new(within));
+            builder.build().map_err(|error| root_cause(&error))
+        });
+        made.as_ref().map_err(|reason| Fault::Protocol(reason.clone()))
+    }
+
+    fn is_proxied(&self, url: &Url) -> bool {
+        let uri = url.as_str().parse();
+        uri.is_ok_and(|uri| self.proxies.intercept(&uri).is_some())
+    }
+
+    /// How near the server is that gave an answer. One behind a proxy may be anywhere.
+    pub(crate) fn reach_of(&self, answer: &Answer) -> Reach {
+        let url = answer.url();
+        if !is_loopback(&authority(url)) && self.is_proxied(url) {
+            return Reach::Internet;
+        }
+        let peer = answer.response.remote_addr();
+        peer.map_or(Reach::Internet, |peer| Reach::of(peer.ip()))
+    }
+}
+
+/// What all pools have in common.
+fn builder(tls: &rustls::ClientConfig, budget: &Budget, user_agent: &str) -> reqwest::ClientBuilder {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls.clone())
+        .user_agent(user_agent)
+        .default_headers(headers)
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .connect_timeout(budget.connect_timeout)
+        .pool_idle_timeout(IDLE_CONNECTION)
+        .tcp_keepalive(Duration::from_secs(30))
+        .tcp_nodelay(true)
+        .http2_initial_stream_window_size(HTTP2_WINDOW)
+        .http2_initial_connection_window_size(HTTP2_WINDOW * 4)
+        .http2_keep_alive_interval(Duration::from_secs(20))
+        .retry(reqwest::retry::never())
 }
 
 /// `host[:port]` of a URL, the port left out where it is the scheme's own.
@@ -142,9 +200,11 @@ fn tls_config(ca_files: &[impl AsRef<Path>]) -> Result<rustls::ClientConfig, Cli
 pub(crate) async fn execute(
     pools: &Pools,
     request: reqwest::Request,
+    way: Way,
     budget: &Budget,
     counters: &Counters,
 ) -> Result<Answer, Fault> {
+    let pool = pools.for_url(request.url(), way)?;
     counters.request();
     // The answer to a body comes when all of it is sent.
     let sending = request
@@ -152,7 +212,6 @@ pub(crate) async fn execute(
         .get(CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     let limit = budget.response_timeout + Duration::from_secs(sending.unwrap_or(0) / LEAST_UPLOAD_RATE);
-    let pool = pools.for_url(request.url());
     let response = tokio::time::timeout(limit, pool.execute(request))
         .await
         .map_err(|_| Fault::Timeout("answer", limit))?
@@ -385,6 +444,9 @@ pub(crate) fn fault_of(error: &reqwest::Error) -> Fault {
         && !matches!(tls, rustls::Error::General(_))
     {
         return Fault::Tls(tls.to_string());
+    }
+    if let Some(OutOfReach(reason)) = find_cause::<OutOfReach>(error) {
+        return Fault::Protocol(reason.clone());
     }
     if error.is_connect() {
         return Fault::Connect(cause);

@@ -2,12 +2,14 @@
 //!
 //! A request goes out with the proof its registry is known to want; one answer with status 401 is met by a new
 //! proof and a second request. Redirects are followed by hand: the proof goes only to the registry itself,
-//! never to where it redirects, TLS is not given up on the way, and the last URL is kept for the blob.
+//! never to where it redirects, TLS is not given up on the way, nothing is asked that is nearer to this host than the
+//! registry ([`reach`]), and the last URL is kept for the blob.
 
 pub(crate) mod attempts;
 pub(crate) mod headers;
 pub(crate) mod http;
 mod names;
+pub(crate) mod reach;
 pub(crate) mod redirects;
 pub(crate) mod registry;
 
@@ -31,7 +33,8 @@ use crate::credentials::CredentialStore;
 use crate::error::{ClientError, Fault};
 use attempts::Attempts;
 use http::{Answer, Pools, authority, execute, fault_of, find_cause};
-use redirects::{BlobKey, Redirects};
+use reach::{Reach, Way};
+use redirects::{BlobKey, Redirects, Target};
 use registry::{Endpoint, Server, Servers};
 
 /// Redirects followed for one request; docker follows ten, real registries need one or two.
@@ -210,7 +213,11 @@ impl Transport {
             && answer.status().is_success()
         {
             let life = headers::redirect_life(answer.url(), SystemTime::now());
-            self.redirects.put(key, answer.url().clone(), life);
+            let target = Target {
+                url: answer.url().clone(),
+                named_by: server.reach.get(),
+            };
+            self.redirects.put(key, target, life);
         }
         Ok(answer.holding(permit))
     }
@@ -222,10 +229,11 @@ impl Transport {
         ask: &Ask,
         counters: &Counters,
     ) -> Result<Option<Answer>, Fault> {
-        let Some((key, url)) = key.and_then(|key| Some((key, self.redirects.get(key)?))) else {
+        let Some((key, target)) = key.and_then(|key| Some((key, self.redirects.get(key)?))) else {
             return Ok(None);
         };
-        match self.send_once(ask, url.clone(), None, counters).await {
+        let (url, way) = (target.url, Way::Told(target.named_by));
+        match self.send_once(ask, url.clone(), way, None, counters).await {
             // Signature ended, or the object moved: the registry knows better.
             Ok(answer) if !matches!(answer.status().as_u16(), 300..=410) => Ok(Some(answer)),
             Ok(answer) => {
@@ -251,7 +259,7 @@ impl Transport {
         let answer = self
             .follow(server, ask, url.clone(), proof.as_deref(), counters)
             .await?;
-        if answer.status() != 401 || authority(answer.url()) != server.authority {
+        if answer.status() != 401 || !is_at(server, answer.url()) {
             return Ok(answer);
         }
         let wanted = answer.headers().get_all(WWW_AUTHENTICATE);
@@ -278,12 +286,23 @@ impl Transport {
         proof: Option<&str>,
         counters: &Counters,
     ) -> Result<Answer, Fault> {
-        let start = url.clone();
+        // Whoever redirects must be allowed to; who was redirected to cannot do more than who did it.
+        let mut by = server.reach.get();
         for _ in 0..=MAX_HOPS {
-            let is_registry = authority(&url) == server.authority && url.scheme() == start.scheme();
-            let answer = self
-                .send_once(ask, url.clone(), proof.filter(|_| is_registry), counters)
-                .await?;
+            let is_registry = is_at(server, &url);
+            let way = match is_registry {
+                true => Way::Named,
+                false => Way::Told(by),
+            };
+            let proof = proof.filter(|_| is_registry);
+            let answer = self.send_once(ask, url.clone(), way, proof, counters).await?;
+            let reach = self.pools.reach_of(&answer);
+            if is_registry {
+                server.reach.set(reach);
+                by = server.reach.get();
+            } else {
+                by = by.and(reach);
+            }
             let reads = ask.method == Method::GET || ask.method == Method::HEAD;
             if !reads || !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
                 return Ok(answer);
@@ -292,7 +311,7 @@ impl Transport {
             let next = url
                 .join(location)
                 .map_err(|_| Fault::Protocol(format!("redirect to {location:?}")))?;
-            self.check_hop(&url, &next)?;
+            self.check_hop(by, &url, &next)?;
             counters.redirect();
             answer.discard().await;
             url = next;
@@ -303,12 +322,12 @@ impl Transport {
         )))
     }
 
-    /// A redirect may not give up TLS, unless plain HTTP is allowed to where it leads.
-    fn check_hop(&self, from: &Url, to: &Url) -> Result<(), Fault> {
+    /// A redirect may not give up TLS, unless plain HTTP is allowed to where it leads, or both are on this host.
+    fn check_hop(&self, by: Reach, from: &Url, to: &Url) -> Result<(), Fault> {
         let host = authority(to);
         match to.scheme() {
             "https" => Ok(()),
-            "http" if from.scheme() == "http" || is_loopback(&host) => Ok(()),
+            "http" if from.scheme() == "http" || (by == Reach::Host && is_loopback(&host)) => Ok(()),
             "http" if self.servers.allows_plain_http(&host) => Ok(()),
             _ => Err(Fault::Protocol(format!(
                 "redirect to {host} without TLS; list it under plain_http to allow that"
@@ -320,6 +339,7 @@ impl Transport {
         &self,
         ask: &Ask,
         url: Url,
+        way: Way,
         proof: Option<&str>,
         counters: &Counters,
     ) -> Result<Answer, Fault> {
@@ -339,7 +359,7 @@ impl Transport {
                 .insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         counters.waits(Wait::Head);
-        let answer = execute(&self.pools, request, &self.config.budget, counters).await?;
+        let answer = execute(&self.pools, request, way, &self.config.budget, counters).await?;
         counters.waits(Wait::Body);
         counters.sent(length);
         Ok(answer)
@@ -381,7 +401,7 @@ impl Transport {
             let url: Url = text
                 .parse()
                 .map_err(|_| Fault::Protocol(format!("{text:?} is not a URL")))?;
-            Ok(self.pools.for_url(&url).get(url).send())
+            Ok(self.pools.for_url(&url, Way::Named)?.get(url).send())
         };
         match tokio::time::timeout(SCHEME_TIMEOUT, ask("https")?).await {
             Ok(Ok(_)) => return Ok("https"),
@@ -403,6 +423,12 @@ impl Transport {
             Err(_) => Err(Fault::Timeout("answer", SCHEME_TIMEOUT)),
         }
     }
+}
+
+/// Whether a URL is the server's own, so that its proof may go there.
+fn is_at(server: &Server, url: &Url) -> bool {
+    let scheme = server.scheme.get();
+    authority(url) == server.authority && scheme.is_none_or(|scheme| *scheme == url.scheme())
 }
 
 fn is_refused(error: &reqwest::Error) -> bool {

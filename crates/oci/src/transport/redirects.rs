@@ -12,6 +12,8 @@ use reqwest::Url;
 use tokio::time::Instant;
 use xebec_format::digest::Digest;
 
+use super::reach::Reach;
+
 /// Most URLs kept at once; a URL has up to a few KiB.
 const MAX_REDIRECTS: usize = 4096;
 
@@ -26,24 +28,33 @@ pub(crate) struct BlobKey {
     pub(crate) digest: Digest,
 }
 
+/// Where a blob is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The URL.
+    pub(crate) url: Url,
+    /// How near the registry was that named it.
+    pub(crate) named_by: Reach,
+}
+
 /// URLs by blob.
 #[derive(Debug, Default)]
-pub(crate) struct Redirects(Mutex<HashMap<BlobKey, (Url, Instant)>>);
+pub(crate) struct Redirects(Mutex<HashMap<BlobKey, (Target, Instant)>>);
 
 impl Redirects {
     /// The URL to use for `key`, if one is known and still good.
-    pub(crate) fn get(&self, key: &BlobKey) -> Option<Url> {
+    pub(crate) fn get(&self, key: &BlobKey) -> Option<Target> {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (url, end) = map.get(key)?;
+        let (target, end) = map.get(key)?;
         if *end > Instant::now() {
-            return Some(url.clone());
+            return Some(target.clone());
         }
         map.remove(key);
         None
     }
 
-    /// Keeps `url` for `life`.
-    pub(crate) fn put(&self, key: BlobKey, url: Url, life: Duration) {
+    /// Keeps `target` for `life`.
+    pub(crate) fn put(&self, key: BlobKey, target: Target, life: Duration) {
         if life.is_zero() {
             return;
         }
@@ -55,13 +66,13 @@ impl Redirects {
         if map.len() >= MAX_REDIRECTS {
             map.clear();
         }
-        map.insert(key, (url, now + life));
+        map.insert(key, (target, now + life));
     }
 
     /// Forgets a URL that was refused, unless another call has already replaced it.
     pub(crate) fn forget(&self, key: &BlobKey, refused: &Url) {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if map.get(key).is_some_and(|(url, _)| url == refused) {
+        if map.get(key).is_some_and(|(target, _)| target.url == *refused) {
             map.remove(key);
         }
     }
@@ -80,18 +91,25 @@ mod tests {
         }
     }
 
+    fn target(url: &str) -> Target {
+        Target {
+            url: url.parse().unwrap(),
+            named_by: Reach::Internet,
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn kept_for_its_life_and_dropped_when_refused() {
         let redirects = Redirects::default();
-        let (one, two): (Url, Url) = ("https://c/1".parse().unwrap(), "https://c/2".parse().unwrap());
+        let (one, two) = (target("https://c/1"), target("https://c/2"));
         redirects.put(key(1), one.clone(), Duration::from_secs(10));
         assert_eq!(redirects.get(&key(1)), Some(one.clone()));
-        redirects.forget(&key(1), &two);
+        redirects.forget(&key(1), &two.url);
         assert_eq!(redirects.get(&key(1)), Some(one.clone()));
         tokio::time::advance(Duration::from_secs(11)).await;
         assert_eq!(redirects.get(&key(1)), None);
         redirects.put(key(1), two.clone(), Duration::from_secs(10));
-        redirects.forget(&key(1), &two);
+        redirects.forget(&key(1), &two.url);
         assert_eq!(redirects.get(&key(1)), None);
         redirects.put(key(1), one, Duration::ZERO);
         assert_eq!(redirects.get(&key(1)), None);
@@ -101,7 +119,7 @@ mod tests {
     async fn memory_is_bounded() {
         let redirects = Redirects::default();
         for n in 0..MAX_REDIRECTS as u32 + 10 {
-            redirects.put(key(n), "https://c/".parse().unwrap(), Duration::from_secs(10));
+            redirects.put(key(n), target("https://c/"), Duration::from_secs(10));
         }
         assert!(redirects.0.lock().unwrap().len() <= MAX_REDIRECTS);
     }

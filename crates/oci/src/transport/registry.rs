@@ -10,6 +10,7 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::attempts::Gate;
+use super::reach::LastReach;
 use crate::config::{Budget, ClientConfig, Mirror};
 use crate::error::ClientError;
 use crate::reference::DEFAULT_REGISTRY;
@@ -47,6 +48,8 @@ pub(crate) struct Server {
     pub(crate) gate: Gate,
     /// Whether a range request is answered with that range.
     pub(crate) honours_ranges: Known,
+    /// How near it is.
+    pub(crate) reach: LastReach,
     resting_until: Mutex<Option<Instant>>,
 }
 
@@ -58,6 +61,7 @@ impl Server {
             scheme: scheme.map_or_else(OnceCell::new, |scheme| OnceCell::new_with(Some(scheme))),
             gate: Gate::new(budget),
             honours_ranges: Known::default(),
+            reach: LastReach::default(),
             resting_until: Mutex::new(None),
         }
     }

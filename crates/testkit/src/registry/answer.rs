@@ -105,6 +105,11 @@ pub(super) async fn answer(
         }) => Reply::new(*status)
             .with("content-type", *content_type)
             .body(body.clone()),
+        Some(Fault::Says { status, headers }) => {
+            headers.iter().fold(Reply::new(*status), |reply, (name, value)| {
+                reply.with(name, value.as_str())
+            })
+        }
         _ => {
             let mut inner = state.lock();
             if fault == Some(Fault::ExpireTokens) {

@@ -52,6 +52,18 @@ pub enum Fault {
         /// The body.
         body: String,
     },
+    /// Answers with this and no body.
+    Says {
+        /// The status code.
+        status: u16,
+        /// Names, in lower case, and values of headers.
+        headers: Vec<(&'static str, String)>,
+    },
+    /// Answers as usual, and names the next page of a list.
+    Page {
+        /// Value of `Link`.
+        link: String,
+    },
     /// Forgets all tokens it gave out, so that this request is answered with 401.
     ExpireTokens,
 }

@@ -41,6 +41,10 @@ pub struct Options {
     pub tls: bool,
     /// Whether it listens on `::1` instead of `127.0.0.1`.
     pub ipv6: bool,
+    /// Another address to listen on, which the network namespace must have.
+    pub address: Option<IpAddr>,
+    /// Further names and addresses in its certificate.
+    pub names: Vec<String>,
     /// What it asks of its clients.
     pub access: Access,
     /// Whether it has the referrers API.
@@ -58,6 +62,8 @@ impl Default for Options {
         Self {
             tls: false,
             ipv6: false,
+            address: None,
+            names: Vec::new(),
             access: Access::Open,
             referrers_api: true,
             referrers_page: 100,
@@ -125,19 +131,20 @@ impl FaultyRegistry {
     /// # Errors
     /// If no socket or thread is to be had.
     pub fn with(options: Options) -> anyhow::Result<Self> {
-        let address: IpAddr = if options.ipv6 {
-            Ipv6Addr::LOCALHOST.into()
-        } else {
-            Ipv4Addr::LOCALHOST.into()
+        let address: IpAddr = match options.address {
+            Some(address) => address,
+            None if options.ipv6 => Ipv6Addr::LOCALHOST.into(),
+            None => Ipv4Addr::LOCALHOST.into(),
         };
         let listen = || -> anyhow::Result<std::net::TcpListener> {
-            let listener = std::net::TcpListener::bind((address, 0)).context("listening on loopback")?;
+            let listener = std::net::TcpListener::bind((address, 0))
+                .with_context(|| format!("listening on {address}"))?;
             listener.set_nonblocking(true)?;
             Ok(listener)
         };
         let (registry, cdn) = (listen()?, listen()?);
         let (tls, ca_pem) = if options.tls {
-            let (config, pem) = serve::tls()?;
+            let (config, pem) = serve::tls(&options)?;
             (Some(config), Some(pem))
         } else {
             (None, None)

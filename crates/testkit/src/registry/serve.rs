@@ -15,10 +15,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs
 
 use super::body::{Line, Socket};
 use super::log::Place;
-use super::{State, answer};
+use super::{Options, State, answer};
 
-/// A TLS setup for loopback, and the PEM of the authority that signed its certificate.
-pub(super) fn tls() -> anyhow::Result<(Arc<ServerConfig>, String)> {
+/// A TLS setup for loopback and what else is asked for, and the PEM of the authority that signed its certificate.
+pub(super) fn tls(options: &Options) -> anyhow::Result<(Arc<ServerConfig>, String)> {
     let authority_key = rcgen::KeyPair::generate()?;
     let mut authority = rcgen::CertificateParams::new(Vec::new())?;
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -28,7 +28,9 @@ pub(super) fn tls() -> anyhow::Result<(Arc<ServerConfig>, String)> {
     let authority_certificate = authority.self_signed(&authority_key)?;
     let issuer = rcgen::Issuer::new(authority, authority_key);
 
-    let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
+    let mut names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
+    names.extend(options.address.map(|address| address.to_string()));
+    names.extend(options.names.iter().cloned());
     let key = rcgen::KeyPair::generate()?;
     let certificate = rcgen::CertificateParams::new(names)?.signed_by(&key, &issuer)?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));

@@ -1,0 +1,409 @@
+//! Registries that send this host elsewhere: to its own services, to metadata servers, into the network behind. Each way in
+//! which an answer can name a host that is then asked is tried: redirects, token servers, places of uploads, further pages
+//! of lists, `urls` of descriptors.
+//!
+//! Each test runs in a network of its own, in which one host has addresses of all kinds, and names for them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use bytes::Bytes;
+use support::{LAYER_TYPE, NAME, config, manifest_of, put_image, repository, tagged};
+use xebec_oci::config::Mirror;
+use xebec_oci::manifest::{Descriptor, ImageManifest};
+use xebec_oci::media_type::OCI_MANIFEST;
+use xebec_oci::{BlobSource, Client, ClientConfig, Platform};
+use xebec_testkit::registry::{Fault, FaultyRegistry, Options, When};
+
+/// Set in the process that has its own network.
+const APART: &str = "XEBEC_TEST_APART";
+const INTERNET: &str = "198.51.100.7";
+const PRIVATE: &str = "10.9.8.7";
+const LINK: &str = "169.254.7.7";
+const METADATA: &str = "169.254.169.254";
+const HOST: &str = "127.0.0.1";
+/// Names, and what they resolve to.
+const NAMES: [(&str, &str); 6] = [
+    ("internet.example", INTERNET),
+    ("private.example", PRIVATE),
+    ("link.example", LINK),
+    ("metadata.example", METADATA),
+    ("host.example", HOST),
+    ("host6.example", "::1"),
+];
+const SETUP: &str = "ip link set lo up && for a in 198.51.100.7 10.9.8.7 169.254.7.7 169.254.169.254; do \
+                     ip address add $a/32 dev lo; done && mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+
+/// Runs `test` in a network of its own.
+fn apart(name: &str, test: impl Future<Output = ()>) {
+    if std::env::var_os(APART).is_some() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        return runtime.unwrap().block_on(test);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let hosts = directory.path().join("hosts");
+    let lines = NAMES.map(|(name, address)| format!("{address} {name}\n"));
+    std::fs::write(&hosts, format!("127.0.0.1 localhost\n{}", lines.concat())).unwrap();
+    let can = Command::new("unshare")
+        .args(["--net", "--mount", "true"])
+        .status();
+    if !can.is_ok_and(|status| status.success()) {
+        println!("SKIPPED: no network namespace can be made here");
+        return;
+    }
+    let status = Command::new("unshare")
+        .args(["--net", "--mount", "sh", "-c", SETUP])
+        .args([&hosts, &std::env::current_exe().unwrap()])
+        .args(["--exact", name, "--nocapture"])
+        .env(APART, "1")
+        .env_remove("HTTP_PROXY")
+        .env_remove("HTTPS_PROXY")
+        .env_remove("http_proxy")
+        .env_remove("https_proxy")
+        .env_remove("ALL_PROXY")
+        .env_remove("all_proxy")
+        .status()
+        .unwrap();
+    assert!(status.success(), "{name} failed in its own network");
+}
+
+/// A registry at an address, and the authority of its certificate, if it speaks TLS.
+struct At {
+    registry: FaultyRegistry,
+    ca: Option<(tempfile::TempDir, PathBuf)>,
+}
+
+fn at(address: &str, tls: bool) -> At {
+    let address: IpAddr = address.parse().unwrap();
+    let registry = FaultyRegistry::with(Options {
+        tls,
+        address: Some(address),
+        names: NAMES.map(|(name, _)| name.to_owned()).to_vec(),
+        ..Options::default()
+    })
+    .unwrap();
+    let ca = registry.ca_pem().map(|pem| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ca.pem");
+        std::fs::write(&path, pem).unwrap();
+        (directory, path)
+    });
+    At { registry, ca }
+}
+
+impl At {
+    fn port(&self) -> String {
+        let host = self.registry.host();
+        host.rsplit_once(':').unwrap().1.to_owned()
+    }
+
+    /// Its URL by another name or address.
+    fn url(&self, host: &str, path: &str) -> String {
+        let scheme = if self.ca.is_some() { "https" } else { "http" };
+        let bracketed = match host.contains(':') {
+            true => format!("[{host}]"),
+            false => host.to_owned(),
+        };
+        format!("{scheme}://{bracketed}:{}{path}", self.port())
+    }
+
+    fn was_asked(&self) -> bool {
+        !self.registry.log().is_empty()
+    }
+}
+
+/// A client that trusts all of them, has a login for the first, and lets registries name these hosts.
+fn client(all: &[&At], internal_hosts: &[String], directory: &std::path::Path) -> Client {
+    let json = format!(
+        r#"{{"auths": {{"{}": {{"auth": "dXNlcjpwYXNz"}}}}}}"#,
+        all[0].registry.host()
+    );
+    let file = directory.join("config.json");
+    std::fs::write(&file, json).unwrap();
+    let ca_files = all.iter().filter_map(|at| Some(at.ca.as_ref()?.1.clone()));
+    Client::new(ClientConfig {
+        docker_config: Some(file),
+        ca_files: ca_files.collect(),
+        internal_hosts: internal_hosts.to_vec(),
+        ..config()
+    })
+    .unwrap()
+}
+
+fn redirect(to: String) -> Fault {
+    Fault::Says {
+        status: 307,
+        headers: vec![("location", to)],
+    }
+}
+
+/// Reads a blob that `registry` says is at `to`; the error if it is not had.
+async fn read_at(registry: &At, others: &[&At], internal_hosts: &[String], to: String) -> Result<(), String> {
+    let image = put_image(&registry.registry, 1000);
+    registry.registry.clear_faults();
+    registry.registry.inject(When::blob(), redirect(to));
+    let directory = tempfile::tempdir().unwrap();
+    let all: Vec<&At> = [registry].into_iter().chain(others.iter().copied()).collect();
+    let client = client(&all, internal_hosts, directory.path());
+    let repository = repository(&registry.registry);
+    let read = client.blob_range(&repository, &image.layer_digest, 0..10);
+    read.await.map(drop).map_err(|error| error.to_string())
+}
+
+#[test]
+fn redirects_lead_no_nearer_than_the_registry_is() {
+    apart("redirects_lead_no_nearer_than_the_registry_is", async {
+        // From, to (address of the server, name or address in the URL), whether that may be.
+        for (from, server, host, may) in [
+            (INTERNET, INTERNET, INTERNET, true),
+            (INTERNET, INTERNET, "internet.example", true),
+            (INTERNET, PRIVATE, PRIVATE, false),
+            (INTERNET, PRIVATE, "private.example", false),
+            (INTERNET, LINK, "link.example", false),
+            (INTERNET, METADATA, METADATA, false),
+            (INTERNET, METADATA, "metadata.example", false),
+            (INTERNET, HOST, HOST, false),
+            (INTERNET, HOST, "localhost", false),
+            (INTERNET, HOST, "host.example", false),
+            (INTERNET, "::1", "::1", false),
+            (INTERNET, "::1", "host6.example", false),
+            (INTERNET, HOST, "::ffff:127.0.0.1", false),
+            (PRIVATE, PRIVATE, "private.example", true),
+            (PRIVATE, INTERNET, "internet.example", true),
+            (PRIVATE, LINK, LINK, false),
+            (PRIVATE, HOST, "host.example", false),
+            (PRIVATE, METADATA, METADATA, false),
+            (LINK, PRIVATE, "private.example", true),
+            (LINK, HOST, HOST, false),
+            (HOST, HOST, "host.example", true),
+            (HOST, PRIVATE, PRIVATE, true),
+            (HOST, METADATA, METADATA, false),
+        ] {
+            let (registry, other) = (at(from, true), at(server, true));
+            put_image(&other.registry, 1000);
+            let digest = put_image(&registry.registry, 1000).layer_digest;
+            let to = other.url(host, &format!("/v2/{NAME}/blobs/{digest}"));
+            let read = read_at(&registry, &[&other], &[], to.clone()).await;
+            assert_eq!(read.is_ok(), may, "{from} to {to}: {read:?}");
+            assert_eq!(other.was_asked(), may, "{from} to {to}");
+            let bare = other.url(host, "").replace("https://", "");
+            match read {
+                Err(said) => assert!(
+                    said.contains("internal_hosts") && (said.contains(host) || host.contains("ffff")),
+                    "{said}"
+                ),
+                Ok(()) => continue,
+            }
+            // The user knows better, except of addresses in other spellings than the listed one.
+            let read = read_at(&registry, &[&other], &[bare], to.clone()).await;
+            let fails_anyhow = host.contains("ffff");
+            assert_eq!(read.is_ok(), !fails_anyhow, "{from} to {to}, listed: {read:?}");
+            let log = other.registry.log();
+            assert!(log.iter().all(|request| request.head.authorization.is_none()));
+        }
+    });
+}
+
+#[test]
+fn redirects_do_not_give_up_tls() {
+    apart("redirects_do_not_give_up_tls", async {
+        for from in [INTERNET, PRIVATE] {
+            for (server, host) in [
+                (HOST, HOST),
+                (HOST, "localhost"),
+                (PRIVATE, PRIVATE),
+                (INTERNET, INTERNET),
+            ] {
+                let (registry, other) = (at(from, true), at(server, false));
+                let read = read_at(&registry, &[&other], &[], other.url(host, "/x")).await;
+                let said = read.unwrap_err();
+                assert!(
+                    said.contains("plain_http") || said.contains("internal_hosts"),
+                    "{said}"
+                );
+                assert!(!other.was_asked(), "{from} to {host}");
+            }
+        }
+    });
+}
+
+#[test]
+fn who_was_redirected_to_can_do_no_more() {
+    apart("who_was_redirected_to_can_do_no_more", async {
+        let (registry, far, near) = (at(PRIVATE, true), at(INTERNET, true), at(PRIVATE, true));
+        far.registry
+            .inject(When::any(), redirect(near.url("private.example", "/x")));
+        let to = far.url("internet.example", "/y");
+        let said = read_at(&registry, &[&far, &near], &[], to).await.unwrap_err();
+        assert!(said.contains("private.example"), "{said}");
+        assert!(far.was_asked() && !near.was_asked());
+    });
+}
+
+#[test]
+fn mirrors_redirect_no_nearer_than_they_are() {
+    apart("mirrors_redirect_no_nearer_than_they_are", async {
+        let (registry, mirror, near) = (at(HOST, true), at(INTERNET, true), at(HOST, true));
+        let image = put_image(&registry.registry, 1000);
+        mirror
+            .registry
+            .inject(When::any(), redirect(near.url("host.example", "/x")));
+        let ca_files = [&registry, &mirror, &near].map(|at| at.ca.as_ref().unwrap().1.clone());
+        let list = vec![Mirror {
+            url: mirror.url(INTERNET, ""),
+            resolve_tags: true,
+        }];
+        let client = Client::new(ClientConfig {
+            ca_files: ca_files.to_vec(),
+            mirrors: [(registry.registry.host(), list)].into(),
+            ..config()
+        })
+        .unwrap();
+        let repository = repository(&registry.registry);
+        let read = client.blob_range(&repository, &image.layer_digest, 0..10);
+        // The registry itself has it.
+        read.await.unwrap();
+        assert!(mirror.was_asked() && !near.was_asked());
+    });
+}
+
+#[test]
+fn token_servers_are_no_nearer_than_the_registry() {
+    apart("token_servers_are_no_nearer_than_the_registry", async {
+        for (from, server, host, tls, may) in [
+            (INTERNET, INTERNET, "internet.example", true, true),
+            (INTERNET, INTERNET, INTERNET, false, false),
+            (INTERNET, HOST, HOST, true, false),
+            (INTERNET, HOST, HOST, false, false),
+            (INTERNET, HOST, "localhost", false, false),
+            (INTERNET, HOST, "host.example", true, false),
+            (INTERNET, METADATA, METADATA, false, false),
+            (INTERNET, PRIVATE, "private.example", true, false),
+            (PRIVATE, PRIVATE, "private.example", true, true),
+            (PRIVATE, PRIVATE, "private.example", false, false),
+            (PRIVATE, HOST, HOST, true, false),
+            (HOST, HOST, "localhost", false, true),
+        ] {
+            let (registry, other) = (at(from, true), at(server, tls));
+            let image = put_image(&registry.registry, 1000);
+            let realm = other.url(host, "/token");
+            let wanted = format!("Bearer realm=\"{realm}\",service=\"x\"");
+            let wants = Fault::Says {
+                status: 401,
+                headers: vec![("www-authenticate", wanted)],
+            };
+            registry.registry.inject(When::blob(), wants);
+            let directory = tempfile::tempdir().unwrap();
+            let client = client(&[&registry, &other], &[], directory.path());
+            let repository = repository(&registry.registry);
+            let read = client.blob_range(&repository, &image.layer_digest, 0..10);
+            // The token that is had is none that the registry likes.
+            let said = read.await.unwrap_err().to_string();
+            assert_eq!(other.was_asked(), may, "{from} to {realm}: {said}");
+            let is_refused = said.contains("internal_hosts") || said.contains("plain_http");
+            assert_eq!(is_refused, !may, "{from} to {realm}: {said}");
+        }
+    });
+}
+
+#[test]
+fn uploads_go_no_nearer_than_the_registry_is() {
+    apart("uploads_go_no_nearer_than_the_registry_is", async {
+        for (server, host, may) in [
+            (HOST, "host.example", false),
+            (HOST, HOST, false),
+            (INTERNET, "internet.example", true),
+        ] {
+            let (registry, other) = (at(INTERNET, true), at(server, true));
+            let takes = Fault::Says {
+                status: 202,
+                headers: vec![("location", other.url(host, "/take"))],
+            };
+            registry.registry.inject(When::any().method("POST"), takes);
+            let directory = tempfile::tempdir().unwrap();
+            let client = client(&[&registry, &other], &[], directory.path());
+            let source = BlobSource::Bytes(Bytes::from_static(b"what is pushed"));
+            let said = client
+                .push_blob(&repository(&registry.registry), source, None)
+                .await;
+            assert_eq!(other.was_asked(), may, "{host}: {said:?}");
+            let log = other.registry.log();
+            assert!(log.iter().all(|request| request.head.authorization.is_none()));
+            assert_eq!(said.unwrap_err().to_string().contains("internal_hosts"), !may);
+        }
+    });
+}
+
+#[test]
+fn lists_go_on_where_they_began() {
+    apart("lists_go_on_where_they_began", async {
+        let (registry, other) = (at(INTERNET, true), at(INTERNET, true));
+        let image = put_image(&registry.registry, 1000);
+        for to in [
+            other.url(INTERNET, "/next"),
+            other.url("internet.example", "/next"),
+        ] {
+            let page = Fault::Page {
+                link: format!("<{to}>; rel=\"next\""),
+            };
+            registry.registry.clear_faults();
+            registry.registry.inject(When::any().path("/referrers/"), page);
+            let directory = tempfile::tempdir().unwrap();
+            let client = client(&[&registry, &other], &[], directory.path());
+            let repository = repository(&registry.registry);
+            let list = client.referrers(&repository, &image.manifest_digest, None);
+            let said = list.await.unwrap_err().to_string();
+            assert!(said.contains("elsewhere"), "{said}");
+            assert!(!other.was_asked());
+        }
+    });
+}
+
+#[test]
+fn what_descriptors_say_of_other_places_is_not_asked() {
+    apart("what_descriptors_say_of_other_places_is_not_asked", async {
+        let (registry, other) = (at(INTERNET, true), at(INTERNET, true));
+        let layer = b"not there".to_vec();
+        let (config, _) = manifest_of(&layer, "amd64");
+        registry.registry.put_blob(NAME, config.clone());
+        let foreign = LAYER_TYPE.replace("layer.v1", "layer.nondistributable.v1");
+        let manifest = ImageManifest {
+            schema_version: 2,
+            media_type: Some(OCI_MANIFEST.to_owned()),
+            artifact_type: None,
+            config: Descriptor {
+                urls: vec![other.url(INTERNET, "/config")],
+                ..Descriptor::of("application/vnd.oci.image.config.v1+json", &config)
+            },
+            layers: vec![Descriptor {
+                urls: vec![other.url(INTERNET, "/layer")],
+                ..Descriptor::of(&foreign, &layer)
+            }],
+            subject: None,
+            annotations: Default::default(),
+        };
+        let bytes = serde_json::to_vec(&manifest).unwrap();
+        registry.registry.put_manifest(NAME, "v1", OCI_MANIFEST, bytes);
+        let directory = tempfile::tempdir().unwrap();
+        let client = client(&[&registry, &other], &[], directory.path());
+        let resolved = client
+            .resolve(&tagged(&registry.registry), &Platform::linux("amd64"))
+            .await
+            .unwrap();
+        let layer = &resolved.manifest.layers[0];
+        assert_eq!(layer.urls.len(), 1);
+        let (repository, digest) = (repository(&registry.registry), layer.digest);
+        client.blob(&repository, layer, 1000).await.unwrap_err();
+        client.blob_range(&repository, &digest, 0..5).await.unwrap_err();
+        client
+            .blob_stream(&repository, &digest, layer.size, 0)
+            .await
+            .unwrap_err();
+        assert!(!other.was_asked());
+    });
+}
