@@ -10,7 +10,7 @@
 //! touched.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -90,9 +90,16 @@ fn prepare(link: &Path) -> Result<PathBuf, Failure> {
     let Some(directory) = link.parent().filter(|directory| directory.is_absolute()) else {
         return wrong(format!("{}: give a path from / on", link.display()));
     };
-    let made = fs::create_dir_all(directory)
-        .and_then(|()| fs::set_permissions(directory, fs::Permissions::from_mode(0o700)));
-    made.map_err(|error| Failure::host(format!("make {}", directory.display()), error))?;
+    let failed = |error| Failure::host(format!("make {}", directory.display()), error);
+    crate::closed::make(directory).map_err(failed)?;
+    let there = fs::metadata(directory).map_err(failed)?;
+    if there.uid() != rustix::process::geteuid().as_raw() || there.mode() & 0o077 != 0 {
+        return wrong(format!(
+            "{} is open to other users, and is left so, as it may not be Xebec's: give a --link in a directory that is not there \
+             yet, or close this one (chmod 0700)",
+            directory.display()
+        ));
+    }
     let socket = directory.join("relay.sock");
     // What answers there is another one that runs.
     if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
@@ -120,7 +127,10 @@ fn lead(link: &Path, to: &Path) -> Result<(), Failure> {
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let next = link.with_extension("next");
-    let _ = fs::remove_file(&next);
+    // What an earlier relay left, who was killed.
+    if fs::symlink_metadata(&next).is_ok_and(|there| there.file_type().is_symlink()) {
+        let _ = fs::remove_file(&next);
+    }
     symlink(to, &next)
         .and_then(|()| fs::rename(&next, link))
         .map_err(|error| Failure::host(format!("lead {} to {}", link.display(), to.display()), error))
@@ -199,6 +209,17 @@ mod tests {
         fs::write(&link, "somebody's").unwrap();
         assert!(lead(&link, Path::new("/one")).is_err());
         assert_eq!(fs::read(&link).unwrap(), b"somebody's");
+    }
+
+    #[test]
+    fn an_open_directory_is_not_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(prepare(&directory.path().join("containerd.sock")).is_err());
+        assert_eq!(fs::metadata(directory.path()).unwrap().mode() & 0o777, 0o755);
+        let new = directory.path().join("new");
+        prepare(&new.join("containerd.sock")).unwrap();
+        assert_eq!(fs::metadata(&new).unwrap().mode() & 0o777, 0o700);
     }
 
     #[test]
