@@ -11,7 +11,7 @@ pub type Room<'a> = dyn FnMut(u64) -> bool + 'a;
 /// What the allocator takes for a block besides its bytes.
 const BLOCK: usize = 16;
 /// What merging an entry and writing it to an EROFS image take besides the entry itself: its node and name, its inode and name
-/// once more, and up to 100 bytes of the image, whose buffer doubles. Measured by `examples/bench_view`: 400 to 500 bytes.
+/// once more, and up to 100 bytes of the image, whose buffer doubles. Counted over the structures: 400 to 500 bytes.
 pub const MERGED_ENTRY: u64 = 512;
 /// Bits that are kept in memory for a page of a layer that is served: present, durable, unverified, wrong, touched.
 const BITS: u64 = 5;
