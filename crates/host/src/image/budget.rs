@@ -4,8 +4,8 @@
 //!
 //! Each image has an [`Account`] while it is prepared, which is asked before more is held: fetched indexes, what they decode to, and
 //! what merging that takes ([`LayerIndex::weight`](xebec_format::layer::LayerIndex::weight)). An image that would take more than
-//! [`Limits::image`] is refused by name. So is one for which there is no room beside others, but only if it is large:
-//! [`Limits::own`] each image may have whatever others hold, so that nobody keeps usual ones from starting.
+//! `Limits::image` is refused by name. So is one for which there is no room beside others, but only if it is large:
+//! `Limits::own` each image may have whatever others hold, so that nobody keeps usual ones from starting.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
