@@ -230,7 +230,9 @@ mod tests {
         fs::write(&socket, "somebody's").unwrap();
         assert!(prepare(&link).is_err());
         fs::remove_file(&socket).unwrap();
-        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        // Nobody ever listened there: a listener that is closed lives on in a command that another test starts just then.
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &socket, rustix::fs::FileType::Socket, mode, 0).unwrap();
         assert_eq!(prepare(&link).unwrap(), socket);
         let _serves = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         assert!(prepare(&link).is_err());

@@ -191,11 +191,8 @@ fn killed_while_it_serves(world: &World) -> Result<Outcome> {
         let ended = lab.xebec("root", &["ps", "--json"])?;
         serde_json::from_str(&ended.out).with_context(|| format!("{ended:?}"))
     };
-    // It is recorded as begun a moment before its command is let go, and would end with who lets it go.
-    let serves = |one: &Value| {
-        let pid = one.get("pid").and_then(Value::as_i64).unwrap_or_default();
-        fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"/bin/linger\0"))
-    };
+    // It is recorded as begun a moment after its command is let go. Until then it would end with who lets it go.
+    let serves = |one: &Value| one.get("has_begun") == Some(&Value::Bool(true));
     wait_until(SOON, "a container that runs", || Ok(listed()?.iter().any(serves)))?;
     send(&child, Signal::KILL)?;
     child.wait()?;

@@ -37,7 +37,8 @@ pub(super) fn of_table(pieces: usize, spans: usize) -> u64 {
 
 /// What serving a data space of so many bytes takes.
 pub(super) fn of_data(data_size: u64) -> u64 {
-    BITS * data_size / PAGE_SIZE / 8
+    // Divided first: the size is what somebody wrote, and is checked later.
+    (data_size / PAGE_SIZE * BITS).div_ceil(8)
 }
 
 impl LayerIndex {
@@ -45,5 +46,18 @@ impl LayerIndex {
     pub fn weight(&self) -> u64 {
         let entries: u64 = self.entries.iter().map(of_entry).sum();
         entries + of_table(self.pieces.len(), self.spans.len()) + of_data(self.data_size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_size_of_data_is_beyond_counting() {
+        assert_eq!(of_data(0), 0);
+        assert_eq!(of_data(PAGE_SIZE), 1);
+        assert_eq!(of_data(8 * PAGE_SIZE), 5);
+        assert_eq!(of_data(u64::MAX), (u64::MAX / PAGE_SIZE * 5).div_ceil(8));
     }
 }
