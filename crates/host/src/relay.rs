@@ -225,6 +225,7 @@ mod tests {
     #[test]
     fn what_is_no_socket_stays() {
         let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let link = directory.path().join("containerd.sock");
         let socket = directory.path().join("relay.sock");
         fs::write(&socket, "somebody's").unwrap();
