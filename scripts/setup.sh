@@ -36,6 +36,9 @@ GO_TOOLS=(
 # `go install` refuses it; a module of our own pins it instead.
 CONTAINERD_1_7=scripts/containerd-1.7
 CONTAINERD_1_7_COMMANDS=(containerd-1.7/{containerd,containerd-shim-runc-v2,ctr})
+# The kubelet, which takes the modules that are staged in Kubernetes' own repository from beside it, and so cannot be installed
+# by itself either.
+KUBERNETES=scripts/kubernetes
 # A runc that can map the ids of mounts, as containerd wants for pods in user namespaces; Debian 12's cannot. It is called
 # runc-idmap, so that whatever looks for runc finds the system's.
 RUNC_IDMAP=github.com/opencontainers/runc@v1.5.2
@@ -85,6 +88,7 @@ missing_commands() {
     done
     [[ -x $XEBEC_TOOLS/bin/runc-idmap ]] || echo runc-idmap
     [[ -x $XEBEC_TOOLS/bin/docker-client ]] || echo docker-client
+    [[ -x $XEBEC_TOOLS/bin/kubelet ]] || echo kubelet
 }
 
 # at_least HAVE WANT: whether version HAVE is WANT or newer.
@@ -134,6 +138,15 @@ install_containerd_1_7() {
     say "building containerd 1.7 (about 3 minutes)"
     GOFLAGS=-buildvcs=false go build -C "$XEBEC_TOP/$CONTAINERD_1_7" -o "$XEBEC_TOOLS/bin/containerd-1.7/" tool
     note_version containerd-1.7 "$version"
+}
+
+install_kubelet() {
+    local version
+    version=$(sha256sum <"$XEBEC_TOP/$KUBERNETES/go.sum")
+    [[ -x $XEBEC_TOOLS/bin/kubelet && $(tool_version kubelet) == "$version" ]] && return
+    say "building the kubelet (about 4 minutes)"
+    GOFLAGS=-buildvcs=false go build -C "$XEBEC_TOP/$KUBERNETES" -ldflags '-s -w' -o "$XEBEC_TOOLS/bin/" tool
+    note_version kubelet "$version"
 }
 
 # `go install` calls it runc, so it gets its name before it comes where commands are looked for. It does not build without cgo.
@@ -195,7 +208,7 @@ note_version() {
 
 main() {
     local hash missing
-    hash=$(cat "${BASH_SOURCE[0]}" "$XEBEC_TOP/$CONTAINERD_1_7/go.sum" | sha256sum | cut -d' ' -f1)
+    hash=$(cat "${BASH_SOURCE[0]}" "$XEBEC_TOP"/{"$CONTAINERD_1_7","$KUBERNETES"}/go.sum | sha256sum | cut -d' ' -f1)
     missing=$(missing_commands)
     if [[ -z $missing && -f $stamp_file && $(<"$stamp_file") == "$hash" ]]; then
         return 0
@@ -210,6 +223,7 @@ main() {
     install_containerd_1_7
     install_runc_idmap
     install_docker_client
+    install_kubelet
     install_python_tools
     install_cargo_tools
     missing=$(missing_commands | tr '\n' ' ')

@@ -9,6 +9,7 @@ mod cases;
 mod containerd;
 mod docker;
 mod groups;
+mod kubelet;
 mod lab;
 mod runner;
 mod tree;

@@ -8,6 +8,7 @@ mod deaths;
 mod differential;
 mod docker;
 mod faults;
+mod kubelet;
 mod laziness;
 mod lingering;
 mod observe;
@@ -74,6 +75,7 @@ pub(crate) fn all() -> Vec<Case> {
         packaging::cases(),
         containerd::cases(),
         docker::cases(),
+        kubelet::cases(),
         quota::cases(),
         power::cases(),
         preparing::cases(),

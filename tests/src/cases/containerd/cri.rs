@@ -17,7 +17,7 @@ use crate::runner::Outcome;
 use crate::world::World;
 
 /// Where CRI keeps its images and containers.
-pub(super) const NAMESPACE: &str = "k8s.io";
+pub(in crate::cases) const NAMESPACE: &str = "k8s.io";
 
 /// A pod with nginx: pulled without a layer, beside a pause image that is unpacked; started, looked into, removed; then its image is, and nothing is left.
 pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
@@ -184,7 +184,7 @@ fn blobs(world: &World) -> Result<usize> {
 
 /// What the manual says of CRI, and what CRI needs on this host: an image for the pods' own process, and neither network
 /// plugins nor the right to lower a process's chance of being killed.
-pub(super) fn configuration(world: &World, line: Line, pause: &str) -> Result<String> {
+pub(in crate::cases) fn configuration(world: &World, line: Line, pause: &str) -> Result<String> {
     let networks = world.path("networks");
     fs::create_dir_all(&networks)?;
     let (title, images, image, runtime) = match line {
@@ -213,7 +213,7 @@ pub(super) fn configuration(world: &World, line: Line, pause: &str) -> Result<St
 }
 
 /// An image of one program that waits, for what keeps a pod's namespaces.
-pub(super) fn push_pause(world: &World) -> Result<String> {
+pub(in crate::cases) fn push_pause(world: &World) -> Result<String> {
     let program = fs::read(World::go_tool("linger")?)?;
     let mut tar = TarBuilder::new();
     tar.file_with(&Header::new("linger", Kind::File).mode(0o755), &program);

@@ -68,7 +68,7 @@ impl Ready {
 }
 
 /// Pushes an image of `scripts/images` and its indexes, made by a root of their own.
-pub(super) fn push_indexed(world: &World, image: &str) -> Result<String> {
+pub(in crate::cases) fn push_indexed(world: &World, image: &str) -> Result<String> {
     let reference = world.push(&World::built_image(image)?, image)?;
     index(world, &reference)?;
     Ok(reference)
@@ -103,7 +103,7 @@ pub(super) fn pull(world: &World, containerd: &Containerd<'_>, line: Line, refer
 }
 
 /// Does something, and asks that containerd downloaded no layer meanwhile.
-pub(super) fn without_layers(world: &World, act: impl FnOnce() -> Result<String>) -> Result<String> {
+pub(in crate::cases) fn without_layers<T>(world: &World, act: impl FnOnce() -> Result<T>) -> Result<T> {
     let before = downloads(world)?.len();
     let told = act()?;
     let asked = downloads(world)?.split_off(before);

@@ -3,11 +3,11 @@
 mod blobs;
 mod boot;
 mod building;
-mod cri;
+pub(super) mod cri;
 mod ctr_pull;
 mod full;
 mod layers;
-mod lazy;
+pub(super) mod lazy;
 mod lies;
 mod limits;
 mod many;
@@ -37,9 +37,9 @@ use crate::world::{World, run};
 /// Longest that one case may take, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Where nginx listens in our image of it.
-const PORT: u16 = 8080;
+pub(super) const PORT: u16 = 8080;
 /// Longest that a service may take until it answers.
-const SOON: Duration = Duration::from_secs(60);
+pub(super) const SOON: Duration = Duration::from_secs(60);
 
 pub(crate) fn cases() -> Vec<Case> {
     let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {

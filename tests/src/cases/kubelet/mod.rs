@@ -1,0 +1,22 @@
+//! A real kubelet on containerd and Xebec.
+
+mod pods;
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::runner::{Case, Outcome};
+use crate::world::World;
+
+/// Longest that one case may take, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(240);
+
+pub(crate) fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
+        name: format!("kubelet/{name}"),
+        limit: LIMIT,
+        run: Box::new(run),
+    };
+    vec![case("pods", pods::run_case)]
+}
