@@ -103,6 +103,10 @@ bench-scenarios: setup ## measure the scenarios of the papers: development, upda
 bench-operations: setup ## measure snapshot operations in a second beside containerd's own snapshotters
 	@scripts/bench.sh operations
 
+.PHONY: bench-engines
+bench-engines: setup ## measure starts by Docker and by a kubelet, of nginx and Python, beside overlayfs
+	@scripts/bench.sh engines
+
 .PHONY: bench-report
 bench-report: ## print results as tables and make out/report.html of them; FILES="A.json B.json" (what bench-hello wrote)
 	@python3 -B bench/report.py --html out/report.html $(or $(FILES),$(or $(XEBEC_CACHE),$(HOME)/.cache/xebec)/bench/hello.json)

@@ -12,6 +12,7 @@
 #   bench.sh scenarios  what the papers do with images besides (docs/bench-scenarios.md); ONLY="NAME ..." takes some of them,
 #                       SMALL=1 a short form; --budget as above
 #   bench.sh operations snapshot operations in a second, beside containerd's own snapshotters
+#   bench.sh engines    starts of nginx and python by `docker run` and as a pod of a kubelet, beside overlayfs
 #
 #   BENCH_RUNS=N             runs of each measurement (7; of runtime 5, of hello 3)
 #   BENCH_ONLY="NAME ..."    only these: index view read first_byte nginx python; of runtime and readahead: images
@@ -117,6 +118,9 @@ prepare() {
         case $what in
         operations) ;;
         hello | smoke) build_catalogue ;;
+        engines)
+            BENCH_ONLY=${BENCH_ONLY:-nginx python} build_catalogue
+            ;;
         scenarios)
             scripts/setup.sh bench || say "going on without what could not be installed"
             build_catalogue
@@ -199,13 +203,13 @@ new_file_system() {
 }
 
 # Whether containerd is what starts containers, and the registry is far.
-under_containerd() { [[ $what == hello || $what == scenarios || $what == smoke || $what == operations ]]; }
+under_containerd() { [[ $what =~ ^(hello|scenarios|smoke|operations|engines)$ ]]; }
 
 inside() {
     case $what in
     smoke) new_file_system 6G ;;
     large) new_file_system 60G ;;
-    hello | scenarios | operations | runtime) new_file_system 20G ;;
+    hello | scenarios | operations | runtime | engines) new_file_system 20G ;;
     esac
     export XEBEC_ROOT=$BENCH_SCRATCH/root XEBEC_RUN=/run/xebec-bench
     trap clean_up EXIT
@@ -220,7 +224,7 @@ inside() {
     export REGISTRY REGISTRY_LOG
     local -a program=(bench/bench.py)
     case $what in
-    runtime | readahead | operations) program=("bench/$what.py") ;;
+    runtime | readahead | operations | engines) program=("bench/$what.py") ;;
     hello)
         program=(bench/hello.py)
         export BENCH_JSON=${BENCH_JSON:-$XEBEC_CACHE/bench/hello.json}
@@ -260,7 +264,7 @@ start_far_registry() {
     echo "10.88.0.2 localhost" >"$BENCH_SCRATCH/hosts"
     mount --bind "$BENCH_SCRATCH/hosts" /etc/hosts
     local directory=$BENCH_SCRATCH/registry
-    if [[ $what == hello || $what == scenarios ]]; then
+    if [[ $what == hello || $what == scenarios || $what == engines ]]; then
         directory=$XEBEC_CACHE/bench/registry
         mkdir -p "$directory"
         exec 8>"$directory.lock"
@@ -298,7 +302,7 @@ case "${1:-all}" in
     what=$2
     inside
     ;;
-all | runtime | large | readahead | hello | scenarios | smoke | operations)
+all | runtime | large | readahead | hello | scenarios | smoke | operations | engines)
     what=${1:-all}
     if [[ $what == hello || $what == scenarios ]] && [[ ${2:-} == --budget ]]; then
         [[ ${3:-} =~ ^[0-9]+$ ]] || {
