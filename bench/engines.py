@@ -18,7 +18,9 @@ import bench
 import catalogue
 import cost
 import dockerd
+import kubelet
 import network
+import node
 import results_file
 import starting
 import systems
@@ -27,7 +29,7 @@ from subject import Subject
 
 RUNS = int(os.environ.get("BENCH_RUNS", "5"))
 NETWORKS = [network.Network(text) for text in os.environ.get("BENCH_RATES", "1000 100").split()]
-ENGINES = [dockerd.Dockerd]
+ENGINES = [dockerd.Dockerd, kubelet.Kubelet]
 SYSTEMS = ["overlayfs", "Xebec", "Xebec, runtime image"]
 
 
@@ -64,17 +66,24 @@ def meter(system, engine):
 def measure(kind, system, subject, reference, net):
     """A cold start, and a warm one."""
     patience = starting.patience_s(subject, net)
+    system.engine = kind
     with system.running(), kind(system) as engine, starting.LINK.shaped(net.mbit):
         os.sync()
         step = meter(system, engine)
         ready = run(engine, subject, reference, "first", patience)
-        found = {"ready_ms": ready, **step.read()}
+        found = {"ready_ms": ready} | step.read()
         prove_cold(system, subject, found)
-        engine.end("first")
+        end(engine, subject, "first")
         starting.settle()
         found["warm_ms"] = run(engine, subject, reference, "again", patience)
-        engine.end("again")
+        end(engine, subject, "again")
     return found
+
+
+def end(engine, subject, name):
+    """What still answers would be taken for the next one."""
+    engine.end(name)
+    node.wait_until(f"{subject} has ended", lambda: not subject.task.answers())
 
 
 def prove_cold(system, subject, found):

@@ -61,11 +61,12 @@ class Layout:
         media_type = "application/vnd.oci.image.layer.v1.tar+gzip"
         return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": size}, f"sha256:{plain.hexdigest()}"
 
-    def finish(self, layers):
+    def finish(self, layers, runs=None):
+        """`runs`: what the image says of its containers."""
         config = {
             "architecture": "amd64",
             "os": "linux",
-            "config": {},
+            "config": runs or {},
             "rootfs": {"type": "layers", "diff_ids": [diff_id for _, diff_id in layers]},
         }
         self.write(config, {

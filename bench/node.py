@@ -10,13 +10,12 @@ import shutil
 import subprocess
 import time
 
-# CRI and NRI are of no use here, and look at directories of the host.
+# CRI and NRI look at directories of the host; the former is switched on by who needs it.
+CRI = '"io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", '
 CONFIGURATION = """version = 3
 root = "{top}/root"
 state = "{top}/state"
-disabled_plugins = [
-  "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", "io.containerd.nri.v1.nri",
-]
+disabled_plugins = [{disabled}"io.containerd.nri.v1.nri"]
 [grpc]
 address = "{top}/sock"
 [ttrpc]
@@ -82,7 +81,7 @@ class Node:
         os.makedirs(self.top)
         config, self.log = os.path.join(self.top, "config.toml"), os.path.join(self.top, "log")
         with open(config, "w") as file:
-            file.write(CONFIGURATION.format(top=self.top) + more)
+            file.write(CONFIGURATION.format(top=self.top, disabled="" if ".cri." in more else CRI) + more)
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(
                 ["containerd", "--config", config],

@@ -86,10 +86,11 @@ build_catalogue() {
     trap - INT TERM HUP
 }
 
-# What calls snapshotters.
+# What calls snapshotters, and what waits in a pod.
 build_operations() {
     export BENCH_GOTOOLS=$XEBEC_CACHE/bench/gotools
     CGO_ENABLED=0 go build -C tests/containerd -o "$BENCH_GOTOOLS/" ./operations
+    CGO_ENABLED=0 go build -C tests/gotools -o "$BENCH_GOTOOLS/" ./linger
 }
 
 # make_image NAME ARGUMENT...: unless it is there already.
@@ -128,7 +129,7 @@ prepare() {
         *) scripts/images/build.sh "${images[@]}" python ;;
         esac
         [[ $what != readahead ]] || make_big
-        [[ $what != operations ]] || build_operations
+        [[ $what != operations && $what != engines ]] || build_operations
         XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
         BENCH_PROGRAMS=$(dirname "$XEBEC_BIN")
         export XEBEC_BIN BENCH_PROGRAMS

@@ -26,6 +26,8 @@ class System:
     def __init__(self, top, namespace):
         self.top, self.namespace = top, namespace
         self.node = None
+        # Who has containerd start containers, if that is not `ctr`.
+        self.engine = None
         # Another one if the way to the registry is longer (network.delayed).
         self.address = bench.REGISTRY
 
@@ -85,7 +87,8 @@ class System:
         self.node = node.Node(os.path.join(self.top, "c"), self.snapshotter, self.namespace)
         os.makedirs(self.top)
         self.start_daemon()
-        self.node.start(self.configuration(), self.environment())
+        more = self.engine.configuration(self) if self.engine else ""
+        self.node.start(self.configuration() + more, self.environment())
 
     def stop(self):
         """Nothing of it is left, whatever happened."""
