@@ -12,7 +12,7 @@ PACKAGES=(
     # building
     cc:build-essential make:make git:git curl:curl python3:python3 pip3:python3-pip npm:npm
     # images and registries
-    skopeo:skopeo umoci:umoci buildah:buildah mmdebstrap:mmdebstrap jq:jq
+    skopeo:skopeo umoci:umoci buildah:buildah podman:podman mmdebstrap:mmdebstrap jq:jq
     gzip:gzip pigz:pigz zstd:zstd xz:xz-utils tar:tar
     # running containers
     runc:runc crun:crun busybox:busybox-static

@@ -1,5 +1,5 @@
-//! Buildah and skopeo beside Xebec: what they pulled, ran, built and pushed before, they do with an image that has indexes, too.
-//! Podman has its storage and its transports from the same libraries (`containers/image`, `containers/storage`).
+//! Podman, Buildah and skopeo beside Xebec: what they pulled, ran, built and pushed before, they do with an image that has indexes,
+//! too.
 
 use std::fs;
 use std::path::Path;
@@ -17,9 +17,9 @@ use crate::world::{World, run};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![Case {
-        name: "podman/buildah-and-skopeo".to_owned(),
+        name: "podman/beside-xebec".to_owned(),
         limit: Duration::from_secs(240),
-        run: Box::new(buildah_and_skopeo),
+        run: Box::new(beside_xebec),
     }]
 }
 
@@ -34,6 +34,33 @@ fn buildah(world: &World, arguments: &[&str]) -> Result<Output> {
         .args(arguments)
         .env("BUILDAH_ISOLATION", "chroot")
         .env("HOME", world.path("")))
+}
+
+/// Podman with storage of its own, in the case's network. It is told no more than it needs here: a runtime that takes this host's
+/// control groups, and limits that this process may set.
+fn podman(world: &World, arguments: &[&str]) -> Result<Output> {
+    let (action, rest) = arguments.split_first().context("no command")?;
+    let mut command = Command::new("podman");
+    for (option, name) in [
+        ("--root", "pods"),
+        ("--runroot", "pods-run"),
+        ("--tmpdir", "pods-tmp"),
+    ] {
+        command.arg(option).arg(world.path(name));
+    }
+    command
+        .args(["--storage-driver", "vfs", "--cgroup-manager", "cgroupfs"])
+        .args(["--events-backend", "none", "--runtime", "runc"])
+        .arg(action);
+    if *action == "run" {
+        command
+            .args(["--rm", "--network", "host", "--log-driver", "none"])
+            .args(["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"])
+            .args(["--cgroup-parent", &format!("/{}", world.name())]);
+    } else {
+        command.args(["--quiet", "--tls-verify=false"]);
+    }
+    run(command.args(rest).env("HOME", world.path("")))
 }
 
 fn said(output: &Output) -> String {
@@ -55,8 +82,8 @@ fn layers(reference: &str) -> Result<String> {
 
 /// An image before it has an index, with one, and by the image index that binds it: the same is pulled, runs, is built upon and
 /// pushed; what is pushed is an image for Xebec.
-fn buildah_and_skopeo(world: &World) -> Result<Outcome> {
-    for tool in ["buildah", "skopeo"] {
+fn beside_xebec(world: &World) -> Result<Outcome> {
+    for tool in ["podman", "buildah", "skopeo"] {
         if Command::new(tool).arg("--version").output().is_err() {
             return Ok(Outcome::Skipped(format!("{tool} is not installed")));
         }
@@ -94,6 +121,10 @@ fn buildah_and_skopeo(world: &World) -> Result<Outcome> {
         .expect(0, &[])?;
     ensure!(layers(&names.tag)? == before, "the image's layers have changed");
 
+    podman(world, &["pull", &names.tag])?;
+    let ran = podman(world, &["run", &names.tag, "/bin/busybox", "cat", "/etc/said"])?;
+    ensure!(said(&ran) == "of the image", "{ran:?}");
+
     let container = said(&buildah(
         world,
         &["from", "--tls-verify=false", "--quiet", &names.tag],
@@ -128,6 +159,12 @@ fn buildah_and_skopeo(world: &World) -> Result<Outcome> {
         ],
     )?;
 
+    podman(world, &["pull", &pushed])?;
+    let ran = podman(world, &["run", &pushed])?;
+    ensure!(said(&ran) == "built", "{ran:?}");
+    let by_podman = names.tag.replace("plain", "by-podman");
+    podman(world, &["push", &pushed, &format!("docker://{by_podman}")])?;
+
     // A copy without the index is an image, too.
     let copy = world.path("copy");
     run(Command::new("skopeo")
@@ -136,8 +173,10 @@ fn buildah_and_skopeo(world: &World) -> Result<Outcome> {
         .arg(format!("oci:{}:copy", copy.display())))?;
     ensure!(Path::new(&copy).join("index.json").exists());
 
-    let ran = lab.xebec("root", &["run", "--rm", &pushed])?;
-    ran.expect(0, &["built"])?;
+    for reference in [&pushed, &by_podman] {
+        let ran = lab.xebec("root", &["run", "--rm", reference])?;
+        ran.expect(0, &["built"])?;
+    }
     Ok(Outcome::Passed(
         "pulled, run, built upon, pushed, copied, and run by Xebec".to_owned(),
     ))
