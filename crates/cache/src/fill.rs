@@ -369,7 +369,6 @@ impl Filler {
         let (Some((_, first)), Some((_, last))) = (spans.first(), spans.last()) else {
             return Ok(());
         };
-        let promise = self.reserve(group, progress).await?;
         let source = first.source.start
             ..spans
                 .iter()
@@ -390,6 +389,8 @@ impl Filler {
             .memory
             .fetch(source.end - source.start + windows_length)
             .await;
+        // After that, so that no more is promised than may be fetched.
+        let promise = self.reserve(group, progress).await?;
         let ask = |blob, range| Ask {
             blob,
             range,

@@ -240,14 +240,14 @@ impl CachedLayer {
         written
     }
 
-    /// How much room the spans need that are missing of these, and how much there is, if the file system says it.
-    pub(crate) fn room_for(&self, spans: &[usize]) -> (u64, Option<u64>) {
+    /// How much room the spans need that are missing of these.
+    pub(crate) fn room_for(&self, spans: &[usize]) -> u64 {
         let pages = spans.iter().filter_map(|&index| {
             let span = self.table.spans.get(index)?;
             let missing = self.presence.missing(pages_of(&span.data));
             Some(missing.iter().map(|run| run.end - run.start).sum::<u64>())
         });
-        (pages.sum::<u64>() * PAGE_SIZE, self.free())
+        pages.sum::<u64>() * PAGE_SIZE
     }
 
     /// Who knows what room was promised on this disk.
@@ -255,7 +255,8 @@ impl CachedLayer {
         &self.room
     }
 
-    fn free(&self) -> Option<u64> {
+    /// How much room there is, if the file system says it.
+    pub(crate) fn free(&self) -> Option<u64> {
         self.disk.free(&self.directory).ok().flatten()
     }
 

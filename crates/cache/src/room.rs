@@ -1,7 +1,8 @@
 //! Room on a full disk: whoever knows what may go is asked to evict, before a write fails.
 //!
 //! Readers ask again and again for what cannot be kept. So room is promised before bytes are fetched (`Room::promise`),
-//! and it is remembered that there was none: the cache is not looked through for each of them.
+//! and it is remembered that there was none: the cache is not looked through for each of them. A registry may never send what room
+//! was promised for, so nobody waits long for that: who has waited goes on if the disk has the room.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,14 +12,17 @@ const ASKING_PAUSE: Duration = Duration::from_secs(5);
 /// After a write failed on a disk that says that it has room (a quota, mostly), one is tried so often.
 const TRIAL_PAUSE: Duration = Duration::from_secs(30);
 
+/// How long it is remembered that somebody waited in vain for what was promised to others. Who comes meanwhile does not wait.
+const OVERDRAWN: Duration = Duration::from_secs(30);
+
 /// What is left for the bitmaps of what comes, and for what the daemon writes down: without them, pages that came would be
 /// fetched again.
 pub(crate) const KEPT_BACK: u64 = 1 << 20;
 
 /// Makes room on the cache's file system.
 pub trait MakeRoom: Send + Sync {
-    /// Frees at least `bytes` if it can; false when nothing could be freed. May be called from several threads at
-    /// once, which may hold layers that are being filled.
+    /// Frees at least `bytes` if it can; false when nothing could be freed. Called by one thread at a time, which may hold layers
+    /// that are being filled.
     fn make_room(&self, bytes: u64) -> bool;
 }
 
@@ -27,6 +31,10 @@ pub trait MakeRoom: Send + Sync {
 pub struct Room {
     maker: OnceLock<Arc<dyn MakeRoom>>,
     known: Mutex<Known>,
+    /// Held by the thread that has room made.
+    making: Mutex<()>,
+    /// Whose turn it is to have a thread for that: all others could wait in threads that decode.
+    turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -35,6 +43,8 @@ struct Known {
     promised: u64,
     /// When no room could be made.
     asked_in_vain: Option<Instant>,
+    /// When somebody had waited in vain for what was promised to others.
+    overdrawn: Option<Instant>,
     /// A write failed although the file system said that it had room.
     refused: Option<Refused>,
 }
@@ -74,6 +84,8 @@ impl Room {
         let Some(maker) = self.maker.get() else {
             return false;
         };
+        // What one has found counts for those who waited for it.
+        let _one = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let is_vain = |at: Instant| at.elapsed() < ASKING_PAUSE;
         if self.lock().asked_in_vain.is_some_and(is_vain) {
             return false;
@@ -83,16 +95,39 @@ impl Room {
         made
     }
 
+    /// Waits until nobody else is about to ask for room.
+    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
     /// Notes that what was made was not enough.
     pub(crate) fn made_in_vain(&self) {
         self.lock().asked_in_vain = Some(Instant::now());
     }
 
-    /// Promises `bytes` of the `free` ones that the file system tells of.
-    pub(crate) fn promise(self: &Arc<Self>, bytes: u64, free: Option<u64>) -> Answer {
-        let free = free.map(|free| free.saturating_sub(KEPT_BACK));
+    /// Promises `bytes` of the `free` ones that the file system tells of. Who has waited long enough may have also what is promised
+    /// to others.
+    pub(crate) fn promise(
+        self: &Arc<Self>,
+        bytes: u64,
+        free: impl FnOnce() -> Option<u64>,
+        has_waited: bool,
+    ) -> Answer {
         let mut known = self.lock();
         let since = Instant::now();
+        let promised = || {
+            Answer::Promised(Promise {
+                room: self.clone(),
+                bytes,
+                since,
+            })
+        };
+        // What is only compared says nothing of the disk.
+        if bytes == 0 {
+            return promised();
+        }
+        // Asked now: what others write in between would be free, and no longer promised.
+        let free = free().map(|free| free.saturating_sub(KEPT_BACK));
         if let Some(refused) = &mut known.refused {
             let grown = refused.free.zip(free);
             let has_grown = grown.is_some_and(|(then, now)| now >= then.saturating_add(bytes));
@@ -107,15 +142,15 @@ impl Room {
             return Answer::None;
         }
         if free.is_some_and(|free| free < known.promised.saturating_add(bytes)) {
-            return Answer::Taken;
+            if has_waited {
+                known.overdrawn = Some(since);
+            }
+            if known.overdrawn.is_none_or(|at| at.elapsed() >= OVERDRAWN) {
+                return Answer::Taken;
+            }
         }
         known.promised = known.promised.saturating_add(bytes);
-        drop(known);
-        Answer::Promised(Promise {
-            room: self.clone(),
-            bytes,
-            since,
-        })
+        promised()
     }
 
     /// Notes that `bytes` could not be written while the file system said that `free` were there.
@@ -138,6 +173,9 @@ impl Room {
 impl Promise {
     /// What was promised is written.
     pub(crate) fn kept(self) {
+        if self.bytes == 0 {
+            return;
+        }
         let mut known = self.room.lock();
         if known
             .refused
@@ -170,29 +208,83 @@ mod tests {
         Some(KEPT_BACK + bytes)
     }
 
+    fn ask(room: &Arc<Room>, bytes: u64, free: u64) -> Answer {
+        room.promise(bytes, || told(free), false)
+    }
+
     #[test]
     fn after_a_refusal_one_tries_and_the_others_wait_for_it() {
         let room = Arc::new(Room::default());
         room.refused(10, told(100));
-        assert!(matches!(room.promise(10, told(100)), Answer::None));
+        assert!(matches!(ask(&room, 10, 100), Answer::None));
         // More is free: one may try, the next ones not before it is known what became of that.
-        let Answer::Promised(trial) = room.promise(10, told(110)) else {
+        let Answer::Promised(trial) = ask(&room, 10, 110) else {
             panic!("there is more than when it failed");
         };
-        assert!(matches!(room.promise(10, told(110)), Answer::None));
+        assert!(matches!(ask(&room, 10, 110), Answer::None));
         trial.kept();
-        assert!(matches!(room.promise(10, told(100)), Answer::Promised(_)));
+        assert!(matches!(ask(&room, 10, 100), Answer::Promised(_)));
     }
 
     #[test]
     fn what_is_promised_is_not_promised_again() {
         let room = Arc::new(Room::default());
-        let Answer::Promised(promise) = room.promise(60, told(100)) else {
+        let Answer::Promised(promise) = ask(&room, 60, 100) else {
             panic!("there is room");
         };
-        assert!(matches!(room.promise(60, told(100)), Answer::Taken));
-        assert!(matches!(room.promise(101, told(100)), Answer::None));
+        assert!(matches!(ask(&room, 60, 100), Answer::Taken));
+        assert!(matches!(ask(&room, 101, 100), Answer::None));
         drop(promise);
-        assert!(matches!(room.promise(60, told(100)), Answer::Promised(_)));
+        assert!(matches!(ask(&room, 60, 100), Answer::Promised(_)));
+    }
+
+    #[test]
+    fn nobody_waits_long_for_what_may_never_come() {
+        let room = Arc::new(Room::default());
+        let Answer::Promised(_silent) = ask(&room, 90, 100) else {
+            panic!("there is room");
+        };
+        assert!(matches!(ask(&room, 20, 100), Answer::Taken));
+        let waited = room.promise(20, || told(100), true);
+        assert!(matches!(waited, Answer::Promised(_)), "the disk has it");
+        assert!(
+            matches!(ask(&room, 20, 100), Answer::Promised(_)),
+            "the next one waits"
+        );
+        assert!(matches!(room.promise(101, || told(100), true), Answer::None));
+    }
+
+    #[test]
+    fn what_needs_no_room_says_nothing_of_it() {
+        let room = Arc::new(Room::default());
+        room.refused(10, told(100));
+        let Answer::Promised(nothing) = ask(&room, 0, 0) else {
+            panic!("it needs none");
+        };
+        nothing.kept();
+        assert!(
+            matches!(ask(&room, 10, 100), Answer::None),
+            "it is forgotten that a write failed"
+        );
+    }
+
+    #[test]
+    fn who_waited_for_another_does_not_look_again() {
+        struct Slow(std::sync::atomic::AtomicUsize);
+        impl MakeRoom for Slow {
+            fn make_room(&self, _: u64) -> bool {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(200));
+                false
+            }
+        }
+        let (room, maker) = (Arc::new(Room::default()), Arc::new(Slow(Default::default())));
+        room.set(maker.clone());
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| assert!(!room.make(1)));
+            }
+        });
+        assert_eq!(maker.0.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
 }

@@ -169,6 +169,13 @@ impl Store {
         Ok(bytes)
     }
 
+    /// How many bytes that are, if it is there: who reads many of them may have to ask first.
+    pub fn index_size(&self, key: LayerKey) -> Option<u64> {
+        std::fs::metadata(self.folder(key).join(INDEX))
+            .ok()
+            .map(|there| there.len())
+    }
+
     /// Opens a layer, making its folder if it is new. `index` is the encoded index that `key` names.
     ///
     /// A data file that is missing or of the wrong length (a power cut can leave that) is made anew, empty.

@@ -548,6 +548,41 @@ fn a_frame_that_does_not_compress_is_bounded() {
     );
 }
 
+/// What is held must be said, whatever it is for: a layer may be made to have much of any of it.
+#[test]
+fn it_is_said_what_is_held() {
+    #[derive(Default)]
+    struct Said(u64);
+    impl DataSink for Said {
+        fn write(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn hold(&mut self, bytes: u64) -> io::Result<()> {
+            self.0 += bytes;
+            Ok(())
+        }
+    }
+    let mut numbers = Numbers::new(5);
+    let noise: Vec<u8> = (0..3 << 20).map(|_| numbers.next() as u8).collect();
+    // A frame, windows, contents.
+    let mut trailing = tar_of([("a", &b"a"[..])]);
+    trailing.extend(&noise);
+    let windows = tar_of([("noise", &noise[..])]);
+    let names: Vec<String> = (0..20_000).map(|number| format!("f{number}")).collect();
+    let many = tar_of(names.iter().map(|name| (name.as_str(), &b"x"[..])));
+    for tar in [trailing, windows, many] {
+        let mut said = Said::default();
+        let options = IndexOptions {
+            spacing: 64 << 10,
+            ..options()
+        };
+        let layer = index_layer(&gzip(&tar, 1)[..], &options, Some(&mut said)).unwrap();
+        let held = layer.frame.len() + 2 * layer.windows.len() + layer.contents.len();
+        assert!(said.0 >= held as u64, "{} bytes were said of {held}", said.0);
+    }
+}
+
 #[test]
 fn holes_are_hashed_up_to_a_limit() {
     let directory = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{FillError, Filler, Phase, Progress};
 use crate::room::{Answer, Promise};
 
-/// How long a fetch waits for others to write what room was promised to them for.
+/// How long a fetch waits for others who were promised room: until then they may have written, or need less than they thought.
 const TAKEN_WAIT: Duration = Duration::from_secs(5);
 /// How often it looks meanwhile.
 const TAKEN_PAUSE: Duration = Duration::from_millis(20);
@@ -20,14 +20,15 @@ impl Filler {
     ) -> Result<Promise, FillError> {
         let deadline = Instant::now() + TAKEN_WAIT;
         loop {
-            let (bytes, free) = self.layer.room_for(group);
-            match self.layer.room().promise(bytes, free) {
+            let bytes = self.layer.room_for(group);
+            let has_waited = Instant::now() >= deadline;
+            match self.layer.room().promise(bytes, || self.layer.free(), has_waited) {
                 Answer::Promised(promise) => return Ok(promise),
-                Answer::Taken if Instant::now() < deadline => {
+                Answer::Taken => {
                     progress.enter(Phase::Disk);
                     tokio::time::sleep(TAKEN_PAUSE).await;
                 }
-                Answer::Taken | Answer::None => {
+                Answer::None => {
                     progress.enter(Phase::Disk);
                     return self.make_room(group, bytes).await;
                 }
@@ -38,14 +39,16 @@ impl Filler {
     /// Has room made, and promised.
     async fn make_room(self: &Arc<Self>, group: &[usize], bytes: u64) -> Result<Promise, FillError> {
         let (filler, spans) = (self.clone(), group.to_vec());
+        // Not all at once: each would wait in a thread that could decode.
+        let _turn = self.layer.room().turn().await;
         // This looks through the cache.
         let made = tokio::task::spawn_blocking(move || {
             let room = filler.layer.room();
             if !room.make(bytes) {
                 return None;
             }
-            let (bytes, free) = filler.layer.room_for(&spans);
-            match room.promise(bytes, free) {
+            let bytes = filler.layer.room_for(&spans);
+            match room.promise(bytes, || filler.layer.free(), true) {
                 Answer::Promised(promise) => Some(promise),
                 Answer::Taken | Answer::None => {
                     room.made_in_vain();

@@ -21,7 +21,7 @@ use xebec_oci::{Client, Descriptor};
 
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
-use crate::image::budget::Account;
+use crate::image::budget::{Account, Held};
 use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
 use crate::image::{Images, PreparedLayer, Report};
@@ -412,6 +412,22 @@ impl<'a> Choice<'a> {
         let index = decoded(bytes, &self.account)?;
         self.check(number, &index)?;
         Ok(index)
+    }
+
+    /// An encoded index that is here, or nothing. It counts as held until the second part goes: many may be read before one of them is
+    /// decoded.
+    async fn kept_index(&self, key: LayerKey) -> Result<Option<(Bytes, Held)>, String> {
+        let (store, account) = (self.images.store.clone(), self.account.clone());
+        let read = move || {
+            let Some(size) = store.index_size(key) else {
+                return Ok(None);
+            };
+            let held = account.hold(size).ok_or("its index is too large")?;
+            let bytes = store.index_bytes(key).ok();
+            Ok(bytes.map(|bytes| (Bytes::from(bytes), held)))
+        };
+        let read = tokio::task::spawn_blocking(read).await;
+        read.map_err(|error| error.to_string())?
     }
 
     /// The same in a thread for that, beside those of the image's other layers.

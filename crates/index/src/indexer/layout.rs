@@ -1,10 +1,12 @@
 //! The third thread: takes the tar apart, and hashes spans and files.
 
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 
 use xebec_format::digest::Digester;
-use xebec_format::layer::{Codec, Entry, EntryKind, Extent, Piece};
+use xebec_format::layer::{Codec, Entry, EntryKind, Extent, Piece, Span};
 
 use super::scan::ToLayout;
 use super::spans::{SpanBuilder, Spanned, hash_zeros};
@@ -27,17 +29,27 @@ pub(super) struct Layout {
 pub(super) struct LayoutThread<'a> {
     options: IndexOptions,
     data: Option<&'a mut dyn DataSink>,
+    /// Bytes of windows that another thread holds.
+    windows: Arc<AtomicU64>,
 }
 
 impl<'a> LayoutThread<'a> {
-    pub(super) fn new(options: IndexOptions, data: Option<&'a mut dyn DataSink>) -> Self {
-        Self { options, data }
+    pub(super) fn new(
+        options: IndexOptions,
+        data: Option<&'a mut dyn DataSink>,
+        windows: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            options,
+            data,
+            windows,
+        }
     }
 
     /// Runs to the end of the stream. If the scan fails, its error counts, and this one is never seen.
     pub(super) fn run(self, plain: &Receiver<ToLayout>) -> Result<Option<Layout>, IndexError> {
         let mut parser = TarParser::new(self.options.tar);
-        let mut sink = Sink::new(self.options, self.data)?;
+        let mut sink = Sink::new(self.options, self.data, self.windows)?;
         for message in plain {
             match message {
                 ToLayout::Start(Codec::Tar) => {
@@ -74,12 +86,19 @@ struct Sink<'a> {
     contents: Vec<u8>,
     file: Option<FileHash>,
     holes_left: u64,
-    /// Bytes that the tree takes and that nobody was told of.
+    windows: Arc<AtomicU64>,
+    /// Bytes that the tree and the pieces take and that nobody was told of.
     unsaid: u64,
+    /// Bytes of sections and spans of which somebody was told.
+    said: u64,
 }
 
 impl<'a> Sink<'a> {
-    fn new(options: IndexOptions, data: Option<&'a mut dyn DataSink>) -> Result<Self, IndexError> {
+    fn new(
+        options: IndexOptions,
+        data: Option<&'a mut dyn DataSink>,
+        windows: Arc<AtomicU64>,
+    ) -> Result<Self, IndexError> {
         Ok(Self {
             options,
             data,
@@ -93,11 +112,20 @@ impl<'a> Sink<'a> {
             contents: Vec::new(),
             file: None,
             holes_left: options.max_hashed_holes,
+            windows,
             unsaid: 0,
+            said: 0,
         })
     }
 
-    /// Whether the frame still is what it should be.
+    /// What the sections and the spans take, and will when they are put together: windows are copied one behind the other.
+    fn sections(&self) -> u64 {
+        let own = self.frame.get_ref().capacity() + self.contents.capacity();
+        let spans = self.spans.len() * (size_of::<Spanned>() + size_of::<Span>());
+        (own + spans) as u64 + 2 * self.windows.load(Ordering::Relaxed)
+    }
+
+    /// Whether the frame still is what it should be, and all that is held may be.
     fn check(&mut self) -> Result<(), IndexError> {
         if let Some(error) = self.frame_error.take() {
             return Err(IndexError::Compress(error));
@@ -107,7 +135,10 @@ impl<'a> Sink<'a> {
                 limit: self.options.max_frame,
             });
         }
-        let more = std::mem::take(&mut self.unsaid);
+        let sections = self.sections();
+        let grown = sections.saturating_sub(self.said);
+        self.said = self.said.max(sections);
+        let more = std::mem::take(&mut self.unsaid) + grown;
         match &mut self.data {
             Some(data) if more > 0 => data.hold(more).map_err(IndexError::Sink),
             _ => Ok(()),

@@ -18,6 +18,8 @@ mod spans;
 mod streams;
 
 use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
 
 use xebec_format::layer::{Codec, LayerIndex};
@@ -97,7 +99,7 @@ pub trait DataSink: Send {
     /// An error ends the indexing.
     fn write(&mut self, data_offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Says that the tree takes so many more bytes of memory.
+    /// Says that the tree, the tables and the sections take so many more bytes of memory.
     ///
     /// # Errors
     /// An error ends the indexing: that is more than may be held.
@@ -183,13 +185,14 @@ pub fn index_layer(
 ) -> Result<IndexedLayer, IndexError> {
     let (to_streams, from_scan) = sync_channel(CHUNKS_UNDERWAY);
     let (to_layout, plain) = sync_channel(CHUNKS_UNDERWAY);
+    let windows = Arc::new(AtomicU64::new(0));
     std::thread::scope(|scope| {
-        let streams = StreamsThread::new();
+        let streams = StreamsThread::new(windows.clone());
         let streams = std::thread::Builder::new()
             .name("index-streams".into())
             .spawn_scoped(scope, move || streams.run(&from_scan))
             .map_err(|error| IndexError::Thread(error.to_string()))?;
-        let layout = LayoutThread::new(*options, data);
+        let layout = LayoutThread::new(*options, data, windows);
         let layout = std::thread::Builder::new()
             .name("index-layout".into())
             .spawn_scoped(scope, move || layout.run(&plain))

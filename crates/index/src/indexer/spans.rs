@@ -50,6 +50,11 @@ pub(super) struct SpanBuilder {
 }
 
 impl SpanBuilder {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
     /// For a blob with access points.
     pub(super) fn with_points() -> Self {
         Self {

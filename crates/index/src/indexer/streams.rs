@@ -1,5 +1,7 @@
 //! The second thread: hashes the blob and the plain stream, and compresses windows.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 
 use xebec_format::digest::{Digest, Digester};
@@ -24,15 +26,18 @@ pub(super) struct StreamsThread {
     layer_size: u64,
     plain: Digester,
     windows: Vec<Vec<u8>>,
+    /// Bytes of all these, for the thread that tells what is held.
+    held: Arc<AtomicU64>,
 }
 
 impl StreamsThread {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(held: Arc<AtomicU64>) -> Self {
         Self {
             layer: Digester::new(),
             layer_size: 0,
             plain: Digester::new(),
             windows: Vec::new(),
+            held,
         }
     }
 
@@ -49,8 +54,9 @@ impl StreamsThread {
                     pool.give_back(chunk);
                 }
                 ToStreams::History(bytes) => {
-                    self.windows
-                        .push(compressor.compress(&bytes).map_err(IndexError::Compress)?);
+                    let window = compressor.compress(&bytes).map_err(IndexError::Compress)?;
+                    self.held.fetch_add(window.len() as u64, Ordering::Relaxed);
+                    self.windows.push(window);
                 }
             }
         }

@@ -96,16 +96,15 @@ pub fn parse_table(
     expected: Digest,
     room: &mut Room<'_>,
 ) -> Result<LayerIndex, TocError> {
-    let json = extract_json(table)?;
-    hold(room, json.len() as u64)?;
+    let json = extract_json(table, room)?;
     verify(expected, &json)?;
     let mut builder = IndexBuilder::new();
     read_table(&json, &mut builder)?;
     builder.finish(blob, Codec::Estargz, table_start)
 }
 
-/// Decodes the gzip member and takes the JSON out of the tar archive.
-fn extract_json(member: &[u8]) -> Result<Vec<u8>, TocError> {
+/// Decodes the gzip member and takes the JSON out of the tar archive. Room is asked for as it grows: a small member may be a large table.
+fn extract_json(member: &[u8], room: &mut Room<'_>) -> Result<Vec<u8>, TocError> {
     let header = gzip::header_length(member)
         .ok()
         .flatten()
@@ -137,7 +136,9 @@ fn extract_json(member: &[u8]) -> Result<Vec<u8>, TocError> {
         };
         let stop = decoder.run(&mut input, &mut output)?;
         position = output.position;
+        let before = sink.json.len();
         tar.push(buffer.get(start..position).unwrap_or_default(), &mut sink)?;
+        hold(room, (sink.json.len() - before) as u64)?;
         plain_size += (position - start) as u64;
         // A tar archive of one file adds little to it.
         if plain_size > MAX_TOC + TarLimits::SPECIAL {

@@ -48,24 +48,27 @@ impl Choice<'_> {
             layer: descriptor.digest,
             index: blobs.index.digest,
         };
-        let store = self.images.store.clone();
-        let kept = tokio::task::spawn_blocking(move || store.index_bytes(key)).await;
-        let mut fetching = None;
-        let encoded = match kept {
+        let (encoded, held) = match self.kept_index(key).await {
             // Another image with this layer brought it, or an earlier version of this one.
-            Ok(Ok(bytes)) => Bytes::from(bytes),
-            _ if fetching.insert(self.account.hold(blobs.index.size)).is_none() => {
-                return Ok(Outcome::Missing("its index is too large".to_owned()));
+            Ok(Some(kept)) => kept,
+            Ok(None) => {
+                let Some(held) = self.account.hold(blobs.index.size) else {
+                    return Ok(Outcome::Missing("its index is too large".to_owned()));
+                };
+                match self.fetch_index(blobs).await {
+                    Ok(bytes) => (bytes, held),
+                    Err(error) => {
+                        return Ok(Outcome::Missing(format!("its index cannot be fetched: {error}")));
+                    }
+                }
             }
-            _ => match self.fetch_index(blobs).await {
-                Ok(bytes) => bytes,
-                Err(error) => return Ok(Outcome::Missing(format!("its index cannot be fetched: {error}"))),
-            },
+            Err(reason) => return Ok(Outcome::Missing(reason)),
         };
         let index = match self.decode_new(number, &encoded).await {
             Ok(index) => index,
             Err(reason) => return Ok(Outcome::Missing(reason)),
         };
+        drop(held);
         let listed = |section: &Option<Section>, blob: &Option<BlobRef>| {
             section.as_ref().map(|s| s.digest) == blob.as_ref().map(|b| b.digest) || section.is_none()
         };

@@ -169,9 +169,13 @@ impl Choice<'_> {
         let Some((key, bytes)) = self.carried.indexes.get(&descriptor.digest) else {
             return Ok(None);
         };
-        let encoded = match bytes {
-            Some(bytes) => bytes.clone(),
-            None => Bytes::from(self.images.store.index_bytes(*key)?),
+        let (encoded, _held) = match bytes {
+            Some(bytes) => (bytes.clone(), None),
+            None => match self.kept_index(*key).await {
+                Ok(Some((bytes, held))) => (bytes, Some(held)),
+                Ok(None) => return Ok(None),
+                Err(reason) => return Ok(Some(Outcome::Missing(reason))),
+            },
         };
         let index = match self.decode_new(number, &encoded).await {
             Ok(index) => index,
