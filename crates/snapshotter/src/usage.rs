@@ -6,7 +6,7 @@
 //! deep and wide the tree is.
 
 use std::collections::HashSet;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -38,6 +38,9 @@ const MAX_DEPTH: usize = 4096;
 const LEVELS: usize = 15;
 /// Files with several names that are remembered, so that each is counted once: 16 MB. Of more, names are counted.
 const MAX_LINKED: usize = 1 << 20;
+/// Bytes of names of directories that are still to be looked at; what has no room there counts itself, and not what is in it. A tree
+/// that a program made by itself has some thousand directories in the widest of them.
+const MAX_NAMES: usize = 16 << 20;
 /// Times that a directory is opened again when something was renamed on the way; then it is not counted.
 const TRIES: usize = 16;
 
@@ -89,6 +92,8 @@ struct Count {
     usage: Usage,
     /// Only files with several names can be met twice.
     met: HashSet<(u64, u64)>,
+    /// Bytes of names that may still be held.
+    room: usize,
 }
 
 impl Count {
@@ -116,10 +121,14 @@ impl Count {
             let Some(status) = there(statat(directory, name, AtFlags::SYMLINK_NOFOLLOW))? else {
                 continue;
             };
-            match FileType::from_raw_mode(status.st_mode).is_dir() {
+            let is_directory = FileType::from_raw_mode(status.st_mode).is_dir();
+            match self.room.checked_sub(room_of(name)) {
                 // Counted when it is open.
-                true => below.push(name.to_owned()),
-                false => self.add(&status, false),
+                Some(left) if is_directory => {
+                    self.room = left;
+                    below.push(name.to_owned());
+                }
+                _ => self.add(&status, is_directory),
             }
         }
         Ok(below)
@@ -131,7 +140,15 @@ impl Count {
 /// # Errors
 /// When a directory cannot be read.
 pub fn of(directory: &Path) -> io::Result<Usage> {
-    let mut count = Count::default();
+    walk(directory, MAX_NAMES)
+}
+
+/// The same; names of directories are held up to so many bytes.
+fn walk(directory: &Path, room: usize) -> io::Result<Usage> {
+    let mut count = Count {
+        room,
+        ..Count::default()
+    };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let path = directory.as_os_str().as_bytes();
     let Some(top) = there(openat(CWD, path, flags, Mode::empty()))? else {
@@ -166,10 +183,18 @@ pub fn of(directory: &Path) -> io::Result<Usage> {
             return Ok(count.usage);
         };
         match below.pop() {
-            Some(name) => next = Some(place.below(held, &name)),
+            Some(name) => {
+                count.room += room_of(&name);
+                next = Some(place.below(held, &name));
+            }
             None => _ = way.pop(),
         }
     }
+}
+
+/// What a name takes in memory.
+fn room_of(name: &CStr) -> usize {
+    name.to_bytes_with_nul().len() + size_of::<CString>()
 }
 
 /// `None` for what is gone, or is no directory any more, or another file system's.
@@ -218,6 +243,25 @@ mod tests {
     }
 
     /// A container swaps a directory of its own and a link to one of the host's while it is counted.
+    #[test]
+    fn wide_trees_take_little_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 0..50 {
+            let below = directory.path().join(format!("directory-{number:02}"));
+            fs::create_dir(&below).unwrap();
+            fs::write(below.join("file"), "").unwrap();
+        }
+        let all = of(directory.path()).unwrap();
+        assert_eq!(all.inodes, 1 + 50 + 50);
+        let room = 10 * room_of(c"directory-00");
+        let some = walk(directory.path(), room).unwrap();
+        assert_eq!(
+            some.inodes,
+            1 + 50 + 10,
+            "each counts itself, and ten what is in them"
+        );
+    }
+
     #[test]
     fn no_link_leads_out_whenever_it_is_put_there() {
         let directory = tempfile::tempdir().unwrap();

@@ -64,6 +64,8 @@ impl Requests {
                 let mut read = keys.iter().filter(|key| view.reads(**key));
                 read.any(|key| !is_believed(view, *key))
             });
+            // While nobody waits for the table: those whose readers have gone are forgotten.
+            let _ = this.views.departed();
             let readers = || this.readers();
             this.strictness.inject(keys, &evidence, readers, &policy)
         })

@@ -41,6 +41,8 @@ pub(super) async fn run(requests: Arc<Requests>) {
                 this.distrust_memory(key);
             }
             this.note_use();
+            // Those whose readers have gone are forgotten.
+            let _ = this.views.departed();
             this.enforce(0);
         });
         let _ = upkeep.await;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::overlap::Slow;
@@ -75,7 +76,11 @@ pub(super) fn readers_of_departed_views(world: &World) -> Result<Outcome> {
     let names = lab.push_indexed(&service.image, "app")?;
     service.record("recorder", &[&names.tag])?;
     let mut said = Vec::new();
-    let ways: [(&str, Way); 2] = [("stopped", stop_by_force), ("by-hand", unmount_by_hand)];
+    let ways: [(&str, Way); 3] = [
+        ("stopped", stop_by_force),
+        ("by-hand", unmount_by_hand),
+        ("between", unmount_between_workers),
+    ];
     for (root, depart) in ways {
         let strong = push_strong(&service, root)?;
         let mnt = lab.mount(root, &strong.digest, &["--require-lazy"])?;
@@ -108,6 +113,27 @@ pub(super) fn readers_of_departed_views(world: &World) -> Result<Outcome> {
 fn stop_by_force(lab: &Lab<'_>, root: &str, _: &Path) -> Result<()> {
     // It stays, since somebody reads.
     lab.xebec(root, &["daemon", "stop", "--force"]).map(drop)
+}
+
+/// While there is no worker that could see it: the next one finds a record of a view that is not mounted.
+fn unmount_between_workers(lab: &Lab<'_>, root: &str, mnt: &Path) -> Result<()> {
+    let pid = |name: &str| -> Result<Pid> {
+        let status = lab.status(root)?;
+        let pid = status.get(name).and_then(Value::as_i64).context("no process")?;
+        Pid::from_raw(i32::try_from(pid)?).context("no process")
+    };
+    let (keeper, worker) = (pid("keeper_pid")?, pid("worker_pid")?);
+    kill_process(keeper, Signal::STOP)?;
+    kill_process(worker, Signal::KILL)?;
+    unmount(mnt, UnmountFlags::DETACH)?;
+    let views = lab.path(&format!("{root}-run/views"));
+    for view in fs::read_dir(views)?.flatten() {
+        let _ = unmount(view.path(), UnmountFlags::DETACH);
+    }
+    kill_process(keeper, Signal::CONT)?;
+    Ok(wait_until(SOON, "another worker serves", || {
+        Ok(pid("worker_pid").is_ok_and(|next| next != worker))
+    })?)
 }
 
 fn unmount_by_hand(lab: &Lab<'_>, root: &str, mnt: &Path) -> Result<()> {

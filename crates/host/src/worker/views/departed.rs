@@ -19,6 +19,7 @@ use xebec_kernel::lease::Lease;
 use super::lingering::milliseconds_since_start;
 use super::{LayerPair, ViewRecord, Views};
 use crate::file::write_for_this_boot;
+use crate::paths::Paths;
 use crate::view;
 use crate::worker::strict::Use;
 
@@ -30,34 +31,36 @@ struct Departed {
     uses: Vec<Use>,
 }
 
-impl Views {
-    /// Keeps what a view's readers need, if it has any left. It is unmounted.
-    pub(super) fn depart(&self, record: &ViewRecord) {
-        let metadata = view::metadata(&self.paths, &record.name);
-        if !is_read(&metadata) {
-            return;
-        }
-        let directory = self.paths.departed();
-        // Another view of that name may depart later.
-        let kept = directory.join(format!("{}-{}", record.name, milliseconds_since_start()));
-        let departed = Departed {
-            reference: record.reference.clone(),
-            layers: record.layers.clone(),
-            uses: record.uses.clone(),
-        };
-        info!(
-            "view {} of {} is unmounted and still read: what it needs of its layers' pages holds on",
-            record.name, record.reference
-        );
-        let kept = fs::create_dir_all(&directory)
-            .and_then(|()| serde_json::to_vec(&departed).map_err(io::Error::other))
-            .and_then(|bytes| write_for_this_boot(&kept.with_extension("json"), &bytes))
-            .and_then(|()| fs::rename(&metadata, kept.with_extension("erofs")));
-        if let Err(error) = kept {
-            warn!("view {}: cannot keep who reads it: {error}", record.name);
-        }
+/// Keeps what a view's readers need, if it has any left. It is unmounted. Its metadata image is the caller's to remove, before its
+/// record: a worker that dies in between is followed by one that does this again.
+pub(super) fn depart(paths: &Paths, record: &ViewRecord) {
+    let metadata = view::metadata(paths, &record.name);
+    if !is_read(&metadata) {
+        return;
     }
+    let directory = paths.departed();
+    // Another view of that name may depart later.
+    let kept = directory.join(format!("{}-{}", record.name, milliseconds_since_start()));
+    let departed = Departed {
+        reference: record.reference.clone(),
+        layers: record.layers.clone(),
+        uses: record.uses.clone(),
+    };
+    info!(
+        "view {} of {} is unmounted and still read: what it needs of its layers' pages holds on",
+        record.name, record.reference
+    );
+    // The record comes last: one without an image is forgotten.
+    let kept = fs::create_dir_all(&directory)
+        .and_then(|()| fs::hard_link(&metadata, kept.with_extension("erofs")))
+        .and_then(|()| serde_json::to_vec(&departed).map_err(io::Error::other))
+        .and_then(|bytes| write_for_this_boot(&kept.with_extension("json"), &bytes));
+    if let Err(error) = kept {
+        warn!("view {}: cannot keep who reads it: {error}", record.name);
+    }
+}
 
+impl Views {
     /// For whom layers are read by views that were unmounted; nobody is known of those whose record is damaged. Forgets those that
     /// nobody is on any more.
     pub fn departed(&self) -> Vec<(Vec<LayerKey>, Option<Use>)> {
@@ -67,13 +70,15 @@ impl Views {
             .flatten()
             .flatten()
         {
-            let path = entry.path();
-            if path.extension().is_none_or(|extension| extension != "json") {
-                continue;
-            }
-            let metadata = path.with_extension("erofs");
+            let (path, metadata) = (
+                entry.path().with_extension("json"),
+                entry.path().with_extension("erofs"),
+            );
             if !is_read(&metadata) {
                 forget(&path, &metadata);
+                continue;
+            }
+            if entry.path() != path {
                 continue;
             }
             let record = fs::read(&path).map_err(io::Error::other);

@@ -15,6 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tracing::{debug, warn};
 use xebec_kernel::mount::{self, BackingDevice};
 
+use super::departed::depart;
 use super::ours::{remove_own_mount, remove_unused_mount, unmount_view};
 use super::{ViewRecord, Views};
 use crate::view;
@@ -120,7 +121,7 @@ impl Views {
             }
         }
         self.forget_built(name);
-        self.depart(record);
+        depart(&self.paths, record);
         let _ = fs::remove_dir(&record.path);
         if let Some(own) = &record.own_mount {
             remove_own_mount(&self.paths, own);

@@ -8,10 +8,12 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 use xebec_kernel::mount;
 
+use super::departed::depart;
 use super::ours::{remove_own_mount, remove_unused_mount};
 use super::{ViewRecord, Views};
 use crate::failure::Failure;
 use crate::paths::Paths;
+use crate::view;
 use crate::worker::fills::FillService;
 use crate::worker::suspects::Suspects;
 
@@ -44,7 +46,12 @@ impl Views {
             };
             let record = match record {
                 Some(record) if mounted(&record)? => record,
-                _ => {
+                record => {
+                    // An earlier worker may have come so far, or somebody unmounted it while there was none.
+                    if let Some(record) = &record {
+                        depart(paths, record);
+                        let _ = fs::remove_file(view::metadata(paths, &record.name));
+                    }
                     let _ = fs::remove_file(&path);
                     continue;
                 }
