@@ -14,7 +14,7 @@ mod container_support;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use container_support::{case, supervise_if_asked, wait_until};
+use container_support::{Case, case, supervise_if_asked, wait_until};
 use xebec_host::container::{Record, cleanup_stale, list};
 use xebec_kernel::mount::{Attributes, Overlay};
 
@@ -136,15 +136,68 @@ fn what_never_began_is_cleaned_up() {
     case.flag("rm").set("id", "unborn").shell("echo ready; sleep 60");
     let mut running = case.start();
     running.wait_for_output("ready");
-    let path = case.dirs().run.join("containers/unborn.json");
-    wait_until("noted that it began", || {
-        list(&case.dirs().run).unwrap()[0].has_begun == Some(true)
-    });
     running.signal(KILL);
     running.finish();
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.replace("\"has_begun\": true", "\"has_begun\": false")).unwrap();
+    forget_that_it_began(&case, "unborn");
     let record = list(&case.dirs().run).unwrap().remove(0);
+    assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
+    wait_for_end(&record);
+    case.assert_clean();
+}
+
+/// Two run directories, a container of one name in each: neither what becomes of the one nor who cleans up after it touches the
+/// other.
+#[test]
+fn containers_of_one_name_in_two_run_directories_have_nothing_in_common() {
+    let (mut one, mut other) = (case!(), case!());
+    one.flag("rm").set("id", "twin").shell("echo ready; sleep 60");
+    let mut running = one.start();
+    running.wait_for_output("ready");
+    let record = list(&one.dirs().run).unwrap().remove(0);
+    other.flag("rm").set("id", "twin").shell("exit 3");
+    assert_eq!(other.run().code, 3);
+    assert!(record.is_running(), "it ended with the other one");
+    // One that died, too.
+    other.shell("echo ready; sleep 60");
+    let mut dead = other.start();
+    dead.wait_for_output("ready");
+    let its = list(&other.dirs().run).unwrap().remove(0);
+    dead.signal(KILL);
+    dead.finish();
+    forget_that_it_began(&other, "twin");
+    assert_eq!(cleanup_stale(&other.dirs()).unwrap(), 1);
+    wait_for_end(&its);
+    other.assert_clean();
+    assert!(record.is_running(), "who cleaned up after the other one ended it");
+    end(&record);
+    running.finish();
+    one.assert_clean();
+}
+
+/// A record of a version that named the control groups by the container alone.
+#[test]
+fn control_groups_of_earlier_versions_are_found() {
+    let mut case = case!();
+    let name = format!("early-{}", std::process::id());
+    case.flag("rm").set("id", &name).shell("echo ready; sleep 60");
+    // Where that version would have put it.
+    case.before_making(
+        r#"while [ -L "$config" ]; do sleep 0.01; done
+        sed -i 's|\("cgroupsPath":"/xebec/[^"@]*\)@[0-9a-f]*"|\1"|' "$config""#,
+    );
+    case.set("told", "nothing");
+    let mut running = case.start();
+    running.wait_for_output("ready");
+    let record = list(&case.dirs().run).unwrap().remove(0);
+    running.signal(KILL);
+    running.finish();
+    forget_that_it_began(&case, &name);
+    let path = case.dirs().run.join(format!("containers/{name}.json"));
+    let mut text: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    text.as_object_mut().unwrap().remove("control_group");
+    fs::write(&path, text.to_string()).unwrap();
+    // The runtime knows nothing of it, so that only its control groups tell.
+    fs::remove_dir_all(case.dirs().run.join("runtime").join(&name)).unwrap();
     assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
     wait_for_end(&record);
     case.assert_clean();
@@ -191,6 +244,13 @@ fn a_container_that_nobody_knows_is_cleaned_up() {
     wait_for_end(&record);
     case.assert_clean();
     assert!(!case.state().join("unknown").exists());
+}
+
+/// As if its supervisor had been killed a moment earlier.
+fn forget_that_it_began(case: &Case, id: &str) {
+    let path = case.dirs().run.join(format!("containers/{id}.json"));
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"has_begun\": true", "\"has_begun\": false")).unwrap();
 }
 
 fn end(record: &Record) {

@@ -98,8 +98,11 @@ fn assert_gone(case: &Case) {
     wait_until("there are no control groups", || {
         let groups = fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
         let groups = groups.map(|entry| entry.path()).chain(["/sys/fs/cgroup".into()]);
-        let mut groups = groups.map(|group| group.join("xebec").join(&id));
-        !groups.any(|path| path.exists())
+        let groups = groups
+            .filter_map(|group| fs::read_dir(group.join("xebec")).ok())
+            .flatten();
+        let mut names = groups.map(|group| group.unwrap().file_name().into_string().unwrap());
+        !names.any(|name| name.split('@').next() == Some(&id))
     });
     case.assert_clean();
 }

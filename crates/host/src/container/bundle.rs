@@ -82,7 +82,10 @@ impl Bundle {
         let id = match &options.id {
             Some(id) if is_name(id) => id.clone(),
             Some(id) => return Err(RunError::Id(id.clone())),
-            None => random_id()?,
+            None => random().map_err(|source| RunError::System {
+                doing: "get random bytes for a name",
+                source,
+            })?,
         };
         let (state, path) = (
             absolute(&dirs.state)?.join(&id),
@@ -135,6 +138,11 @@ impl Bundle {
 
     pub(super) fn id(&self) -> &str {
         &self.record.id
+    }
+
+    /// Where its control groups are, as `cgroupsPath` has it.
+    pub(super) fn control_group(&self) -> String {
+        self.record.control_group()
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -220,7 +228,7 @@ impl Bundle {
         let hostname = self.hostname(options)?;
         let network_files = self.write_network_files(&hostname, options.net)?;
         let config = spec::config_json(&SpecInput {
-            id: self.id(),
+            control_group: &self.control_group(),
             process,
             root: &self.path.join(MERGED),
             hostname: &hostname,
@@ -298,6 +306,8 @@ impl Bundle {
             return Ok(());
         }
         self.runtime.delete(self.id());
+        // Of a container that the runtime has not noted yet. Nobody else would find them.
+        control_groups::remove(&self.control_group());
         remove_bundle(&self.dirs.run, self.id())?;
         remove_layer(&self.state, self.rm || !self.created)?;
         // A socket that was never used.
@@ -480,13 +490,13 @@ fn is_hostname(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
 }
 
-/// Twelve hexadecimal digits, as short as docker shows them.
-fn random_id() -> Result<String, RunError> {
-    let mut bytes = [0_u8; 6];
-    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|error| RunError::System {
-        doing: "get random bytes for a name",
-        source: error.into(),
-    })?;
+/// Hexadecimal digits of a random name: as many as docker shows.
+pub(super) const RANDOM_DIGITS: usize = 12;
+
+/// A random name.
+pub(super) fn random() -> io::Result<String> {
+    let mut bytes = [0_u8; RANDOM_DIGITS / 2];
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -517,7 +527,7 @@ mod tests {
 
     #[test]
     fn random_names_are_names_and_differ() {
-        let (one, two) = (random_id().unwrap_or_default(), random_id().unwrap_or_default());
+        let (one, two) = (random().unwrap_or_default(), random().unwrap_or_default());
         assert!(is_name(&one) && is_name(&two) && one != two);
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::bundle::{RANDOM_DIGITS, random};
+
 /// Where control groups are mounted, by convention (systemd, `docs/FILE-HIERARCHY`; every OCI runtime relies on it).
 pub(super) const CGROUPS: &str = "/sys/fs/cgroup";
 
@@ -19,9 +21,37 @@ const FREEZING_ROUNDS: usize = 20;
 /// `f_type` of the second version of control groups (`linux/magic.h`, `CGROUP2_SUPER_MAGIC`).
 const CGROUP2: rustix::fs::FsWord = 0x6367_7270;
 
-/// Where a container's are.
-pub(super) fn path(id: &str) -> String {
-    format!("/xebec/{id}")
+/// Where those of containers are.
+const PLACE: &str = "/xebec/";
+
+/// Between the name of a container and what tells its groups from those of another of that name. It is in no name
+/// ([`super::bundle::is_name`]).
+const MARK: char = '@';
+
+/// Where a new container's are. Containers of one name, in two run directories, have nothing in common.
+pub(super) fn new_path(id: &str) -> std::io::Result<String> {
+    Ok(format!("{PLACE}{id}{MARK}{}", random()?))
+}
+
+/// Where those were of a container of a version that named them by the container alone.
+pub(super) fn early_path(id: &str) -> String {
+    format!("{PLACE}{id}")
+}
+
+/// Whether a container's may be there: everything in them is killed with it.
+pub(super) fn is_path_of(id: &str, path: &str) -> bool {
+    let Some(rest) = path.strip_prefix(PLACE).and_then(|name| name.strip_prefix(id)) else {
+        return false;
+    };
+    let is_random =
+        |rest: &str| rest.len() == RANDOM_DIGITS && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    rest.is_empty() || rest.strip_prefix(MARK).is_some_and(is_random)
+}
+
+/// The name of the container whose control group a path leads into, wherever the namespace of who tells it begins.
+pub(crate) fn container_at(path: &str) -> Option<&str> {
+    let name = path.split_once(PLACE)?.1.split(['/', MARK]).next();
+    name.filter(|name| !name.is_empty())
 }
 
 /// Whether this host's control groups are version 2 alone.
@@ -177,6 +207,47 @@ mod tests {
                 }
                 std::thread::sleep(INTERVAL);
             }
+        }
+    }
+
+    #[test]
+    fn paths_are_told_apart_by_container() {
+        let (one, two) = (new_path("a-1").unwrap(), new_path("a-1").unwrap());
+        assert_ne!(one, two);
+        for good in [&one, &two, &early_path("a-1")] {
+            assert!(is_path_of("a-1", good), "{good}");
+            assert!(!is_path_of("a", good) && !is_path_of("a-", good), "{good}");
+            for path in [
+                format!("/user{good}"),
+                format!("/../..{good}/below"),
+                good.clone(),
+            ] {
+                assert_eq!(container_at(&path), Some("a-1"), "{path}");
+            }
+        }
+        for bad in [
+            "",
+            "/",
+            "/xebec",
+            "/xebec/",
+            "/xebec/a/..",
+            "/xebec/a@",
+            "/xebec/a@..",
+            "/xebec/a@0123456789ab/..",
+            "/xebec/a@0123456789a/",
+            "/system.slice/a",
+            "xebec/a",
+        ] {
+            assert!(!is_path_of("a", bad), "{bad}");
+        }
+        for path in [
+            "/",
+            "/xebec/",
+            "/xebec//",
+            "/xebec/@0123456789ab",
+            "/system.slice/xebec.service",
+        ] {
+            assert_eq!(container_at(path), None, "{path}");
         }
     }
 

@@ -28,7 +28,6 @@ use self::pipe::Waiting;
 use super::bundle::{Bundle, MERGED};
 use super::command::Process;
 use super::connection::Connection;
-use super::control_groups;
 use super::init::{self, Init};
 use super::joining::QuickJoining;
 use super::terminal::ConsoleSocket;
@@ -60,8 +59,7 @@ impl Early {
             return Ok(Early(None));
         }
         let (connection, creation) = connect(bundle, options)?;
-        let group = control_groups::path(bundle.id());
-        match Waiting::begin(bundle.path(), group, bundle.runtime(), creation) {
+        match Waiting::begin(bundle.path(), bundle.control_group(), bundle.runtime(), creation) {
             Ok(waiting) => Ok(Early(Some(Begun {
                 waiting,
                 told: None,

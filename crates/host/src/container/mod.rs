@@ -49,6 +49,7 @@ use std::time::{Duration, Instant};
 pub use capabilities::{Capability, NAMES as CAPABILITIES};
 pub use command::args;
 pub use confinement::Confinement;
+pub(crate) use control_groups::container_at;
 pub use error::RunError;
 pub use image_config::{ImageConfig, ImageConfigError};
 pub use probe::{Probe, ProbeParseError};

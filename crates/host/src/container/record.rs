@@ -45,6 +45,9 @@ pub struct Record {
     /// The namespace in which all these are process ids, by its inode: elsewhere they say nothing. Absent as above.
     #[serde(default)]
     pub namespace: Option<u64>,
+    /// Where its control groups are, as `cgroupsPath` has it. Absent as above; then they have the container's name alone.
+    #[serde(default)]
+    pub control_group: Option<String>,
     /// The runtime that made the container.
     pub runtime: PathBuf,
     /// The image view that the container is on.
@@ -78,6 +81,14 @@ pub enum RecordError {
     /// A process could not be looked at.
     #[error("cannot find out when process {0} was started; is /proc mounted?")]
     NoStartTime(i32),
+    /// The kernel gives no random bytes.
+    #[error("cannot get random bytes to name the control groups of container {id}: {source}")]
+    Random {
+        /// The container.
+        id: String,
+        /// The error.
+        source: io::Error,
+    },
     /// What a container left cannot be removed.
     #[error("cannot clean up after container {id}: {message}")]
     Stale {
@@ -92,6 +103,10 @@ impl Record {
     /// A record of this process's container `id`, with nothing else in it yet.
     pub(super) fn new(id: &str, state: &Path) -> Result<Self, RecordError> {
         let supervisor = rustix::process::getpid().as_raw_pid();
+        let group = control_groups::new_path(id).map_err(|source| RecordError::Random {
+            id: id.to_owned(),
+            source,
+        })?;
         Ok(Record {
             id: id.to_owned(),
             image: String::new(),
@@ -101,6 +116,7 @@ impl Record {
             supervisor,
             supervisor_started: start_time(supervisor).ok_or(RecordError::NoStartTime(supervisor))?,
             namespace: own_namespace(),
+            control_group: Some(group),
             runtime: PathBuf::new(),
             view: PathBuf::new(),
             state: state.to_owned(),
@@ -110,6 +126,13 @@ impl Record {
                 .map_or(0, |time| time.as_secs()),
             command: Vec::new(),
         })
+    }
+
+    /// Where its control groups are. What nobody wrote here is not believed.
+    pub(super) fn control_group(&self) -> String {
+        let noted = self.control_group.clone();
+        let noted = noted.filter(|path| control_groups::is_path_of(&self.id, path));
+        noted.unwrap_or_else(|| control_groups::early_path(&self.id))
     }
 
     pub(super) fn set_pid(&mut self, pid: i32) -> Result<(), RecordError> {
@@ -250,7 +273,7 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
         "cleaning up after a container whose supervisor is gone"
     );
     // What waits for its root can do nothing else, and holds up who goes there.
-    let group = control_groups::path(&record.id);
+    let group = record.control_group();
     control_groups::kill(&group);
     // A runtime that has been removed since leaves its container to the next best.
     let runtime = Runtime::find(Some(&record.runtime), dirs).or_else(|_| Runtime::find(None, dirs));

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::command::Process;
 use super::confined::Confined;
 use super::confinement::{Confinement, Tmpfs};
-use super::control_groups;
 use super::{Net, Volume};
 
 /// The version whose members are used; everything since runc 1.0 reads it.
@@ -51,7 +50,8 @@ const SHARED_MEMORY: u64 = 64 << 20;
 
 /// Everything that the file depends on.
 pub(super) struct SpecInput<'a> {
-    pub id: &'a str,
+    /// Where the container's control groups are.
+    pub control_group: &'a str,
     pub process: &'a Process,
     pub root: &'a Path,
     pub hostname: &'a str,
@@ -219,7 +219,7 @@ fn linux(input: &SpecInput<'_>) -> Value {
         "namespaces": namespaces,
         "sysctl": sysctl,
         // Absolute, or the runtimes disagree about what it is relative to.
-        "cgroupsPath": control_groups::path(input.id),
+        "cgroupsPath": input.control_group,
         "resources": input.confinement.resources(input.can_limit_swap),
         "maskedPaths": masked,
         "readonlyPaths": read_only,

@@ -17,6 +17,7 @@ use xebec_cache::progress::{Account, Ticket};
 use xebec_cache::store::LayerKey;
 use xebec_kernel::journal::waited_since;
 
+use crate::container;
 use crate::events::Event;
 use crate::settings::Settings;
 use crate::worker::metrics::WaitMetrics;
@@ -66,11 +67,13 @@ impl Process {
     }
 }
 
-/// The container's name in the text of `/proc/PID/cgroup`: containers run in `/xebec/NAME`.
+/// The container's name in the text of `/proc/PID/cgroup`.
 pub(super) fn container_of(cgroups: &str) -> Option<String> {
     let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-    let names = paths.filter_map(|path| path.split_once("/xebec/")?.1.split('/').next());
-    names.filter(|name| !name.is_empty()).map(str::to_owned).next()
+    paths
+        .filter_map(container::container_at)
+        .next()
+        .map(str::to_owned)
 }
 
 /// A reader who waits.
@@ -432,6 +435,8 @@ mod tests {
         for (text, name) in [
             ("0::/xebec/web-1\n", Some("web-1")),
             ("0::/../../xebec/web/sub\n", Some("web")),
+            ("0::/xebec/web@0123456789ab\n", Some("web")),
+            ("0::/../xebec/web@0123456789ab/sub\n", Some("web")),
             ("4:memory:/user/xebec/db\n1:name=systemd:/x\n", Some("db")),
             ("0::/system.slice/xebec.service\n", None),
             ("", None),

@@ -37,7 +37,7 @@ static USUAL: LazyLock<Confined> = LazyLock::new(|| {
 
 fn input(process: &Process) -> SpecInput<'_> {
     SpecInput {
-        id: "box",
+        control_group: "/xebec/box",
         process,
         root: Path::new("/state/box/merged"),
         hostname: "ship",
