@@ -49,10 +49,9 @@ pub(super) struct Init {
 impl Init {
     pub(super) fn open(bundle: &Bundle) -> Result<Self, RunError> {
         let pid = pid(bundle)?;
-        // It is this process's child now, so its number is its own until it is reaped here.
-        let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| RunError::System {
+        let pidfd = hold_child(pid).map_err(|source| RunError::System {
             doing: "find the container's first process",
-            source: error.into(),
+            source,
         })?;
         Ok(Init {
             pid: pid.as_raw_pid(),
@@ -100,6 +99,16 @@ impl Init {
     }
 }
 
+/// A child of this process. Any other is an error: the number in a file may be somebody else's by now, and whoever is held here is
+/// killed in the end.
+fn hold_child(pid: Pid) -> io::Result<OwnedFd> {
+    let held = pidfd_open(pid, PidfdFlags::empty())?;
+    // The kernel lets nobody wait but the parent, and says `ECHILD` to others.
+    let is_child = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::PidFd(held.as_fd()), is_child)?;
+    Ok(held)
+}
+
 impl Drop for Init {
     fn drop(&mut self) {
         self.send(Signal::KILL);
@@ -112,5 +121,37 @@ fn exit_code(status: &WaitIdStatus) -> ExitCode {
         (Some(code), _) => ExitCode(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
         (None, Some(signal)) => exit_code_of(signal),
         (None, None) => ExitCode(u8::MAX),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn only_children_are_held() {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "sleep 60 & echo $!; wait"])
+            .stdout(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let held = hold_child(Pid::from_child(&shell)).unwrap();
+        let mut number = String::new();
+        let output = io::BufReader::new(shell.stdout.take().unwrap());
+        io::BufRead::read_line(&mut { output }, &mut number).unwrap();
+        let grandchild = Pid::from_raw(number.trim().parse().unwrap()).unwrap();
+        let refused = hold_child(grandchild).map(drop);
+        let other = pidfd_open(grandchild, PidfdFlags::empty()).unwrap();
+        pidfd_send_signal(&other, Signal::KILL).unwrap();
+        pidfd_send_signal(&held, Signal::KILL).unwrap();
+        shell.wait().unwrap();
+        assert_eq!(
+            refused.unwrap_err().raw_os_error(),
+            Some(rustix::io::Errno::CHILD.raw_os_error())
+        );
+        assert!(hold_child(Pid::from_child(&shell)).is_err(), "it was waited for");
     }
 }
