@@ -207,7 +207,7 @@ impl Disk for RealDisk {
     }
 
     fn remove_all(&self, path: &Path) -> io::Result<()> {
-        fs::remove_dir_all(path)
+        xebec_kernel::remove::remove_tree(path)
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {

@@ -7,6 +7,7 @@
 //! * [`mount`]: bind mounts, EROFS over files, overlayfs, and what is mounted where.
 //! * [`process`]: starting a process with chosen descriptors, waiting for it, signals.
 //! * [`page_cache`]: what of a file is in the page cache.
+//! * [`remove`]: removing directories, and nothing that is mounted in them.
 //! * [`writeback`]: bringing files to the disk together.
 //! * [`memory`]: staying in memory when memory is short.
 //! * [`features`]: what this kernel can do, asked by trying it.
@@ -21,4 +22,5 @@ pub mod memory;
 pub mod mount;
 pub mod page_cache;
 pub mod process;
+pub mod remove;
 pub mod writeback;

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing::warn;
+use xebec_kernel::remove::remove_tree;
 
 use crate::error::SnapshotError;
 use crate::reserve::Reserve;
@@ -254,12 +255,7 @@ impl Directories {
 }
 
 fn delete(path: &Path) {
-    let is_directory = fs::symlink_metadata(path).is_ok_and(|status| status.is_dir());
-    let deleted = match is_directory {
-        true => fs::remove_dir_all(path),
-        false => fs::remove_file(path),
-    };
-    if let Err(error) = deleted
+    if let Err(error) = remove_tree(path)
         && error.kind() != io::ErrorKind::NotFound
     {
         warn!("cannot delete {}: {error}", path.display());

@@ -9,10 +9,10 @@ use std::process::Command;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-format", &[]),
     ("xebec-kernel", &[]),
-    ("xebec-snapshotter", &[]),
+    ("xebec-snapshotter", &["xebec-kernel"]),
     ("xebec-oci", &["xebec-format"]),
     ("xebec-index", &["xebec-format"]),
-    ("xebec-cache", &["xebec-format", "xebec-index"]),
+    ("xebec-cache", &["xebec-format", "xebec-kernel", "xebec-index"]),
     (
         "xebec-host",
         &[

@@ -23,6 +23,7 @@ const CALLS: &[&str] = &[
     "remove_dir(",
     "remove_dir_all(",
     "remove_all(",
+    "remove_tree(",
     "remove_directory(",
     "unlink(",
     "unlinkat(",

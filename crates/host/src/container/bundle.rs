@@ -38,6 +38,7 @@ use super::spec::{self, SpecInput};
 use super::{Directories, Net, RunError, RunOptions};
 use xebec_kernel::mount::automount::DOOR_SOURCE;
 use xebec_kernel::mount::{Attributes, Detached, MountInfo, Overlay, Top, mounts};
+use xebec_kernel::remove::remove_tree;
 
 /// Longest name of a container; also the longest name of a host (`HOST_NAME_MAX`).
 const NAME_LIMIT: usize = 64;
@@ -364,7 +365,7 @@ pub(super) fn remove_layer(path: &Path, all: bool) -> Result<(), RunError> {
     let outcome = if all {
         remove_all(path)
     } else {
-        fs::remove_dir_all(path.join("work"))
+        remove_all(&path.join("work"))
     };
     removed(path, outcome)
 }
@@ -379,7 +380,7 @@ fn removed(path: &Path, outcome: io::Result<()>) -> Result<(), RunError> {
 
 /// A runtime whose container was killed may still write its last words there.
 fn remove_all(path: &Path) -> io::Result<()> {
-    // What an administrator mounted there would be emptied, too.
+    // So that nothing is removed beside what an administrator has mounted, which would be left.
     let table = mounts().map_err(io::Error::other)?;
     if let Some(mount) = table.iter().find(|mount| mount.target.starts_with(path)) {
         let what = format!(
@@ -390,12 +391,12 @@ fn remove_all(path: &Path) -> io::Result<()> {
         return Err(io::Error::other(what));
     }
     for _ in 0..ROUNDS {
-        match fs::remove_dir_all(path) {
+        match remove_tree(path) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => std::thread::sleep(INTERVAL),
             removed => return removed,
         }
     }
-    fs::remove_dir_all(path)
+    remove_tree(path)
 }
 
 /// Whether a container's root can be gone to: as long as somebody waits there for what a killed supervisor will not bring, everybody

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Recording;
+use xebec_kernel::remove::remove_tree;
 
 use crate::failure::Failure;
 use crate::file::{remove_abandoned, sync_directory, sync_files, write_atomically, write_for_this_boot};
@@ -190,12 +191,12 @@ impl KeptRecordings {
             fill(&temporary)?;
             match fs::rename(&temporary, &folder) {
                 // Another process kept the same meanwhile.
-                Err(_) if folder.is_dir() => fs::remove_dir_all(&temporary),
+                Err(_) if folder.is_dir() => remove_tree(&temporary),
                 renamed => renamed,
             }
         };
         write().map_err(|error| {
-            let _ = fs::remove_dir_all(&temporary);
+            let _ = remove_tree(&temporary);
             failed(error)
         })
     }
@@ -254,7 +255,7 @@ impl KeptRecordings {
                     let _ = fs::remove_file(path.join(name));
                 }
             } else if path.is_dir() {
-                fs::remove_dir_all(&path).map_err(failed)?;
+                remove_tree(&path).map_err(failed)?;
             } else {
                 fs::remove_file(&path).map_err(failed)?;
             }
@@ -277,7 +278,7 @@ impl KeptRecordings {
                     "{} was not on the disk when the power went; it is removed",
                     path.display()
                 );
-                if let Err(error) = fs::remove_dir_all(&path) {
+                if let Err(error) = remove_tree(&path) {
                     warn!("{}: {error}", path.display());
                 }
             }
