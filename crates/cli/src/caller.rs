@@ -17,6 +17,12 @@ pub(crate) fn close_files() {
     let _ = MASK.set(before);
 }
 
+/// From here on what this process makes is for all users of the host to read, and what it starts makes such, too: that is so on
+/// every host, whoever installs.
+pub(crate) fn make_usual_files() {
+    closed::add_usual_files();
+}
+
 /// Writes a file for the caller.
 pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]> + Send) -> io::Result<()> {
     match MASK.get() {

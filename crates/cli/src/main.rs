@@ -65,6 +65,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         }
         // Its directories are the host's, which need not be this process's.
         Command::Install(args) => {
+            caller::make_usual_files();
             install::install(&cli.root, &cli.run, args)?;
             return Ok(ExitCode::SUCCESS);
         }

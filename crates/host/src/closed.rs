@@ -20,6 +20,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, Stat, fstat
 
 /// Permissions that nobody but the owner has.
 const OTHERS: RawMode = 0o077;
+/// Permissions by which others change what is not theirs.
+const OTHERS_WRITE: RawMode = 0o022;
 /// What a file system has from its making, so that a directory with it counts as empty.
 const MADE_WITH: &str = "lost+found";
 /// What a directory of Xebec's is for.
@@ -206,6 +208,12 @@ pub enum ClosedError {
 /// that was set before.
 pub fn add_closed_files() -> u32 {
     rustix::process::umask(Mode::from_raw_mode(OTHERS)).as_raw_mode()
+}
+
+/// From now on this process makes files and directories as a host has them that are for all its users, whatever mask it was started
+/// with, unless it says otherwise. What is Xebec's own is closed by those who make it.
+pub fn add_usual_files() {
+    rustix::process::umask(Mode::from_raw_mode(OTHERS_WRITE));
 }
 
 /// Makes a root or a run directory, closed to other users. One that is there is left as it is.

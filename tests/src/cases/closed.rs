@@ -43,6 +43,7 @@ pub(crate) fn cases() -> Vec<Case> {
     };
     vec![
         case("other-users", other_users),
+        case("any-mask", any_mask),
         case("containers-have-setuid", containers_have_setuid),
         case("mounts-have-none", mounts_have_none),
         case("peers-are-checked", peers_are_checked),
@@ -197,6 +198,66 @@ fn other_users(world: &World) -> Result<Outcome> {
     lab.xebec("root", &["images"])?.expect(0, &[])?;
     expect_closed(world, "root", "after an upgrade")?;
     Ok(Outcome::Passed(format!("{count} paths, none within reach")))
+}
+
+/// What Xebec makes for itself has the same permissions whatever the mask of who starts it, by a first command and by `daemon start`,
+/// as a unit does it: directories 0700, everything else 0600.
+fn any_mask(world: &World) -> Result<Outcome> {
+    let_others_come_here(world)?;
+    let lab = Lab::new(world)?;
+    let names = lab.push_indexed(&image()?, "closed")?;
+    let mut count = 0;
+    for mask in [0, 0o022, 0o077] {
+        for way in ["command", "daemon"] {
+            let name = format!("{way}-{mask:03o}");
+            let mut listed = String::new();
+            let mut under_mask = || -> Result<()> {
+                umask(Mode::from_raw_mode(mask));
+                lab.daemon_settings(&name, "[snapshotter]\nenabled = true\n")?;
+                let mut daemon = None;
+                if way == "daemon" {
+                    daemon = Some(Running(lab.spawn(&name, &["daemon", "start"])?));
+                    let socket = world.path(&format!("{name}-run/xebec.sock"));
+                    wait_until(Duration::from_secs(30), "the daemon listens", || {
+                        Ok(socket.exists())
+                    })?;
+                }
+                let mounted = lab.mount(&name, &names.tag, &[])?;
+                let words = [
+                    "run",
+                    "--rm",
+                    "--user=1000:1000",
+                    &names.tag,
+                    "/bin/cat",
+                    "/bin/cat",
+                ];
+                lab.xebec(&name, &words)?.expect(0, &[])?;
+                expect_closed(world, &name, &format!("with {name}"))?;
+                // What is mounted is as the image has it.
+                let own = ["-xdev", "-not", "-type", "l", "-printf", "%m %y %p\\n"];
+                let directories = [world.path(&name), world.path(&format!("{name}-run"))];
+                let found = run(Command::new("find").args(directories).args(own))?;
+                listed = String::from_utf8(found.stdout)?;
+                lab.umount(&name, &mounted)?;
+                lab.stop(&name)?;
+                drop(daemon);
+                Ok(())
+            };
+            let outcome = under_mask();
+            umask(Mode::from_raw_mode(0o022));
+            outcome?;
+            for line in listed.lines() {
+                let is_mount = line.contains("-run/views/") || line.contains("-run/guarded");
+                // Which the case has written.
+                let is_settings = line.ends_with(".toml");
+                let right =
+                    line.starts_with("700 d ") || (line.starts_with("600 ") && !line.starts_with("600 d"));
+                ensure!(right || is_mount || is_settings, "with {name}: {line}");
+                count += 1;
+            }
+        }
+    }
+    Ok(Outcome::Passed(format!("{count} paths, all closed")))
 }
 
 /// The options of the mounts of EROFS here.

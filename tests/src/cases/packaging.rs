@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::fs::Mode;
+use rustix::process::{Pid, Signal, kill_process, umask};
 
 use crate::lab::wait_until;
 use crate::runner::{Case, Outcome};
@@ -15,6 +16,9 @@ use crate::world::{World, run as run_command};
 
 /// Longest that one case may take, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
+
+/// Masks that take nothing away, and all that can be taken from others.
+const MASKS: [(&str, u32); 2] = [("open", 0), ("shut", 0o077)];
 
 /// A command in another root directory, with a /proc that goes with it.
 const IN_ROOT: &str = r#"mount -t proc proc "$0/proc" && exec chroot "$0" "$@""#;
@@ -29,6 +33,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("debian", debian),
         case("kubernetes", kubernetes),
         case("stays", stays),
+        case("modes", modes),
         case("containerd-reads-it", containerd_reads_it),
     ]
 }
@@ -59,11 +64,28 @@ fn build_package(world: &World, name: &str) -> Result<PathBuf> {
 /// The package is the same each time, and a Debian system takes it, runs the program, and is rid of it again.
 fn debian(world: &World) -> Result<Outcome> {
     let package = build_package(world, "once")?;
-    let again = build_package(world, "twice")?;
-    ensure!(
-        fs::read(&package)? == fs::read(&again)?,
-        "two packages of one program differ"
-    );
+    for (name, mask) in MASKS {
+        umask(Mode::from_raw_mode(mask));
+        let again = build_package(world, name);
+        umask(Mode::from_raw_mode(0o022));
+        ensure!(
+            fs::read(&package)? == fs::read(&again?)?,
+            "with the mask {mask:03o} another package is made"
+        );
+    }
+    for line in run(Command::new("dpkg-deb").arg("-c").arg(&package))?.lines() {
+        // As `ls -l` says it: mode, owner, ... name.
+        let is_usual = [
+            "drwxr-xr-x root/root ",
+            "-rw-r--r-- root/root ",
+            "lrwxrwxrwx root/root ",
+        ];
+        let is_program = line.starts_with("-rwxr-xr-x root/root ") && line.ends_with(" ./usr/bin/xebec");
+        ensure!(
+            is_program || is_usual.iter().any(|usual| line.starts_with(usual)),
+            "in the package: {line}"
+        );
+    }
 
     let bundle = world.path("debian");
     let layout = format!("{}:latest", World::built_image("debian")?.display());
@@ -227,6 +249,62 @@ fn stays(world: &World) -> Result<Outcome> {
     let status = child.wait()?;
     ensure!(status.success(), "{status}");
     Ok(Outcome::Passed(String::new()))
+}
+
+/// What is installed is for everybody to read and for root to change, whatever mask the installer has, and the root directory is
+/// closed: by hand, and as the DaemonSet does it. So is what the programs make that the installer calls.
+fn modes(world: &World) -> Result<Outcome> {
+    let mut listings = Vec::new();
+    for (name, mask) in MASKS {
+        let host = world.path(name);
+        fs::create_dir(&host)?;
+        fs::set_permissions(&host, fs::Permissions::from_mode(0o755))?;
+        let mut command = Command::new(world.binary());
+        command.args(["install", "--docker", "--sysroot"]).arg(&host);
+        umask(Mode::from_raw_mode(mask));
+        let installed = run(&mut command);
+        umask(Mode::from_raw_mode(0o022));
+        installed?;
+        let listed = run(Command::new("find").current_dir(&host).args([
+            ".",
+            "-mindepth",
+            "1",
+            "-not",
+            "-type",
+            "l",
+            "-printf",
+            "%m %u %p\n",
+        ]))?;
+        for line in listed.lines() {
+            let (mode, path) = line
+                .split_once(" root ")
+                .with_context(|| format!("not root's: {line}"))?;
+            let is_own = path.starts_with("./var/lib/xebec");
+            let file = fs::metadata(host.join(path))?;
+            let wanted = match (file.is_dir(), is_own) {
+                (true, true) => "700",
+                (false, true) => "600",
+                (false, false) if !path.ends_with("/bin/xebec") => "644",
+                (_, false) => "755",
+            };
+            ensure!(
+                mode == wanted,
+                "with the mask {mask:03o}: {line}, and not {wanted}"
+            );
+        }
+        for path in [
+            "etc/containerd/config.toml",
+            "usr/local/bin/xebec",
+            "var/lib/xebec/installed.json",
+        ] {
+            ensure!(host.join(path).exists(), "{path} is not among {listed}");
+        }
+        let mut lines: Vec<String> = listed.lines().map(str::to_owned).collect();
+        lines.sort();
+        listings.push(lines);
+    }
+    ensure!(listings[0] == listings[1], "{listings:#?}");
+    Ok(Outcome::Passed(format!("{} paths", listings[0].len())))
 }
 
 /// containerd itself reads what was set, in the configuration that it prints, and the file is as before afterwards.
