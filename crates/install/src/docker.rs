@@ -4,6 +4,8 @@
 //! put back if nobody changed the file since. Docker refuses a key that is also an option of its command line, and packages of
 //! Docker start it with `--containerd`: then that option is changed, by a drop-in of its unit, and the key is not set.
 
+mod command;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,7 @@ use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::relay::USUAL_LINK;
 use xebec_host::settings::USUAL_CONTAINERD;
 
+use self::command::CommandLine;
 use crate::containerd::NAME;
 use crate::plan::{Action, Plan};
 use crate::record::Record;
@@ -30,15 +33,6 @@ pub(crate) const UNIT_TEXT: &str = include_str!("../../../packaging/systemd/xebe
 pub(crate) const LINK_FILE: &str = "/etc/tmpfiles.d/xebec-docker.conf";
 /// Changes an option of Docker's command line.
 const DROP_IN: &str = "/etc/systemd/system/docker.service.d/xebec.conf";
-/// Where Docker's unit may be; the first one counts.
-const DOCKER_UNITS: [&str; 4] = [
-    "/etc/systemd/system/docker.service",
-    "/usr/local/lib/systemd/system/docker.service",
-    "/usr/lib/systemd/system/docker.service",
-    "/lib/systemd/system/docker.service",
-];
-/// The option.
-const OPTION: &str = "--containerd";
 
 /// What was changed in a `daemon.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,9 +57,17 @@ pub(crate) fn set(
     let text = read(options, file)?;
     let mut settings = parse(file, text.as_deref())?;
     let socket = listens(options)?;
-    let command = command_line(options);
-    let option = command.as_deref().and_then(option_of);
+    let command = CommandLine::of_host(options, Path::new(DROP_IN))?;
+    let option = command.containerd();
     let there = settings.get("containerd").and_then(Value::as_str);
+    if there.is_some() && option.is_some() {
+        let message = format!(
+            "Docker does not start when its command line and {} both say where containerd is: remove \"containerd\" from the \
+             file",
+            file.display()
+        );
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
     for said in [option, there].into_iter().flatten() {
         let said = said.trim_start_matches("unix://");
         if said != socket && said != USUAL_LINK {
@@ -94,8 +96,15 @@ pub(crate) fn set(
             changes.push((key, before, value));
         }
     }
-    let mut is_new = put_files(options, &socket, command.as_deref(), plan, record);
+    let mut is_new = put_files(options, &socket, &command, plan, record)?;
     is_new |= write(file, text, &settings, changes, plan, record)?;
+    if command.has_variables() {
+        plan.notes.push(format!(
+            "Docker's command line has variables: if one of them brings --containerd, change it there to {USUAL_LINK}, and remove \
+             \"containerd\" from {}",
+            file.display()
+        ));
+    }
     if is_new {
         plan.notes.push(
             "images and containers that Docker made with another storage driver are invisible, and stay on disk, until that \
@@ -157,10 +166,10 @@ fn write(
 fn put_files(
     options: &Options,
     socket: &str,
-    command: Option<&str>,
+    command: &CommandLine,
     plan: &mut Plan,
     record: &mut Record,
-) -> bool {
+) -> Result<bool, Failure> {
     let program = options.installed_program();
     let unit = crate::units::placed(UNIT_TEXT, &program, &options.root, &options.run);
     let folder = Path::new(USUAL_LINK)
@@ -176,25 +185,48 @@ fn put_files(
         ),
         (LINK_FILE.into(), link, "where it leads while that does not run"),
     ];
-    if let Some(command) = command
-        && let Some(said) = option_of(command)
-    {
-        let ours = command.replace(said, USUAL_LINK);
-        let text = format!("[Service]\nExecStart=\n{ours}\n");
+    let mut is_new = false;
+    let says = command.containerd();
+    if says.is_some_and(|said| said.trim_start_matches("unix://") != USUAL_LINK) {
         files.push((
             DROP_IN.into(),
-            text,
+            command.drop_in(Path::new(DROP_IN), USUAL_LINK)?,
             "Docker's command line says where containerd is",
         ));
+    } else {
+        is_new |= drop_drop_in(options, plan, record);
     }
-    let mut is_new = false;
     for (path, text, why) in files {
         let is_done = std::fs::read(options.here(&path)).is_ok_and(|there| there == text.as_bytes());
         is_new |= !is_done;
         record.files.insert(path.clone(), Digest::of(text.as_bytes()));
         plan.write(&path, text.into_bytes(), 0o644, why, is_done);
     }
-    is_new
+    Ok(is_new)
+}
+
+/// Removes the drop-in of an earlier installation: what it was made from says nothing of containerd any more.
+fn drop_drop_in(options: &Options, plan: &mut Plan, record: &mut Record) -> bool {
+    let Some(written) = record.files.remove(Path::new(DROP_IN)) else {
+        return false;
+    };
+    match std::fs::read(options.here(Path::new(DROP_IN))) {
+        Ok(there) if Digest::of(&there) == written => {
+            let path = DROP_IN.into();
+            plan.push(
+                Action::Remove { path },
+                "Docker's unit says nothing of containerd now",
+                false,
+            );
+            true
+        }
+        Ok(_) => {
+            let note = format!("{DROP_IN} was changed since, and stays: see what it says of containerd");
+            plan.notes.push(note);
+            false
+        }
+        Err(_) => false,
+    }
 }
 
 /// Whether a file was put there for Docker.
@@ -256,27 +288,6 @@ fn listens(options: &Options) -> Result<String, Failure> {
         None => None,
     };
     Ok(said.unwrap_or_else(|| USUAL_CONTAINERD.to_owned()))
-}
-
-/// How Docker's unit starts it.
-fn command_line(options: &Options) -> Option<String> {
-    let read = |path: &&str| std::fs::read_to_string(options.here(Path::new(path))).ok();
-    let unit = DOCKER_UNITS.iter().find_map(read)?;
-    let mut commands = unit.lines().filter(|line| line.starts_with("ExecStart="));
-    commands.next().map(str::to_owned)
-}
-
-/// What that says of containerd.
-fn option_of(command: &str) -> Option<&str> {
-    let mut words = command.split_whitespace();
-    while let Some(word) = words.next() {
-        match word.strip_prefix(OPTION) {
-            Some("") => return words.next(),
-            Some(rest) if rest.starts_with('=') => return rest.get(1..),
-            _ => {}
-        }
-    }
-    None
 }
 
 fn read(options: &Options, file: &Path) -> Result<Option<String>, Failure> {

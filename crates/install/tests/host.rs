@@ -400,6 +400,99 @@ fn an_option_of_dockers_command_line_is_changed_where_it_is() {
 }
 
 #[test]
+fn what_an_administrator_says_of_dockers_command_line_is_what_is_changed() {
+    let host = with_docker(None);
+    let packaged =
+        "[Service]\nExecStart=/usr/bin/dockerd -H fd:// --containerd=/run/containerd/containerd.sock\n";
+    host.write("usr/lib/systemd/system/docker.service", packaged);
+    // Hidden by the file of that name in a directory that comes before.
+    host.write(
+        "usr/lib/systemd/system/docker.service.d/override.conf",
+        "[Service]\nExecStart=\nExecStart=/usr/bin/dockerd --hidden\n",
+    );
+    host.write(
+        "etc/systemd/system/docker.service.d/override.conf",
+        "[Service]\nExecStart=\nExecStart=/usr/bin/dockerd \\\n  --containerd=/run/containerd/containerd.sock \\\n  \
+         --tlsverify -H tcp://0.0.0.0:2376\n",
+    );
+    host.write(
+        "usr/local/lib/systemd/system/docker.service.d/zzz.conf",
+        "[Service]\nRestartSec=3\n",
+    );
+    let before = host.files();
+    host.install();
+    assert_eq!(docker_says(&host).get("containerd"), None);
+    let drop_in = host.read("etc/systemd/system/docker.service.d/xebec.conf");
+    let command = drop_in.strip_prefix("[Service]\nExecStart=\nExecStart=").unwrap();
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let wanted = [
+        "/usr/bin/dockerd",
+        "--containerd=/run/xebec-docker/containerd.sock",
+        "--tlsverify",
+        "-H",
+        "tcp://0.0.0.0:2376",
+    ];
+    assert_eq!(words, wanted);
+    assert!(setup(&host.options).unwrap().is_done());
+    // One without the option needs no drop-in any more, and the key is said.
+    host.write(
+        "etc/systemd/system/docker.service.d/override.conf",
+        "[Service]\nExecStart=\nExecStart=/usr/bin/dockerd --tlsverify\n",
+    );
+    host.install();
+    assert!(
+        !host
+            .path("etc/systemd/system/docker.service.d/xebec.conf")
+            .exists()
+    );
+    assert_eq!(
+        docker_says(&host)["containerd"],
+        "/run/xebec-docker/containerd.sock"
+    );
+    assert!(setup(&host.options).unwrap().is_done());
+    host.remove();
+    host.write(
+        "etc/systemd/system/docker.service.d/override.conf",
+        &String::from_utf8_lossy(&before[&host.path("etc/systemd/system/docker.service.d/override.conf")]),
+    );
+    assert_eq!(host.files(), before);
+}
+
+#[test]
+fn a_command_line_that_is_read_after_ours_is_refused_unless_it_leads_to_the_relay() {
+    let host = with_docker(None);
+    let unit = "[Service]\nExecStart=/usr/bin/dockerd\n";
+    host.write("lib/systemd/system/docker.service", unit);
+    let later = "etc/systemd/system/docker.service.d/zz-hosts.conf";
+    let said =
+        |socket: &str| format!("[Service]\nExecStart=\nExecStart=/usr/bin/dockerd --containerd {socket}\n");
+    host.write(later, &said("/run/containerd/containerd.sock"));
+    let before = host.files();
+    let error = setup(&host.options).unwrap_err().to_string();
+    assert!(error.contains("zz-hosts.conf"), "{error}");
+    assert_eq!(host.files(), before);
+    host.write(later, &said("/run/xebec-docker/containerd.sock"));
+    host.install();
+    assert_eq!(docker_says(&host).get("containerd"), None);
+    assert!(
+        !host
+            .path("etc/systemd/system/docker.service.d/xebec.conf")
+            .exists()
+    );
+    // What Docker itself refuses is said before it is restarted.
+    let host = with_docker(Some("{\"containerd\": \"/run/containerd/containerd.sock\"}"));
+    host.write(
+        "lib/systemd/system/docker.service",
+        &unit.replace(
+            "dockerd\n",
+            "dockerd --containerd=/run/containerd/containerd.sock\n",
+        ),
+    );
+    let error = setup(&host.options).unwrap_err().to_string();
+    assert!(error.contains("its command line"), "{error}");
+}
+
+#[test]
 fn another_containerd_or_no_json_is_refused_and_nothing_changes() {
     for config in [
         "{\"containerd\": \"/run/other.sock\"}",
