@@ -8,7 +8,7 @@ mod command;
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use xebec_format::digest::Digest;
 use xebec_host::failure::{Failure, FailureKind};
@@ -41,10 +41,53 @@ pub struct DockerChange {
     pub file: PathBuf,
     /// What was in it, if it was there.
     pub before: Option<String>,
+    /// Whether nobody but the installation has changed the file since, so that it can be put back word for word.
+    #[serde(default = "yes")]
+    pub is_whole: bool,
     /// What was written.
     pub written: Digest,
     /// The keys: which, what it was, what was written.
     pub keys: Vec<(Vec<String>, Option<Value>, Value)>,
+}
+
+/// Records that do not say it are of installations that did not ask.
+fn yes() -> bool {
+    true
+}
+
+/// The changes of a record: a list, or the only one, as it was when one file was kept.
+pub(crate) fn changes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<DockerChange>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Kept {
+        Some(Vec<DockerChange>),
+        One(DockerChange),
+    }
+    Ok(match Option::<Kept>::deserialize(from)? {
+        None => Vec::new(),
+        Some(Kept::Some(changes)) => changes,
+        Some(Kept::One(change)) => vec![change],
+    })
+}
+
+impl DockerChange {
+    /// Takes in that the file was changed again, when `text` was in it.
+    fn add(&mut self, text: &str, changes: Vec<(Vec<String>, Option<Value>, Value)>, written: Digest) {
+        // What it was before the first time is what it will be again, unless somebody else wrote in it since.
+        self.is_whole &= Digest::of(text.as_bytes()) == self.written;
+        self.written = written;
+        for (key, before, ours) in changes {
+            match self.keys.iter_mut().find(|(old, ..)| *old == key) {
+                Some(old) => {
+                    if before.as_ref() != Some(&old.2) {
+                        old.1 = before;
+                    }
+                    old.2 = ours;
+                }
+                None => self.keys.push((key, before, ours)),
+            }
+        }
+    }
 }
 
 /// Has Docker use lazy images; whether anything changed.
@@ -135,22 +178,16 @@ fn write(
         .collect();
     if !is_done {
         let written = Digest::of(bytes.as_bytes());
-        // What it was before the first time is what it will be again.
-        let known = record.docker.take().filter(|known| known.file == file);
-        let mut known = known.unwrap_or(DockerChange {
-            file: file.to_owned(),
-            before: text,
-            written,
-            keys: Vec::new(),
-        });
-        known.written = written;
-        for (key, before, ours) in changes {
-            match known.keys.iter_mut().find(|(old, ..)| *old == key) {
-                Some(old) => old.2 = ours,
-                None => known.keys.push((key, before, ours)),
-            }
+        match record.docker.iter_mut().find(|known| known.file == file) {
+            Some(known) => known.add(&text.unwrap_or_default(), changes, written),
+            None => record.docker.push(DockerChange {
+                file: file.to_owned(),
+                before: text,
+                is_whole: true,
+                written,
+                keys: changes,
+            }),
         }
-        record.docker = Some(known);
     }
     let action = Action::Write {
         path: file.to_owned(),
@@ -247,7 +284,7 @@ pub(crate) fn take_back(options: &Options, change: &DockerChange, plan: &mut Pla
          and containers are back: systemctl restart docker"
             .to_owned(),
     );
-    let (bytes, lines) = if Digest::of(text.as_bytes()) == change.written {
+    let (bytes, lines) = if change.is_whole && Digest::of(text.as_bytes()) == change.written {
         let Some(before) = &change.before else {
             plan.push(Action::Remove { path: file.clone() }, why, false);
             return Ok(());

@@ -10,7 +10,7 @@ use xebec_host::closed;
 use xebec_host::failure::Failure;
 use xebec_host::file::write_privately;
 
-use crate::docker::DockerChange;
+use crate::docker::{self, DockerChange};
 use crate::keys::Change;
 
 /// What was changed. Paths are as the host sees them.
@@ -22,9 +22,9 @@ pub struct Record {
     pub keys: BTreeMap<PathBuf, Vec<Change>>,
     /// Files of others that were not there before.
     pub made: Vec<PathBuf>,
-    /// What was changed for Docker.
-    #[serde(default)]
-    pub docker: Option<DockerChange>,
+    /// What was changed for Docker, by file.
+    #[serde(default, deserialize_with = "docker::changes")]
+    pub docker: Vec<DockerChange>,
     /// Commands that what was changed needs and that have not succeeded yet, in order.
     #[serde(default)]
     pub pending: Vec<Vec<String>>,
@@ -70,7 +70,7 @@ impl Record {
 
     /// Whether there is something to take back.
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.keys.is_empty() && self.docker.is_none()
+        self.files.is_empty() && self.keys.is_empty() && self.docker.is_empty()
     }
 
     /// Adds changes of keys. One that was changed before keeps what it was then, unless somebody changed it since.

@@ -31,7 +31,7 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
         let is_changed = take_back(options, file, changes, was_made, &mut plan)?;
         is_containerd_changed |= is_changed && options.containerd.as_ref() == Some(file);
     }
-    if let Some(change) = &record.docker {
+    for change in &record.docker {
         docker::take_back(options, change, &mut plan)?;
     }
     let mut units = Vec::new();

@@ -381,6 +381,61 @@ fn what_docker_was_told_since_stays() {
 }
 
 #[test]
+fn what_docker_was_told_between_two_installations_stays() {
+    let host = with_docker(Some(
+        "{\"storage-driver\": \"overlay2\", \"log-level\": \"warn\"}",
+    ));
+    host.install();
+    let mut says = docker_says(&host);
+    says["debug"] = true.into();
+    says["storage-driver"] = "btrfs".into();
+    host.write(DOCKER, &says.to_string());
+    host.install();
+    assert_eq!(docker_says(&host)["storage-driver"], "xebec");
+    host.remove();
+    let wanted = serde_json::json!({"storage-driver": "btrfs", "log-level": "warn", "debug": true});
+    assert_eq!(docker_says(&host), wanted);
+}
+
+#[test]
+fn each_file_of_docker_that_was_changed_is_put_back() {
+    let mut host = with_docker(Some("{ \"debug\" : true }"));
+    let second = "etc/docker-of-builds/daemon.json";
+    host.write(second, "{ \"log-level\" : \"warn\" }");
+    let before = host.files();
+    host.install();
+    host.options.docker = Some(Path::new("/").join(second));
+    host.install();
+    assert!(host.read(second).contains("\"xebec\""));
+    host.remove();
+    assert_eq!(host.files(), before);
+}
+
+#[test]
+fn a_record_of_one_file_of_docker_is_read() {
+    let host = with_docker(Some("{ \"debug\" : true }"));
+    let before = host.files();
+    host.install();
+    // As it was written before there could be several.
+    let record = "var/lib/xebec/installed.json";
+    let mut says: serde_json::Value = serde_json::from_str(&host.read(record)).unwrap();
+    if let Some(one) = says["docker"].get(0).cloned() {
+        says["docker"] = one;
+        says["docker"].as_object_mut().unwrap().remove("is_whole");
+    }
+    host.write(record, &says.to_string());
+    host.remove();
+    assert_eq!(host.files(), before);
+    fs::create_dir_all(host.path("var/lib/xebec")).unwrap();
+    fs::set_permissions(host.path("var/lib/xebec"), fs::Permissions::from_mode(0o700)).unwrap();
+    host.write(
+        record,
+        "{\"files\": {}, \"keys\": {}, \"made\": [], \"docker\": null}",
+    );
+    assert!(removal(&host.options).is_ok());
+}
+
+#[test]
 fn an_option_of_dockers_command_line_is_changed_where_it_is() {
     let host = with_docker(None);
     let unit =
