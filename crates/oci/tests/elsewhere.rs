@@ -17,7 +17,7 @@ use support::{LAYER_TYPE, NAME, config, manifest_of, put_image, repository, tagg
 use xebec_oci::config::Mirror;
 use xebec_oci::manifest::{Descriptor, ImageManifest};
 use xebec_oci::media_type::OCI_MANIFEST;
-use xebec_oci::{BlobSource, Client, ClientConfig, Platform};
+use xebec_oci::{BlobSource, Client, ClientConfig, Platform, Repository};
 use xebec_testkit::registry::{Fault, FaultyRegistry, Options, When};
 
 /// Set in the process that has its own network.
@@ -27,6 +27,8 @@ const PRIVATE: &str = "10.9.8.7";
 const LINK: &str = "169.254.7.7";
 const METADATA: &str = "169.254.169.254";
 const HOST: &str = "127.0.0.1";
+/// More names than are looked up at a time.
+const SILENT: usize = 80;
 /// Names, and what they resolve to.
 const NAMES: [(&str, &str); 6] = [
     ("internet.example", INTERNET),
@@ -243,6 +245,66 @@ fn who_was_redirected_to_can_do_no_more() {
         assert!(said.contains("private.example"), "{said}");
         assert!(far.was_asked() && !near.was_asked());
     });
+}
+
+#[test]
+fn silent_names_that_one_registry_gives_hold_no_other_name_up() {
+    apart(
+        "silent_names_that_one_registry_gives_hold_no_other_name_up",
+        async {
+            let _silent = std::net::UdpSocket::bind("127.0.0.1:53").unwrap();
+            let directory = tempfile::tempdir().unwrap();
+            let resolv = directory.path().join("resolv.conf");
+            std::fs::write(&resolv, "nameserver 127.0.0.1\noptions timeout:30 attempts:1\n").unwrap();
+            let mount = Command::new("mount")
+                .arg("--bind")
+                .args([resolv.as_path(), "/etc/resolv.conf".as_ref()])
+                .status();
+            assert!(mount.unwrap().success());
+            let (hostile, registry, other) = (at(INTERNET, true), at(INTERNET, true), at(INTERNET, true));
+            let image = put_image(&registry.registry, 1000);
+            put_image(&other.registry, 1000);
+            let all = [&hostile, &registry, &other];
+            let mut asking = Vec::new();
+            for number in 0..SILENT {
+                let blob = hostile
+                    .registry
+                    .put_blob(NAME, format!("blob {number}").into_bytes());
+                let to = hostile.url(&format!("silent{number}.example"), "/x");
+                hostile
+                    .registry
+                    .inject(When::blob().path(&blob.to_string()), redirect(to));
+                // Each client asks a few things of a registry at a time.
+                let (client, repository) =
+                    (client(&all, &[], directory.path()), repository(&hostile.registry));
+                asking.push(tokio::spawn(async move {
+                    client.blob_range(&repository, &blob, 0..5).await
+                }));
+            }
+            let client = client(&all, &[], directory.path());
+            while hostile.registry.log().len() < SILENT {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            // A name that the user gave, and one that another registry gives.
+            let by_name = Repository::new(
+                &registry.url("internet.example", "").replace("https://", ""),
+                NAME,
+            );
+            let by_name = by_name.unwrap();
+            let to = other.url(
+                "internet.example",
+                &format!("/v2/{NAME}/blobs/{}", image.layer_digest),
+            );
+            registry.registry.inject(When::blob().times(1), redirect(to));
+            let read = client.blob_range(&by_name, &image.layer_digest, 0..10).await;
+            read.unwrap();
+            assert!(other.was_asked());
+            for one in asking {
+                one.abort();
+            }
+        },
+    );
 }
 
 #[test]

@@ -25,6 +25,7 @@ use crate::config::{Budget, is_loopback};
 use crate::credentials::{Credential, CredentialStore, basic_header};
 use crate::error::Fault;
 use crate::transport::http::{Pools, authority, execute};
+use crate::transport::names::NAMER;
 use crate::transport::reach::{Reach, Way};
 use crate::transport::registry::Server;
 use tokens::{Freshness, Slot, Token, TokenKey, Tokens};
@@ -189,7 +190,8 @@ impl Authenticator {
             let Ok(_single) = slot.renewal.try_lock() else {
                 return;
             };
-            match this.renew(&renewal).await {
+            let registry = renewal.registry.as_str().into();
+            match NAMER.scope(registry, this.renew(&renewal)).await {
                 Ok(Some(token)) => slot.put(token),
                 Ok(None) => {}
                 Err(fault) => {

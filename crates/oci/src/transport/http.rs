@@ -98,7 +98,7 @@ impl Pools {
         let nothing = || Fault::Protocol(format!("there is no pool for registries {by}"));
         let pool = self.told.get(by as usize).ok_or_else(nothing)?;
         let made = pool.get_or_init(|| {
-            let within = Within::new(Names::by_system(), by);
+            let within = Within::new(Names::told(), by);
             let builder = builder(&self.tls, &self.budget, &self.user_agent);
             let builder = builder.no_proxy().dns_resolver(std::sync::Arc::new(within));
             builder.build().map_err(|error| root_cause(&error))

@@ -8,7 +8,7 @@
 pub(crate) mod attempts;
 pub(crate) mod headers;
 pub(crate) mod http;
-mod names;
+pub(crate) mod names;
 pub(crate) mod reach;
 pub(crate) mod redirects;
 pub(crate) mod registry;
@@ -194,6 +194,12 @@ impl Transport {
         ask: &Ask,
         counters: &Counters,
     ) -> Result<Answer, Fault> {
+        let namer = endpoint.server.authority.as_str().into();
+        let sent = self.send_as_is(endpoint, ask, counters);
+        names::NAMER.scope(namer, sent).await
+    }
+
+    async fn send_as_is(&self, endpoint: &Endpoint, ask: &Ask, counters: &Counters) -> Result<Answer, Fault> {
         let server = &*endpoint.server;
         counters.waits(Wait::Place);
         let permit = server.gate.enter(ask.stream).await;
