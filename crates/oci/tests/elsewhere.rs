@@ -30,13 +30,14 @@ const HOST: &str = "127.0.0.1";
 /// More names than are looked up at a time.
 const SILENT: usize = 80;
 /// Names, and what they resolve to.
-const NAMES: [(&str, &str); 6] = [
+const NAMES: [(&str, &str); 7] = [
     ("internet.example", INTERNET),
     ("private.example", PRIVATE),
     ("link.example", LINK),
     ("metadata.example", METADATA),
     ("host.example", HOST),
     ("host6.example", "::1"),
+    ("moves.example", INTERNET),
 ];
 const SETUP: &str = "ip link set lo up && for a in 198.51.100.7 10.9.8.7 169.254.7.7 169.254.169.254; do \
                      ip address add $a/32 dev lo; done && mount --bind \"$0\" /etc/hosts && exec \"$@\"";
@@ -245,6 +246,43 @@ fn who_was_redirected_to_can_do_no_more() {
         assert!(said.contains("private.example"), "{said}");
         assert!(far.was_asked() && !near.was_asked());
     });
+}
+
+#[test]
+fn a_kept_redirect_is_as_weak_as_the_weakest_that_led_there() {
+    apart(
+        "a_kept_redirect_is_as_weak_as_the_weakest_that_led_there",
+        async {
+            let (registry, far, moves) = (at(PRIVATE, true), at(INTERNET, true), at("0.0.0.0", true));
+            let image = put_image(&registry.registry, 1000);
+            put_image(&moves.registry, 1000);
+            let blob = format!("/v2/{NAME}/blobs/{}", image.layer_digest);
+            far.registry
+                .inject(When::any(), redirect(moves.url("moves.example", &blob)));
+            registry
+                .registry
+                .inject(When::blob(), redirect(far.url("internet.example", "/y")));
+            let directory = tempfile::tempdir().unwrap();
+            let client = client(&[&registry, &far, &moves], &[], directory.path());
+            let repository = repository(&registry.registry);
+            let read = client.blob_range(&repository, &image.layer_digest, 0..10);
+            read.await.unwrap();
+            // Whoever has the name has it resolve to an address behind this host now.
+            let hosts = std::fs::read_to_string("/etc/hosts").unwrap();
+            let moved = hosts.replace(
+                &format!("{INTERNET} moves.example"),
+                &format!("{PRIVATE} moves.example"),
+            );
+            assert_ne!(hosts, moved);
+            std::fs::write("/etc/hosts", moved).unwrap();
+            let read = client.blob_range(&repository, &image.layer_digest, 10..20);
+            read.await.unwrap();
+            // The connection of the first time, which leads to the internet, is good still; a new one would lead there.
+            let log = moves.registry.log();
+            let connections: Vec<u64> = log.iter().map(|request| request.head.connection).collect();
+            assert_eq!(connections, [connections[0]; 2]);
+        },
+    );
 }
 
 #[test]

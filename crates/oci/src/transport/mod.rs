@@ -213,7 +213,7 @@ impl Transport {
             return Ok(answer.holding(permit));
         }
         let url = self.url(endpoint, &ask.place).await?;
-        let answer = self.send_with_proof(server, ask, url, counters).await?;
+        let (answer, named_by) = self.send_with_proof(server, ask, url, counters).await?;
         if let Some(key) = key
             && authority(answer.url()) != server.authority
             && answer.status().is_success()
@@ -221,7 +221,7 @@ impl Transport {
             let life = headers::redirect_life(answer.url(), SystemTime::now());
             let target = Target {
                 url: answer.url().clone(),
-                named_by: server.reach.get(),
+                named_by,
             };
             self.redirects.put(key, target, life);
         }
@@ -260,17 +260,17 @@ impl Transport {
         ask: &Ask,
         url: Url,
         counters: &Counters,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<(Answer, Reach), Fault> {
         let proof = self.auth.header(server, &ask.scope, counters).await?;
-        let answer = self
+        let (answer, by) = self
             .follow(server, ask, url.clone(), proof.as_deref(), counters)
             .await?;
         if answer.status() != 401 || !is_at(server, answer.url()) {
-            return Ok(answer);
+            return Ok((answer, by));
         }
         let wanted = answer.headers().get_all(WWW_AUTHENTICATE);
         let Some(challenge) = parse_challenges(wanted.iter().filter_map(|value| value.to_str().ok())) else {
-            return Ok(answer);
+            return Ok((answer, by));
         };
         if let Some(proof) = &proof {
             self.auth.refuse(server, &ask.scope, proof);
@@ -278,12 +278,13 @@ impl Transport {
         self.auth.learn(server, challenge);
         let renewed = self.auth.header(server, &ask.scope, counters).await?;
         if renewed.is_none() {
-            return Ok(answer);
+            return Ok((answer, by));
         }
         answer.discard().await;
         self.follow(server, ask, url, renewed.as_deref(), counters).await
     }
 
+    /// Goes where the server sends this host. With the answer comes how near they are who led to it, of several the farthest.
     async fn follow(
         &self,
         server: &Server,
@@ -291,7 +292,7 @@ impl Transport {
         mut url: Url,
         proof: Option<&str>,
         counters: &Counters,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<(Answer, Reach), Fault> {
         // Whoever redirects must be allowed to; who was redirected to cannot do more than who did it.
         let mut by = server.reach.get();
         for _ in 0..=MAX_HOPS {
@@ -302,7 +303,7 @@ impl Transport {
             };
             let proof = proof.filter(|_| is_registry);
             let answer = self.send_once(ask, url.clone(), way, proof, counters).await?;
-            let reach = self.pools.reach_of(&answer);
+            let (reach, named_by) = (self.pools.reach_of(&answer), by);
             if is_registry {
                 server.reach.set(reach);
                 by = server.reach.get();
@@ -311,7 +312,7 @@ impl Transport {
             }
             let reads = ask.method == Method::GET || ask.method == Method::HEAD;
             if !reads || !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-                return Ok(answer);
+                return Ok((answer, named_by));
             }
             let location = answer.header(LOCATION.as_str()).unwrap_or_default();
             let next = url
