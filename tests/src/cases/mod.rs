@@ -43,6 +43,7 @@ const ALONE: &[&str] = &[
     "runtime/five-requests",
     "containerd/dead-registry",
     "docker/dead-registry",
+    "quota/strange-files-are-cheap",
 ];
 
 /// Whether a case needs the machine for itself.
