@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// A group in one hierarchy. Dropped, it is removed.
+    /// A group in one hierarchy. Dropped, it is removed, and who is in it is killed, which a test that fails has not done.
     struct Group(PathBuf);
 
     impl Group {
@@ -201,6 +201,7 @@ mod tests {
 
     impl Drop for Group {
         fn drop(&mut self) {
+            kill(&self.0.file_name().unwrap_or_default().to_string_lossy());
             for _ in 0..ROUNDS {
                 if fs::remove_dir(&self.0).is_ok() {
                     return;
