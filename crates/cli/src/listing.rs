@@ -169,7 +169,13 @@ pub(crate) fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
 
 /// `xebec ps`.
 pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
-    let records = container::list(paths.run()).map_err(|error| Failure::host("list containers", error))?;
+    let listed = container::list(paths.run()).map_err(|error| Failure::host("list containers", error))?;
+    let records = listed.records;
+    for error in &listed.unreadable {
+        eprintln!(
+            "{error}; what runs under that name is not listed, and is not cleaned up until the file is removed"
+        );
+    }
     if args.json {
         let listed = records.iter().map(|record| ListedContainer {
             is_supervised: record.is_supervised(),

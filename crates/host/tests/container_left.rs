@@ -83,7 +83,7 @@ fn running_containers_are_listed() {
         .set("stop_timeout_ms", "100");
     let mut running = case.start();
     running.wait_for_output("ready");
-    let listed = list(&case.dirs().run).unwrap();
+    let listed = list(&case.dirs().run).unwrap().records;
     assert_eq!(listed.len(), 1);
     assert_eq!(
         (listed[0].id.as_str(), listed[0].image.as_str()),
@@ -92,7 +92,7 @@ fn running_containers_are_listed() {
     assert!(listed[0].command.join(" ").contains("sleep 60") && listed[0].is_running());
     let twice = case.run();
     assert!(twice.error.contains("running already"), "{twice:?}");
-    assert_eq!(list(&case.dirs().run).unwrap().len(), 1);
+    assert_eq!(list(&case.dirs().run).unwrap().records.len(), 1);
     running.signal(KILL);
     running.finish();
 }
@@ -105,12 +105,12 @@ fn what_outlives_its_supervisor_is_left_alone_until_it_ends() {
     case.flag("rm").set("id", "orphan").shell("echo ready; sleep 60");
     let mut running = case.start();
     running.wait_for_output("ready");
-    let is_noted = |run: &std::path::Path| list(run).unwrap()[0].has_begun == Some(true);
+    let is_noted = |run: &std::path::Path| list(run).unwrap().records[0].has_begun == Some(true);
     wait_until("noted that it began", || is_noted(&case.dirs().run));
     running.signal(KILL);
     running.finish();
     assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 0);
-    let record = list(&case.dirs().run).unwrap().remove(0);
+    let record = list(&case.dirs().run).unwrap().records.remove(0);
     assert!(record.is_running() && !record.is_supervised());
     let twice = case.run();
     assert!(twice.error.contains("running already"), "{twice:?}");
@@ -139,7 +139,7 @@ fn what_never_began_is_cleaned_up() {
     running.signal(KILL);
     running.finish();
     forget_that_it_began(&case, "unborn");
-    let record = list(&case.dirs().run).unwrap().remove(0);
+    let record = list(&case.dirs().run).unwrap().records.remove(0);
     assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
     wait_for_end(&record);
     case.assert_clean();
@@ -153,7 +153,7 @@ fn containers_of_one_name_in_two_run_directories_have_nothing_in_common() {
     one.flag("rm").set("id", "twin").shell("echo ready; sleep 60");
     let mut running = one.start();
     running.wait_for_output("ready");
-    let record = list(&one.dirs().run).unwrap().remove(0);
+    let record = list(&one.dirs().run).unwrap().records.remove(0);
     other.flag("rm").set("id", "twin").shell("exit 3");
     assert_eq!(other.run().code, 3);
     assert!(record.is_running(), "it ended with the other one");
@@ -161,7 +161,7 @@ fn containers_of_one_name_in_two_run_directories_have_nothing_in_common() {
     other.shell("echo ready; sleep 60");
     let mut dead = other.start();
     dead.wait_for_output("ready");
-    let its = list(&other.dirs().run).unwrap().remove(0);
+    let its = list(&other.dirs().run).unwrap().records.remove(0);
     dead.signal(KILL);
     dead.finish();
     forget_that_it_began(&other, "twin");
@@ -188,7 +188,7 @@ fn control_groups_of_earlier_versions_are_found() {
     case.set("told", "nothing");
     let mut running = case.start();
     running.wait_for_output("ready");
-    let record = list(&case.dirs().run).unwrap().remove(0);
+    let record = list(&case.dirs().run).unwrap().records.remove(0);
     running.signal(KILL);
     running.finish();
     forget_that_it_began(&case, &name);
@@ -232,7 +232,7 @@ fn a_container_that_nobody_knows_is_cleaned_up() {
     case.flag("rm").set("id", "unknown").shell("echo ready; sleep 60");
     let mut running = case.start();
     running.wait_for_output("ready");
-    let record = list(&case.dirs().run).unwrap().remove(0);
+    let record = list(&case.dirs().run).unwrap().records.remove(0);
     running.signal(KILL);
     running.finish();
     fs::remove_file(case.dirs().run.join("containers/unknown.json")).unwrap();

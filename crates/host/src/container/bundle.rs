@@ -133,7 +133,7 @@ impl Bundle {
         let view = fs::canonicalize(view).map_err(failed("find the image view", view))?;
         let root = self.mount_overlay(&view)?;
         self.record.view = view;
-        self.record.command.clone_from(&process.args);
+        self.record.set_command(&process.args);
         Ok(root)
     }
 

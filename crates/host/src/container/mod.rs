@@ -54,7 +54,7 @@ pub use error::RunError;
 pub use image_config::{ImageConfig, ImageConfigError};
 pub use probe::{Probe, ProbeParseError};
 pub(crate) use record::outlived;
-pub use record::{Record, RecordError, cleanup_stale, list};
+pub use record::{Record, RecordError, Running, cleanup_stale, list};
 pub use signal::{SignalParseError, StopSignal};
 pub use supervise::Herald;
 pub use user::{Identity, UserError};

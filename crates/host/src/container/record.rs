@@ -19,9 +19,12 @@ use super::{Directories, RunError};
 use crate::file::remove_abandoned;
 use xebec_kernel::process::Stat;
 
-/// Largest record that is read. A command line has at most 2 MiB (`ARG_MAX` by default); twice that covers
-/// the rest.
+/// Largest record that is read; what is written is far smaller, as [`COMMAND_LIMIT`] has it.
 const RECORD_LIMIT: u64 = 4 << 20;
+/// What of a command line is kept, in bytes; people read it. An image's may have megabytes, and JSON makes six bytes of one.
+const COMMAND_LIMIT: usize = 64 << 10;
+/// What each argument costs beside its bytes: quotes, a comma, and the beginning of a line.
+const ARGUMENT: usize = 16;
 
 /// What is known about a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,8 +61,17 @@ pub struct Record {
     pub rm: bool,
     /// Seconds since 1970 when the container was asked for.
     pub created: u64,
-    /// Its command line.
+    /// Its command line, for people: the end of a very long one is left out.
     pub command: Vec<String>,
+}
+
+/// The containers that are running.
+#[derive(Debug, Default)]
+pub struct Running {
+    /// By name.
+    pub records: Vec<Record>,
+    /// Records that cannot be read: of these it is not known.
+    pub unreadable: Vec<RecordError>,
 }
 
 /// A record could not be kept or read.
@@ -141,6 +153,22 @@ impl Record {
         Ok(())
     }
 
+    /// Notes its command line, so much of it as is read by people.
+    pub(super) fn set_command(&mut self, arguments: &[String]) {
+        self.command.clear();
+        let mut left = COMMAND_LIMIT;
+        for argument in arguments {
+            if argument.len() + ARGUMENT > left {
+                let part = (0..=left).rev().find_map(|end| argument.get(..end));
+                let part = part.unwrap_or_default();
+                self.command.push(format!("{part}…"));
+                return;
+            }
+            left -= argument.len() + ARGUMENT;
+            self.command.push(argument.clone());
+        }
+    }
+
     /// Whether there is a place for records: whether there ever was a container since this host was started.
     pub(crate) fn are_kept(run: &Path) -> bool {
         directory(run).exists()
@@ -197,24 +225,26 @@ impl Record {
     }
 }
 
-/// The containers that are running, by name.
+/// The containers that are running.
 ///
 /// # Errors
-/// If the directory or a record in it cannot be read. A directory that is not there has no containers.
-pub fn list(run: &Path) -> Result<Vec<Record>, RecordError> {
-    let mut running: Vec<Record> = all(run)?.into_iter().filter(Record::is_running).collect();
-    running.sort_by(|one, other| one.id.cmp(&other.id));
-    Ok(running)
+/// If the directory cannot be read. One that is not there has no containers.
+pub fn list(run: &Path) -> Result<Running, RecordError> {
+    let (mut records, unreadable) = all(run)?;
+    records.retain(Record::is_running);
+    records.sort_by(|one, other| one.id.cmp(&other.id));
+    Ok(Running { records, unreadable })
 }
 
-/// Whether a process that is gone supervised a container that serves on.
+/// Whether a process that is gone supervised a container that serves on. It may have, where a record cannot be read: what
+/// is held for nobody costs less than a container whose root goes under it.
 pub(crate) fn outlived(run: &Path, supervisor: u32, started: u64) -> bool {
     let is_its = |record: &Record| {
         record.supervisor.unsigned_abs() == supervisor
             && record.supervisor_started == started
             && !record.is_dead()
     };
-    all(run).is_ok_and(|records| records.iter().any(is_its))
+    all(run).is_ok_and(|(records, unreadable)| !unreadable.is_empty() || records.iter().any(is_its))
 }
 
 /// Cleans up after supervisors that were killed: unmounts the overlays of their containers that have ended, and removes
@@ -230,8 +260,9 @@ pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
     let _lock = lock(&directory).map_err(failed("lock", &directory))?;
     remove_abandoned(&directory, 0);
     let mut cleaned = 0;
-    let mut outcome = Ok(());
-    for record in all(&dirs.run)?.into_iter().filter(Record::is_dead) {
+    let (records, unreadable) = all(&dirs.run)?;
+    let mut outcome = unreadable.into_iter().next().map_or(Ok(()), Err);
+    for record in records.into_iter().filter(Record::is_dead) {
         // It may have ended in order meanwhile, and another one may have its name.
         if read(&file(&dirs.run, &record.id)).ok().flatten().as_ref() != Some(&record) {
             continue;
@@ -328,14 +359,14 @@ fn stale(id: &str, error: &RunError) -> RecordError {
     }
 }
 
-/// Every record that can be read. One that vanishes meanwhile has been removed by its supervisor.
-fn all(run: &Path) -> Result<Vec<Record>, RecordError> {
+/// Every record, and why others cannot be read. One that vanishes meanwhile has been removed by its supervisor.
+fn all(run: &Path) -> Result<(Vec<Record>, Vec<RecordError>), RecordError> {
     let directory = directory(run);
+    let (mut records, mut unreadable) = (Vec::new(), Vec::new());
     let entries = match fs::read_dir(&directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((records, unreadable)),
         entries => entries.map_err(failed("read", &directory))?,
     };
-    let mut records = Vec::new();
     for entry in entries {
         let path = entry.map_err(failed("read", &directory))?.path();
         let name = path
@@ -343,10 +374,13 @@ fn all(run: &Path) -> Result<Vec<Record>, RecordError> {
             .and_then(|name| name.to_str())
             .unwrap_or_default();
         if let Some(id) = name.strip_suffix(".json").filter(|id| bundle::is_name(id)) {
-            records.extend(read(&path)?.filter(|record| record.id == id));
+            match read(&path) {
+                Ok(record) => records.extend(record.filter(|record| record.id == id)),
+                Err(error) => unreadable.push(error),
+            }
         }
     }
-    Ok(records)
+    Ok((records, unreadable))
 }
 
 fn read(path: &Path) -> Result<Option<Record>, RecordError> {
@@ -456,13 +490,13 @@ mod tests {
     fn only_running_containers_are_listed() {
         let directory = tempfile::tempdir().unwrap();
         let run = directory.path();
-        assert_eq!(list(run).unwrap(), []);
+        assert_eq!(list(run).unwrap().records, []);
         let mut running = record("b");
         running.claim(run).unwrap();
-        assert_eq!(list(run).unwrap(), [], "no process yet");
+        assert_eq!(list(run).unwrap().records, [], "no process yet");
         running.set_pid(std::process::id() as i32).unwrap();
         running.save(run).unwrap();
-        assert_eq!(list(run).unwrap(), [running.clone()]);
+        assert_eq!(list(run).unwrap().records, [running.clone()]);
         let other = Record {
             id: "a".into(),
             pid_started: Some(1),
@@ -470,7 +504,7 @@ mod tests {
         };
         other.claim(run).unwrap();
         assert_eq!(
-            list(run).unwrap().len(),
+            list(run).unwrap().records.len(),
             1,
             "the number of a process that has ended was given out again"
         );
@@ -492,11 +526,8 @@ mod tests {
         .unwrap();
         assert_eq!(cleanup_stale(&dirs).unwrap(), 1);
         assert!(!path.exists());
-        let left: Vec<String> = all(&dirs.run)
-            .unwrap()
-            .into_iter()
-            .map(|record| record.id)
-            .collect();
+        let (left, _) = all(&dirs.run).unwrap();
+        let left: Vec<String> = left.into_iter().map(|record| record.id).collect();
         assert_eq!(left, ["alive"]);
         assert_eq!(cleanup_stale(&dirs).unwrap(), 0);
     }
@@ -532,17 +563,59 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_none_is_an_error_that_names_it() {
+    fn a_record_that_is_none_is_named_and_hides_no_other() {
         let directory = tempfile::tempdir().unwrap();
-        record("fine").claim(directory.path()).unwrap();
+        let dirs = dirs(&directory);
+        let run = &dirs.run;
+        let mut fine = record("fine");
+        fine.claim(run).unwrap();
+        fine.set_pid(std::process::id() as i32).unwrap();
+        fine.save(run).unwrap();
+        let dead = Record {
+            supervisor_started: 1,
+            ..record("dead")
+        };
         for (name, text) in [("bad.json", "{"), ("other.json", "{}")] {
-            let path = super::directory(directory.path()).join(name);
+            dead.claim(run).unwrap();
+            let path = super::directory(run).join(name);
             fs::write(&path, text).unwrap();
-            assert!(list(directory.path()).unwrap_err().to_string().contains(name));
+            let listed = list(run).unwrap();
+            assert_eq!(listed.records, [fine.clone()]);
+            assert_eq!(listed.unreadable.len(), 1);
+            assert!(listed.unreadable[0].to_string().contains(name));
+            assert!(cleanup_stale(&dirs).unwrap_err().to_string().contains(name));
+            assert!(!file(run, "dead").exists(), "cleaned up beside {name}");
+            assert!(path.exists() && file(run, "fine").exists());
+            assert!(outlived(run, 1, 1), "perhaps that of {name}");
             fs::remove_file(path).unwrap();
+            assert!(!outlived(run, 1, 1));
         }
-        let path = super::directory(directory.path()).join("..json");
+        let path = super::directory(run).join("..json");
         fs::write(&path, "{").unwrap();
-        assert_eq!(list(directory.path()).unwrap(), [], "no name, no record");
+        let listed = list(run).unwrap();
+        assert!(listed.unreadable.is_empty(), "no name, no record");
+    }
+
+    #[test]
+    fn the_record_of_a_very_long_command_line_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = directory.path();
+        for (arguments, kept) in [
+            (vec!["sh".to_owned(), "\u{1}".repeat(1 << 20)], 2),
+            (vec!["é".repeat(1 << 20)], 1),
+            (vec![String::new(); 1 << 20], COMMAND_LIMIT / ARGUMENT + 1),
+            (vec!["sh".to_owned(), "-c".to_owned()], 2),
+        ] {
+            let mut long = record("long");
+            long.set_command(&arguments);
+            assert_eq!(long.command.len(), kept);
+            long.claim(run).unwrap();
+            assert!(fs::metadata(file(run, "long")).unwrap().len() < RECORD_LIMIT);
+            assert_eq!(read(&file(run, "long")).unwrap(), Some(long));
+            remove(run, "long");
+        }
+        let mut short = record("short");
+        short.set_command(&["sh".to_owned(), "-c".to_owned()]);
+        assert_eq!(short.command, ["sh", "-c"]);
     }
 }

@@ -51,7 +51,7 @@ impl Requests {
             Ok(cleaned) => info!("cleaned up after {cleaned} containers whose `xebec run` was killed"),
             Err(error) => warn!("{error}"),
         }
-        let running = list(&directories.run).unwrap_or_default();
+        let running = list(&directories.run).unwrap_or_default().records;
         let orphans: Vec<Record> = running.into_iter().filter(|one| !one.is_supervised()).collect();
         for orphan in &orphans {
             if named.insert(orphan.id.clone()) {

@@ -436,6 +436,7 @@ impl Requests {
         };
         let running = container::list(self.images.paths.run()).ok()?;
         let mut own = running
+            .records
             .into_iter()
             .filter(|record| record.supervisor.unsigned_abs() == *pid);
         own.next().map(|record| record.id)

@@ -295,7 +295,7 @@ impl Case {
 impl Drop for Case {
     fn drop(&mut self) {
         // Those whose supervisor was killed serve on.
-        let left = list(&self.dirs().run).unwrap_or_default();
+        let left = list(&self.dirs().run).unwrap_or_default().records;
         for pid in left.iter().filter_map(|record| Pid::from_raw(record.pid?)) {
             let _ = kill_process(pid, Signal::KILL);
         }
