@@ -294,10 +294,21 @@ mod tests {
         });
     }
 
+    /// A directory in which trees may be deeper than descriptors are allowed, of which the usual one holds one a level when
+    /// it is dropped, and leaves what it cannot reach.
+    struct Deep(tempfile::TempDir);
+
+    impl Drop for Deep {
+        fn drop(&mut self) {
+            let _ = xebec_kernel::remove::remove_tree(&self.0.path().join("x".repeat(255)));
+        }
+    }
+
     #[test]
     fn deep_trees_take_few_descriptors() {
         const LEVELS: usize = 3000;
-        let directory = tempfile::tempdir().unwrap();
+        let deep = Deep(tempfile::tempdir().unwrap());
+        let directory = &deep.0;
         let long = "x".repeat(255);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let mut at = openat(CWD, directory.path(), flags, Mode::empty()).unwrap();
