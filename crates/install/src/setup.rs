@@ -218,7 +218,6 @@ fn set_keys(
     Ok(!is_done)
 }
 
-/// Has the service manager take up what is new, and what an earlier time did not come to.
 /// What changes.
 struct New {
     daemon: bool,
@@ -226,6 +225,7 @@ struct New {
     docker: bool,
 }
 
+/// Has the service manager take up what is new, and what an earlier time did not come to.
 fn run_commands(options: &Options, new: &New, plan: &mut Plan, record: &mut Record) {
     let (is_new, is_new_containerd) = (new.daemon, new.containerd);
     let restart = "restart containerd, which then reads its configuration: containers go on";

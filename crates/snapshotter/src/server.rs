@@ -66,10 +66,21 @@ pub async fn serve<L: LazyImages>(
     while connections.join_next().await.is_some() {}
 }
 
-/// Whether the user at the other end is the one of this process: the permissions of a socket may have been changed.
-pub(crate) fn is_of_this_user(stream: &tokio::net::UnixStream) -> bool {
+/// Whether the user at the other end is the one of this process: whoever may ask may mount, and has the logins, and the
+/// permissions of a socket may have been changed.
+pub fn is_of_this_user(stream: &tokio::net::UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();
-    stream.peer_cred().is_ok_and(|peer| peer.uid() == own)
+    match stream.peer_cred() {
+        Ok(peer) if peer.uid() == own => true,
+        Ok(peer) => {
+            debug!(user = peer.uid(), "somebody else's connection is not answered");
+            false
+        }
+        Err(error) => {
+            debug!(%error, "a connection of nobody knows whom is not answered");
+            false
+        }
+    }
 }
 
 async fn converse<L: LazyImages>(

@@ -6,6 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tracing::debug;
+use xebec_snapshotter::server::is_of_this_user;
 
 use crate::failure::{Failure, FailureKind};
 use crate::image::Report;
@@ -61,22 +62,6 @@ pub async fn converse(stream: UnixStream, requests: Arc<Requests>) {
         }
         if last {
             return;
-        }
-    }
-}
-
-/// Whether the user at the other end is the one of this process: whoever may ask may mount, and has the logins.
-fn is_of_this_user(stream: &UnixStream) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    match stream.peer_cred() {
-        Ok(peer) if peer.uid() == own => true,
-        Ok(peer) => {
-            debug!(user = peer.uid(), "somebody else's connection is not answered");
-            false
-        }
-        Err(error) => {
-            debug!(%error, "a connection of nobody knows whom is not answered");
-            false
         }
     }
 }

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use tonic::metadata::{Ascii, MetadataValue};
+
 use super::{Containerd, ContainerdError};
 use crate::api::Empty;
 
@@ -43,10 +45,7 @@ impl Containerd {
         id: &str,
         labels: HashMap<String, String>,
     ) -> Result<Containerd, ContainerdError> {
-        let refused = |_| ContainerdError::Namespace {
-            namespace: id.to_owned(),
-        };
-        let lease = id.parse().map_err(refused)?;
+        let lease = header(id)?;
         let asked = CreateRequest {
             id: id.to_owned(),
             labels,
@@ -63,10 +62,7 @@ impl Containerd {
     /// # Errors
     /// A name that cannot be a lease's.
     pub fn under(&self, id: &str) -> Result<Containerd, ContainerdError> {
-        let refused = |_| ContainerdError::Namespace {
-            namespace: id.to_owned(),
-        };
-        let lease = id.parse().map_err(refused)?;
+        let lease = header(id)?;
         Ok(Containerd {
             lease: Some(lease),
             ..self.clone()
@@ -84,6 +80,12 @@ impl Containerd {
         };
         self.call::<_, Empty>(SERVICE, "Delete", asked).await.map(|_| ())
     }
+}
+
+/// A lease's name as calls carry it.
+fn header(id: &str) -> Result<MetadataValue<Ascii>, ContainerdError> {
+    id.parse()
+        .map_err(|_| ContainerdError::Lease { lease: id.to_owned() })
 }
 
 /// A time as RFC 3339 has it, in UTC: seconds since 1970.

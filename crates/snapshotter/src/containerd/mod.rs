@@ -66,6 +66,12 @@ pub enum ContainerdError {
         /// The name.
         namespace: String,
     },
+    /// It cannot be asked for that.
+    #[error("{lease:?} is no name of a lease of containerd")]
+    Lease {
+        /// The name.
+        lease: String,
+    },
 }
 
 impl ContainerdError {
@@ -73,7 +79,7 @@ impl ContainerdError {
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Refused { code, .. } => Some(*code),
-            Self::Unreachable { .. } | Self::Namespace { .. } => None,
+            Self::Unreachable { .. } | Self::Namespace { .. } | Self::Lease { .. } => None,
         }
     }
 
