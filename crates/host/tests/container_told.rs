@@ -32,7 +32,7 @@ macro_rules! told_case {
                 println!("SKIPPED: {error}");
                 return;
             }
-            Ok(_) => xebec_kernel::mount::unmount_lazily(&tried).unwrap(),
+            Ok(_) => rustix::mount::unmount(&tried, rustix::mount::UnmountFlags::DETACH).unwrap(),
         }
         case
     }};

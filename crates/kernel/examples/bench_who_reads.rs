@@ -73,7 +73,7 @@ fn measure(directory: &Path, seconds: u64) {
             };
             let line = variant(group, place.path(), &load);
             println!("{name}, {readers} readers: {line}");
-            mount::unmount_lazily(&guarded).unwrap();
+            rustix::mount::unmount(&guarded, rustix::mount::UnmountFlags::DETACH).unwrap();
         }
     }
 }

@@ -73,7 +73,7 @@ impl Place {
 
     /// Takes away all that is mounted there; how much was it?
     fn clear(&self) -> usize {
-        std::iter::repeat_with(|| mount::unmount_lazily(&self.door))
+        std::iter::repeat_with(|| rustix::mount::unmount(&self.door, rustix::mount::UnmountFlags::DETACH))
             .take_while(Result::is_ok)
             .count()
     }

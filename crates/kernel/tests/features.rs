@@ -48,7 +48,7 @@ fn a_file_system_without_pre_content_events_is_named() {
             let flags = rustix::mount::MountFlags::empty();
             rustix::mount::mount("none", directory.path(), "tmpfs", flags, c"").unwrap();
             assert_eq!(outcome(directory.path(), "pre-content events"), Outcome::Missing);
-            xebec_kernel::mount::unmount(directory.path()).unwrap();
+            rustix::mount::unmount(directory.path(), rustix::mount::UnmountFlags::empty()).unwrap();
         },
     );
 }

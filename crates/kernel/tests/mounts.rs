@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use isolation::isolated;
 use rustix::fs::XattrFlags;
-use xebec_kernel::mount::{self, Attributes, MountError, Overlay};
+
+use xebec_kernel::mount::{self, Attributes, MountError, Overlay, Top};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -69,7 +70,7 @@ fn an_overlay_keeps_attributes_and_leaves_lower_directories_alone() {
             );
             assert_eq!(get(&lower.join("ping"), "user.note").unwrap(), b"from below");
             assert!(lower.join("gone").exists() && !root.join("gone").exists());
-            mount::unmount(&root).unwrap();
+            Top::at(&root).unwrap().unwrap().unmount().unwrap();
             assert!(!mount::is_mounted(&root).unwrap());
         },
     );
@@ -94,7 +95,7 @@ fn a_lower_directory_cannot_redirect_to_another() {
             path("root/shown/key").exists(),
             "this kernel would not redirect anyway: the test shows nothing"
         );
-        mount::unmount(&path("root")).unwrap();
+        Top::at(&path("root")).unwrap().unwrap().unmount().unwrap();
 
         overlay.mount_at(&path("root"), Attributes::empty()).unwrap();
         assert!(!path("root/shown/key").exists());
@@ -159,11 +160,12 @@ fn a_busy_mount_says_so_and_can_be_taken_out_lazily() {
         fs::write(path("origin/file"), b"").unwrap();
         mount::bind_private(&path("origin"), &path("bound")).unwrap();
         let held = File::open(path("bound/file")).unwrap();
-        let error = mount::unmount(&path("bound")).unwrap_err();
+        let bound = || Top::at(&path("bound")).unwrap();
+        let error = bound().unwrap().unmount().unwrap_err();
         assert!(matches!(error, MountError::Unmount { .. }) && error.to_string().contains("still uses it"));
-        mount::unmount_lazily(&path("bound")).unwrap();
+        bound().unwrap().detach().unwrap();
         assert!(!mount::is_mounted(&path("bound")).unwrap());
         drop(held);
-        assert!(mount::unmount(&path("bound")).is_err());
+        assert!(bound().is_none());
     });
 }

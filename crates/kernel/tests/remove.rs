@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use isolation::isolated;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
-use rustix::mount::{MountFlags, mount, mount_bind};
-use xebec_kernel::mount::{is_mounted, unmount_lazily};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
+use xebec_kernel::mount::is_mounted;
 use xebec_kernel::remove::remove_tree;
 
 #[test]
@@ -128,7 +128,7 @@ fn what_is_mounted_is_left() {
                     at.display()
                 );
                 assert!(at.join("theirs").exists(), "{number} {place}: it was emptied");
-                unmount_lazily(&at).unwrap();
+                unmount(&at, UnmountFlags::DETACH).unwrap();
                 remove_tree(&tree).unwrap();
                 assert!(!tree.exists());
                 let _ = fs::remove_file(other.join("theirs"));

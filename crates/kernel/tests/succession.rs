@@ -189,7 +189,10 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = mount::unmount_lazily(&self.directory.path().join("guarded"));
+        let _ = rustix::mount::unmount(
+            self.directory.path().join("guarded"),
+            rustix::mount::UnmountFlags::DETACH,
+        );
     }
 }
 

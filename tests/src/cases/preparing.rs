@@ -247,7 +247,7 @@ fn begun(world: &World) -> Result<Outcome> {
     fs::create_dir(&tried)?;
     match Automount::attach(&tried, getpid()) {
         Err(error) => return Ok(Outcome::Skipped(format!("{error:#}"))),
-        Ok(_) => xebec_kernel::mount::unmount_lazily(&tried)?,
+        Ok(_) => rustix::mount::unmount(&tried, rustix::mount::UnmountFlags::DETACH)?,
     }
     let names = image(&lab)?;
     let run = ["run", "--rm", "--name", "early", &names.tag, "/bin/linger", "0s"];

@@ -233,29 +233,6 @@ fn change_attributes(
     }
 }
 
-/// Takes down the mount at `target`; fails with `EBUSY` while files of it are open.
-///
-/// # Errors
-/// [`MountError::Unmount`].
-pub fn unmount(target: &Path) -> Result<(), MountError> {
-    unmount_with(target, UnmountFlags::NOFOLLOW)
-}
-
-/// Takes the mount at `target` out of the tree at once; the file system goes when its last user does.
-///
-/// # Errors
-/// [`MountError::Unmount`].
-pub fn unmount_lazily(target: &Path) -> Result<(), MountError> {
-    unmount_with(target, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
-}
-
-fn unmount_with(target: &Path, flags: UnmountFlags) -> Result<(), MountError> {
-    rustix::mount::unmount(target, flags).map_err(|errno| MountError::Unmount {
-        target: target.to_owned(),
-        source: errno.into(),
-    })
-}
-
 /// A file system that is being configured. Remembers what it is, so that errors can say so.
 struct Context {
     fd: OwnedFd,

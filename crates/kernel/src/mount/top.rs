@@ -84,7 +84,11 @@ impl Top {
     /// [`MountError::Unmount`], with `EBUSY` if it is used.
     pub fn unmount(self) -> Result<(), MountError> {
         drop(self.fd);
-        super::unmount(&self.info.target)
+        let unmounted = rustix::mount::unmount(&self.info.target, UnmountFlags::NOFOLLOW);
+        unmounted.map_err(|errno| MountError::Unmount {
+            target: self.info.target,
+            source: errno.into(),
+        })
     }
 
     /// Takes it out of the tree at once; the file system goes when its last user does.
