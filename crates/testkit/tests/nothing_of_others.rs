@@ -30,7 +30,10 @@ const CALLS: &[&str] = &[
     "fs::rename(",
     "disk.rename(",
     "renameat(",
+    "renameat_with(",
     "hard_link(",
+    "symlink(",
+    "symlinkat(",
     "kill(",
     "kill_process(",
     "pidfd_send_signal(",
@@ -43,6 +46,10 @@ const CALLS: &[&str] = &[
     "fs::write(",
     "File::create(",
     "truncate(true)",
+    ".write(true)",
+    "append(true)",
+    ".punch(",
+    "fallocate(",
 ];
 /// Below this heading they are listed.
 const HEADING: &str = "## What is unmounted, removed, ended and overwritten";

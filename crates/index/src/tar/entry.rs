@@ -78,7 +78,7 @@ pub(crate) fn announce<'a>(
         }
         kind::DIRECTORY => (EntryKind::Directory, Inode::Ordinary),
         kind::HARDLINK => (hardlink(header, &path)?, Inode::Ordinary),
-        kind::SYMLINK => (symlink(header)?, Inode::Symlink),
+        kind::SYMLINK => (symlink_of(header)?, Inode::Symlink),
         kind::CHAR => {
             let (major, minor) = device(header)?;
             (EntryKind::CharDevice { major, minor }, Inode::Special)
@@ -141,7 +141,7 @@ fn device(header: &Header) -> Result<(u32, u32), EntryProblem> {
     Ok((major as u32, minor as u32))
 }
 
-fn symlink(header: &Header) -> Result<EntryKind, EntryProblem> {
+fn symlink_of(header: &Header) -> Result<EntryKind, EntryProblem> {
     let length = header.link.len();
     if length == 0 || length > MAX_SYMLINK {
         return Err(EntryProblem::SymlinkTarget(length));
