@@ -111,8 +111,14 @@ fn keep_to_itself(command: &Command) -> std::io::Result<()> {
     if !is_daemon {
         xebec_kernel::process::keep_descriptors()?;
     }
-    // These have a runtime read from their descriptors, by a path through /proc, and credentials are the daemon's.
-    if !matches!(command, Command::Run(_) | Command::Record(_)) {
+    // A runtime reads from the descriptors of these, by a path through /proc. For `run` the daemon asks registries; `record` asks
+    // them itself, and keeps its memory to itself before that.
+    let has_runtime = match command {
+        Command::Run(_) => true,
+        Command::Record(args) => !args.merge,
+        _ => false,
+    };
+    if !has_runtime {
         xebec_kernel::process::keep_memory_to_itself()?;
     }
     Ok(())

@@ -33,6 +33,10 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     let progress = Arc::new(Progress::new());
     let image = image_request(&args.image);
     let session = run_recorded(&daemon, paths, &image, &options, &progress.report())?;
+    // The runtime has read what it had to from this process, which is about to read logins and keys.
+    if let Err(error) = xebec_kernel::process::keep_memory_to_itself() {
+        tracing::warn!("cannot keep memory from others: {error}");
+    }
     let images = Images::open(paths)?;
     let published = crate::runtime()?.block_on(images.publish_recording(
         &image,
