@@ -2,7 +2,6 @@
 //! too.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -78,6 +77,16 @@ fn layers(reference: &str) -> Result<String> {
         &format!("docker://{reference}"),
     ]))?;
     Ok(said(&inspected))
+}
+
+/// How many blobs `skopeo copy --all` makes of an image.
+fn blobs_of_copy(world: &World, reference: &str, name: &str) -> Result<usize> {
+    let copy = world.path(name);
+    run(Command::new("skopeo")
+        .args(["copy", "--quiet", "--src-tls-verify=false", "--all"])
+        .arg(format!("docker://{reference}"))
+        .arg(format!("oci:{}:copy", copy.display())))?;
+    Ok(fs::read_dir(copy.join("blobs/sha256"))?.count())
 }
 
 /// An image before it has an index, with one, and by the image index that binds it: the same is pulled, runs, is built upon and
@@ -165,13 +174,15 @@ fn beside_xebec(world: &World) -> Result<Outcome> {
     let by_podman = names.tag.replace("plain", "by-podman");
     podman(world, &["push", &pushed, &format!("docker://{by_podman}")])?;
 
-    // A copy without the index is an image, too.
-    let copy = world.path("copy");
-    run(Command::new("skopeo")
-        .args(["copy", "--quiet", "--src-tls-verify=false", "--all"])
-        .arg(format!("docker://{}", names.tag))
-        .arg(format!("oci:{}:copy", copy.display())))?;
-    ensure!(Path::new(&copy).join("index.json").exists());
+    // Of the image itself there are its manifest, its configuration and its layer. The index comes along if an image index lists it,
+    // and stays behind if it merely refers to the image.
+    let bound = blobs_of_copy(world, &names.tag, "copy")?;
+    ensure!(bound > 4, "{bound} blobs: the bound index was not copied");
+    let referring = lab.push(&image, "referring");
+    lab.xebec("builder", &["index", "--push", &referring.tag])?
+        .expect(0, &[])?;
+    let alone = blobs_of_copy(world, &referring.tag, "copy-alone")?;
+    ensure!(alone == 3, "{alone} blobs: more than the image was copied");
 
     for reference in [&pushed, &by_podman] {
         let ran = lab.xebec("root", &["run", "--rm", reference])?;
