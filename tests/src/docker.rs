@@ -250,7 +250,7 @@ impl Drop for Docker<'_> {
             }
         }
         let _ = self.stop();
-        // Volumes of control groups are the host's, and Docker leaves its own.
+        // Control groups are the host's, and Docker leaves the one that it made.
         for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
             let _ = fs::remove_dir(hierarchy.path().join(&self.namespace));
         }
