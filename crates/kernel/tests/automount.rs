@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use isolation::isolated;
 use xebec_kernel::mount::automount::Automount;
-use xebec_kernel::mount::{self, Attributes, Overlay};
+use xebec_kernel::mount::{Attributes, Overlay};
 
 const LIMIT: Duration = Duration::from_secs(20);
 

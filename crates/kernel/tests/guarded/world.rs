@@ -130,7 +130,7 @@ impl Drop for World {
     fn drop(&mut self) {
         for name in ["view", "guarded", "elsewhere"] {
             while mount::is_mounted(&self.path(name)).unwrap_or(false) {
-                let _ = rustix::mount::unmount(&self.path(name), rustix::mount::UnmountFlags::DETACH);
+                let _ = rustix::mount::unmount(self.path(name), rustix::mount::UnmountFlags::DETACH);
             }
         }
     }

@@ -29,6 +29,8 @@ type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 /// What everybody who waits for a name gets.
 type Found = Result<Arc<[SocketAddr]>, Arc<str>>;
 type Pending = Shared<BoxFuture<'static, Found>>;
+/// The registry for which a look-up began, if that is known.
+type Namer = Option<Arc<str>>;
 
 tokio::task_local! {
     /// The registry for which a request is made, which may have named the host that is asked.
@@ -39,7 +41,7 @@ tokio::task_local! {
 pub(crate) struct Names {
     look_up: Arc<LookUp>,
     /// Under way, each with the registry for which it began.
-    pending: Arc<Mutex<HashMap<String, (Pending, Option<Arc<str>>)>>>,
+    pending: Arc<Mutex<HashMap<String, (Pending, Namer)>>>,
     /// Whether registries gave them.
     are_told: bool,
 }
@@ -73,7 +75,7 @@ impl Names {
     }
 
     /// The addresses of `name`, by a look-up that is under way or by a new one, which `namer` needs.
-    fn addresses(&self, name: String, namer: Option<Arc<str>>) -> Pending {
+    fn addresses(&self, name: String, namer: Namer) -> Pending {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((found, _)) = pending.get(&name) {
             return found.clone();
