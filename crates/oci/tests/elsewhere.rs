@@ -44,6 +44,11 @@ const SETUP: &str = "ip link set lo up && for a in 198.51.100.7 10.9.8.7 169.254
 
 /// Runs `test` in a network of its own.
 fn apart(name: &str, test: impl Future<Output = ()>) {
+    apart_with(name, &[], test);
+}
+
+/// The same with these variables in the environment.
+fn apart_with(name: &str, environment: &[(&str, &str)], test: impl Future<Output = ()>) {
     if std::env::var_os(APART).is_some() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         return runtime.unwrap().block_on(test);
@@ -70,6 +75,7 @@ fn apart(name: &str, test: impl Future<Output = ()>) {
         .env_remove("https_proxy")
         .env_remove("ALL_PROXY")
         .env_remove("all_proxy")
+        .envs(environment.iter().copied())
         .status()
         .unwrap();
     assert!(status.success(), "{name} failed in its own network");
@@ -210,6 +216,159 @@ fn redirects_lead_no_nearer_than_the_registry_is() {
             assert!(log.iter().all(|request| request.head.authorization.is_none()));
         }
     });
+}
+
+/// The same by a client that may have connections, and each time of another blob: where one is, is remembered.
+async fn read_on(client: &Client, registry: &At, size: usize, to: String) -> Result<(), String> {
+    let image = put_image(&registry.registry, size);
+    registry.registry.clear_faults();
+    registry.registry.inject(When::blob(), redirect(to));
+    let repository = repository(&registry.registry);
+    let read = client.blob_range(&repository, &image.layer_digest, 0..10);
+    read.await.map(drop).map_err(|error| error.to_string())
+}
+
+/// Lets a name resolve to these from now on, in the network of the test.
+fn resolve(name: &str, addresses: &[&str]) {
+    let hosts = std::fs::read_to_string("/etc/hosts").unwrap();
+    assert!(hosts.contains("internet.example"), "this is the host's own file");
+    let others = hosts.lines().filter(|line| !line.ends_with(name));
+    let own = addresses.iter().map(|address| format!("{address} {name}"));
+    let lines: Vec<String> = others.map(str::to_owned).chain(own).collect();
+    std::fs::write("/etc/hosts", lines.join("\n") + "\n").unwrap();
+}
+
+/// Whoever owns a name has it resolve to this host as soon as it was looked at, or to several addresses.
+#[test]
+fn names_that_move_gain_nothing() {
+    apart("names_that_move_gain_nothing", async {
+        const NAME: &str = "host.example";
+        let (registry, far) = (at(INTERNET, true), at(INTERNET, true));
+        let (within, near) = (at(HOST, true), at(HOST, true));
+        let directory = tempfile::tempdir().unwrap();
+        let client = client(&[&registry, &far, &within, &near], &[], directory.path());
+        resolve(NAME, &[INTERNET]);
+        let path = |at: &At, size: usize| {
+            let digest = put_image(&at.registry, size).layer_digest;
+            at.url(NAME, &format!("/v2/{}/blobs/{digest}", support::NAME))
+        };
+        let read = read_on(&client, &registry, 1000, path(&far, 1000)).await;
+        assert!(read.is_ok() && far.was_asked(), "{read:?}");
+        resolve(NAME, &[HOST]);
+        let said = read_on(&client, &registry, 1100, path(&near, 1100)).await;
+        assert!(said.unwrap_err().contains("internal_hosts"));
+        assert!(!near.was_asked(), "the name had moved");
+        // A registry of this host may; whoever may not has no use of the connection that there is then.
+        let read = read_on(&client, &within, 1200, path(&near, 1200)).await;
+        assert!(read.is_ok() && near.was_asked(), "{read:?}");
+        let asked = near.registry.log().len();
+        let said = read_on(&client, &registry, 1300, path(&near, 1300)).await;
+        assert!(said.unwrap_err().contains("internal_hosts"));
+        assert_eq!(
+            near.registry.log().len(),
+            asked,
+            "by a connection of another registry"
+        );
+        // Of several addresses the ones that may not be named are not tried, wherever they stand.
+        for addresses in [[INTERNET, HOST], [HOST, INTERNET]] {
+            resolve(NAME, &addresses);
+            let size = 1400 + near.registry.log().len();
+            assert!(
+                read_on(&client, &registry, size, path(&near, size))
+                    .await
+                    .is_err()
+            );
+            assert_eq!(near.registry.log().len(), asked, "{addresses:?}");
+            let size = 1500 + far.registry.log().len();
+            let read = read_on(&client, &registry, size, path(&far, size)).await;
+            assert!(read.is_ok(), "{addresses:?}: {read:?}");
+        }
+    });
+}
+
+/// Where the proxy of the tests is.
+const PROXY: &str = "198.51.100.7:3128";
+
+/// A proxy that leads to these servers only; gives where it was asked to lead to.
+async fn proxy(servers: Vec<String>) -> std::sync::Arc<std::sync::Mutex<Vec<String>>> {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
+    let asked = std::sync::Arc::<std::sync::Mutex<Vec<String>>>::default();
+    let noted = asked.clone();
+    let listener = tokio::net::TcpListener::bind(PROXY).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (noted, servers) = (noted.clone(), servers.clone());
+            tokio::spawn(async move {
+                let mut client = BufReader::new(client);
+                let mut line = String::new();
+                client.read_line(&mut line).await.unwrap();
+                let target = line.split(' ').nth(1).unwrap_or_default().to_owned();
+                while client.read_line(&mut line).await.is_ok_and(|length| length > 2) {}
+                noted.lock().unwrap().push(target.clone());
+                if !servers.contains(&target) {
+                    let refused = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
+                    return client.write_all(refused).await.unwrap();
+                }
+                let mut server = tokio::net::TcpStream::connect(&target).await.unwrap();
+                client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    asked
+}
+
+/// What a URL says itself is judged before the proxy is asked, which would lead to its own host; names are for the proxy, but for
+/// those for which none is used.
+#[test]
+fn through_a_proxy_no_registry_names_what_is_near() {
+    let environment = [
+        ("HTTPS_PROXY", "http://198.51.100.7:3128"),
+        ("NO_PROXY", "private.example"),
+    ];
+    apart_with(
+        "through_a_proxy_no_registry_names_what_is_near",
+        &environment,
+        async {
+            // One in a private network, too, counts as being on the internet: the proxy may be anywhere.
+            let registries = [INTERNET, PRIVATE].map(|from| (from, at(from, true)));
+            let hosts = registries.iter().map(|(_, registry)| registry.registry.host());
+            let asked = proxy(hosts.map(|host| host.to_owned()).collect()).await;
+            for (from, registry) in &registries {
+                let (near, private) = (at(HOST, true), at(PRIVATE, true));
+                let directory = tempfile::tempdir().unwrap();
+                let client = client(&[registry, &near, &private], &[], directory.path());
+                let tos = [
+                    (near.url(HOST, "/x"), false),
+                    (near.url("localhost", "/x"), false),
+                    (near.url("a.localhost", "/x"), false),
+                    (near.url("::1", "/x"), false),
+                    (near.url("::ffff:127.0.0.1", "/x"), false),
+                    (near.url(METADATA, "/x"), false),
+                    (near.url("metadata.google.internal", "/x"), false),
+                    (private.url(PRIVATE, "/x"), false),
+                    (private.url("private.example", "/x"), false),
+                    (near.url("host.example", "/x"), true),
+                ];
+                for (number, (to, is_for_proxy)) in tos.into_iter().enumerate() {
+                    asked.lock().unwrap().clear();
+                    let said = read_on(&client, registry, 2000 + number, to.clone())
+                        .await
+                        .unwrap_err();
+                    assert_eq!(
+                        said.contains("internal_hosts"),
+                        !is_for_proxy,
+                        "{from} to {to}: {said}"
+                    );
+                    let name = to.split('/').nth(2).unwrap().to_owned();
+                    let asked = asked.lock().unwrap().clone();
+                    assert_eq!(asked.contains(&name), is_for_proxy, "{from} to {to}: {asked:?}");
+                }
+                assert!(!near.was_asked() && !private.was_asked(), "past the proxy");
+                assert!(registry.was_asked());
+            }
+        },
+    );
 }
 
 #[test]
