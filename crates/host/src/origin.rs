@@ -12,7 +12,7 @@ use xebec_format::digest::Digest;
 use xebec_oci::{Reference, Repository};
 
 use crate::file::write_for_this_boot;
-pub use source::{KEPT, LayerSource, SPOOLED};
+pub use source::{KEPT, LayerSource, Readers, SPOOLED};
 
 const FILE: &str = "origins.json";
 /// Repositories remembered for a layer. A base layer is in many; the latest few are the likeliest to be up.

@@ -1,7 +1,8 @@
 //! For each layer, the first index that the policy admits: one that this host knows (`known`), the layer's own table of
 //! contents (`contents_table`), one that came with the service's recording (`carried`), one that an artifact brings
-//! (`artifacts`).
+//! (`artifacts`). A layer that is here from another repository is used only if the image's own has it, too (`access`).
 
+mod access;
 mod artifacts;
 mod carried;
 mod contents_table;
@@ -155,7 +156,7 @@ impl Images {
         let choice = Choice::new(self, request, found, &referrers)?;
         let lowest = found.layers.iter().take(layers);
         let chosen = lowest.map(|layer| match choice.choose_from_store(layer.digest) {
-            Ok(chosen) => Ok(chosen.map(|(key, _)| key)),
+            Ok(chosen) => Ok(chosen.map(|(key, _)| key).filter(|key| choice.has_access(*key))),
             Err(refusal) => Err(Failure::new(FailureKind::Trust, refusal)),
         });
         chosen.collect()
@@ -309,6 +310,13 @@ impl<'a> Choice<'a> {
     async fn choose(&self, number: usize) -> Result<Outcome, Failure> {
         self.account.check()?;
         let outcome = self.choose_any(number).await?;
+        if let Outcome::Chosen(layer) = &outcome {
+            if let Err(reason) = self.have_access(layer).await {
+                return Ok(Outcome::Missing(reason));
+            }
+            // Where its windows are as well, should `origins.json` have been lost.
+            self.remember_origin(layer.key, layer.index.windows.as_ref())?;
+        }
         if let Outcome::Chosen(layer) = &outcome
             && let Some(reason) = lazy::why_not(&layer.index)
             && !self.images.store.is_complete(layer.key)
@@ -538,6 +546,7 @@ impl<'a> Choice<'a> {
                 ..failure
             })?;
         self.remember_origin(key, None)?;
+        self.note(key, &self.repository);
         let bytes = self.images.store.index_bytes(key)?;
         let index = self
             .decode(number, &bytes)

@@ -4,7 +4,7 @@
 //! first goes on trying: whoever has the bytes first wins. So an outage of one registry costs little where another
 //! has the layer, and a reader whose registries are all away is served by the first that comes back.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
@@ -31,6 +31,9 @@ use crate::spool::{Spool, SpoolReader};
 /// each span. At 100 Mbit/s the limit takes 20 ms, as long as two or three round trips to a remote registry.
 const WHOLE_WINDOWS: u64 = 256 << 10;
 
+/// The repositories of the images that read a layer just now, as in references without tag.
+pub type Readers = Arc<dyn Fn() -> BTreeSet<String> + Send + Sync>;
+
 /// The source of one layer: its origins in turn, and local files for what was kept.
 pub struct LayerSource {
     inner: Arc<Inner>,
@@ -38,6 +41,7 @@ pub struct LayerSource {
 
 struct Inner {
     clients: Arc<Clients>,
+    readers: Readers,
     layer: Digest,
     /// Size of the layer blob in bytes.
     size: u64,
@@ -54,6 +58,7 @@ impl LayerSource {
     /// The source of the layer of `size` bytes that is kept in `directory`, whose index has these windows.
     pub fn new(
         clients: Arc<Clients>,
+        readers: Readers,
         layer: Digest,
         size: u64,
         directory: &Path,
@@ -62,6 +67,7 @@ impl LayerSource {
         Self {
             inner: Arc::new(Inner {
                 clients,
+                readers,
                 layer,
                 size,
                 directory: directory.to_owned(),
@@ -243,7 +249,7 @@ impl Inner {
         ask: &Ask,
     ) -> Result<Fetched, SourceError> {
         let registry = |origin: &Origin| origin.repository.split('/').next().unwrap_or_default().to_owned();
-        let mut origins = read(&self.directory);
+        let mut origins = for_readers(read(&self.directory), &(self.readers)());
         origins.retain(|origin| blob(origin).is_some());
         if origins.is_empty() {
             return Err(local(
@@ -392,6 +398,25 @@ impl Inner {
     }
 }
 
+/// Those of the origins that somebody reads for: nobody's login fetches what only others read. A reader whose repository has
+/// fallen out of the list is asked for with what is known of the others' windows. Without readers, all: what reads then is
+/// this host's own doing.
+fn for_readers(mut origins: Vec<Origin>, readers: &BTreeSet<String>) -> Vec<Origin> {
+    if readers.is_empty() {
+        return origins;
+    }
+    let known = origins.first().cloned();
+    origins.retain(|origin| readers.contains(&origin.repository));
+    if let (true, Some(known)) = (origins.is_empty(), known) {
+        origins.extend(readers.iter().map(|repository| Origin {
+            repository: repository.clone(),
+            docker_config: None,
+            ..known.clone()
+        }));
+    }
+    origins
+}
+
 async fn read_spool(reader: SpoolReader, ask: &Ask) -> Result<Fetched, SourceError> {
     ask.progress.enter(Phase::Body);
     let bytes = reader.read(ask.range.clone()).await.map_err(passing)?;
@@ -466,7 +491,14 @@ mod tests {
         };
         remember(directory.path(), origin).unwrap();
         let clients = Arc::new(Clients::new(&paths));
-        let source = LayerSource::new(clients, layer, 5000, directory.path(), None);
+        let source = LayerSource::new(
+            clients,
+            Arc::new(BTreeSet::new),
+            layer,
+            5000,
+            directory.path(),
+            None,
+        );
         let ask = Ask {
             blob: Blob::Layer,
             range: 0..10,
@@ -475,6 +507,27 @@ mod tests {
             progress: Arc::default(),
         };
         source.read(ask).await.map(|fetched| fetched.bytes)
+    }
+
+    #[test]
+    fn only_origins_of_readers_are_asked() {
+        let origin = |repository: &str| Origin {
+            repository: repository.to_owned(),
+            docker_config: Some(PathBuf::from(repository)),
+            windows: None,
+            windows_size: 7,
+        };
+        let asked = |readers: &[&str]| {
+            let readers = readers.iter().map(|&reader| reader.to_owned()).collect();
+            for_readers(vec![origin("r/a"), origin("r/b")], &readers)
+        };
+        assert_eq!(asked(&["r/b", "r/c"]), [origin("r/b")]);
+        assert_eq!(asked(&[]), [origin("r/a"), origin("r/b")]);
+        let own = Origin {
+            docker_config: None,
+            ..origin("r/c")
+        };
+        assert_eq!(asked(&["r/c"]), [own], "its own, without anybody's login");
     }
 
     #[tokio::test]

@@ -45,6 +45,9 @@ pub struct Record {
     signed: Vec<Dated<Signing>>,
     bound: Vec<Dated<Binding>>,
     listed: Vec<Dated<Listing>>,
+    /// Repositories that gave bytes of the layer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    served: Vec<Dated<String>>,
 }
 
 /// This host read the whole layer, and the index was right.
@@ -95,6 +98,7 @@ impl Record {
             signed: Vec::new(),
             bound: Vec::new(),
             listed: Vec::new(),
+            served: Vec::new(),
         }
     }
 
@@ -175,6 +179,17 @@ impl Record {
     /// Notes that a repository listed the artifact that holds this index as a referrer of one of its images.
     pub fn add_listing(&mut self, listing: Listing) {
         add(&mut self.listed, listing);
+    }
+
+    /// Notes that a repository gave bytes of the layer that only who has it can give: whoever may pull from it may read the layer.
+    pub fn add_served(&mut self, repository: &RepositoryName) {
+        add(&mut self.served, repository.to_string());
+    }
+
+    /// Whether that is known of a repository; `None` if it is known of none.
+    pub fn is_served_by(&self, repository: &RepositoryName) -> Option<bool> {
+        let mut served = self.served.iter();
+        (!self.served.is_empty()).then(|| served.any(|known| known.fact == repository.as_str()))
     }
 
     /// Reads the bytes of a `roots.json` that is expected to be about `index` of `layer`.

@@ -5,12 +5,12 @@
 //! for as long as [`Waits`] says. Failures are answered with an error number, never by silence. A layer that becomes
 //! complete is silenced: from then on its readers raise no events.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -25,12 +25,13 @@ use xebec_kernel::fanotify::{Denial, FanotifyError, Group};
 
 use crate::clients::Clients;
 use crate::events::{Answer, Event, EventHandler, FileId};
-use crate::origin::LayerSource;
+use crate::origin::{LayerSource, Readers};
 use crate::page_set::PageSet;
 use crate::settings::Settings;
 use crate::worker::seldom::Seldom;
 pub use crate::worker::served::ServedLayer;
 use crate::worker::usage::Usage;
+use crate::worker::views::Views;
 use crate::worker::waits::{Waiter, Waits};
 
 /// Groups of spans that a background completion fetches at a time. Two keep the link busy while one decodes;
@@ -56,6 +57,8 @@ pub struct FillService {
     pub(super) strangers: Seldom,
     /// Readers who were refused on a full disk.
     no_room: Seldom,
+    /// Who reads what.
+    views: Arc<OnceLock<Weak<Views>>>,
     /// The daemon is ending: nothing is brought in any more.
     refusing: watch::Sender<bool>,
 }
@@ -85,8 +88,15 @@ impl FillService {
             identifying: Arc::new(Semaphore::new(1)),
             strangers: Seldom::default(),
             no_room: Seldom::default(),
+            views: Arc::default(),
             refusing: watch::Sender::new(false),
         })
+    }
+
+    /// Tells by which views layers are read.
+    pub fn read_by(&self, views: &Arc<Views>) {
+        // Set once, when the worker starts.
+        let _ = self.views.set(Arc::downgrade(views));
     }
 
     /// Serves a layer, if it is not served already. `index` is its index, read from the store if absent.
@@ -114,6 +124,7 @@ impl FillService {
         let identity = layer.identity();
         let source = LayerSource::new(
             self.clients.clone(),
+            self.readers_of(key),
             key.layer,
             layer.table().layer_size,
             layer.directory(),
@@ -124,6 +135,14 @@ impl FillService {
         let served = Arc::new(ServedLayer::new(filler));
         layers.insert(identity, served.clone());
         Ok(served)
+    }
+
+    fn readers_of(&self, key: LayerKey) -> Readers {
+        let views = self.views.clone();
+        Arc::new(move || {
+            let views = views.get().and_then(Weak::upgrade);
+            views.map_or_else(BTreeSet::new, |views| views.readers_of(key))
+        })
     }
 
     /// The layer, if it is served.

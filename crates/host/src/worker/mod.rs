@@ -161,6 +161,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         journal.was_unguarded(),
         settings.linger,
     )?);
+    fills.read_by(&views);
     journal.set_unguarded(false);
     let requests = Arc::new(Requests {
         images,

@@ -43,6 +43,11 @@ struct Need {
 }
 
 impl Use {
+    /// The image as it was named.
+    pub(super) fn reference(&self) -> &str {
+        &self.reference
+    }
+
     /// The use of an image that is prepared.
     pub(super) fn of(prepared: &PreparedImage, purpose: &Purpose) -> Self {
         let needs = prepared.layers.iter().map(|layer| Need {

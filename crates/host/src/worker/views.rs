@@ -8,7 +8,7 @@ mod ours;
 mod populated;
 mod restore;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_kernel::mount::{self, Attributes, BackingDevice, MountError};
 use xebec_kernel::process::Stat;
+use xebec_oci::Reference;
 
 use crate::container;
 use crate::failure::{Failure, FailureKind};
@@ -331,6 +332,16 @@ impl Views {
         let record = table.get(name)?;
         let is_shared = record.was_shared || record.holders.len() > 1;
         Some((is_shared, record.narrow.is_some()))
+    }
+
+    /// The repositories of the images for which a layer is read.
+    pub fn readers_of(&self, key: LayerKey) -> BTreeSet<String> {
+        let table = self.lock();
+        let views = table.values().filter(|record| record.reads(key));
+        views
+            .flat_map(|record| record.uses.iter().map(Use::reference).chain([&*record.reference]))
+            .filter_map(|name| Some(name.parse::<Reference>().ok()?.repository().to_string()))
+            .collect()
     }
 
     /// How often a view's read-ahead was made small.

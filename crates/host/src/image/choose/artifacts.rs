@@ -93,7 +93,6 @@ impl Choice<'_> {
         match self.admit(key, encoded, learn).await? {
             Err(refusal) => Ok(Outcome::Refused(refusal)),
             Ok(root) => {
-                self.remember_origin(key, index.windows.as_ref())?;
                 let layer = PreparedLayer::new(key, index, root, false, &self.account);
                 Ok(Outcome::Chosen(Box::new(layer)))
             }

@@ -189,7 +189,6 @@ impl Choice<'_> {
         Ok(Some(match self.admit(*key, encoded, learn).await? {
             Err(refusal) => Outcome::Refused(refusal),
             Ok(root) => {
-                self.remember_origin(*key, index.windows.as_ref())?;
                 debug!(layer = number, "its index came with the recording");
                 Outcome::Chosen(Box::new(PreparedLayer::new(
                     *key,

@@ -63,8 +63,6 @@ impl Choice<'_> {
             .await
             .map_err(|failure| failure.to_string())?
             .map_err(|refusal| refusal.to_string())?;
-        self.remember_origin(key, None)
-            .map_err(|failure| failure.to_string())?;
         debug!(layer = number, "used by its own table of contents");
         let layer = PreparedLayer::new(key, index, root, false, &self.account);
         Ok(Some(layer))

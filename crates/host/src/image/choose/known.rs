@@ -55,8 +55,6 @@ impl Choice<'_> {
                 Arc::new(self.decode(number, &bytes).map_err(wrong)?)
             }
         };
-        // Where its windows are as well, should `origins.json` have been lost.
-        self.remember_origin(key, index.windows.as_ref())?;
         Ok(PreparedLayer::new(key, index, root, false, &self.account))
     }
 }
