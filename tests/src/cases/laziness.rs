@@ -222,9 +222,11 @@ fn indexes_are_shared(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let base = contents(48, 2 << 20);
     let mut fetched: Vec<BTreeSet<String>> = Vec::new();
+    let mut layers = Vec::new();
     for (repository, seed) in [("app", 49), ("other", 50)] {
         let file = contents(seed, 100_000);
         let image = lab::image(&[&[("base", &base)], &[("file", &file)]], Compression::Gzip(6))?;
+        layers.push(image.layers.iter().map(|layer| layer.digest.to_string()).next());
         let names = lab.push_indexed(&image, repository)?;
         let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
         let log = lab.registry.log().into_iter();
@@ -236,9 +238,12 @@ fn indexes_are_shared(world: &World) -> Result<Outcome> {
     let [first, second] = &fetched[..] else {
         bail!("{fetched:?}");
     };
-    // A configuration and an index of each layer; then of the new layer only.
+    // A configuration and an index of each layer; then of the new layer only, and of the other one a piece that shows that the
+    // second repository has it.
     ensure!(first.len() == 3, "{first:?}");
-    ensure!(second.len() == 2 && first.is_disjoint(second), "{second:?}");
+    ensure!(second.len() == 3 && first.is_disjoint(second), "{second:?}");
+    let shown = layers.last().and_then(Option::as_ref);
+    ensure!(shown.is_some_and(|base| second.contains(base)), "{second:?}");
     Ok(Outcome::Passed(format!(
         "{} blobs, then {}",
         first.len(),
