@@ -7,7 +7,8 @@ use xebec_cache::store::{LayerKey, Store};
 use xebec_kernel::writeback;
 
 use crate::failure::Failure;
-use crate::trust::Record;
+use crate::origin;
+use crate::trust::{Record, RepositoryName};
 
 /// What is known about the index of a layer in the store.
 pub fn load(store: &Store, key: LayerKey) -> Record {
@@ -17,6 +18,37 @@ pub fn load(store: &Store, key: LayerKey) -> Record {
 /// Whether this host has proven the index of a layer.
 pub fn is_proven(store: &Store, key: LayerKey) -> bool {
     load(store, key).is_proven()
+}
+
+/// Whether images of a repository may be shown a layer.
+pub fn is_open_to(store: &Store, key: LayerKey, repository: &RepositoryName) -> bool {
+    let known = load(store, key).is_reader(repository);
+    known.unwrap_or_else(|| former_readers(store, key).contains(repository))
+}
+
+/// Whether images of any repository of a registry may be.
+pub fn is_open_at(store: &Store, key: LayerKey, registry: &str) -> bool {
+    let known = load(store, key).has_reader_at(registry);
+    let is_there = |name: &RepositoryName| name.as_str().split('/').next() == Some(registry);
+    known || former_readers(store, key).iter().any(is_there)
+}
+
+/// Lets images of a repository be shown a layer from now on, by a record of it that is about to be written.
+pub fn open(store: &Store, key: LayerKey, record: &mut Record, repository: &RepositoryName) {
+    if record.is_reader(repository).is_none() {
+        let former = former_readers(store, key);
+        former.iter().for_each(|name| record.add_reader(name));
+    }
+    record.add_reader(repository);
+}
+
+/// Those whom earlier versions showed it to: they asked nobody, and kept no more than where the layer may be fetched.
+fn former_readers(store: &Store, key: LayerKey) -> Vec<RepositoryName> {
+    let origins = origin::read(&directory(store, key));
+    let repositories = origins.iter().filter_map(origin::Origin::parse_repository);
+    repositories
+        .filter_map(|repository| RepositoryName::new(repository.registry(), repository.name()).ok())
+        .collect()
 }
 
 /// Adds to what is known.

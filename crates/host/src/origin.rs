@@ -15,8 +15,9 @@ use crate::file::write_for_this_boot;
 pub use source::{KEPT, LayerSource, Readers, SPOOLED};
 
 const FILE: &str = "origins.json";
-/// Repositories remembered for a layer. A base layer is in many; the latest few are the likeliest to be up.
-const MAX_ORIGINS: usize = 8;
+/// Repositories remembered for a layer. A base layer is in many, and each is asked only for its own images, so those of all the
+/// images that run should have room.
+const MAX_ORIGINS: usize = 64;
 
 /// A repository that has a layer's blob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -178,7 +178,7 @@ mod tests {
     use crate::image::record::ImageRecord;
     use crate::paths::Paths;
     use crate::protocol::PullPolicy;
-    use crate::trust::Record;
+    use crate::trust::RepositoryName;
 
     /// A layer of one file that this host has proven, and what it holds.
     fn proven_layer(images: &Images, contents: &[u8]) -> (Digest, u64) {
@@ -193,7 +193,12 @@ mod tests {
             index: Digest::of(&encoded),
         };
         images.store.add(key, &encoded).unwrap();
-        facts::update(&images.store, key, Record::set_proven).unwrap();
+        let reader = RepositoryName::new("registry.example", "app").unwrap();
+        facts::update(&images.store, key, |record| {
+            record.set_proven();
+            record.add_reader(&reader);
+        })
+        .unwrap();
         (index.layer, index.layer_size)
     }
 

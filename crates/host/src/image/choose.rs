@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
@@ -51,6 +51,8 @@ pub(super) struct Choice<'a> {
     /// By which indexes this host used the image before.
     used: OnceLock<Vec<LayerKey>>,
     artifacts: OnceCell<Vec<FoundArtifact>>,
+    /// Who asks whether the repository has a layer.
+    showing: Semaphore,
     /// By which it is counted what its indexes take.
     account: Arc<Account>,
 }
@@ -302,6 +304,7 @@ impl<'a> Choice<'a> {
             carried: CarriedIndexes::default(),
             used: OnceLock::new(),
             artifacts: OnceCell::new(),
+            showing: Semaphore::new(access::SHOWING),
             account: images.budget.open(found.reference.to_string()),
         })
     }
@@ -477,11 +480,14 @@ impl<'a> Choice<'a> {
         encoded: impl AsRef<[u8]> + Send + 'static,
         learn: impl FnOnce(&mut Record) + Send + 'static,
     ) -> Result<Result<Root, Refusal>, Failure> {
-        let store = self.images.store.clone();
+        let (store, repository) = (self.images.store.clone(), self.repository.clone());
         let kept = tokio::task::spawn_blocking(move || {
             let is_new = store.add_soon(key, encoded.as_ref())?;
             match is_new {
-                true => facts::begin(&store, key, learn)?,
+                true => facts::begin(&store, key, |record| {
+                    learn(record);
+                    record.add_reader(&repository);
+                })?,
                 false => facts::update(&store, key, learn)?,
             };
             Ok::<_, Failure>(is_new)
@@ -546,7 +552,6 @@ impl<'a> Choice<'a> {
                 ..failure
             })?;
         self.remember_origin(key, None)?;
-        self.note(key, &self.repository);
         let bytes = self.images.store.index_bytes(key)?;
         let index = self
             .decode(number, &bytes)

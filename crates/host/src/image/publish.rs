@@ -19,7 +19,7 @@ use crate::image::{Images, Report};
 use crate::lazy::has_table_of_contents;
 use crate::protocol::{ImageRequest, Reply};
 use crate::signatures;
-use crate::trust::{self, BoundArtifact, Original, PrivateKey, Root};
+use crate::trust::{self, BoundArtifact, Original, PrivateKey, RepositoryName, Root};
 
 /// What to do with the indexes once they are made.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +78,9 @@ impl Images {
         let key = options.sign.as_deref().map(read_key).transpose()?;
         let found = self.resolve(request, report).await?;
         let client = self.clients.get(request.docker_config.as_deref())?;
+        let repository = found.reference.repository();
+        let reader = RepositoryName::new(repository.registry(), repository.name());
+        let reader = reader.map_err(|error| Failure::new(FailureKind::Usage, error))?;
         let mut layers = Vec::new();
         let mut artifact = Artifact::default();
         for (number, descriptor) in found.layers.iter().enumerate() {
@@ -85,7 +88,7 @@ impl Images {
                 layers.push(PublishedLayer::without_index(descriptor.digest, descriptor.size));
                 continue;
             }
-            let key = match self.own_index(descriptor.digest) {
+            let key = match self.own_index(descriptor.digest, &reader) {
                 Some(key) => key,
                 None => self.index_layer(&client, &found, number, None, report).await?,
             };
@@ -118,11 +121,13 @@ impl Images {
         Ok(published)
     }
 
-    /// An index that this host made itself, with all its sections.
-    fn own_index(&self, layer: Digest) -> Option<LayerKey> {
+    /// An index that this host made itself, with all its sections, of a layer that the repository is known to have: it says what is
+    /// in the layer, and goes where all who may read the repository see it.
+    fn own_index(&self, layer: Digest, reader: &RepositoryName) -> Option<LayerKey> {
         let whole = |key: &LayerKey| {
             let directory = self.store().directory().join(key.folder());
             facts::is_proven(self.store(), *key)
+                && facts::is_open_to(self.store(), *key, reader)
                 && ["windows", "frame", "contents"]
                     .iter()
                     .all(|name| directory.join(name).is_file())

@@ -22,7 +22,7 @@ use crate::image::Report;
 use crate::image::budget::{Account, Held};
 use crate::image::resolve::{FoundImage, registry_failure};
 use crate::protocol::Reply;
-use crate::trust::Record;
+use crate::trust::RepositoryName;
 
 /// Parts of a blob in flight between the network and the indexer. A part is what one read of a connection gives
 /// (16 KiB to 1 MiB), so this bounds memory and still lets the network run ahead.
@@ -56,6 +56,8 @@ impl Images {
         let feed = feed(stream, found, descriptor, number, sender, report);
         let images = self.clone();
         let (descriptor, diff_id) = (descriptor.clone(), *diff_id);
+        let reader = RepositoryName::new(repository.registry(), repository.name());
+        let reader = reader.map_err(|error| Failure::new(FailureKind::Usage, error))?;
         // While it goes on; whoever decodes the index then counts that.
         if let Some(account) = keeping {
             account.check()?;
@@ -64,7 +66,13 @@ impl Images {
         // It goes at the pace of a registry, so it has none of the threads that decode pages for readers. There are as many
         // as streams under way, of which a registry has a limited number.
         let index = apart("index a layer", move || {
-            images.index_stream(&descriptor, diff_id, receiver, held)
+            let key = images.index_stream(&descriptor, diff_id, receiver, held)?;
+            // The repository gave all of it.
+            facts::update(&images.store, key, |record| {
+                record.set_proven();
+                facts::open(&images.store, key, record, &reader);
+            })?;
+            Ok(key)
         });
         let (fed, indexed) = tokio::join!(feed, index);
         let indexed = indexed?;
@@ -129,7 +137,6 @@ impl Images {
             }
             staged.publish(key, index.data_size)?;
         }
-        facts::update(&self.store, key, Record::set_proven)?;
         Ok(key)
     }
 

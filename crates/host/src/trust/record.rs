@@ -6,6 +6,7 @@
 //! registry, never trust. The facts' times are for people; nothing is decided by them.
 
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -45,9 +46,12 @@ pub struct Record {
     signed: Vec<Dated<Signing>>,
     bound: Vec<Dated<Binding>>,
     listed: Vec<Dated<Listing>>,
-    /// Repositories that gave bytes of the layer.
+    /// Repositories whose images may be shown the layer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    served: Vec<Dated<String>>,
+    readers: Vec<Dated<String>>,
+    /// Drawn once; it says by which pieces a repository shows that it has the layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lot: Option<u64>,
 }
 
 /// This host read the whole layer, and the index was right.
@@ -98,7 +102,8 @@ impl Record {
             signed: Vec::new(),
             bound: Vec::new(),
             listed: Vec::new(),
-            served: Vec::new(),
+            readers: Vec::new(),
+            lot: None,
         }
     }
 
@@ -181,15 +186,31 @@ impl Record {
         add(&mut self.listed, listing);
     }
 
-    /// Notes that a repository gave bytes of the layer that only who has it can give: whoever may pull from it may read the layer.
-    pub fn add_served(&mut self, repository: &RepositoryName) {
-        add(&mut self.served, repository.to_string());
+    /// Notes that images of a repository may be shown the layer: the repository has shown that it has it, or brought its index when
+    /// there was nothing of it here.
+    pub fn add_reader(&mut self, repository: &RepositoryName) {
+        add(&mut self.readers, repository.to_string());
     }
 
-    /// Whether that is known of a repository; `None` if it is known of none.
-    pub fn is_served_by(&self, repository: &RepositoryName) -> Option<bool> {
-        let mut served = self.served.iter();
-        (!self.served.is_empty()).then(|| served.any(|known| known.fact == repository.as_str()))
+    /// Whether images of a repository may be shown the layer; `None` if nothing is known of any, as earlier versions left it.
+    pub fn is_reader(&self, repository: &RepositoryName) -> Option<bool> {
+        let mut readers = self.readers.iter();
+        (!self.readers.is_empty()).then(|| readers.any(|known| known.fact == repository.as_str()))
+    }
+
+    /// Whether images of any repository of a registry may be.
+    pub fn has_reader_at(&self, registry: &str) -> bool {
+        let mut hosts = self.readers.iter().map(|known| known.fact.split('/').next());
+        hosts.any(|host| host == Some(registry))
+    }
+
+    /// The lot by which pieces are chosen, drawn the first time. It stays: with a new one each time, who has one piece need only
+    /// ask until it is that one's turn.
+    pub fn lot(&mut self) -> u64 {
+        // The hasher's keys come from the kernel, so that nobody who sees some lots can tell another.
+        *self
+            .lot
+            .get_or_insert_with(|| RandomState::new().hash_one(self.layer))
     }
 
     /// Reads the bytes of a `roots.json` that is expected to be about `index` of `layer`.

@@ -6,13 +6,14 @@ mod known;
 mod lingering;
 mod ours;
 mod populated;
+mod readers;
 mod restore;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -21,7 +22,6 @@ use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_kernel::mount::{self, Attributes, BackingDevice, MountError};
 use xebec_kernel::process::Stat;
-use xebec_oci::Reference;
 
 use crate::container;
 use crate::failure::{Failure, FailureKind};
@@ -36,6 +36,7 @@ use crate::worker::views::known::KnownViews;
 pub use crate::worker::views::known::{KnownView, ViewKey};
 use crate::worker::views::ours::{remove_own_mount, remove_unused_mount, unmount_view};
 pub use crate::worker::views::populated::{Populated, PopulatedNote};
+use crate::worker::views::readers::{Readers, Table};
 
 /// The table of views.
 pub struct Views {
@@ -43,6 +44,7 @@ pub struct Views {
     /// How long a view stays mounted that nobody holds.
     linger: Duration,
     table: Mutex<BTreeMap<String, ViewRecord>>,
+    readers: Readers,
     /// What views of the table were built from, so that they are found without being built again.
     known: Mutex<KnownViews>,
 }
@@ -334,16 +336,6 @@ impl Views {
         Some((is_shared, record.narrow.is_some()))
     }
 
-    /// The repositories of the images for which a layer is read.
-    pub fn readers_of(&self, key: LayerKey) -> BTreeSet<String> {
-        let table = self.lock();
-        let views = table.values().filter(|record| record.reads(key));
-        views
-            .flat_map(|record| record.uses.iter().map(Use::reference).chain([&*record.reference]))
-            .filter_map(|name| Some(name.parse::<Reference>().ok()?.repository().to_string()))
-            .collect()
-    }
-
     /// How often a view's read-ahead was made small.
     pub fn times_narrowed(&self, name: &str) -> u64 {
         self.lock().get(name).map_or(0, |record| record.narrowed)
@@ -512,10 +504,9 @@ impl Views {
         self.paths.mounts().join(format!("{name}.json"))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, ViewRecord>> {
-        self.table
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> Table<'_> {
+        let records = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        Table::new(records, &self.readers)
     }
 }
 

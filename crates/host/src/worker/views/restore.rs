@@ -10,6 +10,7 @@ use xebec_kernel::mount;
 
 use super::departed::depart;
 use super::ours::{remove_own_mount, remove_unused_mount};
+use super::readers::Readers;
 use super::{ViewRecord, Views};
 use crate::failure::Failure;
 use crate::paths::Paths;
@@ -124,6 +125,7 @@ impl Views {
         Ok(Self {
             paths: paths.clone(),
             linger,
+            readers: Readers::of(&table),
             table: Mutex::new(table),
             known: Mutex::default(),
         })

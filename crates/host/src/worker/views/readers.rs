@@ -1,0 +1,104 @@
+//! For whom layers are read, as it is asked at each fetch of their pages: by a copy that is made anew when the table of views has
+//! changed. Nobody who fetches waits for the table, which is held while views are mounted and unmounted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
+
+use xebec_cache::store::LayerKey;
+use xebec_oci::Reference;
+
+use super::{ViewRecord, Views};
+use crate::worker::strict::Use;
+
+/// A view, as far as it matters here.
+struct Reader {
+    layers: Vec<LayerKey>,
+    /// As in references without tag.
+    repositories: BTreeSet<String>,
+}
+
+/// The readers of all layers.
+#[derive(Default)]
+pub(super) struct Readers(RwLock<Arc<[Reader]>>);
+
+impl Readers {
+    /// Those of a table.
+    pub(super) fn of(table: &BTreeMap<String, ViewRecord>) -> Self {
+        let readers = Self::default();
+        readers.set(table);
+        readers
+    }
+
+    fn set(&self, table: &BTreeMap<String, ViewRecord>) {
+        let readers: Arc<[Reader]> = table.values().map(Reader::of).collect();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = readers;
+    }
+}
+
+impl Reader {
+    fn of(record: &ViewRecord) -> Self {
+        let names = record.uses.iter().map(Use::reference).chain([&*record.reference]);
+        let repository = |name: &str| Some(name.parse::<Reference>().ok()?.repository().to_string());
+        Self {
+            layers: record.layers.iter().map(|pair| (*pair).into()).collect(),
+            repositories: names.filter_map(repository).collect(),
+        }
+    }
+}
+
+impl Views {
+    /// The repositories of the images for which a layer is read.
+    pub fn readers_of(&self, key: LayerKey) -> BTreeSet<String> {
+        let readers = self
+            .readers
+            .0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let readers = readers.iter().filter(|reader| reader.layers.contains(&key));
+        readers
+            .flat_map(|reader| reader.repositories.iter().cloned())
+            .collect()
+    }
+}
+
+/// The table of views, while somebody has it.
+pub(super) struct Table<'a> {
+    records: MutexGuard<'a, BTreeMap<String, ViewRecord>>,
+    readers: &'a Readers,
+    is_changed: bool,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn new(records: MutexGuard<'a, BTreeMap<String, ViewRecord>>, readers: &'a Readers) -> Self {
+        Self {
+            records,
+            readers,
+            is_changed: false,
+        }
+    }
+}
+
+impl Deref for Table<'_> {
+    type Target = BTreeMap<String, ViewRecord>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.records
+    }
+}
+
+impl DerefMut for Table<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.is_changed = true;
+        &mut self.records
+    }
+}
+
+impl Drop for Table<'_> {
+    fn drop(&mut self) {
+        if self.is_changed {
+            self.readers.set(&self.records);
+        }
+    }
+}
