@@ -18,6 +18,7 @@ mod packaging;
 mod podman;
 mod power;
 mod preparing;
+mod private;
 mod quota;
 mod reading;
 mod runtime;
@@ -59,6 +60,7 @@ pub(crate) fn all() -> Vec<Case> {
         podman::cases(),
         strangers::cases(),
         closed::cases(),
+        private::cases(),
         outages::cases(),
         observe::cases(),
         away::cases(),
