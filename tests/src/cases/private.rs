@@ -27,9 +27,10 @@ const PASSWORD: &str = "0wner-s3cret";
 
 /// The cases.
 pub(super) fn cases() -> Vec<Case> {
-    let cases: [(&str, fn(&World) -> Result<Outcome>); 4] = [
+    let cases: [(&str, fn(&World) -> Result<Outcome>); 5] = [
         ("private/commands", commands),
         ("private/other-registries", other_registries),
+        ("private/only-readers", only_readers),
         ("private/containerd", containerd),
         ("private/docker", docker),
     ];
@@ -208,6 +209,33 @@ fn other_registries(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!(
         "three registries that lie, {pieces} pieces of one that does not"
     )))
+}
+
+/// Pages are fetched from the repositories only whose images read the layer: not with the login of one that has no view any more,
+/// and with it when it has one again.
+fn only_readers(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    // Nobody's view stays longer than he has it.
+    lab.daemon_settings("root", "linger = \"0s\"\n")?;
+    let (image, key) = owned()?;
+    let owner = lab.push_indexed(&image, "owner/app")?;
+    let other = FaultyRegistry::start()?;
+    let friend = steal(&other, "app", &image)?;
+    let layer = &image.layers[0];
+    other.put_blob_as("app", layer.digest, layer.bytes.clone());
+    // Proven, so that its index counts for images of others, too, and without its pages.
+    lab.xebec("root", &["index", &owner.tag])?.expect(0, &[])?;
+    let mnt = lab.mount("root", &owner.tag, &["--require-lazy"])?;
+    lab.umount("root", &mnt)?;
+    let shown = lab.mount("root", &friend, &["--require-lazy"])?;
+    lab.registry.clear_log();
+    expect_contents(&shown.join("key"), &key)?;
+    let asked_owner = asked(&lab.registry, &owner, &image);
+    ensure!(
+        asked_owner == 0,
+        "the owner's repository was asked {asked_owner} times for another's reader"
+    );
+    Ok(Outcome::Passed("the reader's own repository alone".to_owned()))
 }
 
 /// By CRI, of which the thief uses his own account, or none.
