@@ -14,7 +14,7 @@ use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
 use super::containerd::cri;
 use crate::containerd::{Containerd, Line, Snapshots, listens};
 use crate::docker::{Docker, Relay};
-use crate::lab::{self, Lab, Names, contents, expect_contents};
+use crate::lab::{self, Lab, Names, contents, expect_contents, is_eio, read_cold};
 use crate::runner::{Case, Outcome};
 use crate::world::World;
 
@@ -229,13 +229,18 @@ fn only_readers(world: &World) -> Result<Outcome> {
     lab.umount("root", &mnt)?;
     let shown = lab.mount("root", &friend, &["--require-lazy"])?;
     lab.registry.clear_log();
-    expect_contents(&shown.join("key"), &key)?;
+    other.set_down(true);
+    let refused = is_eio(&read_cold(&shown.join("key")))?;
     let asked_owner = asked(&lab.registry, &owner, &image);
     ensure!(
-        asked_owner == 0,
+        refused && asked_owner == 0,
         "the owner's repository was asked {asked_owner} times for another's reader"
     );
-    Ok(Outcome::Passed("the reader's own repository alone".to_owned()))
+    lab.mount("root", &owner.tag, &["--require-lazy"])?;
+    expect_contents(&shown.join("key"), &key)?;
+    Ok(Outcome::Passed(
+        "refused, and read when the owner's image was mounted".to_owned(),
+    ))
 }
 
 /// By CRI, of which the thief uses his own account, or none.

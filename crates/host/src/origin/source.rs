@@ -249,7 +249,7 @@ impl Inner {
         ask: &Ask,
     ) -> Result<Fetched, SourceError> {
         let registry = |origin: &Origin| origin.repository.split('/').next().unwrap_or_default().to_owned();
-        let mut origins = for_readers(read(&self.directory), &(self.readers)());
+        let mut origins = for_readers(read(&self.directory), &(self.readers)(), ask.blob);
         origins.retain(|origin| blob(origin).is_some());
         if origins.is_empty() {
             return Err(local(
@@ -400,21 +400,26 @@ impl Inner {
 
 /// Those of the origins that somebody reads for: nobody's login fetches what only others read. A reader whose repository has
 /// fallen out of the list is asked for with what is known of the others' windows. Without readers, all: what reads then is
-/// this host's own doing.
-fn for_readers(mut origins: Vec<Origin>, readers: &BTreeSet<String>) -> Vec<Origin> {
-    if readers.is_empty() {
+/// this host's own doing. Windows are an index's, which may have come from one repository and count for a reader of another that
+/// has none, so the others are asked for them, too, but last.
+fn for_readers(mut origins: Vec<Origin>, readers: &BTreeSet<String>, blob: Blob) -> Vec<Origin> {
+    let Some(known) = origins.first().filter(|_| !readers.is_empty()).cloned() else {
         return origins;
-    }
-    let known = origins.first().cloned();
-    origins.retain(|origin| readers.contains(&origin.repository));
-    if let (true, Some(known)) = (origins.is_empty(), known) {
-        origins.extend(readers.iter().map(|repository| Origin {
+    };
+    let (mut own, others): (Vec<_>, Vec<_>) = origins
+        .drain(..)
+        .partition(|origin| readers.contains(&origin.repository));
+    if own.is_empty() {
+        own.extend(readers.iter().map(|repository| Origin {
             repository: repository.clone(),
             docker_config: None,
             ..known.clone()
         }));
     }
-    origins
+    if let Blob::Windows = blob {
+        own.extend(others);
+    }
+    own
 }
 
 async fn read_spool(reader: SpoolReader, ask: &Ask) -> Result<Fetched, SourceError> {
@@ -519,7 +524,7 @@ mod tests {
         };
         let asked = |readers: &[&str]| {
             let readers = readers.iter().map(|&reader| reader.to_owned()).collect();
-            for_readers(vec![origin("r/a"), origin("r/b")], &readers)
+            for_readers(vec![origin("r/a"), origin("r/b")], &readers, Blob::Layer)
         };
         assert_eq!(asked(&["r/b", "r/c"]), [origin("r/b")]);
         assert_eq!(asked(&[]), [origin("r/a"), origin("r/b")]);
@@ -528,6 +533,9 @@ mod tests {
             ..origin("r/c")
         };
         assert_eq!(asked(&["r/c"]), [own], "its own, without anybody's login");
+        let readers = ["r/b".to_owned()].into();
+        let windows = for_readers(vec![origin("r/a"), origin("r/b")], &readers, Blob::Windows);
+        assert_eq!(windows, [origin("r/b"), origin("r/a")]);
     }
 
     #[tokio::test]
