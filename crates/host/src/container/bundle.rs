@@ -380,6 +380,10 @@ fn removed(path: &Path, outcome: io::Result<()>) -> Result<(), RunError> {
 
 /// A runtime whose container was killed may still write its last words there.
 fn remove_all(path: &Path) -> io::Result<()> {
+    // Containers have directories: a file or a link in the place of one is somebody else's.
+    if fs::symlink_metadata(path).is_ok_and(|there| !there.is_dir()) {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
     // So that nothing is removed beside what an administrator has mounted, which would be left.
     let table = mounts().map_err(io::Error::other)?;
     if let Some(mount) = table.iter().find(|mount| mount.target.starts_with(path)) {
