@@ -62,12 +62,15 @@ fn can_try() -> bool {
 }
 
 /// With its error. A number with something in its upper half is the same one to the kernel where it takes 32 bits.
-const REFUSED: [(&str, i32); 26] = [
+const REFUSED: [(&str, i32); 29] = [
     ("af_alg,41,38,5,0", EPERM),
     ("af_alg-upper-half,41,4294967334,5,0", EPERM),
     ("af_vsock,41,40,1,0", EPERM),
     ("af_vsock-upper-half,41,4294967336,1,0", EPERM),
     ("af_can,41,29,3,1", EPERM),
+    ("af_tipc-pair,53,30,1,0", EPERM),
+    ("af_vsock-pair,53,40,1,0", EPERM),
+    ("af_alg-pair,53,38,5,0", EPERM),
     ("af_bluetooth,41,31,3,1", EPERM),
     ("af_packet,41,17,3,0", EPERM),
     ("raw,41,2,3,1", EPERM),

@@ -29,7 +29,7 @@ pub(super) enum Answer {
     Clone,
     /// To some families of addresses.
     Socket,
-    /// All but making sockets, whose family is where a filter cannot look.
+    /// All but making sockets and pairs of them, whose family is where a filter cannot look.
     Socketcall,
     /// To some of them.
     Personality,
@@ -125,16 +125,18 @@ mod tests {
         {
             assert_eq!(answer(name), Some(Answer::Refuse), "{name}");
         }
-        for name in
-            "read write openat execve futex mmap socketpair ptrace capset seccomp landlock_create_ruleset \
+        for name in "read write openat execve futex mmap ptrace capset seccomp landlock_create_ruleset \
             statx rseq membarrier io_setup epoll_pwait2 clock_gettime64 process_vm_readv futex_wait"
-                .split_whitespace()
+            .split_whitespace()
         {
             assert_eq!(answer(name), Some(Answer::Allow), "{name}");
         }
         assert_eq!(answer("clone3"), Some(Answer::Missing));
         assert_eq!(answer("clone"), Some(Answer::Clone));
         assert_eq!(answer("socketcall"), Some(Answer::Socketcall));
+        assert_eq!(answer("socket"), Some(Answer::Socket));
+        // The kernel makes both sockets, and loads what it needs for that, before it says that a family has no pairs.
+        assert_eq!(answer("socketpair"), Some(Answer::Socket));
     }
 
     /// As docker's profile has it.

@@ -56,6 +56,9 @@ const CLONE_FLAGS: u32 = if cfg!(target_arch = "s390x") { 1 } else { 0 };
 /// `AF_VSOCK` do not care for namespaces, and many more are the host's own in its network.
 const FAMILIES: [u32; 5] = [1, 2, 10, 16, 17];
 
+/// What `socketcall(2)` makes a socket by, and a pair of them: `SYS_SOCKET` and `SYS_SOCKETPAIR` (`linux/net.h`).
+const SOCKET_MAKERS: [u32; 2] = [1, 8];
+
 /// What a program may make itself look like (`linux/personality.h`), as in docker: `PER_LINUX`, `PER_LINUX32`, both with
 /// `UNAME26`, and the question what it is. Others undo what protects a program's memory.
 const PERSONALITIES: [u32; 5] = [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff];
@@ -114,7 +117,11 @@ fn deny_list(capabilities: Capabilities, socketcall: bool) -> Value {
         refusing(&names(capabilities, socketcall, Answer::Refuse), EPERM, &[]),
         refusing(&names(capabilities, socketcall, Answer::Missing), ENOSYS, &[]),
         // Compared with all 64 bits, of which the kernel looks at half: this is for who is not filtered outside.
-        refusing(&["socket"], EPERM, &[compare(0, "SCMP_CMP_GT", 17, 0)]),
+        refusing(
+            &names(capabilities, socketcall, Answer::Socket),
+            EPERM,
+            &[compare(0, "SCMP_CMP_GT", 17, 0)],
+        ),
     ];
     if !names(capabilities, socketcall, Answer::Clone).is_empty() {
         rules.extend(NAMESPACE_FLAGS.map(|flag| {
@@ -136,12 +143,18 @@ fn allow_list(capabilities: Capabilities, socketcall: bool) -> Value {
         refusing(&names(capabilities, socketcall, Answer::Missing), ENOSYS, &[]),
     ];
     let equals = |value: u32| compare(0, "SCMP_CMP_EQ", value.into(), 0);
-    rules.extend(FAMILIES.map(|family| allow(&["socket"], &[equals(family)])));
+    let sockets = names(capabilities, socketcall, Answer::Socket);
+    rules.extend(FAMILIES.map(|family| allow(&sockets, &[equals(family)])));
     rules.extend(PERSONALITIES.map(|persona| allow(&["personality"], &[equals(persona)])));
     if !names(capabilities, socketcall, Answer::Socketcall).is_empty() {
+        let (first, last) = (SOCKET_MAKERS[0], SOCKET_MAKERS[1]);
         // One that differs from what is answered else, or runtimes pass over it.
-        rules.push(refusing(&["socketcall"], ENOSYS, &[equals(1)]));
-        rules.push(allow(&["socketcall"], &[compare(0, "SCMP_CMP_GT", 1, 0)]));
+        rules.extend(SOCKET_MAKERS.map(|maker| refusing(&["socketcall"], ENOSYS, &[equals(maker)])));
+        rules.extend((first + 1..last).map(|other| allow(&["socketcall"], &[equals(other)])));
+        rules.push(allow(
+            &["socketcall"],
+            &[compare(0, "SCMP_CMP_GT", last.into(), 0)],
+        ));
     }
     if !names(capabilities, socketcall, Answer::Clone).is_empty() {
         let all = NAMESPACE_FLAGS.iter().fold(0, |all, flag| all | flag);

@@ -7,7 +7,7 @@ use xebec_kernel::process::Instruction;
 
 use super::super::capabilities::Capabilities;
 use super::calls::{Answer, CALLS, Call};
-use super::{ENOSYS, EPERM, FAMILIES, PERSONALITIES};
+use super::{ENOSYS, EPERM, FAMILIES, PERSONALITIES, SOCKET_MAKERS};
 
 /// `BPF_LD | BPF_W | BPF_ABS`: takes 32 bits of what is known of the call.
 const LOAD: u16 = 0x20;
@@ -33,9 +33,6 @@ pub(super) const I386: u32 = 0x4000_0003;
 const NUMBER: u32 = 0;
 const KIND: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
-
-/// `SYS_SOCKET` (`linux/net.h`).
-const MAKES_A_SOCKET: u32 = 1;
 
 /// The program for the runtime of a container with these capabilities, and all that it starts: what neither may do is refused, and
 /// what nobody has heard of does not exist.
@@ -118,26 +115,21 @@ fn answered(answer: Answer) -> Vec<Instruction> {
         Answer::Allow | Answer::Clone => vec![leaf(ALLOW)],
         Answer::Refuse => vec![leaf(ERROR | EPERM)],
         Answer::Missing => vec![leaf(ERROR | ENOSYS)],
-        Answer::Socket => one_of(&FAMILIES, EPERM),
-        Answer::Personality => one_of(&PERSONALITIES, EPERM),
+        Answer::Socket => one_of(&FAMILIES, ALLOW, ERROR | EPERM),
+        Answer::Personality => one_of(&PERSONALITIES, ALLOW, ERROR | EPERM),
         // The error with which a libc that knows both ways goes the other one.
-        Answer::Socketcall => vec![
-            load(FIRST_ARGUMENT),
-            instruction(IF_EQUAL, 0, 1, MAKES_A_SOCKET),
-            leaf(ERROR | ENOSYS),
-            leaf(ALLOW),
-        ],
+        Answer::Socketcall => one_of(&SOCKET_MAKERS, ERROR | ENOSYS, ALLOW),
     }
 }
 
-/// Allows those whose first argument is one of these.
-fn one_of(values: &[u32], error: u32) -> Vec<Instruction> {
+/// Answers so to those whose first argument is one of these, and otherwise to others.
+fn one_of(values: &[u32], answer: u32, otherwise: u32) -> Vec<Instruction> {
     let mut program = vec![load(FIRST_ARGUMENT)];
     for value in values {
         program.push(instruction(IF_EQUAL, 0, 1, *value));
-        program.push(leaf(ALLOW));
+        program.push(leaf(answer));
     }
-    program.push(leaf(ERROR | error));
+    program.push(leaf(otherwise));
     program
 }
 
@@ -246,6 +238,7 @@ mod tests {
             |name: &str, argument| answer(&program, X86_64, number(name).unwrap_or(u32::MAX), argument);
         for family in [1, 2, 10, 16, 17] {
             assert_eq!(asked("socket", family), Some(ALLOW), "{family}");
+            assert_eq!(asked("socketpair", family), Some(ALLOW), "{family}");
         }
         // AF_ALG, AF_VSOCK, and the same with something in the half that the kernel does not look at.
         for family in [
@@ -264,6 +257,7 @@ mod tests {
             40 | 1 << 63,
         ] {
             assert_eq!(asked("socket", family), REFUSED, "{family}");
+            assert_eq!(asked("socketpair", family), REFUSED, "{family}");
         }
         assert_eq!(
             asked("socket", 2 | 1 << 32),
@@ -281,11 +275,14 @@ mod tests {
             MISSING,
             "socketcall makes a socket"
         );
-        assert_eq!(
-            answer(&program, I386, 102, 3),
-            Some(ALLOW),
-            "socketcall connects one"
-        );
+        assert_eq!(answer(&program, I386, 102, 8), MISSING, "and two");
+        for other in [2, 3, 7, 9, 20] {
+            assert_eq!(
+                answer(&program, I386, 102, other),
+                Some(ALLOW),
+                "socketcall connects one: {other}"
+            );
+        }
         let narrow = allow_list(Capabilities::default(), true);
         assert_eq!(answer(&narrow, I386, 102, 1), Some(ALLOW));
     }

@@ -67,7 +67,20 @@ fn the_list_by_names_allows_only_what_is_on_it() {
     for name in ["mount", "keyctl", "io_uring_setup", "no_such_call", "bpf"] {
         assert!(rules_for(&profile, name).is_empty(), "{name}");
     }
-    assert_eq!(rules_for(&profile, "socket").len(), FAMILIES.len());
+    for name in ["socket", "socketpair"] {
+        assert_eq!(rules_for(&profile, name).len(), FAMILIES.len(), "{name}");
+    }
+    let calls = |action: &str| {
+        let rules = rules_for(&profile, "socketcall").into_iter();
+        let rules = rules.filter(|rule| rule["action"] == action);
+        rules.map(|rule| rule["args"][0].to_string()).collect::<Vec<_>>()
+    };
+    let equals = |value: u32| compare(0, "SCMP_CMP_EQ", value.into(), 0).to_string();
+    assert_eq!(calls("SCMP_ACT_ERRNO"), [equals(1), equals(8)]);
+    let allowed = (2..8)
+        .map(equals)
+        .chain([compare(0, "SCMP_CMP_GT", 8, 0).to_string()]);
+    assert_eq!(calls("SCMP_ACT_ALLOW"), allowed.collect::<Vec<_>>());
     let refused: Vec<_> = rules_for(&profile, "clone3")
         .iter()
         .map(|rule| rule["errnoRet"].clone())
