@@ -13,7 +13,7 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::file::is_temporary;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, Stat, fstat, openat, statat};
@@ -243,15 +243,20 @@ pub fn check_apart(root: &Path, run: &Path) -> Result<(), ClosedError> {
     }
 }
 
-/// The path without links, as far as it is there.
+/// The path without links, as far as it is there, and without steps back: in what is not there yet `..` leads where it says.
 fn real(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     for above in path.ancestors() {
         match above.canonicalize() {
             Ok(found) => {
-                return Ok(path
-                    .strip_prefix(above)
-                    .map_or(found.clone(), |rest| found.join(rest)));
+                let Ok(rest) = path.strip_prefix(above) else {
+                    return Ok(found);
+                };
+                return match rest.components().any(|part| part == Component::ParentDir) {
+                    // It may lead to what is there, through a link even.
+                    true => real(&without_steps_back(&found, rest)),
+                    false => Ok(found.join(rest)),
+                };
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -287,6 +292,17 @@ pub fn close(path: &Path, of: Use) -> Result<PathBuf, ClosedError> {
             mode: mode & 0o7777,
         }),
     }
+}
+
+fn without_steps_back(above: &Path, rest: &Path) -> PathBuf {
+    let mut path = above.to_owned();
+    for part in rest.components() {
+        match part {
+            Component::ParentDir => _ = path.pop(),
+            part => path.push(part),
+        }
+    }
+    path
 }
 
 fn check_file_system(directory: &OwnedFd, path: &Path) -> Result<(), ClosedError> {

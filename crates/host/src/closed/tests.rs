@@ -155,6 +155,9 @@ fn a_root_is_no_run_directory_and_none_is_in_the_other() {
         (root.clone(), link.clone()),
         (root.clone(), root.join("a/b")),
         (link.join("a"), root.clone()),
+        (root.clone(), top.path().join("gone/../root/a")),
+        (root.clone(), top.path().join("gone/../link/a")),
+        (top.path().join("gone/../gone/x/../../root"), root.clone()),
         (PathBuf::from("/"), run),
     ] {
         let refused = check_apart(&one, &other);
