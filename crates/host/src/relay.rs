@@ -78,9 +78,10 @@ pub async fn serve(
     if let Err(failure) = lead(&place.link, &place.containerd) {
         warn!("{failure}");
     }
+    // While it is this one's, which answers there until now: once nobody does, the name is the next one's.
+    let _ = fs::remove_file(&socket);
     let _ = stop.send(true);
     let _ = serving.await;
-    let _ = fs::remove_file(&socket);
     Ok(())
 }
 
@@ -209,6 +210,48 @@ mod tests {
         fs::write(&link, "somebody's").unwrap();
         assert!(lead(&link, Path::new("/one")).is_err());
         assert_eq!(fs::read(&link).unwrap(), b"somebody's");
+    }
+
+    /// A connection is open while the first one ends, which it waits for; the next one has the socket by then, and keeps it.
+    #[tokio::test]
+    async fn the_next_one_begins_while_the_last_one_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let in_it = |name: &str| directory.path().join(name);
+        let paths = crate::paths::Paths::create(&in_it("root"), &in_it("run")).unwrap();
+        let containerd = in_it("containerd.sock");
+        let _containerd = UnixListener::bind(&containerd).unwrap();
+        let place = Place {
+            containerd: containerd.clone(),
+            link: in_it("way/link.sock"),
+            snapshotter: "xebec".to_owned(),
+            docker_config: None,
+        };
+        let begin = || {
+            let (tell, told) = tokio::sync::oneshot::channel::<()>();
+            let (ready, is_ready) = tokio::sync::oneshot::channel();
+            let (clients, place) = (Clients::new(&paths), place.clone());
+            let serving = tokio::spawn(async move {
+                let ended = async { _ = told.await };
+                serve(clients, &place, move || _ = ready.send(()), ended).await
+            });
+            (serving, is_ready, tell)
+        };
+        let (first, is_ready, end) = begin();
+        is_ready.await.unwrap();
+        let socket = in_it("way/relay.sock");
+        let _open = tokio::net::UnixStream::connect(&socket).await.unwrap();
+        end.send(()).unwrap();
+        while fs::read_link(&place.link).unwrap() != containerd {
+            tokio::task::yield_now().await;
+        }
+        let (second, is_ready, end) = begin();
+        is_ready.await.unwrap();
+        first.await.unwrap().unwrap();
+        assert_eq!(fs::read_link(&place.link).unwrap(), socket);
+        assert!(tokio::net::UnixStream::connect(&socket).await.is_ok());
+        end.send(()).unwrap();
+        second.await.unwrap().unwrap();
+        assert!(!socket.exists() && fs::read_link(&place.link).unwrap() == containerd);
     }
 
     #[test]
