@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::containerd::{Snapshots, listens};
@@ -215,6 +215,25 @@ impl<'a> Kubelet<'a> {
             (id, container["restartCount"].as_u64().unwrap_or(u64::MAX))
         });
         Ok(facts.collect())
+    }
+
+    /// Waits until a pod has come to this end.
+    pub(crate) fn comes_to(&self, name: &str, phase: &str) -> Result<()> {
+        let mut last = None;
+        wait_until(START, "the pod has ended", || {
+            last = self.status(name)?;
+            Ok(last.as_ref().is_some_and(|status| status["phase"] == phase))
+        })
+        .with_context(|| format!("{last:?}\n{}", self.last_words(&[name])))
+    }
+
+    /// What it believes of the file system of images.
+    pub(crate) fn image_file_system(&self) -> Result<Value> {
+        let summary =
+            get("/stats/summary").with_context(|| format!("no figures: {:?}", ask("/stats/summary")))?;
+        let figures = summary["node"]["runtime"]["imageFs"].clone();
+        ensure!(figures.is_object(), "{summary}");
+        Ok(figures)
     }
 }
 

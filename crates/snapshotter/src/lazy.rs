@@ -14,6 +14,7 @@
 //! Admitted layers are always the lowest of a chain: a layer on an unpacked one is unpacked too. So one view and the
 //! directories above it are a whole chain.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
@@ -157,6 +158,24 @@ pub trait LazyImages: Binder {
 
     /// What of a layer is on this host now.
     fn usage(&self, layer: &LazyLayer) -> Usage;
+
+    /// Snapshots were removed. What only they needed is to leave this host, since whoever removed them wants its room. Says
+    /// whether that is done; if not, it is asked again. Meanwhile no layer is offered but of images that are being pulled, and
+    /// afterwards what was found out about others is found out anew.
+    fn let_go(&self, shown: Shown) -> impl Future<Output = bool> + Send;
+}
+
+/// What snapshots show of images, by the digests of their manifests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// Of each image that a snapshot shows, how many of its lowest layers.
+    pub kept: BTreeMap<String, u32>,
+    /// Chain IDs of lazy layers that snapshots stand for: each is also that of other images' that have it, of which no snapshot says so.
+    pub chains: BTreeSet<String>,
+    /// Images that removed snapshots showed, whole or in part. Others may still show them.
+    pub gone: BTreeSet<String>,
+    /// Images that are being pulled, of which there may be no snapshot yet.
+    pub pulled: BTreeSet<String>,
 }
 
 /// Nobody: every layer is unpacked.
@@ -215,5 +234,9 @@ impl LazyImages for Nothing {
 
     fn usage(&self, _layer: &LazyLayer) -> Usage {
         Usage::default()
+    }
+
+    async fn let_go(&self, _shown: Shown) -> bool {
+        true
     }
 }

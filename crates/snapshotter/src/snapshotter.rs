@@ -8,9 +8,11 @@
 //! views that are held for nobody, are taken away by [`Snapshotter::reconcile`] and [`Snapshotter::cleanup`].
 
 mod inner;
+mod letting_go;
 mod list;
 mod offer;
 mod own;
+mod pulls;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests;
@@ -34,7 +36,9 @@ use crate::record::{LAZY, LazyLayer, Record, UNPACKED_BECAUSE};
 use crate::store::{Most, New, Page, Store};
 use crate::usage::Usage;
 use inner::Inner;
-use offer::{TARGET, Unpacked};
+use letting_go::Gone;
+use offer::{Offered, TARGET, Unpacked};
+use pulls::Pulls;
 
 /// Longest key, in bytes. containerd's are a namespace, a number and at most 4096 bytes of the client's.
 const LONGEST_KEY: usize = 8 << 10;
@@ -62,6 +66,8 @@ pub struct Snapshotter<L> {
     /// Held by who deletes.
     deleting: Arc<tokio::sync::Mutex<()>>,
     counts: Mutex<BTreeMap<Count, u64>>,
+    gone: Gone,
+    pulls: Arc<Pulls>,
 }
 
 /// What is counted.
@@ -110,6 +116,8 @@ impl<L: LazyImages> Snapshotter<L> {
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             deleting: Arc::default(),
             counts: Mutex::default(),
+            gone: Gone::default(),
+            pulls: Arc::default(),
         })
     }
 
@@ -226,9 +234,19 @@ impl<L: LazyImages> Snapshotter<L> {
     ) -> Result<Vec<Mount>, SnapshotError> {
         check_key(&key)?;
         check_labels(&labels)?;
-        let unpacked = match kind {
-            Kind::Active => self.offer(&key, &parent, &labels).await?,
+        let offered = match kind {
+            Kind::Active => Offered::of(&labels),
             _ => None,
+        };
+        // Held until there is a snapshot of it.
+        let mut pull = None;
+        let unpacked = match &offered {
+            Some(offered) => {
+                let begun = self.pulls.begin(offered.manifest.map(str::to_owned)).await;
+                self.offer(&key, &parent, &labels, offered, pull.insert(begun))
+                    .await?
+            }
+            None => None,
         };
         let mut own_labels = HashMap::new();
         let mut base = None;
@@ -277,6 +295,7 @@ impl<L: LazyImages> Snapshotter<L> {
             }
         });
         let created = created.await;
+        drop(pull);
         if created.is_err() && has_view {
             self.give_back(&key).await;
         }
@@ -335,6 +354,7 @@ impl<L: LazyImages> Snapshotter<L> {
             }
         });
         let removed = removed.await?;
+        self.gone.add(removed.lazy_part());
         if removed.kind() != Kind::Committed {
             self.give_back(&key).await;
         }
@@ -342,7 +362,8 @@ impl<L: LazyImages> Snapshotter<L> {
         Ok(())
     }
 
-    /// Deletes what removed snapshots left, and waits for it.
+    /// Deletes what removed snapshots left, and lets go what only they needed of lazy images, and waits for it: whoever asks
+    /// looks at the disk afterwards.
     ///
     /// # Errors
     /// When the store or its directories cannot be read.
@@ -351,6 +372,7 @@ impl<L: LazyImages> Snapshotter<L> {
         self.in_background(Inner::remove_strangers).await?;
         self.release_strangers().await?;
         self.delete_removed().await;
+        self.let_go().await;
         Ok(())
     }
 

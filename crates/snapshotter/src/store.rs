@@ -22,7 +22,7 @@ use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefini
 use crate::api::Kind;
 use crate::error::{ErrorKind, SnapshotError};
 use crate::id_mapping::{self, IdMapping};
-use crate::record::{LazyLayer, Outline, Record, UNPACKED_BECAUSE, now};
+use crate::record::{LazyLayer, LazyParts, Outline, Record, UNPACKED_BECAUSE, now};
 use crate::usage::Usage;
 pub use pages::{Most, Page};
 use tables::{Tables, below, check, decode, insert, link, number, put, record};
@@ -186,6 +186,20 @@ impl Store {
             for entry in snapshots.iter().map_err(SnapshotError::store)? {
                 let (name, bytes) = entry.map_err(SnapshotError::store)?;
                 show(decode(name.value(), bytes.value())?);
+            }
+            Ok(())
+        })
+    }
+
+    /// Shows what every snapshot shows of lazy images, as all of them are at one moment.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn lazy_parts(&self, mut show: impl FnMut(&str, LazyParts)) -> Result<(), SnapshotError> {
+        self.read(|snapshots| {
+            for entry in snapshots.iter().map_err(SnapshotError::store)? {
+                let (name, bytes) = entry.map_err(SnapshotError::store)?;
+                show(name.value(), decode(name.value(), bytes.value())?);
             }
             Ok(())
         })

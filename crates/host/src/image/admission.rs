@@ -4,11 +4,12 @@
 //! to it, and each is either read where it is or fetched and unpacked by containerd.
 
 use tracing::warn;
+use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 
 use crate::failure::{Failure, FailureKind};
 use crate::image::choose::{Choice, NotChosen};
-use crate::image::record::LayerRecord;
+use crate::image::record::{KeptFor, LayerRecord};
 use crate::image::referrers::Referrers;
 use crate::image::{ForService, Images, PreparedImage, PreparedLayer, Report};
 use crate::protocol::ImageRequest;
@@ -19,6 +20,8 @@ pub(crate) struct Admission {
     pub(crate) manifest: Digest,
     /// The layers, bottom to top.
     pub(crate) layers: Vec<AdmittedLayer>,
+    /// What this host keeps for the lowest of them that can be lazy.
+    pub(crate) keys: Vec<LayerKey>,
 }
 
 /// One layer.
@@ -78,9 +81,11 @@ impl Images {
                 root: layer.root,
             })
             .collect();
+        let keys = records.iter().map(LayerRecord::key).collect();
         let known = self.records.get(found.manifest_digest);
         if known.is_none_or(|known| known.layers.len() <= records.len()) {
-            self.records.put(Self::record_of(&found, records))?;
+            self.records
+                .put(Self::record_of(&found, records, KeptFor::Containerd))?;
         }
         let described = found.layers.iter().zip(chain_ids(&found.diff_ids)).zip(&chosen);
         let layers = described.map(|((descriptor, chain), chosen)| AdmittedLayer {
@@ -91,6 +96,7 @@ impl Images {
         let admission = Admission {
             manifest: found.manifest_digest,
             layers: layers.collect(),
+            keys,
         };
         let layers: Result<Vec<PreparedLayer>, NotChosen> = chosen.into_iter().collect();
         let prepared = match (layers, recording) {
@@ -169,7 +175,6 @@ pub(crate) fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
     use serde_json::json;
-    use xebec_cache::store::LayerKey;
     use xebec_index::indexer::{IndexOptions, index_layer};
     use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
@@ -229,6 +234,7 @@ mod tests {
             layers: Vec::new(),
             last_used: 1,
             pinned: false,
+            kept_for: None,
             user: None,
         };
         images.records.put(record).unwrap();

@@ -43,7 +43,7 @@ use crate::image::budget::{Account, Budget};
 use crate::image::choose::Choice;
 use crate::image::decoded::DecodedIndexes;
 use crate::image::keeping::Keeping;
-use crate::image::record::{ImageRecord, LayerRecord, Records};
+use crate::image::record::{ImageRecord, KeptFor, LayerRecord, Records};
 use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
 use crate::image::turns::{Turn, Turns};
@@ -272,7 +272,12 @@ impl Images {
             true => Keeping::default(),
             false => {
                 let (kept, unsynced) = (self.records.clone(), self.unsynced.clone());
-                let record = Self::record_of(&found, records.collect());
+                // A part of an image is what a snapshot of containerd's shows.
+                let kept_for = match request.part {
+                    Some(_) => KeptFor::Containerd,
+                    None => KeptFor::Commands,
+                };
+                let record = Self::record_of(&found, records.collect(), kept_for);
                 Keeping::begin(move || {
                     let is_synced = kept.keep(record)?;
                     if !is_synced {
@@ -363,7 +368,7 @@ impl Images {
     }
 
     /// What is to be kept of an image, beside what is known of it already ([`Records::put`]).
-    fn record_of(found: &FoundImage, layers: Vec<LayerRecord>) -> ImageRecord {
+    fn record_of(found: &FoundImage, layers: Vec<LayerRecord>, kept_for: KeptFor) -> ImageRecord {
         let reference = found.reference.to_string();
         let index = found.image_index.as_ref();
         ImageRecord {
@@ -380,6 +385,7 @@ impl Images {
             layers,
             last_used: seconds_since_1970(),
             pinned: false,
+            kept_for: Some(kept_for),
             user: found.user.clone(),
         }
     }

@@ -13,7 +13,7 @@ use xebec_oci::{BlobSource, Client, Repository};
 use crate::artifact::{Artifact, BlobRef, EMPTY_CONFIG, LayerBlobs};
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
-use crate::image::record::LayerRecord;
+use crate::image::record::{KeptFor, LayerRecord};
 use crate::image::resolve::{FoundImage, registry_failure};
 use crate::image::{Images, Report};
 use crate::lazy::has_table_of_contents;
@@ -147,10 +147,14 @@ impl Images {
         let Some(layers) = records.collect::<Option<Vec<_>>>() else {
             return Ok(());
         };
-        if self.records().get(found.manifest_digest).is_some() {
+        let is_known = self.records().change(found.manifest_digest, |record| {
+            record.kept_for = Some(KeptFor::Commands);
+        });
+        if is_known? {
             return Ok(());
         }
-        self.records().put(Self::record_of(found, layers))
+        self.records()
+            .put(Self::record_of(found, layers, KeptFor::Commands))
     }
 
     async fn push_artifact(

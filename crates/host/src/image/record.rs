@@ -44,9 +44,22 @@ pub struct ImageRecord {
     /// Whether its layers stay, whatever the cache's limit is.
     #[serde(default)]
     pub pinned: bool,
+    /// For whom it is kept. Records of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_for: Option<KeptFor>,
     /// Who the configuration's user is, as a recording has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Identity>,
+}
+
+/// For whom an image is kept on this host; the later one counts, if both want it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeptFor {
+    /// For containerd alone: when that has removed it, what is cached of it goes.
+    Containerd,
+    /// For who named it to a command of ours, until he forgets it (`xebec rmi`).
+    Commands,
 }
 
 /// How an image that this host knows fits a platform.
@@ -171,6 +184,7 @@ impl Records {
             record.references.extend(known.references.iter().cloned());
             record.platforms.extend(known.platforms.iter().cloned());
             record.pinned = known.pinned;
+            record.kept_for = record.kept_for.max(known.kept_for);
             record.user = record.user.or_else(|| known.user.clone());
             if is_enough(&record, known) {
                 return Ok(true);
@@ -278,6 +292,30 @@ impl Records {
             .map_err(|error| Failure::host(format!("remove {}", path.display()), error))
     }
 
+    /// Removes the record of a manifest if, as it is now, it is not wanted; nothing happens if there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub fn remove_if(
+        &self,
+        manifest: Digest,
+        is_unwanted: impl FnOnce(&ImageRecord) -> bool,
+    ) -> Result<(), Failure> {
+        let path = self.path(manifest);
+        let remove = || {
+            // Else there is no place for a lock.
+            if !path.exists() {
+                return Ok(());
+            }
+            let _lock = self.lock()?;
+            match self.get(manifest) {
+                Some(record) if is_unwanted(&record) => fs::remove_file(&path),
+                _ => Ok(()),
+            }
+        };
+        remove().map_err(|error| Failure::host(format!("remove {}", path.display()), error))
+    }
+
     fn write(&self, record: &ImageRecord) -> std::io::Result<()> {
         write_atomically(
             &self.path(record.manifest_digest),
@@ -310,6 +348,7 @@ mod tests {
             layers: Vec::new(),
             last_used: 1,
             pinned: false,
+            kept_for: None,
             user: None,
         }
     }

@@ -26,12 +26,23 @@ impl Requests {
     /// # Errors
     /// Why the layer stays, for people. It is then as it was, or has lost some of its pages.
     pub(super) fn evict(&self, step: &Step) -> Result<(), String> {
+        self.evict_unless(step, || false)
+    }
+
+    /// Carries a step out, unless the layer turns out to be wanted when no request can begin to rely on it any more.
+    ///
+    /// # Errors
+    /// Those of [`Self::evict`].
+    pub(super) fn evict_unless(&self, step: &Step, is_wanted: impl FnOnce() -> bool) -> Result<(), String> {
         let key = step.key;
         let _going = self
             .fills
             .usage()
             .evict(key)
             .ok_or("a request under way uses it")?;
+        if is_wanted() {
+            return Err("it has come to be wanted meanwhile".to_owned());
+        }
         // Nobody can begin to use one of them now.
         self.views.take_down_unused(|view| view.reads(key));
         if let Some(user) = self.user_of(key) {

@@ -22,7 +22,7 @@ const ROOM_AHEAD: u64 = 32 << 20;
 #[derive(Default)]
 pub struct Quota {
     /// One collection at a time.
-    collecting: Mutex<()>,
+    pub(super) collecting: Mutex<()>,
     /// Held for reading while a view is written but not yet mounted.
     pub(super) building: RwLock<()>,
     /// Whether it was said already that the limit cannot be kept.

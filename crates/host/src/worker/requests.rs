@@ -312,6 +312,16 @@ impl Requests {
         reserved.await
     }
 
+    /// Whether layers are still there, now that none of them is going.
+    pub(super) async fn are_there(self: &Arc<Self>, keys: &[LayerKey]) -> Result<bool, Failure> {
+        let keys = keys.to_vec();
+        self.in_background(move |this| {
+            let _reservation = this.fills.usage().reserve(keys.iter().copied());
+            keys.iter().all(|key| this.images.store().contains(*key))
+        })
+        .await
+    }
+
     fn mount_prepared(
         &self,
         prepared: PreparedImage,

@@ -8,10 +8,11 @@
 mod binds;
 mod findings;
 mod lazy;
+mod letting_go;
 mod own;
 
 use std::os::unix::net::UnixListener;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -33,6 +34,8 @@ use lazy::Layers;
 const LAST_CALLS: Duration = Duration::from_secs(1);
 /// How long it is until a store is tried again that could not be opened, the first time; then twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// How often it is looked whether what removed snapshots showed can go by now.
+const LET_GO: Duration = Duration::from_secs(10);
 /// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -162,8 +165,10 @@ async fn open(
                     warn!("snapshots: {problem}");
                 }
                 info!("serving containerd's snapshots");
-                settled.send_replace(Opened::Open(Arc::new(snapshotter)));
-                return;
+                let snapshotter = Arc::new(snapshotter);
+                let served = Arc::downgrade(&snapshotter);
+                settled.send_replace(Opened::Open(snapshotter));
+                return let_go(served).await;
             }
             Err(problem) => problem,
         };
@@ -174,5 +179,14 @@ async fn open(
         settled.send_replace(Opened::Failed(problem));
         tokio::time::sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}
+
+/// Lets go what removed snapshots showed, where that could not be done when they were removed.
+async fn let_go(snapshotter: Weak<Snapshotter<Layers>>) {
+    while let Some(snapshotter) = snapshotter.upgrade() {
+        snapshotter.let_go().await;
+        drop(snapshotter);
+        tokio::time::sleep(LET_GO).await;
     }
 }

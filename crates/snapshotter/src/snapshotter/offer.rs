@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use tracing::{debug, warn};
 
+use super::pulls::Pull;
 use super::{Count, Snapshotter, lazy_labels};
 use crate::api::Kind;
 use crate::error::{ErrorKind, SnapshotError};
@@ -28,8 +29,33 @@ const MANIFEST: &str = "containerd.io/snapshot/cri.manifest-digest";
 const LAYER: &str = "containerd.io/snapshot/cri.layer-digest";
 const LAYERS: &str = "containerd.io/snapshot/cri.image-layers";
 
+/// A layer that labels tell of.
+pub(super) struct Offered<'a> {
+    target: &'a str,
+    reference: &'a str,
+    layer: &'a str,
+    /// Of the image's manifest.
+    pub(super) manifest: Option<&'a str>,
+}
+
+impl<'a> Offered<'a> {
+    pub(super) fn of(labels: &'a HashMap<String, String>) -> Option<Self> {
+        Some(Self {
+            target: named(labels, TARGET)?,
+            reference: named(labels, REFERENCE)?,
+            layer: named(labels, LAYER)?,
+            manifest: named(labels, MANIFEST),
+        })
+    }
+}
+
+fn named<'a>(labels: &'a HashMap<String, String>, name: &str) -> Option<&'a str> {
+    let value = labels.get(name).map(String::as_str);
+    value.filter(|value| !value.is_empty())
+}
+
 impl<L: LazyImages> Snapshotter<L> {
-    /// Offers the layer that a new snapshot would be unpacked into, if the labels tell of one.
+    /// Offers the layer that a new snapshot would be unpacked into.
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyExists`] when there is nothing to unpack.
@@ -38,16 +64,19 @@ impl<L: LazyImages> Snapshotter<L> {
         key: &str,
         parent: &str,
         labels: &HashMap<String, String>,
+        offered: &Offered<'_>,
+        pull: &mut Pull,
     ) -> Result<Option<Unpacked>, SnapshotError> {
-        let named = |name: &str| labels.get(name).filter(|value| !value.is_empty());
-        let (Some(target), Some(reference), Some(layer)) = (named(TARGET), named(REFERENCE), named(LAYER))
-        else {
-            return Ok(None);
-        };
+        let Offered {
+            target,
+            reference,
+            layer,
+            manifest,
+        } = *offered;
         // Two clients that pull one image at once: the second waits, and finds what the first made. Targets have locks of
         // their own: no key is empty up to the first colon.
         let _one = self.keys.lock(&format!(":{target}")).await;
-        let (wanted, on) = (target.clone(), parent.to_owned());
+        let (wanted, on) = (target.to_owned(), parent.to_owned());
         let (there, below) = self
             .in_background(move |inner| {
                 let there = some(inner.store.get(&wanted))?;
@@ -65,8 +94,7 @@ impl<L: LazyImages> Snapshotter<L> {
         let is_elsewhere = there.as_ref().is_some_and(|there| there.parent != parent);
         let there = there.and_then(|there| there.lazy);
         let is_same = |there: &LazyLayer| {
-            there.reference == *reference
-                && named(MANIFEST).is_none_or(|manifest| there.manifest == *manifest)
+            there.reference == reference && manifest.is_none_or(|manifest| there.manifest == *manifest)
         };
         if !is_elsewhere && there.as_ref().is_some_and(is_same) {
             return Err(stands(target));
@@ -88,17 +116,17 @@ impl<L: LazyImages> Snapshotter<L> {
             None => {
                 let below = below.and_then(|below| below.lazy);
                 let offer = LayerOffer {
-                    reference: reference.clone(),
-                    manifest: named(MANIFEST).cloned(),
-                    layer: layer.clone(),
+                    reference: reference.to_owned(),
+                    manifest: manifest.map(str::to_owned),
+                    layer: layer.to_owned(),
                     depth,
-                    chain: target.clone(),
-                    layers: named(LAYERS)
+                    chain: target.to_owned(),
+                    layers: named(labels, LAYERS)
                         .map_or_else(Vec::new, |layers| layers.split(',').map(str::to_owned).collect()),
                     below,
                     parent: parent.to_owned(),
                 };
-                match self.lazy.admit(offer).await {
+                match self.admit(offer, pull).await {
                     Verdict::Lazy { manifest, is_whole }
                         if is_whole && is_of_other(there.as_ref(), reference) =>
                     {
@@ -110,9 +138,9 @@ impl<L: LazyImages> Snapshotter<L> {
                     }
                     Verdict::Lazy { manifest, .. } => {
                         let lazy = LazyLayer {
-                            reference: reference.clone(),
+                            reference: reference.to_owned(),
                             manifest,
-                            layer: layer.clone(),
+                            layer: layer.to_owned(),
                             depth,
                         };
                         match there {
@@ -137,12 +165,26 @@ impl<L: LazyImages> Snapshotter<L> {
         );
         let base = not_lazy.base.as_ref().filter(|_| depth > 1);
         let base = base.map(|manifest| LazyLayer {
-            reference: reference.clone(),
+            reference: reference.to_owned(),
             manifest: manifest.clone(),
             layer: String::new(),
             depth: depth - 1,
         });
         Ok(Some(Unpacked { not_lazy, base }))
+    }
+
+    async fn admit(&self, offer: LayerOffer, pull: &mut Pull) -> Verdict {
+        let verdict = self.lazy.admit(offer.clone()).await;
+        let found = match &verdict {
+            Verdict::Lazy { manifest, .. } => Some(manifest),
+            Verdict::NotLazy(not_lazy) => not_lazy.base.as_ref(),
+        };
+        if offer.manifest.is_none() || found.is_none() || found == offer.manifest.as_ref() {
+            return verdict;
+        }
+        // Its layers may have been let go: another image's was said to be pulled.
+        *pull = self.pulls.begin(None).await;
+        self.lazy.admit(offer).await
     }
 
     /// Lets a snapshot that stands for an image's layer stand for another image's too. Of one repository, views are made as

@@ -17,7 +17,7 @@ use xebec_snapshotter::api::{
 };
 use xebec_snapshotter::containerd::owners::{ContainerImage, Owners};
 use xebec_snapshotter::image_service::ImageService;
-use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Verdict};
+use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Shown, Verdict};
 use xebec_snapshotter::record::{LazyLayer, Record};
 use xebec_snapshotter::server::{Opened, serve};
 use xebec_snapshotter::usage::Usage;
@@ -46,7 +46,7 @@ pub(crate) fn image_labels(image: &str, depth: usize) -> HashMap<String, String>
         .collect()
 }
 
-/// Images by name: `lazy` is, of `half` the first layer is, the view of `broken` cannot be shown, and the registry of `hung`
+/// Images by name: `lazy` is, of `half` the first layer is, `listed` is by another manifest, the view of `broken` cannot be shown, and the registry of `hung`
 /// does not answer before it is told to.
 struct Images {
     views: PathBuf,
@@ -54,6 +54,10 @@ struct Images {
     offers: Mutex<usize>,
     /// By which names views were asked for.
     shown: Mutex<Vec<String>>,
+    /// What was to be let go.
+    let_go: Mutex<Vec<Shown>>,
+    /// Held by who has it take a while.
+    letting_go: Arc<tokio::sync::Mutex<()>>,
     is_asked: Arc<Notify>,
     answer: Arc<Notify>,
     answers: Semaphore,
@@ -107,7 +111,10 @@ impl LazyImages for Images {
                 base: offer.manifest,
             }),
             false => Verdict::Lazy {
-                manifest: offer.manifest.unwrap(),
+                manifest: match offer.reference.contains("listed") {
+                    true => "manifest-of-a-list".to_owned(),
+                    false => offer.manifest.unwrap(),
+                },
                 is_whole: offer.depth == 3,
             },
         }
@@ -164,6 +171,12 @@ impl LazyImages for Images {
         self.held.lock().unwrap().iter().cloned().collect()
     }
 
+    async fn let_go(&self, shown: Shown) -> bool {
+        self.let_go.lock().unwrap().push(shown);
+        drop(self.letting_go.lock().await);
+        true
+    }
+
     fn usage(&self, _layer: &LazyLayer) -> Usage {
         Usage {
             bytes: 4096,
@@ -200,6 +213,8 @@ impl Host {
             held: Mutex::default(),
             offers: Mutex::default(),
             shown: Mutex::default(),
+            let_go: Mutex::default(),
+            letting_go: Arc::default(),
             is_asked: is_asked.clone(),
             answer: answer.clone(),
             answers: Semaphore::new(0),
@@ -320,6 +335,32 @@ impl Host {
 
     pub(crate) fn shown(&self) -> Vec<String> {
         self.images.shown.lock().unwrap().clone()
+    }
+
+    /// What was to be let go since this was asked.
+    pub(crate) fn let_go(&self) -> Vec<Shown> {
+        std::mem::take(&mut *self.images.let_go.lock().unwrap())
+    }
+
+    /// Nothing is let go before the guard is dropped.
+    pub(crate) async fn hold_letting_go(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        self.images.letting_go.clone().lock_owned().await
+    }
+
+    /// What is to be let go, when something is.
+    pub(crate) async fn wait_for_let_go(&self) -> Shown {
+        loop {
+            if let Some(shown) = self.let_go().pop() {
+                return shown;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(crate) async fn wait_for_offers(&self, count: usize) {
+        while self.offers() < count {
+            tokio::task::yield_now().await;
+        }
     }
 
     pub(crate) fn offers(&self) -> usize {

@@ -1,9 +1,12 @@
 //! Which layers are taken without being fetched, as which image's, and what is said of the others.
 
+use std::time::Duration;
+
 use crate::fake::{Host, image_labels};
 use crate::snapshots::{commit, mounts, of, pull};
 use tonic::Code;
 use xebec_snapshotter::api::{Empty, InfoResponse, Kind, MountsResponse, PrepareRequest, UsageResponse};
+use xebec_snapshotter::lazy::Shown;
 
 #[tokio::test]
 async fn lazy_layers_are_not_unpacked() {
@@ -55,6 +58,86 @@ async fn lazy_layers_are_not_unpacked() {
     assert!(host.held().is_empty());
     client.call::<_, Empty>("Cleanup", of("")).await.unwrap();
     assert_eq!(host.directories(), 0);
+}
+
+#[tokio::test]
+async fn what_removed_snapshots_showed_is_let_go() {
+    let host = Host::start().await;
+    let mut client = host.connect().await;
+    for depth in 1..=2 {
+        assert_eq!(pull(&mut client, "lazy", depth).await, Err(Code::AlreadyExists));
+    }
+    assert_eq!(pull(&mut client, "half", 1).await, Err(Code::AlreadyExists));
+    let mut cleans_up = async |keys: &[&str]| {
+        for key in keys {
+            client.call::<_, Empty>("Remove", of(key)).await.unwrap();
+        }
+        client.call::<_, Empty>("Cleanup", of("")).await.unwrap();
+        host.let_go()
+    };
+    let shown = |kept: &[(&str, u32)], gone: &[&str]| Shown {
+        kept: kept
+            .iter()
+            .map(|(name, depth)| ((*name).to_owned(), *depth))
+            .collect(),
+        // The lowest has number one.
+        chains: kept
+            .iter()
+            .flat_map(|(name, depth)| {
+                let image = name.trim_start_matches("manifest-");
+                (1..=*depth).map(move |depth| format!("chain-{image}-{depth}"))
+            })
+            .collect(),
+        gone: gone.iter().map(|name| (*name).to_owned()).collect(),
+        ..Shown::default()
+    };
+    // What was removed by whoever had the store before is not known, so all is looked at once.
+    let all = [("manifest-half", 1), ("manifest-lazy", 2)];
+    assert_eq!(cleans_up(&[]).await, [shown(&all, &[])]);
+    assert_eq!(cleans_up(&[]).await, []);
+    // In part.
+    let left = [("manifest-half", 1), ("manifest-lazy", 1)];
+    assert_eq!(
+        cleans_up(&["chain-lazy-2"]).await,
+        [shown(&left, &["manifest-lazy"])]
+    );
+    let left = [("manifest-half", 1)];
+    assert_eq!(
+        cleans_up(&["chain-lazy-1"]).await,
+        [shown(&left, &["manifest-lazy"])]
+    );
+    assert_eq!(
+        cleans_up(&["chain-half-1"]).await,
+        [shown(&[], &["manifest-half"])]
+    );
+}
+
+#[tokio::test]
+async fn what_is_pulled_meanwhile_is_said_or_waits() {
+    let host = Host::start().await;
+    let mut cleaning = host.connect().await;
+    // Its registry does not answer: it is offered, and no snapshot tells of it.
+    let (mut early, mut late) = (host.connect().await, host.connect().await);
+    let early = tokio::spawn(async move { pull(&mut early, "hung", 1).await });
+    host.wait_for_offers(1).await;
+    let letting_go = host.hold_letting_go().await;
+    let cleaned = tokio::spawn(async move { cleaning.call::<_, Empty>("Cleanup", of("")).await });
+    let told = host.wait_for_let_go().await;
+    assert!(told.pulled.contains("manifest-hung"), "{told:?}");
+    let mut waiting = tokio::spawn(async move { pull(&mut late, "lazy", 1).await });
+    let waited = tokio::time::timeout(Duration::from_millis(200), &mut waiting).await;
+    assert!(waited.is_err(), "a layer was offered while others went");
+    assert_eq!(host.offers(), 1);
+    // Who was there before is not waited for.
+    drop(letting_go);
+    cleaned.await.unwrap().unwrap();
+    assert_eq!(waiting.await.unwrap(), Err(Code::AlreadyExists));
+    host.answer_hung(1);
+    assert_eq!(early.await.unwrap(), Err(Code::AlreadyExists));
+    // It is asked again about one that turns out to be another image than was said.
+    let (before, mut client) = (host.offers(), host.connect().await);
+    assert_eq!(pull(&mut client, "listed", 1).await, Err(Code::AlreadyExists));
+    assert_eq!(host.offers(), before + 2);
 }
 
 #[tokio::test]

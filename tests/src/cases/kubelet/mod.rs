@@ -1,6 +1,7 @@
 //! A real kubelet on containerd and Xebec.
 
 mod pods;
+mod room;
 
 use std::time::Duration;
 
@@ -18,5 +19,5 @@ pub(crate) fn cases() -> Vec<Case> {
         limit: LIMIT,
         run: Box::new(run),
     };
-    vec![case("pods", pods::run_case)]
+    vec![case("pods", pods::run_case), case("room", room::run_case)]
 }

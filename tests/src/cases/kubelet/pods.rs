@@ -1,6 +1,9 @@
-//! A pod through the death of each part, and one that is wanted while there is no Xebec.
+//! A pod through the death of each part and an upgrade, one that is wanted while there is no Xebec, and one whose registry is lost.
+
+use std::fs;
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::cases::containerd::lazy::{push_indexed, without_layers};
@@ -9,7 +12,7 @@ use crate::containerd::{Containerd, Line, Snapshots, http, listens};
 use crate::kubelet::Kubelet;
 use crate::lab::wait_until;
 use crate::runner::Outcome;
-use crate::world::World;
+use crate::world::{World, run};
 
 /// nginx behind an init container and beside a sidecar, each with another policy of pulling: the first brings the image, the
 /// second has to find it, and the third asks the registry each time.
@@ -61,6 +64,8 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     snapshots.kill_whole()?;
     snapshots.begin()?;
     goes_on(&kubelet, "the death of the daemon")?;
+    upgrade(world)?;
+    goes_on(&kubelet, "an upgrade")?;
 
     // Nobody waits without being told why.
     kubelet.remove("web")?;
@@ -73,10 +78,56 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     })
     .with_context(|| kubelet.last_words(&["again-node"]))?;
     snapshots.begin()?;
-    kubelet.is_ready("again")?;
+    let begun = kubelet.is_ready("again")?;
+
+    // The second is started again in its pod, and needs nothing that is not here.
+    kill_process(world.registry_pid(), Signal::KILL)?;
+    let (id, _) = begun.get(1).context("no second container")?;
+    let id = id.trim_start_matches("containerd://");
+    containerd.does(&[
+        "--namespace",
+        cri::NAMESPACE,
+        "tasks",
+        "kill",
+        "--signal",
+        "SIGKILL",
+        id,
+    ])?;
+    let is_another = || {
+        Ok(kubelet
+            .is_ready("again")?
+            .get(1)
+            .is_some_and(|(_, restarts)| *restarts == 1))
+    };
+    wait_until(
+        SOON,
+        "a container is started again without its registry",
+        is_another,
+    )
+    .with_context(|| kubelet.last_words(&["again-node"]))?;
+    ensure!(
+        kubelet.is_ready("again")?.get(2) == begun.get(2),
+        "the other container was started again"
+    );
+    ensure!(http(PORT).is_some(), "nginx does not answer");
     kubelet.remove("again")?;
     Ok(Outcome::Passed(format!(
-        "{} containers through 4 deaths",
+        "{} containers through 4 deaths and an upgrade, one started again without its registry",
         begun.len()
     )))
+}
+
+/// The daemon's program is replaced by a copy of it, as a package does.
+fn upgrade(world: &World) -> Result<()> {
+    let daemon = |name: &str| {
+        let pid = world.daemon_status()?[name].as_u64();
+        pid.with_context(|| format!("no {name}"))
+    };
+    let (keeper, worker) = (daemon("keeper_pid")?, daemon("worker_pid")?);
+    let next = world.path("next-xebec");
+    fs::copy(format!("/proc/{keeper}/exe"), &next)?;
+    run(world.xebec(&["daemon", "upgrade", "--program"]).arg(&next))?;
+    ensure!(daemon("keeper_pid")? == keeper, "the keeper is another process");
+    ensure!(daemon("worker_pid")? != worker, "the worker is the same");
+    Ok(())
 }

@@ -1,11 +1,12 @@
 //! What was found out of images, kept for a while: a pull asks for each layer, and others may pull the same.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
+use xebec_format::digest::Digest;
 use xebec_snapshotter::lazy::NotLazy;
 
 use crate::image::admission::Admission;
@@ -54,6 +55,31 @@ impl Findings {
     pub(super) fn forget(&self, reference: &str, manifest: Option<&str>) {
         let key = (reference.to_owned(), manifest.map(str::to_owned), Asker::Other);
         self.lock().remove(&key);
+    }
+
+    /// Manifests that were found a moment ago, whose layers may be asked for next; `None` if somebody finds out more just now.
+    pub(super) fn manifests(&self) -> Option<HashSet<Digest>> {
+        let all = self.lock();
+        let mut manifests = HashSet::new();
+        for found in all.values() {
+            match found.get() {
+                Some((since, Ok(admission))) if since.elapsed() < FRESH => {
+                    manifests.insert(admission.manifest);
+                }
+                Some(_) => {}
+                None if Arc::strong_count(found) > 1 => return None,
+                None => {}
+            }
+        }
+        Some(manifests)
+    }
+
+    /// The same of every image of one of these manifests.
+    pub(super) fn forget_manifests(&self, manifests: &BTreeSet<String>) {
+        self.lock().retain(|_, found| match found.get() {
+            Some((_, Ok(admission))) => !manifests.contains(&admission.manifest.to_string()),
+            _ => true,
+        });
     }
 
     fn entry(&self, key: Key) -> Found {

@@ -6,15 +6,14 @@
 //! image.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tracing::info;
 use xebec_format::digest::Digest;
 use xebec_snapshotter::containerd::owners::ContainerImage;
-use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Verdict};
+use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Shown, Verdict};
 use xebec_snapshotter::record::LazyLayer;
 use xebec_snapshotter::usage::Usage;
 use xebec_snapshotter::{ErrorKind, LazyImages, SnapshotError};
@@ -23,6 +22,7 @@ use super::findings::{Asker, Findings};
 use crate::failure::{Failure, FailureKind};
 use crate::image::admission::Admission;
 use crate::image::{ForService, Report};
+use crate::inventory;
 use crate::logins::KeptLogins;
 use crate::protocol::{Allowed, Holder, ImagePart, ImageRequest, PullPolicy, Purpose, Reply, ServiceCommand};
 use crate::worker::requests::{Order, Requests};
@@ -33,13 +33,16 @@ const FALLEN_BACK: Duration = Duration::from_secs(600);
 /// How long finding out may take, before containerd unpacks instead.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How often an image is found out about because a layer of it was evicted meanwhile.
+const ADMISSIONS: usize = 3;
+
 /// An image's name, its manifest if that is known, and a chain of layers.
 pub(super) type Asked = (String, Option<String>, String);
 
 /// The images of a daemon, for containerd.
 pub(super) struct Layers {
     requests: Weak<Requests>,
-    findings: Findings,
+    pub(super) findings: Findings,
     /// Images that were not shown their own layers, but the same chain of another tag's.
     fallen_back: Mutex<HashMap<Asked, Instant>>,
     /// What pulls bring, if those come by here.
@@ -139,12 +142,20 @@ impl Layers {
             Asker::Pull => &requests.images.trying_logins(),
             Asker::Other => &requests.images,
         };
-        let admission = images.admission(&request, manifest, service, &report);
-        let (admission, prepared) = admission.await?;
-        if let Some(prepared) = prepared {
-            requests.load_ahead(prepared);
+        for _ in 0..ADMISSIONS {
+            let admission = images.admission(&request, manifest, service, &report);
+            let (admission, prepared) = admission.await?;
+            // From here on the image's record keeps them.
+            if !requests.are_there(&admission.keys).await? {
+                continue;
+            }
+            if let Some(prepared) = prepared {
+                requests.load_ahead(prepared);
+            }
+            return Ok(admission);
         }
-        Ok(admission)
+        let message = "its layers are evicted as soon as they are known; is the cache's limit far too small?";
+        Err(Failure::new(FailureKind::Host, message))
     }
 
     /// Refuses what is not trusted any more. Nobody is asked: what vouched for it is written down here. Gives where the
@@ -284,16 +295,21 @@ impl LazyImages for Layers {
         let own = layers
             .iter()
             .filter(|known| known.layer.to_string() == layer.layer);
-        let files = own.filter_map(|own| {
-            let data = store.directory().join(own.key().folder()).join("data");
-            std::fs::metadata(data).ok()
-        });
-        // Blocks, as the file system counts them; most of the file is holes.
-        files.fold(Usage::default(), |sum, file| Usage {
-            bytes: sum.bytes + file.blocks() * 512,
-            inodes: sum.inodes + 1,
+        let folders = own.map(|own| store.directory().join(own.key().folder()));
+        folders.fold(Usage::default(), |sum, folder| Usage {
+            bytes: sum.bytes + inventory::disk_bytes(&folder),
+            inodes: sum.inodes + inodes(&folder),
         })
     }
+
+    async fn let_go(&self, shown: Shown) -> bool {
+        self.leave(shown).await
+    }
+}
+
+/// How many inodes a layer's folder takes: its own, and its files'.
+fn inodes(folder: &Path) -> u64 {
+    std::fs::read_dir(folder).map_or(0, |files| 1 + files.count() as u64)
 }
 
 /// Compares what a client says of a layer with what its image says.
@@ -403,6 +419,7 @@ mod tests {
         Admission {
             manifest: digest("manifest"),
             layers: layers.collect(),
+            keys: Vec::new(),
         }
     }
 

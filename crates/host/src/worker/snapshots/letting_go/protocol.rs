@@ -1,0 +1,153 @@
+//! The protocol of letting go, in every order of its steps.
+//!
+//! Pulls, removals, commands and a restart are taken apart into steps between which others can come. All orders of them are
+//! played, with the plan that the daemon makes. Whatever the order, an image that containerd has or a command uses keeps its
+//! record and its layers; in the end nothing else is left. That the model can fail is shown by leaving out one precaution
+//! after the other.
+mod letting_go;
+mod world;
+
+use std::collections::{BTreeSet, HashSet};
+
+use letting_go::LettingGo;
+pub(super) use letting_go::record;
+use world::{Actor, Commanding, Pulling, World};
+
+/// Layers by image. The second has the first one's lowest layer, the third all of its layers and another configuration.
+const IMAGES: [&[u8]; 3] = [&[1, 2], &[1, 3], &[1, 2]];
+const ONE: u8 = 0;
+const OTHER: u8 = 1;
+const ALIKE: u8 = 2;
+
+/// A precaution that is left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Without {
+    Nothing,
+    /// Images of which a layer is just offered are left alone.
+    Pulls,
+    /// No layer is offered while others go.
+    Waiting,
+    /// What was found out of an image that goes is forgotten.
+    Forgetting,
+    /// A snapshot is one of every image with its chain.
+    Chains,
+    /// It is asked again who relies on a layer, when nobody can begin to.
+    AskingAgain,
+    /// A pull looks whether the layers that it found are still there.
+    Looking,
+    /// A record goes only if it is as it was.
+    Comparing,
+}
+
+/// What may go wrong.
+#[derive(Debug)]
+#[allow(dead_code, reason = "a panic tells it")]
+enum Wrong {
+    /// Somebody lacks what he needs.
+    Missing(String),
+    /// Something stays for nobody.
+    Left(String),
+}
+
+/// Plays all orders. Gives how many states there are, or what went wrong.
+fn play(begun: &World, without: Without) -> Result<usize, Wrong> {
+    let (mut seen, mut open) = (HashSet::from([begun.clone()]), vec![begun.clone()]);
+    while let Some(world) = open.pop() {
+        world.check()?;
+        let steps = (0..world.actors.len()).filter_map(|actor| world.step(actor, without));
+        let next: Vec<World> = steps.filter(|next| *next != world).collect();
+        if next.is_empty() {
+            world.check_rest()?;
+            continue;
+        }
+        open.extend(next.into_iter().filter(|next| seen.insert(next.clone())));
+    }
+    Ok(seen.len())
+}
+
+fn pull(image: u8) -> Actor {
+    Actor::Pull {
+        image,
+        depth: 1,
+        at: Pulling::Begin,
+    }
+}
+
+fn remove(image: u8) -> Actor {
+    Actor::Remove {
+        image,
+        depth: IMAGES[usize::from(image)].len(),
+    }
+}
+
+fn run(image: u8) -> Actor {
+    Actor::Command {
+        image,
+        is_recorded: false,
+        at: Commanding::Choose,
+    }
+}
+
+/// A host that has pulled these images, a moment ago.
+fn host(images: &[u8], actors: Vec<Actor>) -> World {
+    let mut world = World {
+        gone: Some(BTreeSet::new()),
+        ..World::default()
+    };
+    for image in images {
+        world.actors = vec![pull(*image)];
+        while let Some(next) = world.step(0, Without::Nothing) {
+            world = next;
+        }
+    }
+    World { actors, ..world }
+}
+
+fn worlds() -> Vec<World> {
+    let look = || Actor::LetGo(LettingGo::default());
+    vec![
+        host(&[], vec![pull(ONE), look(), Actor::Age, Actor::Restart]),
+        host(&[ONE], vec![remove(ONE), pull(ONE), Actor::Age]),
+        host(&[ONE], vec![remove(ONE), pull(OTHER), Actor::Age]),
+        host(&[ONE], vec![remove(ONE), pull(ALIKE), Actor::Age]),
+        host(
+            &[ONE, ALIKE],
+            vec![remove(ONE), look(), Actor::Age, Actor::Restart],
+        ),
+        host(
+            &[ONE, OTHER],
+            vec![remove(ONE), remove(OTHER), Actor::Age, Actor::Restart],
+        ),
+        host(&[ONE], vec![remove(ONE), run(ONE), Actor::Age]),
+        host(&[ONE], vec![remove(ONE), run(OTHER), Actor::Age]),
+        host(&[ONE], vec![remove(ONE), pull(ONE), run(ALIKE), Actor::Restart]),
+    ]
+}
+
+#[test]
+fn nothing_goes_that_somebody_needs() {
+    let mut states = 0;
+    for (number, world) in worlds().iter().enumerate() {
+        let played = play(world, Without::Nothing);
+        states += played.unwrap_or_else(|wrong| panic!("world {number}: {wrong:?}"));
+    }
+    assert!(states > 1000, "{states} states are too few to show anything");
+}
+
+#[test]
+fn each_precaution_is_needed() {
+    for without in [
+        Without::Pulls,
+        Without::Waiting,
+        Without::Forgetting,
+        Without::Chains,
+        Without::AskingAgain,
+        Without::Looking,
+        Without::Comparing,
+    ] {
+        let goes_wrong = worlds()
+            .iter()
+            .any(|world| matches!(play(world, without), Err(Wrong::Missing(_))));
+        assert!(goes_wrong, "without {without:?} all goes well");
+    }
+}

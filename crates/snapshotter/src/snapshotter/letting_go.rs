@@ -1,0 +1,107 @@
+//! Letting go what removed snapshots showed of lazy images.
+//!
+//! A lazy snapshot has no files: what was read of its layer is in a cache that knows nothing of snapshots. Who removes an image
+//! to make room, as a kubelet does when the disk is full, would get none. So those who keep that cache are told what is still
+//! shown. What a process left undone that died in between is done when the store is opened again.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use tracing::warn;
+
+use super::Snapshotter;
+use super::inner::Inner;
+use crate::error::SnapshotError;
+use crate::lazy::{LazyImages, Shown};
+use crate::record::LazyLayer;
+
+/// Manifests of images that removed snapshots showed; `None` when nothing is to be done for them.
+pub(super) struct Gone {
+    manifests: Mutex<Option<BTreeSet<String>>>,
+    /// Held by who lets go.
+    letting_go: tokio::sync::Mutex<()>,
+}
+
+impl Default for Gone {
+    fn default() -> Self {
+        Self {
+            // Of what was removed before the store was opened nothing is known.
+            manifests: Mutex::new(Some(BTreeSet::new())),
+            letting_go: tokio::sync::Mutex::default(),
+        }
+    }
+}
+
+impl Gone {
+    pub(super) fn add(&self, shown: Option<&LazyLayer>) {
+        if let Some(layer) = shown {
+            self.put_back(BTreeSet::from([layer.manifest.clone()]));
+        }
+    }
+
+    fn put_back(&self, manifests: BTreeSet<String>) {
+        let mut all = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get_or_insert_default().extend(manifests);
+    }
+
+    fn take(&self) -> Option<BTreeSet<String>> {
+        self.manifests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}
+
+impl<L: LazyImages> Snapshotter<L> {
+    /// Lets go what only removed snapshots needed of lazy images, if any were removed. What cannot go now is left for the next
+    /// time that this is asked for.
+    pub async fn let_go(&self) {
+        let _one = self.gone.letting_go.lock().await;
+        // Before the others are looked at: what is removed from now on is for the next time.
+        let Some(gone) = self.gone.take() else {
+            return;
+        };
+        if !self.could_let_go(gone.clone()).await {
+            self.gone.put_back(gone);
+        }
+    }
+
+    async fn could_let_go(&self, gone: BTreeSet<String>) -> bool {
+        // Also before: who pulls has a snapshot then, or is among them.
+        let held = self.pulls.hold();
+        let Some(pulled) = held.pulled.clone() else {
+            return false;
+        };
+        match self.in_background(Inner::shown).await {
+            Ok(shown) => {
+                let shown = Shown {
+                    gone,
+                    pulled,
+                    ..shown
+                };
+                self.lazy.let_go(shown).await
+            }
+            Err(problem) => {
+                warn!("what removed snapshots showed stays for now: {problem}");
+                false
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// What snapshots show of lazy images.
+    fn shown(&self) -> Result<Shown, SnapshotError> {
+        let mut shown = Shown::default();
+        self.store.lazy_parts(|name, parts| {
+            if parts.lazy.is_some() {
+                shown.chains.insert(name.to_owned());
+            }
+            for part in [parts.lazy, parts.base].into_iter().flatten() {
+                let depth = shown.kept.entry(part.manifest).or_default();
+                *depth = part.depth.max(*depth);
+            }
+        })?;
+        Ok(shown)
+    }
+}

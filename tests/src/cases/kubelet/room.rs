@@ -1,0 +1,111 @@
+//! Images on a small disk: the kubelet sees what they take, and when the disk gets full it removes the one that nobody uses,
+//! which makes room, so that no pod has to go.
+
+use std::fs::{self, File};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use crate::cases::containerd::SOON;
+use crate::cases::containerd::cri;
+use crate::cases::containerd::lazy::push_indexed;
+use crate::containerd::{Containerd, Line, Snapshots, listens};
+use crate::kubelet::Kubelet;
+use crate::lab::{self, wait_until};
+use crate::runner::Outcome;
+use crate::world::{World, run};
+
+/// Size of the disk, in bytes.
+const DISK: u64 = 800 << 20;
+/// How much of it is to be free, in MiB.
+const FREE: u64 = 200;
+/// Reads all files of an image.
+const READ_ALL: &str = "find /usr /etc /bin /lib -xdev -type f -exec cat {} + > /dev/null 2>&1 || true";
+
+/// See the head of this file.
+pub(super) fn run_case(world: &World) -> Result<Outcome> {
+    lab::mount_small_with(&world.path("root"), DISK, &[])?;
+    let pause = cri::push_pause(world)?;
+    let (unused, used) = (push_indexed(world, "python")?, push_indexed(world, "redis")?);
+    let snapshots = Snapshots::start(world)?;
+    snapshots.restart_with(&format!("image_service = {:?}\n", listens(world)))?;
+    // The kubelet may remove any image but this one.
+    let more = cri::configuration(world, Line::Two, &pause)?;
+    let containerd = Containerd::start(world, Line::Two, &more)?;
+    containerd.tool("cri", &["pull", &pause])?;
+    let limits = json!({"evictionHard": {"imagefs.available": format!("{FREE}Mi"), "nodefs.available": "1Mi"},
+                        "evictionPressureTransitionPeriod": "1s"});
+    let mut kubelet = Kubelet::start(world, &snapshots, &limits)?;
+
+    kubelet.add(
+        "stays",
+        &json!({"containers": [{"name": "redis", "image": used}]}),
+    )?;
+    let begun = kubelet.is_ready("stays")?;
+    let reads = json!({"restartPolicy": "Never",
+                       "containers": [{"name": "reads", "image": unused, "command": ["sh", "-c", READ_ALL]}]});
+    kubelet.add("reads", &reads)?;
+    kubelet.comes_to("reads", "Succeeded")?;
+    kubelet.remove("reads")?;
+    let taken = taken(world)?;
+    // Both look at a cache that may still be written to.
+    wait_until(SOON, "the kubelet knows what images take", || {
+        // It has none before it has looked at its file systems for the first time.
+        let figures = kubelet.image_file_system().unwrap_or_default();
+        let believed = figures["usedBytes"].as_u64().unwrap_or_default();
+        Ok(believed.abs_diff(taken) < taken / 20)
+    })
+    .with_context(|| format!("{taken} bytes on disk, and {:?}", kubelet.image_file_system()))?;
+
+    // It looks for images when it starts, then every five minutes, and removes none that it has just seen for the first time.
+    kubelet.kill()?;
+    kubelet.wake()?;
+    ensure!(kubelet.is_ready("stays")? == begun, "the pod was started again");
+
+    // Less room than is wanted, by a quarter of what images take.
+    let free = available(world)?;
+    let ballast = File::create(world.path("root/ballast"))?;
+    let size = free
+        .checked_sub((FREE << 20) - taken / 4)
+        .context("the disk is too small")?;
+    rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, size)?;
+    wait_until(
+        SOON,
+        "the image makes room",
+        || Ok(available(world)? > FREE << 20),
+    )
+    .with_context(|| kubelet.last_words(&["viction", "image_gc"]))?;
+    // It looks at once whether that was enough.
+    let words = kubelet.last_words(&["viction manager"]);
+    ensure!(
+        !kubelet.log()?.contains("must evict pod(s)"),
+        "it goes for pods: {words}"
+    );
+    let listed = containerd.does(&["--namespace", cri::NAMESPACE, "images", "ls", "--quiet"])?;
+    ensure!(!listed.contains(&unused) && listed.contains(&used), "{listed}");
+    ensure!(
+        kubelet.is_ready("stays")? == begun,
+        "the other pod was started again"
+    );
+    let left = self::taken(world)?;
+    // And it comes back as lazily as ever.
+    drop(ballast);
+    fs::remove_file(world.path("root/ballast"))?;
+    kubelet.add("reads", &reads)?;
+    kubelet.comes_to("reads", "Succeeded")?;
+    Ok(Outcome::Passed(format!("{taken} bytes of images became {left}")))
+}
+
+/// What the cache's layers take, in bytes.
+fn taken(world: &World) -> Result<u64> {
+    let layers = world.path("root/layers");
+    let told = run(std::process::Command::new("du").args(["-s", "-B1"]).arg(&layers))?;
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let bytes = told.split_whitespace().next().context("du says nothing")?;
+    Ok(bytes.parse()?)
+}
+
+fn available(world: &World) -> Result<u64> {
+    let free = rustix::fs::statvfs(world.path("root").as_path())?;
+    Ok(free.f_bavail * free.f_frsize)
+}
