@@ -3,9 +3,10 @@
 //! It is the real one (`scripts/setup.sh` builds it). What it would change of this machine it finds as it wants it, in the
 //! case's own mount namespace: settings of the kernel, and the directories whose places cannot be said.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -19,6 +20,8 @@ use crate::world::{World, run};
 
 /// How long it may take until it answers, on a busy machine.
 const START: Duration = Duration::from_secs(60);
+/// Which programs tell it logins, if any do.
+const PROVIDERS: &str = "providers.json";
 /// Where it tells anybody of this host what it does.
 const PORT: u16 = 10255;
 /// What it sets of the kernel if it is not so (`setupKernelTunables` in `pkg/kubelet/cm/container_manager_linux.go`).
@@ -117,12 +120,23 @@ impl<'a> Kubelet<'a> {
                 flag("cert-dir", "pki"),
             ])
             .args(["--hostname-override=node", "--v=2"])
+            .args(self.login_flags())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
         self.process = Some(command.spawn().context("cannot start the kubelet (make setup)")?);
         wait_until(START, "the kubelet answers", || Ok(get("/pods").is_some()))
             .with_context(|| self.last_words(&["E1", "err="]))
+    }
+
+    fn login_flags(&self) -> Vec<String> {
+        let (configuration, programs) = (self.directory.join(PROVIDERS), self.directory.join("providers"));
+        if !configuration.exists() {
+            return Vec::new();
+        }
+        let flag =
+            |name: &str, place: &Path| format!("--image-credential-provider-{name}={}", place.display());
+        vec![flag("config", &configuration), flag("bin-dir", &programs)]
     }
 
     /// Ends it by a signal; pods go on.
@@ -241,6 +255,28 @@ impl Drop for Kubelet<'_> {
     fn drop(&mut self) {
         let _ = self.kill();
     }
+}
+
+/// From now on a program tells the kubelet this login for a registry. One that runs already asks it for each pull, if it was there
+/// when it was started.
+pub(crate) fn give_login(world: &World, registry: &str, user: &str, password: &str) -> Result<()> {
+    let directory = world.path("kubelet");
+    fs::create_dir_all(directory.join("providers"))?;
+    let provider = json!({"name": "tells", "matchImages": [registry], "defaultCacheDuration": "0s",
+                          "apiVersion": "credentialprovider.kubelet.k8s.io/v1"});
+    let configuration = json!({"apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig",
+                               "providers": [provider]});
+    fs::write(directory.join(PROVIDERS), configuration.to_string())?;
+    let answer = json!({"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse",
+                        "cacheKeyType": "Registry", "auth": {registry: {"username": user, "password": password}}});
+    // By its name at once: the kubelet may be about to start it.
+    let (new, program) = (directory.join("tells"), directory.join("providers/tells"));
+    fs::write(
+        &new,
+        format!("#!/bin/sh\ncat > /dev/null\nprintf '%s' '{answer}'\n"),
+    )?;
+    fs::set_permissions(&new, Permissions::from_mode(0o700))?;
+    fs::rename(new, program).context("write a credential provider")
 }
 
 /// What it answers, if it does.

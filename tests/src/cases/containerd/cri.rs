@@ -83,10 +83,10 @@ fn refuses_digest(world: &World, containerd: &Containerd<'_>, reference: &str) -
 }
 
 /// Who may read the images of the registry that asks, and a line of htpasswd for it (bcrypt).
-const USER: &str = "robot";
-const PASSWORD: &str = "k3pt-s3cret";
-const WRONG: &str = "wr0ng-s3cret";
-const ENTRY: &str = "robot:$2y$05$abcdefghijklmnopqrstuuJRKP3xle6bSCJQbvmMsWv1/XjWxvzKO";
+pub(in crate::cases) const USER: &str = "robot";
+pub(in crate::cases) const PASSWORD: &str = "k3pt-s3cret";
+pub(in crate::cases) const WRONG: &str = "wr0ng-s3cret";
+pub(in crate::cases) const ENTRY: &str = "robot:$2y$05$abcdefghijklmnopqrstuuJRKP3xle6bSCJQbvmMsWv1/XjWxvzKO";
 
 /// The kubelet pulls by our socket, with a password that is wrong and with the right one; what runs is read lazily with that,
 /// by the worker that was there, by the next, and after a restart of the daemon. No log has a password.
@@ -175,7 +175,7 @@ pub(super) fn logins(world: &World) -> Result<Outcome> {
 }
 
 /// How many times the daemon got a part of a blob from the registry that asks.
-fn blobs(world: &World) -> Result<usize> {
+pub(in crate::cases) fn blobs(world: &World) -> Result<usize> {
     let access = fs::read(world.path("locked/access"))?;
     let text = String::from_utf8_lossy(&access).into_owned();
     let is_read = |line: &&str| line.contains("/blobs/sha256:") && line.contains("\" 206 ");

@@ -1,5 +1,6 @@
 //! A real kubelet on containerd and Xebec.
 
+mod logins;
 mod pods;
 mod room;
 
@@ -19,5 +20,9 @@ pub(crate) fn cases() -> Vec<Case> {
         limit: LIMIT,
         run: Box::new(run),
     };
-    vec![case("pods", pods::run_case), case("room", room::run_case)]
+    vec![
+        case("pods", pods::run_case),
+        case("logins", logins::run_case),
+        case("room", room::run_case),
+    ]
 }
