@@ -27,19 +27,18 @@ const PASSWORD: &str = "0wner-s3cret";
 
 /// The cases.
 pub(super) fn cases() -> Vec<Case> {
-    let cases: [(&str, fn(&World) -> Result<Outcome>); 5] = [
-        ("private/commands", commands),
-        ("private/other-registries", other_registries),
-        ("private/only-readers", only_readers),
-        ("private/containerd", containerd),
-        ("private/docker", docker),
-    ];
-    let case = |(name, run): (&str, fn(&World) -> Result<Outcome>)| Case {
+    let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
         name: name.to_owned(),
         limit: LIMIT,
         run: Box::new(run),
     };
-    cases.into_iter().map(case).collect()
+    vec![
+        case("private/commands", commands),
+        case("private/other-registries", other_registries),
+        case("private/only-readers", only_readers),
+        case("private/containerd", containerd),
+        case("private/docker", docker),
+    ]
 }
 
 /// An image with a private file, and the file.
