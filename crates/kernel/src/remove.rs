@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, openat, openat2, renameat_with,
-    unlinkat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -27,12 +27,12 @@ const LEVELS: usize = 32;
 /// What is moved up is named by a number after this.
 const MOVED: &str = ".removed-";
 
-/// Removes what is at `path`, if need be with all that is in it. A link is removed, and what it leads to is left.
+/// Removes the directory at `path` with all that is in it. A link is removed, and what it leads to is left.
 ///
 /// # Errors
 /// `ResourceBusy`, with the place of what is mounted there or below: it is left as it is, with the directories above it, and some
-/// of what was beside it may be gone. `NotFound` if there is nothing at `path`. `DirectoryNotEmpty` if somebody adds to it
-/// meanwhile. Else what the kernel said.
+/// of what was beside it may be gone. `NotFound` if there is nothing at `path`, and `NotADirectory` if it is another file, which is
+/// left. `DirectoryNotEmpty` if somebody adds to it meanwhile. Else what the kernel said.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let above = path.parent().filter(|above| *above != Path::new(""));
@@ -68,7 +68,11 @@ struct Removal<'a> {
 impl Removal<'_> {
     fn run(mut self, top: &CStr) -> io::Result<()> {
         if !self.enter(top)? {
-            return self.unlink(top, AtFlags::empty());
+            let status = statat(&self.above, top, AtFlags::SYMLINK_NOFOLLOW)?;
+            return match FileType::from_raw_mode(status.st_mode) {
+                FileType::Symlink => self.unlink(top, AtFlags::empty()),
+                _ => Err(io::ErrorKind::NotADirectory.into()),
+            };
         }
         while let Some(level) = self.levels.last_mut() {
             match level.directory.read() {

@@ -255,7 +255,12 @@ impl Directories {
 }
 
 fn delete(path: &Path) {
-    if let Err(error) = remove_tree(path)
+    let is_directory = fs::symlink_metadata(path).is_ok_and(|status| status.is_dir());
+    let deleted = match is_directory {
+        true => remove_tree(path),
+        false => fs::remove_file(path),
+    };
+    if let Err(error) = deleted
         && error.kind() != io::ErrorKind::NotFound
     {
         warn!("cannot delete {}: {error}", path.display());
