@@ -19,7 +19,7 @@ pub(crate) fn ctr_pull(paths: &Paths, args: &CtrPullArgs) -> Result<(), Failure>
     let target = Target {
         socket: socket(&args.address),
         namespace: args.namespace.clone(),
-        snapshotter: args.snapshotter.clone(),
+        snapshotter: args.named.snapshotter.clone(),
         blobs: args.blobs,
         require_lazy: args.require_lazy,
     };

@@ -21,7 +21,7 @@ pub(crate) fn relay(paths: &Paths, args: &DockerRelayArgs) -> Result<(), Failure
             .or(settings.address)
             .unwrap_or_else(|| PathBuf::from(USUAL_CONTAINERD)),
         link: args.link.clone(),
-        snapshotter: args.snapshotter.clone(),
+        snapshotter: args.named.snapshotter.clone(),
         docker_config: settings.docker_config,
     };
     crate::runtime()?.block_on(async {

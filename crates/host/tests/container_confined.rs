@@ -1,24 +1,12 @@
 //! What a container may not do, tried from inside it, and what each option changes.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod container_support;
 
 use std::path::Path;
 
-use container_support::{Case, Run, case, supervise_if_asked};
-
-/// Not a test: the other side of every case.
-#[test]
-fn supervisor_process() {
-    supervise_if_asked();
-}
+use container_support::{Case, Run, case};
 
 const EPERM: i32 = 1;
 const ENOSYS: i32 = 38;

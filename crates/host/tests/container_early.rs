@@ -1,13 +1,7 @@
 //! Containers whose runtime is started before their image is there. As in `container_run`, every case runs in a process of its
 //! own.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod container_support;
 
@@ -15,14 +9,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use container_support::{Case, Running, case, supervise_if_asked, wait_until};
+use container_support::{Case, Running, case, wait_until};
 use xebec_host::container::cleanup_stale;
-
-/// Not a test: the other side of every case.
-#[test]
-fn supervisor_process() {
-    supervise_if_asked();
-}
 
 /// How long the image takes where it is not waited for.
 const LONG: Duration = Duration::from_secs(20);

@@ -1,31 +1,19 @@
 //! What containers leave on record, on the disk and in the mount table, and who cleans it up. As in `container_run`, every case runs
 //! in a process of its own.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod container_support;
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use container_support::{Case, case, supervise_if_asked, wait_until};
+use container_support::{Case, case, wait_until};
 use xebec_host::container::{Record, cleanup_stale, list};
 use xebec_kernel::mount::{Attributes, Overlay};
 
 /// Asks nobody before it ends a process.
 const KILL: i32 = 9;
-
-/// Not a test: the other side of every case.
-#[test]
-fn supervisor_process() {
-    supervise_if_asked();
-}
 
 /// A container that never was leaves nothing, even without --rm, and its name stays free.
 #[test]

@@ -1,25 +1,13 @@
 //! Probes, and what becomes of containers that are ready, or never are. As in `container_run`, every case runs in a process of its
 //! own.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod container_support;
 
 use std::time::{Duration, Instant};
 
-use container_support::{case, supervise_if_asked};
-
-/// Not a test: the other side of every case.
-#[test]
-fn supervisor_process() {
-    supervise_if_asked();
-}
+use container_support::case;
 
 #[test]
 fn a_ready_container_is_stopped_with_the_images_signal_and_killed_if_it_stays() {

@@ -1,13 +1,7 @@
 //! Containers for real: busybox on a runtime, as root. Every case runs in a process of its own (this same test
 //! binary), because signals and the death of the supervisor are what is tested; a watchdog ends each.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod container_support;
 
@@ -15,13 +9,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::time::Duration;
 
-use container_support::{Case, case, supervise_if_asked};
-
-/// Not a test: the other side of every case.
-#[test]
-fn supervisor_process() {
-    supervise_if_asked();
-}
+use container_support::{Case, case};
 
 #[test]
 fn a_command_runs_as_the_image_says_and_its_exit_code_is_passed_on() {

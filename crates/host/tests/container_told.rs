@@ -1,13 +1,7 @@
 //! Containers that are begun when it is known what their image says, and wait for its files. As in `container_run`, every case
 //! runs in a process of its own.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod container_support;
 
@@ -16,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use container_support::{Case, Running, case, supervise_if_asked, wait_until};
+use container_support::{Case, Running, case, wait_until};
 use xebec_host::container::cleanup_stale;
 use xebec_kernel::mount::automount::Automount;
 
@@ -36,12 +30,6 @@ macro_rules! told_case {
         }
         case
     }};
-}
-
-/// Not a test: the other side of every case.
-#[test]
-fn supervisor_process() {
-    supervise_if_asked();
 }
 
 /// How long the image takes where it is not waited for.

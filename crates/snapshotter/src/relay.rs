@@ -39,7 +39,7 @@ use tracing::{debug, warn};
 
 use crate::api::LONGEST_MESSAGE;
 use crate::containerd::Containerd;
-use crate::server::{is_of_this_user, told};
+use crate::server::{accept, told};
 use missing::Missing;
 pub use missing::MissingBlob;
 
@@ -53,8 +53,6 @@ const FRAME: usize = 5;
 const NOT_FOUND: &[u8] = b"5";
 /// How long calls under way may take when the relay ends. Some never end: whoever listens to events waits for the next.
 const LAST_CALLS: Duration = Duration::from_secs(1);
-/// How long accepting pauses when it fails, as it does when descriptors run out.
-const PAUSE: Duration = Duration::from_millis(100);
 /// How many calls of one connection are under way at most; one for each container that runs, and some.
 const CALLS_AT_ONCE: u32 = 100_000;
 /// How much of a stream may be under way, in bytes: layers of builds and pushes pass by here.
@@ -118,23 +116,9 @@ impl<B: Blobs> Relay<B> {
 
     /// Serves whoever connects, until `stop` says so.
     pub async fn serve(self: Arc<Self>, listener: UnixListener, mut stop: watch::Receiver<bool>) {
-        let mut connections = tokio::task::JoinSet::new();
-        loop {
-            tokio::select! {
-                () = told(&mut stop) => break,
-                Some(_) = connections.join_next() => {}
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) if !is_of_this_user(&stream) => {}
-                    Ok((stream, _)) => {
-                        connections.spawn(self.clone().converse(stream, stop.clone()));
-                    }
-                    Err(error) => {
-                        warn!("cannot accept a connection to containerd: {error}");
-                        tokio::time::sleep(PAUSE).await;
-                    }
-                }
-            }
-        }
+        let is_over = stop.clone();
+        let conversation = |stream| self.clone().converse(stream, is_over.clone());
+        let mut connections = accept(&listener, "containerd", &mut stop, conversation).await;
         let all = async { while connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(LAST_CALLS, all).await;
     }

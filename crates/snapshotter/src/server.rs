@@ -11,8 +11,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tonic::Status;
 use tonic::body::Body;
 use tracing::{debug, warn};
@@ -45,30 +46,42 @@ pub async fn serve<L: LazyImages>(
     images: Option<Arc<ImageService>>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut connections = tokio::task::JoinSet::new();
+    let is_over = stop.clone();
+    let conversation = |stream| converse(stream, snapshotter.clone(), images.clone(), is_over.clone());
+    let mut connections = accept(&listener, "the snapshotter", &mut stop, conversation).await;
+    while connections.join_next().await.is_some() {}
+}
+
+/// Has a conversation with whoever of this user connects, until `stop` says so; gives those that go on. Whoever prepares snapshots
+/// says what is mounted, and pulls with the logins that are kept. `to` is for messages.
+pub(crate) async fn accept<F: Future<Output = ()> + Send + 'static>(
+    listener: &UnixListener,
+    to: &str,
+    stop: &mut watch::Receiver<bool>,
+    conversation: impl Fn(UnixStream) -> F,
+) -> JoinSet<()> {
+    let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            () = told(&mut stop) => break,
+            () = told(stop) => return connections,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
-                // Whoever prepares snapshots says what is mounted, and pulls with the logins that are kept.
                 Ok((stream, _)) if !is_of_this_user(&stream) => {}
                 Ok((stream, _)) => {
-                    connections.spawn(converse(stream, snapshotter.clone(), images.clone(), stop.clone()));
+                    connections.spawn(conversation(stream));
                 }
                 Err(error) => {
-                    warn!("cannot accept a connection to the snapshotter: {error}");
+                    warn!("cannot accept a connection to {to}: {error}");
                     tokio::time::sleep(PAUSE).await;
                 }
             }
         }
     }
-    while connections.join_next().await.is_some() {}
 }
 
 /// Whether the user at the other end is the one of this process: whoever may ask may mount, and has the logins, and the
 /// permissions of a socket may have been changed.
-pub fn is_of_this_user(stream: &tokio::net::UnixStream) -> bool {
+pub fn is_of_this_user(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();
     match stream.peer_cred() {
         Ok(peer) if peer.uid() == own => true,
@@ -84,7 +97,7 @@ pub fn is_of_this_user(stream: &tokio::net::UnixStream) -> bool {
 }
 
 async fn converse<L: LazyImages>(
-    stream: tokio::net::UnixStream,
+    stream: UnixStream,
     snapshotter: watch::Receiver<Opened<L>>,
     images: Option<Arc<ImageService>>,
     mut stop: watch::Receiver<bool>,

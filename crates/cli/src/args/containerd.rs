@@ -6,6 +6,19 @@ use clap::Args;
 
 use super::ImageArgs;
 
+// No documentation of its own: it would be shown as the command's.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotterName {
+    /// What containerd's configuration calls Xebec's snapshotter.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "CONTAINERD_SNAPSHOTTER",
+        default_value = "xebec"
+    )]
+    pub(crate) snapshotter: String,
+}
+
 /// `xebec ctr-pull`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -36,14 +49,8 @@ pub(crate) struct CtrPullArgs {
         default_value = "default"
     )]
     pub(crate) namespace: String,
-    /// What containerd's configuration calls Xebec's snapshotter.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "CONTAINERD_SNAPSHOTTER",
-        default_value = "xebec"
-    )]
-    pub(crate) snapshotter: String,
+    #[command(flatten)]
+    pub(crate) named: SnapshotterName,
     /// Fetch the blobs of lazy layers, too: for exporting, converting, or pushing elsewhere.
     #[arg(long)]
     pub(crate) blobs: bool,
@@ -68,12 +75,6 @@ pub(crate) struct DockerRelayArgs {
     /// The name at which Docker finds containerd. Its directory is made, and closed to others.
     #[arg(long, value_name = "LINK", default_value = xebec_host::relay::USUAL_LINK)]
     pub(crate) link: PathBuf,
-    /// What containerd's configuration calls Xebec's snapshotter.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "CONTAINERD_SNAPSHOTTER",
-        default_value = "xebec"
-    )]
-    pub(crate) snapshotter: String,
+    #[command(flatten)]
+    pub(crate) named: SnapshotterName,
 }

@@ -1,6 +1,8 @@
 //! Cases of `container_run`: a busybox image view in a temporary directory, a supervisor in a process of its
 //! own, and the certainty that nothing stays.
 
+#![allow(dead_code, unreachable_pub, reason = "no test binary uses all of it")]
+
 mod supervisor;
 mod terminal;
 
@@ -17,10 +19,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use xebec_host::container::{Directories, cleanup_stale, list};
 
-pub use supervisor::supervise_if_asked;
-
 /// No case takes nearly as long.
 const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// The test that is no test in each test binary: the other side of every case.
+const SUPERVISOR: &str = "container_support::supervisor::supervisor_process";
 
 /// Names the file that says what a supervisor is to do.
 const ORDERS: &str = "XEBEC_TEST_CONTAINER_ORDERS";
@@ -271,7 +274,7 @@ impl Case {
         fs::write(&path, orders.to_string()).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "supervisor_process", "--nocapture", "--quiet"])
+            .args(["--exact", SUPERVISOR, "--nocapture", "--quiet"])
             .env(ORDERS, path);
         command
     }
