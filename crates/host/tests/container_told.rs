@@ -70,13 +70,6 @@ fn waiting(case: &Case) -> usize {
     waiting_processes(case).len()
 }
 
-fn kill_all(processes: &[i32]) {
-    for process in processes {
-        let status = Command::new("kill").args(["-9", &process.to_string()]).status();
-        assert!(status.unwrap().success());
-    }
-}
-
 /// Nothing of it is left, and nobody waits.
 fn assert_gone(case: &Case) {
     wait_until("nobody waits", || waiting(case) == 0);
