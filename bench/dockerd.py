@@ -8,35 +8,21 @@ import subprocess
 
 import bench
 import node
+from engine import Engine
 
 # Debian's client speaks an older language.
 OLDEST_API = "1.24"
 
 
-class Dockerd:
-    """To be used with `with`, while the system runs."""
-
+class Dockerd(Engine):
     name = "docker run"
     programs = ["dockerd", "docker-client", "runc-idmap"]
 
-    @staticmethod
-    def configuration(_):
-        """What containerd needs for it."""
-        return ""
-
     def __init__(self, system):
-        self.system, self.top = system, os.path.join(system.top, "d")
-        self.relay = self.process = None
+        super().__init__(system, os.path.join(system.top, "d"))
+        self.relay = None
 
-    def __enter__(self):
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
+    def stop(self):
         for process in (self.process, self.relay):
             if process and process.poll() is None:
                 process.terminate()

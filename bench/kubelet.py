@@ -13,6 +13,7 @@ import urllib.request
 import bench
 import images
 import node
+from engine import Engine
 
 PORT = 10255
 # What it sets of the kernel if it is not so (`setupKernelTunables` in `pkg/kubelet/cm/container_manager_linux.go`).
@@ -55,9 +56,7 @@ def push_pause():
     return image
 
 
-class Kubelet:
-    """To be used with `with`, while the system runs."""
-
+class Kubelet(Engine):
     name = "pod"
     programs = ["kubelet"]
 
@@ -74,27 +73,24 @@ class Kubelet:
                           networks=os.path.join(system.top, "networks"))
 
     def __init__(self, system):
-        self.system, self.top = system, os.path.join(system.top, "k")
-        self.process = None
+        super().__init__(system, os.path.join(system.top, "k"))
+        self.mounted = []
 
-    def __enter__(self):
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
+    def stop(self):
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
         ctr = lambda *arguments: self.system.node.try_ctr("--namespace", "k8s.io", *arguments)
         for name in ctr("tasks", "ls", "--quiet").stdout.decode().split():
             ctr("tasks", "rm", "--force", name)
-        for place in ["/var/lib", "/var/log", *(f"/proc/sys/{name}" for name in TUNABLES)]:
+        while self.mounted:
+            place = self.mounted.pop()
             node.LIBC.umount2(place.encode(), 2)  # MNT_DETACH
         node.remove(self.top)
+
+    def mount(self, over, *options):
+        bench.run("mount", *options, over)
+        self.mounted.append(over)
 
     def keep_off_the_machine(self):
         place = lambda name: os.path.join(self.top, name)
@@ -103,10 +99,10 @@ class Kubelet:
             with open(file, "w") as written:
                 written.write(value)
             if os.path.exists(f"/proc/sys/{name}"):
-                bench.run("mount", "--bind", file, f"/proc/sys/{name}")
-        bench.run("mount", "-t", "overlay", "-o", f"lowerdir=/var/lib,upperdir={place('upper')},workdir={place('work')}",
-                  "kubelet", "/var/lib")
-        bench.run("mount", "-t", "tmpfs", "kubelet", "/var/log")
+                self.mount(f"/proc/sys/{name}", "--bind", file)
+        layers = f"lowerdir=/var/lib,upperdir={place('upper')},workdir={place('work')}"
+        self.mount("/var/lib", "-t", "overlay", "-o", layers, "kubelet")
+        self.mount("/var/log", "-t", "tmpfs", "kubelet")
 
     def start(self):
         place = lambda name: os.path.join(self.top, name)
