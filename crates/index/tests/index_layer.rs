@@ -568,7 +568,7 @@ fn it_is_said_what_is_held() {
     // A frame, windows, contents.
     let mut trailing = tar_of([("a", &b"a"[..])]);
     trailing.extend(&noise);
-    let windows = tar_of([("noise", &noise[..])]);
+    let windows = sample_tar(1, 3_000_000);
     let names: Vec<String> = (0..20_000).map(|number| format!("f{number}")).collect();
     let many = tar_of(names.iter().map(|name| (name.as_str(), &b"x"[..])));
     for tar in [trailing, windows, many] {
