@@ -3,7 +3,7 @@
 #![no_main]
 
 use xebec_format::digest::Digest;
-use xebec_host::trust::{BoundArtifact, Original, bind, bound_artifact};
+use xebec_trust::{BoundArtifact, Original, bind, bound_artifact};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let manifest = Digest::from_bytes([0x11; 32]);

@@ -1,7 +1,7 @@
 //! The payload of a signature: refused, or the same manifest and repository are read from what is written of it.
 #![no_main]
 
-use xebec_host::trust::Payload;
+use xebec_trust::Payload;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(payload) = Payload::parse(bytes) else {

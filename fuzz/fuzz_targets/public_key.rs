@@ -1,7 +1,7 @@
 //! A public key in PEM: refused, or written again it is the same key; and it accepts no signature of these bytes.
 #![no_main]
 
-use xebec_host::trust::PublicKey;
+use xebec_trust::PublicKey;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(key) = PublicKey::from_pem(bytes) else {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use xebec_format::digest::Digest;
-use xebec_host::trust::Record;
+use xebec_trust::Record;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (layer, index) = (Digest::from_bytes([0x11; 32]), Digest::from_bytes([0x22; 32]));

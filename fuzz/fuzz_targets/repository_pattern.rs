@@ -2,7 +2,7 @@
 //! that is accepted is accepted again, and covers itself where it is a pattern.
 #![no_main]
 
-use xebec_host::trust::{Pattern, RepositoryName};
+use xebec_trust::{Pattern, RepositoryName};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let Some((name, patterns)) = text.split_once('\n') else {

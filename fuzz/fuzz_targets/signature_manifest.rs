@@ -2,7 +2,7 @@
 //! accepted without a valid signature.
 #![no_main]
 
-use xebec_host::trust::{MAX_PAYLOAD, SignatureManifest};
+use xebec_trust::{MAX_PAYLOAD, SignatureManifest};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok(manifest) = SignatureManifest::parse(bytes) {

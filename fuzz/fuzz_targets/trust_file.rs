@@ -1,7 +1,7 @@
 //! `trust.toml`: an error that shows itself, or entries within the limits.
 #![no_main]
 
-use xebec_host::trust::{MAX_TRUST_FILE, TrustFile};
+use xebec_trust::{MAX_TRUST_FILE, TrustFile};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     match TrustFile::parse(bytes) {

@@ -12,7 +12,7 @@ use xebec_format::runtime_image::{
 };
 use xebec_fuzz::{plain_numbers_of_recording, plain_sections_of_index};
 use xebec_host::artifact::{Artifact, BlobRef, LayerBlobs};
-use xebec_host::trust::{BoundArtifact, Listing, Original, Policy, Record, RepositoryName, bind};
+use xebec_trust::{BoundArtifact, Listing, Original, Policy, Record, RepositoryName, bind};
 use xebec_index::indexer::{IndexOptions, index_layer};
 use xebec_oci::Descriptor;
 use xebec_testkit::compression::Compression;
@@ -380,7 +380,7 @@ fn trust() -> Result<(), Failure> {
         put(
             target,
             name,
-            &std::fs::read(Path::new("crates/host/tests/trust_data").join(file))?,
+            &std::fs::read(Path::new("crates/trust/tests/trust/data").join(file))?,
         )?;
     }
     put_texts(

@@ -12,7 +12,7 @@ use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
 use xebec_oci::{Descriptor, ImageManifest, Manifest};
 
 /// `artifactType` of the manifest.
-pub use crate::trust::ARTIFACT_TYPE;
+pub use xebec_trust::ARTIFACT_TYPE;
 /// Media type of an encoded index: tree, pieces and spans.
 pub const INDEX_TYPE: &str = "application/vnd.xebec.layer.index.v1";
 /// Media type of the windows section.

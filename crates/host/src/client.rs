@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use xebec_kernel::file::{is_same, write_atomically};
 use xebec_kernel::process::{Child, Spawn};
 
 use crate::failure::{Failure, FailureKind};
-use crate::file::{is_same, write_atomically};
 use crate::keeper;
 use crate::paths::Paths;
 use crate::protocol::{MAX_LINE, Reply, Request, Status};

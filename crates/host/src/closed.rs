@@ -15,8 +15,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use crate::file::is_temporary;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, Stat, fstat, openat, statat};
+use xebec_kernel::file::is_temporary;
 
 /// Permissions that nobody but the owner has.
 const OTHERS: RawMode = 0o077;

@@ -1,14 +1,14 @@
-//! The facts about a cached index: `roots.json` in the layer's folder (see [`crate::trust`]).
+//! The facts about a cached index: `roots.json` in the layer's folder (see [`xebec_trust`]).
 
 use std::fs::File;
 use std::path::PathBuf;
 
 use xebec_cache::store::{LayerKey, Store};
 use xebec_kernel::writeback;
+use xebec_trust::{Record, RepositoryName};
 
 use crate::failure::Failure;
 use crate::origin;
-use crate::trust::{Record, RepositoryName};
 
 /// What is known about the index of a layer in the store.
 pub fn load(store: &Store, key: LayerKey) -> Record {

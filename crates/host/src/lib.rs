@@ -1,6 +1,6 @@
-//! Images and views, the fill service and its keeper, trust, running containers.
+//! Images and views, the fill service and its keeper, running containers.
 //!
-//! * [`image`]: from a reference to layers with an admitted index; [`artifact`], [`signatures`] and [`trust`] are
+//! * [`image`]: from a reference to layers with an admitted index; [`artifact`], [`signatures`] and `xebec_trust` are
 //!   what it judges by, [`facts`] what it knows.
 //! * [`view`]: merged and mounted; [`sharing`] lets files of one layer be read from another. `urgent` is what goes first.
 //! * [`keeper`], [`events`], [`worker`]: the daemon, [`settings`] what may be set about it. [`origin`] is where fills get bytes from, [`spool`] what
@@ -22,7 +22,6 @@ pub mod events;
 pub mod explain;
 pub mod facts;
 pub mod failure;
-pub mod file;
 pub mod free;
 pub mod image;
 pub mod inventory;
@@ -42,7 +41,6 @@ pub mod sharing;
 pub mod signatures;
 pub mod spool;
 pub mod start_report;
-pub mod trust;
 mod urgent;
 pub mod view;
 pub mod worker;

@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
+use xebec_kernel::file::write_privately;
 use xebec_oci::Reference;
 use xebec_snapshotter::image_service::{Login, Logins, Ticket};
 
-use crate::file::write_privately;
 use crate::image::seconds_since_1970;
 
 /// How large a file may be, in bytes. The registry client reads no larger ones than twice that.

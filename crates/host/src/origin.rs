@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 use xebec_oci::{Reference, Repository};
 
-use crate::file::write_for_this_boot;
 pub use source::{KEPT, LayerSource, Readers, SPOOLED};
+use xebec_kernel::file::write_for_this_boot;
 
 const FILE: &str = "origins.json";
 /// Repositories remembered for a layer. A base layer is in many, and each is asked only for its own images, so those of all the

@@ -10,14 +10,14 @@ use xebec_format::digest::Digest;
 use xebec_format::layer::LayerIndex;
 use xebec_index::indexer::{IndexOptions, IndexedLayer, index_layer};
 use xebec_index::restore::{DataSource, RestoreError, restore_tar};
+use xebec_kernel::file::write_atomically;
+use xebec_trust::Record;
 
 use crate::artifact::{BlobRef, FRAME_TYPE};
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
-use crate::file::write_atomically;
 use crate::image::Images;
 use crate::origin;
-use crate::trust::Record;
 
 /// What a proof came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

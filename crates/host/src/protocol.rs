@@ -14,13 +14,13 @@ pub use cache::{Collected, CollectedLayer, Forgotten};
 use serde::{Deserialize, Serialize};
 pub use status::{Counters, ProcessStatus, SnapshotStatus, Status, SuspectStatus, ViewStatus};
 use xebec_format::digest::Digest;
+use xebec_trust::Root;
 
 use crate::container::Identity;
 use crate::explain::Explanation;
 use crate::failure::{Failure, FailureKind};
 use crate::inventory::CacheReport;
 use crate::start_report::StartReport;
-use crate::trust::Root;
 use crate::worker::views::{LayerPair, process_start_time};
 
 /// Longest line that either side accepts, in bytes. Image configurations are the largest part of any reply;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use xebec_oci::memory::{LACK_LASTS, RegistryMemory};
 
-use crate::file::write_for_this_boot;
+use xebec_kernel::file::write_for_this_boot;
 
 /// Registries that are remembered; a host has images of a few.
 const MOST: usize = 1000;

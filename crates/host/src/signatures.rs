@@ -5,11 +5,11 @@ use tracing::{debug, warn};
 use xebec_format::digest::Digest;
 use xebec_oci::media_type::{ACCEPT_IMAGE, OCI_MANIFEST};
 use xebec_oci::{BlobSource, Client, ClientError, Repository};
+use xebec_trust::{MAX_PAYLOAD, Policy, PrivateKey, RepositoryName, SignatureManifest, Signing};
 
 use crate::artifact::BlobRef;
 use crate::failure::{Failure, FailureKind};
 use crate::image::resolve::registry_failure;
-use crate::trust::{self, MAX_PAYLOAD, Policy, PrivateKey, RepositoryName, SignatureManifest, Signing};
 
 /// The signature of `artifact` by a key that counts for the repository, if there is one.
 pub async fn find(
@@ -19,7 +19,7 @@ pub async fn find(
     policy: &Policy,
     artifact: Digest,
 ) -> Option<Signing> {
-    let tag = trust::signature_tag(artifact);
+    let tag = xebec_trust::signature_tag(artifact);
     let manifest = match client.manifest(repository, &tag, ACCEPT_IMAGE).await {
         Ok(manifest) => manifest,
         Err(error) => {
@@ -36,7 +36,7 @@ pub async fn find(
             digest: entry.payload,
             size: entry.payload_size,
         };
-        let descriptor = blob.descriptor(trust::SIGNATURE_LAYER_MEDIA_TYPE);
+        let descriptor = blob.descriptor(xebec_trust::SIGNATURE_LAYER_MEDIA_TYPE);
         payloads.extend(
             client
                 .blob(repository, &descriptor, MAX_PAYLOAD as u64)
@@ -44,7 +44,7 @@ pub async fn find(
                 .ok(),
         );
     }
-    trust::verify(policy, name, artifact, &manifest, &payloads)
+    xebec_trust::verify(policy, name, artifact, &manifest, &payloads)
         .inspect_err(|error| warn!("{error}"))
         .ok()
 }
@@ -60,7 +60,7 @@ pub async fn push(
     artifact: Digest,
 ) -> Result<(), Failure> {
     let unusable = |error: &dyn std::fmt::Display| Failure::new(FailureKind::Trust, error);
-    let tag = trust::signature_tag(artifact);
+    let tag = xebec_trust::signature_tag(artifact);
     let name =
         RepositoryName::new(repository.registry(), repository.name()).map_err(|error| unusable(&error))?;
     let existing = match client.manifest(repository, &tag, ACCEPT_IMAGE).await {
@@ -68,7 +68,8 @@ pub async fn push(
         Err(ClientError::NotFound { .. }) => None,
         Err(error) => return Err(registry_failure(&error)),
     };
-    let signed = trust::sign(key, &name, artifact, existing.as_deref()).map_err(|error| unusable(&error))?;
+    let signed =
+        xebec_trust::sign(key, &name, artifact, existing.as_deref()).map_err(|error| unusable(&error))?;
     for blob in [signed.config, signed.payload] {
         client
             .push_blob(repository, BlobSource::Bytes(blob.into()), None)

@@ -15,10 +15,10 @@ use xebec_format::digest::Digester;
 use xebec_format::erofs::{self, Device};
 use xebec_format::image::ImageTree;
 use xebec_format::merge::merge;
+use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::mount::{Attributes, BackingDevice, Erofs};
 
 use crate::failure::{Failure, FailureKind};
-use crate::file::write_for_this_boot;
 use crate::free::{self, Arriving};
 use crate::image::PreparedLayer;
 use crate::page_set::PageSet;

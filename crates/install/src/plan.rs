@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde::Serialize;
 use xebec_host::failure::Failure;
-use xebec_host::file::replace_atomically;
+use xebec_kernel::file::replace_atomically;
 
 use crate::record::Record;
 use crate::root::resolve;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 use xebec_host::closed;
 use xebec_host::failure::Failure;
-use xebec_host::file::write_privately;
+use xebec_kernel::file::write_privately;
 
 use crate::docker::{self, DockerChange};
 use crate::keys::Change;

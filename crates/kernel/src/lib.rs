@@ -7,6 +7,7 @@
 //! * [`mount`]: bind mounts, EROFS over files, overlayfs, and what is mounted where.
 //! * [`process`]: starting a process with chosen descriptors, waiting for it, signals.
 //! * [`page_cache`]: what of a file is in the page cache.
+//! * [`file`]: files that appear whole, and what of them a process that died has left.
 //! * [`remove`]: removing directories, and nothing that is mounted in them.
 //! * [`writeback`]: bringing files to the disk together.
 //! * [`memory`]: staying in memory when memory is short.
@@ -16,6 +17,7 @@
 
 pub mod fanotify;
 pub mod features;
+pub mod file;
 pub mod journal;
 pub mod lease;
 pub mod memory;

@@ -9,6 +9,7 @@ use std::process::Command;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-format", &[]),
     ("xebec-kernel", &[]),
+    ("xebec-trust", &["xebec-format", "xebec-kernel"]),
     ("xebec-snapshotter", &["xebec-kernel"]),
     ("xebec-oci", &["xebec-format"]),
     ("xebec-index", &["xebec-format"]),
@@ -22,9 +23,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-index",
             "xebec-cache",
             "xebec-snapshotter",
+            "xebec-trust",
         ],
     ),
-    ("xebec-install", &["xebec-format", "xebec-host"]),
+    ("xebec-install", &["xebec-format", "xebec-kernel", "xebec-host"]),
     (
         "xebec-cli",
         &[

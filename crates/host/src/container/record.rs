@@ -11,13 +11,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use serde::{Deserialize, Serialize};
+use xebec_kernel::file::remove_abandoned;
+use xebec_kernel::process::Stat;
 
 use super::bundle::{self, REMOVE_MARKER};
 use super::control_groups;
 use super::runtime::{self, Runtime};
 use super::{Directories, RunError};
-use crate::file::remove_abandoned;
-use xebec_kernel::process::Stat;
 
 /// Largest record that is read; what is written is far smaller, as [`COMMAND_LIMIT`] has it.
 const RECORD_LIMIT: u64 = 4 << 20;

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
+use xebec_kernel::file::is_same;
 use xebec_kernel::mount::Top;
 use xebec_kernel::process::{Instruction, filter_system_calls, with_umask};
 
 use super::bundle::{Bundle, is_name};
 use super::{Directories, RunError, gate};
-use crate::file::is_same;
 
 /// In order of preference: runc is the one that takes every layout of control groups.
 const RUNTIMES: [&str; 2] = ["runc", "crun"];

@@ -177,13 +177,13 @@ mod tests {
     use serde_json::json;
     use xebec_index::indexer::{IndexOptions, index_layer};
     use xebec_testkit::tar::{Header, Kind, TarBuilder};
+    use xebec_trust::RepositoryName;
 
     use super::*;
     use crate::facts;
     use crate::image::record::ImageRecord;
     use crate::paths::Paths;
     use crate::protocol::PullPolicy;
-    use crate::trust::RepositoryName;
 
     /// A layer of one file that this host has proven, and what it holds.
     fn proven_layer(images: &Images, contents: &[u8]) -> (Digest, u64) {

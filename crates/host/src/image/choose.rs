@@ -19,6 +19,7 @@ use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{DecodeError, LayerIndex, MERGED_ENTRY};
 use xebec_oci::{Client, Descriptor};
+use xebec_trust::{Policy, Record, Refusal, RepositoryName, Root};
 
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
@@ -29,7 +30,6 @@ use crate::image::{Images, PreparedLayer, Report};
 use crate::lazy;
 use crate::origin::{self, Origin};
 use crate::protocol::{ImageRequest, Reply};
-use crate::trust::{self, Policy, Record, Refusal, RepositoryName, Root};
 use crate::urgent::Urgent;
 use artifacts::FoundArtifact;
 use carried::CarriedIndexes;
@@ -411,7 +411,7 @@ impl<'a> Choice<'a> {
         }
         let binds = self.found.image_index.as_ref().is_some_and(|(_, bytes)| {
             matches!(
-                trust::bound_artifact(bytes, self.found.manifest_digest),
+                xebec_trust::bound_artifact(bytes, self.found.manifest_digest),
                 Ok(Some(_))
             )
         });

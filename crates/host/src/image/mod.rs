@@ -33,12 +33,13 @@ use std::time::Instant;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 use xebec_format::layer::LayerIndex;
+use xebec_kernel::file::write_for_this_boot;
 use xebec_oci::Client;
+use xebec_trust::{Policy, Root};
 
 use crate::artifact::{BlobRef, CONTENTS_TYPE};
 use crate::clients::Clients;
 use crate::failure::{Failure, FailureKind};
-use crate::file::write_for_this_boot;
 use crate::image::budget::{Account, Budget};
 use crate::image::choose::Choice;
 use crate::image::decoded::DecodedIndexes;
@@ -55,7 +56,6 @@ use crate::runtime_image::kept::KeptRecordings;
 use crate::runtime_image::pace::Paces;
 use crate::runtime_image::profile::Profiles;
 use crate::runtime_image::zone::{ZoneSource, ZoneStream};
-use crate::trust::{Policy, Root};
 
 /// Largest section of content digests that is fetched: two million files.
 const MAX_CONTENTS: u64 = 64 << 20;

@@ -9,6 +9,7 @@ use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{LayerIndex, Section};
 use xebec_oci::{BlobSource, Client, Repository};
+use xebec_trust::{BoundArtifact, Original, PrivateKey, RepositoryName, Root};
 
 use crate::artifact::{Artifact, BlobRef, EMPTY_CONFIG, LayerBlobs};
 use crate::facts;
@@ -19,7 +20,6 @@ use crate::image::{Images, Report};
 use crate::lazy::has_table_of_contents;
 use crate::protocol::{ImageRequest, Reply};
 use crate::signatures;
-use crate::trust::{self, BoundArtifact, Original, PrivateKey, RepositoryName, Root};
 
 /// What to do with the indexes once they are made.
 #[derive(Clone, Debug, Default)]
@@ -264,7 +264,7 @@ fn blobs_of(key: LayerKey, index_size: u64, index: &LayerIndex) -> LayerBlobs {
 }
 
 async fn bind(client: &Client, found: &FoundImage, artifact: Digest, size: u64) -> Result<Digest, Failure> {
-    let platform: trust::Platform = serde_json::from_slice(&found.config_bytes).map_err(|error| {
+    let platform: xebec_trust::Platform = serde_json::from_slice(&found.config_bytes).map_err(|error| {
         Failure::new(
             FailureKind::Integrity,
             format!("the image's configuration: {error}"),
@@ -283,7 +283,8 @@ async fn bind(client: &Client, found: &FoundImage, artifact: Digest, size: u64) 
         artifact,
         artifact_size: size,
     };
-    let bytes = trust::bind(&original, &[bound]).map_err(|error| Failure::new(FailureKind::Trust, error))?;
+    let bytes =
+        xebec_trust::bind(&original, &[bound]).map_err(|error| Failure::new(FailureKind::Trust, error))?;
     let digest = Digest::of(&bytes);
     let repository = found.reference.repository();
     // By tag, the tag now names the index that binds; by digest, the user takes the new digest.
@@ -292,7 +293,12 @@ async fn bind(client: &Client, found: &FoundImage, artifact: Digest, size: u64) 
         false => found.reference.manifest_name(),
     };
     client
-        .push_manifest(repository, &name, trust::IMAGE_INDEX_MEDIA_TYPE, bytes.into())
+        .push_manifest(
+            repository,
+            &name,
+            xebec_trust::IMAGE_INDEX_MEDIA_TYPE,
+            bytes.into(),
+        )
         .await
         .map_err(|error| registry_failure(&error))?;
     Ok(digest)
@@ -302,7 +308,7 @@ async fn bind(client: &Client, found: &FoundImage, artifact: Digest, size: u64) 
 pub(crate) fn read_key(path: &std::path::Path) -> Result<PrivateKey, Failure> {
     let bytes =
         fs::read(path).map_err(|error| Failure::host(format!("read the key {}", path.display()), error))?;
-    let password = trust::password_from_environment();
+    let password = xebec_trust::password_from_environment();
     PrivateKey::from_pem(&bytes, password.as_ref().map(|password| password.as_slice()))
         .map_err(|error| Failure::new(FailureKind::Trust, format!("{}: {error}", path.display())))
 }

@@ -11,6 +11,7 @@ use xebec_oci::{
     Client, ClientError, Descriptor, ImageConfig, ImageManifest, LocatedImage, Manifest, Platform, Reference,
     ResolvedImage,
 };
+use xebec_trust::Naming;
 
 use crate::container::{self, Identity};
 use crate::failure::{Failure, FailureKind};
@@ -19,7 +20,6 @@ use crate::image::referrers::Referrers;
 use crate::image::{Images, Report};
 use crate::protocol::{ImageRequest, PullPolicy, Reply};
 use crate::runtime_image::find::ASK_AGAIN;
-use crate::trust::Naming;
 
 /// How long a registry may take to say what an image is, where this host knows an older answer. Healthy registries
 /// take a fraction of a second for the two to four requests; a person who starts a local image should not wait for

@@ -14,6 +14,7 @@ use xebec_cache::store::{LayerKey, StagedLayer};
 use xebec_format::digest::Digest;
 use xebec_index::indexer::{DataSink, IndexOptions, IndexedLayer, index_layer};
 use xebec_oci::{BlobStream, Client, Descriptor};
+use xebec_trust::RepositoryName;
 
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
@@ -22,7 +23,6 @@ use crate::image::Report;
 use crate::image::budget::{Account, Held};
 use crate::image::resolve::{FoundImage, registry_failure};
 use crate::protocol::Reply;
-use crate::trust::RepositoryName;
 
 /// Parts of a blob in flight between the network and the indexer. A part is what one read of a connection gives
 /// (16 KiB to 1 MiB), so this bounds memory and still lets the network run ahead.
@@ -121,7 +121,7 @@ impl Images {
             self.store.add(key, &encoded)?;
             let directory = self.store.directory().join(key.folder());
             for (name, bytes) in sections {
-                crate::file::write_atomically(&directory.join(name), bytes)
+                xebec_kernel::file::write_atomically(&directory.join(name), bytes)
                     .map_err(|error| Failure::host(format!("write {name} of {key}"), error))?;
             }
             if keep_data {

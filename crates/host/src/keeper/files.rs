@@ -5,10 +5,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use xebec_kernel::file::write_atomically;
 use xebec_kernel::journal::Journal;
 
 use super::KeeperError;
-use crate::file::write_atomically;
 
 /// Makes it for root alone. A directory that exists keeps its mode: it may serve others too.
 pub(super) fn make_directory(path: &Path) -> Result<(), KeeperError> {

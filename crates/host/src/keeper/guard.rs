@@ -4,11 +4,11 @@ use std::path::Path;
 
 use tracing::{error, warn};
 use xebec_kernel::fanotify::Group;
+use xebec_kernel::file::is_same;
 use xebec_kernel::mount::{Top, bind_private, is_mounted};
 
 use super::KeeperError;
 use super::files::make_directory;
-use crate::file::is_same;
 
 /// More mounts than this are never stacked on one directory by accident.
 const MAX_STACKED: usize = 64;

@@ -48,7 +48,6 @@ use xebec_kernel::journal::{Custody, LastWord};
 use xebec_kernel::memory;
 use xebec_kernel::process::{self, Child, Ending, HandedDown, Signals, Spawn, SpawnError};
 
-use crate::file::is_same;
 use backoff::Backoff;
 use blame::Blame;
 use containerd::Care;
@@ -57,6 +56,7 @@ use holdings::{Holdings, names};
 use locks::KeeperLock;
 use manager::Manager;
 use waiting::poll;
+use xebec_kernel::file::is_same;
 
 /// A stop that kills so many workers in a row is not waited for any longer.
 const DEATHS_WHILE_STOPPING: u32 = 10;

@@ -20,11 +20,11 @@ use xebec_cache::fill::{Ask, Blob, BoxFuture, FaultKind, Fetched, Patience, Sour
 use xebec_cache::progress::{Phase, Progress};
 use xebec_format::digest::Digest;
 use xebec_format::layer::Section;
+use xebec_kernel::file::write_for_this_boot;
 use xebec_oci::{BlobStream, Client, ClientError, Fault, Observer, RangeAnswer, Wait};
 
 use super::{Origin, read};
 use crate::clients::Clients;
-use crate::file::write_for_this_boot;
 use crate::spool::{Spool, SpoolReader};
 
 /// A windows section up to this size is fetched whole at its first use and kept: one request instead of one for

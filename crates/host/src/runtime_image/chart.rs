@@ -6,13 +6,13 @@ use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{EntryKind, LayerIndex};
 use xebec_format::runtime_image::{PageRun, RecordedLayer, Service};
+use xebec_trust::Root;
 
 use crate::failure::{Failure, FailureKind};
 use crate::image::{Images, Report};
 use crate::protocol::ImageRequest;
 use crate::runtime_image::kept::KeptRecording;
 use crate::runtime_image::summary::{RecordedService, recorded};
-use crate::trust::Root;
 
 /// A recorded service, its files and its pages.
 #[derive(Clone, Debug)]

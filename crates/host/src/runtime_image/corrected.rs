@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use xebec_cache::store::{LayerKey, Store};
+use xebec_kernel::file::write_atomically;
 
 use crate::failure::Failure;
-use crate::file::write_atomically;
 
 /// How often. Where that cannot be read, a number that nobody used before.
 pub fn count(store: &Store, key: LayerKey) -> u64 {

@@ -12,6 +12,7 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::limits::MAX_RECORDING;
 use xebec_format::runtime_image::{Recording, Service, ServiceKey};
 use xebec_oci::{Client, ClientError, Descriptor};
+use xebec_trust::{Listing, Policy, Refusal, RepositoryName, Root};
 
 use crate::container::{self, ImageConfig, RunError};
 use crate::failure::{Failure, FailureKind};
@@ -23,7 +24,6 @@ use crate::protocol::{ImageRequest, ServiceCommand};
 use crate::runtime_image::artifact::{self, RUNTIME_IMAGE_TYPE};
 use crate::runtime_image::kept::{Evidence, KeptRecording, KeptRecordings};
 use crate::signatures;
-use crate::trust::{Listing, Policy, Refusal, RepositoryName, Root};
 
 /// Recordings of one image that are looked at. Anyone who may push can attach any number; who hides a good one behind
 /// many makes a start slower, never wrong.

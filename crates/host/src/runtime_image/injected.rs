@@ -13,9 +13,9 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
+use xebec_kernel::file::{sync_files, write_atomically, write_for_this_boot};
 
 use crate::failure::Failure;
-use crate::file::{sync_files, write_atomically, write_for_this_boot};
 use crate::runtime_image::kept::Evidence;
 
 /// Name of the file.

@@ -13,11 +13,13 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Recording;
+use xebec_kernel::file::{
+    remove_abandoned, sync_directory, sync_files, write_atomically, write_for_this_boot,
+};
 use xebec_kernel::remove::remove_tree;
+use xebec_trust::{Listing, Naming, Policy, Refusal, RepositoryName, Root, Roots, Signing};
 
 use crate::failure::Failure;
-use crate::file::{remove_abandoned, sync_directory, sync_files, write_atomically, write_for_this_boot};
-use crate::trust::{Listing, Naming, Policy, Refusal, RepositoryName, Root, Roots, Signing};
 
 const RECORDING: &str = "recording";
 /// By this damage is told. Versions that synced a recording before it had its name wrote none.

@@ -14,6 +14,7 @@ use xebec_format::runtime_image::{
     CarriedIndex, LaidOut, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, lay_out,
 };
 use xebec_oci::{BlobSource, Client, Repository};
+use xebec_trust::PrivateKey;
 
 use crate::artifact::{BlobRef, EMPTY_CONFIG};
 use crate::failure::{Failure, FailureKind};
@@ -29,7 +30,6 @@ use crate::runtime_image::kept::{Evidence, KeptRecording};
 use crate::runtime_image::record::{RecordOptions, Session};
 use crate::runtime_image::reuse::Reused;
 use crate::signatures;
-use crate::trust::PrivateKey;
 use crate::worker::views::LayerPair;
 
 /// What is done with a recording.

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{Recording, Service, wanted};
+use xebec_trust::Root;
 
 use crate::failure::Failure;
 use crate::image::{Images, Report};
 use crate::protocol::ImageRequest;
-use crate::trust::Root;
 
 /// The runtime images of an image.
 #[derive(Clone, Debug, Serialize)]

@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
+use xebec_kernel::file::is_same;
 
 use crate::failure::{Failure, FailureKind};
-use crate::file::is_same;
 use crate::protocol::Reply;
 use crate::worker::requests::Requests;
 use crate::worker::snapshots::unbind_all;

@@ -67,13 +67,13 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info, warn};
+use xebec_kernel::file::{remove_abandoned, write_atomically};
 use xebec_kernel::journal::{Custody, LastWord};
 use xebec_kernel::process::{self, Child};
 
 use crate::client;
 use crate::events::{EventLoop, Inherited};
 use crate::failure::Failure;
-use crate::file::{remove_abandoned, write_atomically};
 use crate::image::Images;
 use crate::keeper;
 use crate::paths::Paths;

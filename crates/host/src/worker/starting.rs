@@ -8,6 +8,7 @@ use tracing::{error, info};
 use xebec_cache::fill::Patience;
 use xebec_cache::progress::Ticket;
 use xebec_cache::store::LayerKey;
+use xebec_trust::RepositoryName;
 
 use crate::failure::{Failure, FailureKind};
 use crate::image::PreparedImage;
@@ -16,7 +17,6 @@ use crate::protocol::Purpose;
 use crate::runtime_image::corrected;
 use crate::runtime_image::injected::{self, Injection};
 use crate::runtime_image::kept::Evidence;
-use crate::trust::RepositoryName;
 use crate::worker::requests::Requests;
 use crate::worker::served::ServedLayer;
 use crate::worker::strict::{Injecting, Use};

@@ -17,11 +17,11 @@ use tokio::sync::Notify;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_oci::Reference;
+use xebec_trust::{Naming, Policy, RepositoryName, Root};
 
 use crate::image::PreparedImage;
 use crate::protocol::Purpose;
 use crate::runtime_image::kept::Evidence;
-use crate::trust::{Naming, Policy, RepositoryName, Root};
 
 /// That somebody reads the layers of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -301,8 +301,9 @@ impl Drop for Injecting {
 mod tests {
     use std::time::Duration;
 
+    use xebec_trust::Listing;
+
     use super::*;
-    use crate::trust::Listing;
 
     const KEY: LayerKey = LayerKey {
         layer: Digest::from_bytes([1; 32]),

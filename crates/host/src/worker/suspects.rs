@@ -17,9 +17,9 @@ use std::sync::Mutex;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
+use xebec_kernel::file::write_atomically;
 use xebec_kernel::mount::{self, MountInfo, Top};
 
-use crate::file::write_atomically;
 use crate::paths::Paths;
 use crate::protocol::{ProcessStatus, SuspectStatus};
 use crate::worker::views::{LayerPair, ViewRecord};

@@ -20,12 +20,12 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
+use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::mount::{self, Attributes, BackingDevice, MountError};
 use xebec_kernel::process::Stat;
 
 use crate::container;
 use crate::failure::{Failure, FailureKind};
-use crate::file::write_for_this_boot;
 use crate::free::Arriving;
 use crate::page_set::PageSet;
 use crate::paths::Paths;

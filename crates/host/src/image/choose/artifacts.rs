@@ -8,13 +8,13 @@ use xebec_format::digest::Digest;
 use xebec_format::layer::Section;
 use xebec_oci::media_type::ACCEPT_IMAGE;
 use xebec_oci::{ClientError, Descriptor};
+use xebec_trust::{Binding, Listing, Record, Signing};
 
 use super::{Choice, Outcome};
 use crate::artifact::{ARTIFACT_TYPE, Artifact, BlobRef, INDEX_TYPE, LayerBlobs, MAX_INDEX};
 use crate::failure::Failure;
 use crate::image::PreparedLayer;
 use crate::image::resolve::registry_failure;
-use crate::trust::{self, Binding, Listing, Record, Signing};
 
 /// Index artifacts of one image that are looked at. Anyone who may push can attach any number; who wants to hide a
 /// good one behind many can, but that costs laziness, never truth.
@@ -109,7 +109,7 @@ impl Choice<'_> {
     pub(super) async fn find_artifacts(&self) -> Result<Vec<FoundArtifact>, Failure> {
         let mut artifacts = Vec::new();
         if let Some((_, bytes)) = &self.found.image_index
-            && let Ok(Some((bound, binding))) = trust::bound_artifact(bytes, self.found.manifest_digest)
+            && let Ok(Some((bound, binding))) = xebec_trust::bound_artifact(bytes, self.found.manifest_digest)
         {
             artifacts.extend(self.fetch_artifact(bound.artifact, Some(binding), false).await);
         }

@@ -10,6 +10,7 @@ use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{CarriedIndex, PageRun, Recording, ZoneRange, ranges, wanted};
 use xebec_oci::Descriptor;
+use xebec_trust::Record;
 
 use super::{Choice, Outcome};
 use crate::failure::Failure;
@@ -19,7 +20,6 @@ use crate::runtime_image::carry::MAX_CARRIED;
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::kept::Evidence;
 use crate::runtime_image::zone::{ZoneSource, ZoneStream};
-use crate::trust::Record;
 
 /// How long a start waits for another to bring what both need. One that succeeds takes seconds at most.
 const TURN: Duration = Duration::from_secs(30);

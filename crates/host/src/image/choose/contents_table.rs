@@ -5,10 +5,10 @@ use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_index::toc::{Blob, Supplied, TableOfContents};
 use xebec_oci::Descriptor;
+use xebec_trust::Binding;
 
 use super::Choice;
 use crate::image::PreparedLayer;
-use crate::trust::Binding;
 
 impl Choice<'_> {
     /// The index that a layer's own table of contents makes; `None` when it has none.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
+use xebec_trust::{Refusal, Root, Roots};
 
 use super::Choice;
 use crate::facts;
 use crate::failure::{Failure, FailureKind};
 use crate::image::PreparedLayer;
-use crate::trust::{Refusal, Root, Roots};
 
 impl Choice<'_> {
     /// The strongest admitted index of the cache; of equals the one that this image was used with before, so that

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{PageRun, RecordedLayer, Recording, SeenRun, Service, ServiceKey};
+use xebec_kernel::file::{remove_abandoned, write_atomically};
 
 use crate::failure::{Failure, FailureKind};
-use crate::file::{remove_abandoned, write_atomically};
 use files::{Name, files, remove_oldest};
 
 /// Largest profile, in bytes: some 70,000 runs. A start of 10,000 pages that had no recording has 3,000.

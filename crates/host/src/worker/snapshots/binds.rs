@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use tracing::warn;
+use xebec_kernel::file::is_same;
 use xebec_kernel::mount::{self, Top};
 use xebec_snapshotter::mapped::Mapped;
 use xebec_snapshotter::{Binder, ErrorKind, SnapshotError};
 
 use super::lazy::Layers;
-use crate::file::is_same;
 use crate::paths::Paths;
 
 impl Binder for Layers {

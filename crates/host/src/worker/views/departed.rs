@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 use xebec_cache::store::LayerKey;
+use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::lease::Lease;
 
 use super::lingering::milliseconds_since_start;
 use super::{LayerPair, ViewRecord, Views};
-use crate::file::write_for_this_boot;
 use crate::paths::Paths;
 use crate::view;
 use crate::worker::strict::Use;

@@ -11,11 +11,11 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use tracing::warn;
+use xebec_kernel::file::is_same;
 use xebec_kernel::mount::{self, MountInfo, Top};
 
 use super::{ViewRecord, Views, same};
 use crate::failure::{Failure, FailureKind};
-use crate::file::is_same;
 use crate::paths::Paths;
 use crate::protocol::Holder;
 use crate::view;

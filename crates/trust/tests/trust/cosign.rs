@@ -1,8 +1,6 @@
 //! `cosign verify --key` accepts what `trust::sign` makes, and rejects what it should. Needs cosign 2; it
 //! reads from a registry of a few lines on loopback that only answers what it was given.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use xebec_format::digest::Digest;
-use xebec_host::trust::{PrivateKey, RepositoryName, sign};
+use xebec_trust::{PrivateKey, RepositoryName, sign};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
@@ -114,7 +112,7 @@ fn cosign_accepts_our_signatures() {
         return;
     }
     let registry = Registry::start();
-    let artifact = include_bytes!("trust_data/artifact-manifest.json");
+    let artifact = include_bytes!("data/artifact-manifest.json");
     registry.put_manifest("latest", artifact);
     let reference = format!("{}/team/app@{}", registry.address, Digest::of(artifact));
 

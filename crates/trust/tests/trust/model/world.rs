@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use xebec_format::digest::Digest;
-use xebec_host::trust::{
+use xebec_trust::{
     Binding, Listing, Naming, Policy, PrivateKey, Record, Root, SignatureManifest, SignaturePush,
     bound_artifact, sign, verify,
 };
 
-use crate::names::*;
+use super::names::*;
 
 /// What is at a signature tag: the manifest and the payloads.
 pub(crate) type Signed = (Vec<u8>, Vec<Vec<u8>>);

@@ -1,16 +1,14 @@
 //! `roots.json`: what it keeps, what counts where, that damage costs facts and never trust, and that writers
 //! at the same time lose nothing of each other.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::fs;
 use std::thread;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use xebec_format::digest::Digest;
-use xebec_host::trust::{Binding, Listing, Policy, RECORD_FILE, Record, RepositoryName, Root};
-use xebec_host::trust::{MAX_RECORD, Naming};
+use xebec_trust::{Binding, Listing, Policy, RECORD_FILE, Record, RepositoryName, Root};
+use xebec_trust::{MAX_RECORD, Naming};
 
 fn pair() -> (Digest, Digest) {
     (Digest::of(b"layer"), Digest::of(b"index"))

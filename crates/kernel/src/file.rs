@@ -178,7 +178,7 @@ fn writer(name: &str) -> Option<u32> {
 }
 
 /// Whether a file has the name of one that is being written.
-pub(crate) fn is_temporary(name: &str) -> bool {
+pub fn is_temporary(name: &str) -> bool {
     writer(name).is_some()
 }
 

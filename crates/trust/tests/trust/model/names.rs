@@ -1,9 +1,7 @@
 //! What there is in the world of the test: repositories, images, layers, indexes, policies.
 
 use xebec_format::digest::Digest;
-use xebec_host::trust::{
-    BoundArtifact, Original, Platform, Policy, PrivateKey, RepositoryName, TrustFile, bind,
-};
+use xebec_trust::{BoundArtifact, Original, Platform, Policy, PrivateKey, RepositoryName, TrustFile, bind};
 
 pub(crate) const REPOSITORIES: [&str; 2] = ["r0.example.com/app", "r1.example.com/app"];
 /// Layers of each image. Image 2 is the attacker's: its manifest annotates a lying table of contents of layer

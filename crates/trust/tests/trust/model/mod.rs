@@ -8,10 +8,8 @@
 //! any key that the policy does not list for the place, and publish an image whose own table of contents
 //! lies.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod model;
 mod names;
+mod rules;
 mod world;
 
 use std::cell::RefCell;
@@ -19,11 +17,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use xebec_host::trust::{Naming, Record, Root};
+use xebec_trust::{Naming, Record, Root};
 
-use crate::model::Model;
-use crate::names::{IMAGES, Target, VARIANTS, image_of};
-use crate::world::World;
+use self::names::{IMAGES, Target, VARIANTS, image_of};
+use self::rules::Model;
+use self::world::World;
 
 #[derive(Clone, Debug)]
 enum Event {

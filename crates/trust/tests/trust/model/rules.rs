@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use xebec_host::trust::{Naming, Root};
+use xebec_trust::{Naming, Root};
 
-use crate::names::*;
+use super::names::*;
 
 /// What has happened, and what the host has seen of it.
 #[derive(Default)]

@@ -1,8 +1,6 @@
 //! Signatures against independent programs: files that cosign wrote, `openssl` if it is there, `cosign` if it
 //! is there; and against hostile input.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +8,7 @@ use std::process::Command;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use xebec_format::digest::Digest;
-use xebec_host::trust::{
+use xebec_trust::{
     KeyError, Payload, Policy, PrivateKey, PublicKey, RepositoryName, SIGNATURE_ANNOTATION,
     SIGNATURE_LAYER_MEDIA_TYPE, SignatureManifest, Signing, TrustFile, VerifyError, sign, signature_tag,
     verify,
@@ -20,7 +18,7 @@ const PASSWORD: &[u8] = "pässword 1".as_bytes();
 
 fn data(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/trust_data")
+        .join("tests/trust/data")
         .join(name);
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

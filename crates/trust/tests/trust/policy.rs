@@ -1,13 +1,11 @@
 //! `trust.toml` on disk, the judgement of each root under each rule, and what a refused user reads.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use xebec_format::digest::Digest;
-use xebec_host::trust::{
+use xebec_trust::{
     Binding, Listing, Naming, Policy, PolicyError, PrivateKey, RepositoryName, Root, Roots,
     SignatureManifest, Signing, TrustFile, sign, verify,
 };

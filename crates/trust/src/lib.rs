@@ -2,7 +2,7 @@
 //!
 //! A manifest's digest covers the compressed layers, not an index of them. Whoever may push a referrer could
 //! attach an index that shows other contents, so an index is believed no further than the name that led to
-//! it. This module keeps three things apart:
+//! it. This crate keeps three things apart:
 //!
 //! * **Facts** ([`Record`], the file `roots.json` beside a cached index). They are about one pair of a layer
 //!   and an index and stay true for ever: "this host read the whole layer and the index is right", "this key
@@ -18,7 +18,7 @@
 //! whatever is cached and whatever `trust.toml` says; and an index that this host found to be wrong is used
 //! by nobody. `docs/trust.md` says the same for users.
 //!
-//! No network here: callers fetch, this module judges bytes and writes `roots.json`.
+//! No network here: callers fetch, this crate judges bytes and writes `roots.json`.
 
 mod bind;
 mod file;

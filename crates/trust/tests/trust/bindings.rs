@@ -1,11 +1,9 @@
 //! Image indexes that bind: what is kept, what is found again, and what is refused.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use xebec_format::digest::Digest;
-use xebec_host::trust::{
+use xebec_trust::{
     ARTIFACT_TYPE, BindError, Binding, BoundArtifact, IMAGE_INDEX_MEDIA_TYPE, IMAGE_MANIFEST_ANNOTATION,
     Original, Platform, RepositoryName, Roots, bind, bound_artifact,
 };

@@ -1,0 +1,10 @@
+//! The promises of this crate, checked from outside. [`model`] checks the whole against plain rules.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod bindings;
+mod cosign;
+mod model;
+mod policy;
+mod records;
+mod signatures;
