@@ -23,6 +23,7 @@
 mod bind;
 mod file;
 mod key;
+mod key_error;
 mod payload;
 mod policy;
 mod record;
@@ -41,7 +42,8 @@ pub use bind::{
     MAX_IMAGE_INDEX, Original, Platform, bind, bound_artifact,
 };
 pub use file::{Identity, KeyEntry, MAX_TRUST_FILE, RegistryEntry, RegistryRoot, TrustFile, TrustFileError};
-pub use key::{KeyError, KeyId, MAX_KEY_FILE, PrivateKey, PublicKey, password_from_environment};
+pub use key::{KeyId, MAX_KEY_FILE, PrivateKey, PublicKey, password_from_environment};
+pub use key_error::KeyError;
 pub use payload::{MAX_PAYLOAD, Payload, PayloadError};
 pub use policy::{Policy, PolicyError};
 pub use record::{MAX_RECORD, RECORD_FILE, Record, RecordError};

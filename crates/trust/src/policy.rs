@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::file::{Identity, MAX_TRUST_FILE, RegistryRoot, TEMPLATE, TrustFile, TrustFileError};
-use super::key::{KeyError, KeyId, MAX_KEY_FILE, PublicKey};
+use super::key::{KeyId, MAX_KEY_FILE, PublicKey};
+use super::key_error::KeyError;
 use super::refusal::{Details, Refusal, Rule};
 use super::roots::{Roots, Signing};
 use super::scope::{Pattern, PatternError, RepositoryName, parse_prefix};

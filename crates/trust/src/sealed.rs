@@ -7,7 +7,7 @@ use crypto_secretbox::{Nonce, XSalsa20Poly1305};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::key::KeyError;
+use super::key_error::KeyError;
 
 /// Most memory that scrypt may ask for, in bytes. Cosign's own parameters take 64 MiB.
 const MAX_MEMORY: u64 = 256 * 1024 * 1024;

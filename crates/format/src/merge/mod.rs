@@ -26,6 +26,9 @@ pub const MAX_NODES: usize = 4 << 20;
 /// Most directories that no layer describes but that entries are in. One path can ask for thousands, and each takes some 600 bytes.
 /// Archives that leave directories out at all have as many as the image has directories, a tenth of its files at most.
 pub const MAX_IMPLIED: usize = 512 << 10;
+/// Most names that may be looked up through symbolic links per layer. An image where each of a million entries
+/// passes through four links of sixteen names stays below.
+const MAX_WORK: u64 = 64 << 20;
 
 /// Why layers do not make an image.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -105,7 +108,7 @@ pub fn merge(layers: &[&LayerIndex]) -> Result<ImageTree, MergeError> {
     for (number, layer) in layers.iter().enumerate() {
         merge.layer = number as u16;
         merge.digest = layer.layer;
-        merge.work_left = resolve::MAX_WORK;
+        merge.work_left = MAX_WORK;
         for entry in &layer.entries {
             merge.apply(entry)?;
         }

@@ -11,9 +11,6 @@ use crate::layer::{Entry, EntryKind};
 
 /// Most symbolic links on one path (containerd's limit).
 const MAX_LINKS: u32 = 255;
-/// Most names that may be looked up through symbolic links per layer. An image where each of a million entries
-/// passes through four links of sixteen names stays below.
-pub(super) const MAX_WORK: u64 = 64 << 20;
 
 /// Where a path leads: existing directories from the root down, then names that are no directories there (the first
 /// may be that of a file, the others do not exist).

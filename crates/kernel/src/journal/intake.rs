@@ -7,11 +7,56 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::DupFlags;
 
-use super::layout::{CAPACITY, Entry, FREE, OWED, RAW_BYTES};
-use super::owed::{FileId, Owed};
+use super::clock::monotonic_nanoseconds;
+use super::layout::{Entry, FREE, OWED};
+use super::limits::{CAPACITY, RAW_BYTES};
+use super::owed::{FileId, Owed, Verdict};
 use super::stage::{Stage, reached};
 use super::{Journal, JournalError};
-use crate::fanotify::{Event, Events, Group, MIN_EVENT_BYTES};
+use crate::fanotify::{Denial, Event, Events, Group, MIN_EVENT_BYTES};
+
+impl Journal {
+    /// Takes over what predecessors left, and returns the one value that may read events.
+    ///
+    /// **First thing in a worker's `main`**, before it opens a file, starts a thread or a runtime: every owed
+    /// number must be occupied while it is still free. The predecessor must have been reaped.
+    ///
+    /// The returned entries are owed answers; each holds its number (on `/dev/null`) until it is answered.
+    ///
+    /// # Errors
+    /// [`JournalError::Hold`] when a number cannot be occupied, [`JournalError::InUse`] on a second call. The
+    /// process must then end without reading events. [`JournalError::Serving`] when another process has adopted the
+    /// journal and does not end within [`super::PREDECESSOR`].
+    pub fn adopt(self: &Arc<Self>) -> Result<(Intake, Vec<Owed>), JournalError> {
+        self.begin_adoption()?;
+        adopt(self)
+    }
+
+    /// The keeper's last act, when no worker is left and the group is about to close: every owed event and
+    /// every queued one is denied, because closing the group would release its reader with zeros.
+    ///
+    /// Returns how many readers were denied.
+    ///
+    /// # Errors
+    /// The first failure; what could be denied has been.
+    pub fn deny_everything(self: &Arc<Self>, group: &Group, denial: Denial) -> Result<usize, JournalError> {
+        let (mut intake, adopted) = self.adopt()?;
+        let mut denied = 0;
+        let mut result = Ok(());
+        let mut batch = adopted;
+        loop {
+            for owed in batch.drain(..) {
+                match owed.answer(group, Verdict::Deny(denial)) {
+                    Ok(_) => denied += 1,
+                    Err(error) => result = result.and(Err(error)),
+                }
+            }
+            if intake.read(group, &mut batch)? == 0 {
+                return result.map(|()| denied);
+            }
+        }
+    }
+}
 
 /// The one value of a process that reads events into its journal.
 #[derive(Debug)]
@@ -155,7 +200,7 @@ impl Intake {
 }
 
 /// See [`Journal::adopt`].
-pub(super) fn adopt(journal: &Arc<Journal>) -> Result<(Intake, Vec<Owed>), JournalError> {
+fn adopt(journal: &Arc<Journal>) -> Result<(Intake, Vec<Owed>), JournalError> {
     let mut intake = Intake {
         journal: journal.clone(),
         cursor: 0,
@@ -272,10 +317,4 @@ fn owed(journal: &Arc<Journal>, slot: usize, entry: &Entry, descriptor: Option<O
 
 fn add(counter: &AtomicU64, amount: usize) {
     counter.fetch_add(amount as u64, Ordering::Relaxed);
-}
-
-/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of a boot share.
-pub(super) fn monotonic_nanoseconds() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::intake::monotonic_nanoseconds;
+use super::clock::waited_since;
 use super::layout::{Entry, FILLING, FREE};
 use super::stage::{Stage, reached};
 use super::{Journal, JournalError};
@@ -18,11 +18,6 @@ pub struct FileId {
     pub device: u64,
     /// Inode number.
     pub inode: u64,
-}
-
-/// How long ago `since` was, which is a time of [`Owed::since`].
-pub fn waited_since(since: u64) -> Duration {
-    Duration::from_nanos(monotonic_nanoseconds().saturating_sub(since))
 }
 
 /// The answer to an event.
