@@ -2,8 +2,12 @@
 
 use xebec_format::layer::{Codec, LayerIndex, Span};
 
-use super::MAX_LAZY_PLAIN;
 use crate::decode::is_part;
+
+/// A span with more plain bytes than this cannot be fetched while a reader waits: at 100 MB/s that would be more
+/// than 0.1 s for a page. Such stretches are cut into [parts](crate::decode::PART_SOURCE), which nothing can decode
+/// alone, and the layer is called [not lazy](Laziness::NotLazy).
+pub const MAX_LAZY_PLAIN: u64 = 16 << 20;
 
 /// Whether a layer's contents can be fetched piece by piece.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use xebec_format::layer::Codec;
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
-use super::{IndexError, IndexOptions, open};
+use super::detect::open;
+use super::{IndexError, IndexOptions};
 use crate::gzip::{Event, GzipReader};
 use crate::source::Source;
 

@@ -7,7 +7,7 @@
 //! Layout of an entry: bits 0–4 total bits to consume (code and extra bits); bits 8–11 bits of the code alone;
 //! bits 13–15 and 31 flags; bits 16–30 a literal, a base length, a base distance or the start of a subtable.
 
-use super::InflateError;
+use super::{Alphabet, InflateError};
 
 /// Longest code in bits.
 const LONGEST: usize = 15;
@@ -101,17 +101,6 @@ const DISTANCES: [(u16, u8); 30] = [
     (16385, 13),
     (24577, 13),
 ];
-
-/// Which of the three codes of a block a table is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alphabet {
-    /// Code lengths of the other two codes.
-    CodeLengths,
-    /// Literals, end of block, lengths.
-    LiteralsAndLengths,
-    /// Distances.
-    Distances,
-}
 
 impl Alphabet {
     fn main_bits(self) -> u32 {

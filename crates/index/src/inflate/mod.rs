@@ -14,11 +14,12 @@
 //! depend on how input and output are cut.
 
 mod codes;
+mod error;
 mod huffman;
 
 use huffman::{DISTANCE_ROOM, LITLEN_ROOM, PRECODE_BITS, PRECODE_ROOM, SPECIAL};
 
-pub use huffman::Alphabet;
+pub use error::{Alphabet, InflateError};
 
 /// How far back a match can reach: deflate's window, in bytes.
 pub const HISTORY: usize = 32 << 10;
@@ -32,34 +33,6 @@ const HEADER_BYTES: usize = 570;
 
 /// Input below which [`Decoder::run`] asks for more unless there is no more; callers keep at least this.
 pub const INPUT_LOW: usize = HEADER_BYTES + 8;
-
-/// Why bytes are not a deflate stream.
-#[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each message says what the variant means")]
-pub enum InflateError {
-    #[error("the deflate stream ends in the middle of a block")]
-    Truncated,
-    #[error("a deflate block has the reserved type 3")]
-    BlockType,
-    #[error("a stored deflate block's length {length:#06x} does not match its complement {complement:#06x}")]
-    StoredLength { length: u16, complement: u16 },
-    #[error(
-        "a deflate block declares {litlen} literal/length codes and {distance} distance codes; at most 286 and 30 exist"
-    )]
-    TooManyCodes { litlen: usize, distance: usize },
-    #[error("a deflate block has more {0:?} codes than their lengths allow")]
-    OversubscribedCode(Alphabet),
-    #[error("a deflate block's {0:?} code leaves bit patterns without meaning")]
-    IncompleteCode(Alphabet),
-    #[error("a deflate block repeats a code length before the first, or beyond the last")]
-    BadRepeat,
-    #[error("a deflate block has no code for its own end")]
-    NoEndOfBlock,
-    #[error("a deflate block uses a bit pattern that stands for no symbol")]
-    NotASymbol,
-    #[error("a deflate match reaches {distance} bytes back, but only {history} bytes came before")]
-    DistanceTooFar { distance: usize, history: usize },
-}
 
 /// Compressed bytes to read from.
 pub struct Input<'a> {

@@ -1,78 +1,17 @@
 //! The state machine: which part of the archive the next byte belongs to.
 
 mod member;
+mod state;
 
-use self::member::Member;
+pub use state::TarParser;
+
 use super::error::{HeaderProblem, TarError};
-use super::header::{BLOCK, Block, Header, kind};
+use super::header::{BLOCK, Header, kind};
 use super::limits::TarLimits;
 use super::number::text;
 use super::pax::PaxRecords;
-use super::sparse::{MapText, RawMap, Run};
 use super::{TarSink, TarSummary};
-
-/// Parses a tar stream that is pushed in slices of any size; see the [module](super).
-#[derive(Debug)]
-pub struct TarParser {
-    limits: TarLimits,
-    state: State,
-    /// The block being collected, and how much of it is there.
-    block: Block,
-    filled: usize,
-    /// Offset of the next byte in the stream.
-    position: u64,
-    /// Offset of the current header block.
-    header_at: u64,
-    /// One block of zeros was seen where a header could be.
-    end_block: bool,
-    pending: Pending,
-    tree: u64,
-    pieces: u64,
-    summary: TarSummary,
-}
-
-/// What special entries say about the next one.
-#[derive(Debug, Default)]
-struct Pending {
-    records: PaxRecords,
-    long_name: Vec<u8>,
-    long_link: Vec<u8>,
-}
-
-#[derive(Debug)]
-enum State {
-    /// Collecting a header block.
-    Header,
-    /// Collecting the body of a PAX header or a GNU long name or link.
-    Special {
-        kind: u8,
-        body: Vec<u8>,
-        left: u64,
-        padding: u64,
-    },
-    /// Collecting extension blocks of an old GNU sparse map.
-    OldSparse {
-        member: Box<Member>,
-        map: RawMap,
-        blocks: u64,
-    },
-    /// Collecting the map of a PAX 1.0 sparse file.
-    MapText { member: Box<Member>, map: MapText },
-    /// Contents of a file; `run` is what is left of the current run.
-    Contents {
-        run: Run,
-        next: std::vec::IntoIter<Run>,
-        padding: u64,
-    },
-    /// Contents of something that is not a file of the image.
-    Skip { left: u64, padding: u64 },
-    /// Up to the next block.
-    Padding { left: u64 },
-    /// After the end blocks.
-    Trailer,
-    /// After an error.
-    Failed,
-}
+use state::{Pending, State, pad, padding};
 
 impl TarParser {
     /// A parser at the start of a stream.
@@ -290,16 +229,4 @@ impl TarParser {
 fn up_to(bytes: &[u8], limit: u64) -> &[u8] {
     let length = usize::try_from(limit).unwrap_or(usize::MAX);
     bytes.get(..length).unwrap_or(bytes)
-}
-
-/// Bytes from `size` to the next block boundary.
-fn padding(size: u64) -> u64 {
-    size.wrapping_neg() % BLOCK as u64
-}
-
-fn pad(left: u64) -> State {
-    match left {
-        0 => State::Header,
-        left => State::Padding { left },
-    }
 }

@@ -14,8 +14,8 @@ use xebec_format::layer::{Codec, Entry, EntryKind, LayerIndex, Metadata, Span};
 use xebec_format::path::LayerPath;
 
 use super::Blob;
+use super::entry::TocEntry;
 use super::error::{TocError, TocProblem};
-use super::json::TocEntry;
 use super::time::parse_rfc3339;
 use crate::tar::{
     Announced, Dialect, EntryProblem, Header, RawMap, TarLimits, announce, kind, memory_of, place,

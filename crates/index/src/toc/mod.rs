@@ -13,7 +13,9 @@
 //! `wanted` range lies in a blob of its own, so it needs a way to name that blob, and gives gzip access points
 //! instead of chunks ([`Codec::Gzip`] with windows).
 
+mod blob;
 mod entries;
+mod entry;
 mod error;
 pub mod estargz;
 mod json;
@@ -23,26 +25,12 @@ pub mod zstd_chunked;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+pub use blob::{Blob, MAX_TOC};
 pub use error::{TocError, TocProblem};
 use xebec_format::digest::Digest;
 use xebec_format::layer::{Codec, LayerIndex, Room};
 
-/// Largest table of contents, compressed or not, in bytes: 150 MiB, as containers/storage has it. It is held in
-/// memory; a million files take about 300 bytes each.
-pub const MAX_TOC: u64 = 150 << 20;
-
-/// Bytes of memory for each byte of a table, besides the table: an entry takes 35 bytes there at the least, and some 200 as an entry
-/// of an index. What is left of it when the index is made is [`LayerIndex::weight`].
-const MEMORY: u64 = 8;
-
-/// The layer blob that a table of contents belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Blob {
-    /// Digest of the blob as the registry stores it.
-    pub digest: Digest,
-    /// Size of the blob in bytes.
-    pub size: u64,
-}
+use blob::{hold, parse_digest, verify};
 
 /// A table of contents that is being fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,29 +157,4 @@ fn supply_tail(
     let wanted = table.start..tail_start;
     let stage = Stage::EstargzTable { digest, wanted, held };
     Ok(Supplied::More(TableOfContents { blob, stage }))
-}
-
-fn parse_digest(annotation: &'static str, text: &str) -> Result<Digest, TocError> {
-    text.parse().map_err(|_| TocError::Annotation {
-        annotation,
-        value: text.chars().take(200).collect(),
-    })
-}
-
-/// That a table of so many bytes, and what is made of it, may be held.
-fn hold(room: &mut Room<'_>, table: u64) -> Result<(), TocError> {
-    match room(table.saturating_mul(MEMORY + 1)) {
-        true => Ok(()),
-        false => Err(TocError::NoRoom),
-    }
-}
-
-/// Checks that bytes are what the manifest promised.
-fn verify(expected: Digest, bytes: &[u8]) -> Result<(), TocError> {
-    let found = Digest::of(bytes);
-    if found == expected {
-        Ok(())
-    } else {
-        Err(TocError::Digest { expected, found })
-    }
 }

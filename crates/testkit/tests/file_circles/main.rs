@@ -22,15 +22,11 @@ use modules::Sources;
 const KNOWN: &[(&str, &[usize])] = &[
     ("cache", &[4, 2]),
     ("cli", &[13]),
-    ("format", &[5, 3, 3, 2]),
     ("host", &[32, 24, 17, 6, 2, 2, 2, 2]),
-    ("index", &[7, 5, 2, 2]),
     ("install", &[3]),
-    ("kernel", &[4]),
     ("oci", &[10, 3, 2]),
     ("snapshotter", &[3, 2, 2, 2]),
     ("testkit", &[4, 4, 2]),
-    ("trust", &[2]),
 ];
 
 fn crates() -> PathBuf {

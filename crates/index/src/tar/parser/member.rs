@@ -4,23 +4,13 @@
 use xebec_format::layer::{Entry, EntryKind, Metadata};
 use xebec_format::path::LayerPath;
 
-use super::{Pending, State, TarParser, pad, padding};
+use super::state::{Member, Pending, State, TarParser, pad, padding};
 use crate::tar::TarSink;
 use crate::tar::entry::{Announced, announce, memory_of};
 use crate::tar::error::{EntryProblem, SparseProblem, TarError};
 use crate::tar::header::{BLOCK, Dialect, Header, kind};
 use crate::tar::number::decimal;
-use crate::tar::pax::PaxRecords;
 use crate::tar::sparse::{self, MapText, PaxSparse, RawMap, Run};
-
-/// A header with everything that came before it applied.
-#[derive(Debug)]
-pub(super) struct Member {
-    header: Header,
-    records: PaxRecords,
-    /// Bytes of contents that the archive stores, a sparse map in front of them included.
-    stored: u64,
-}
 
 impl TarParser {
     /// Applies what was pending to a header, and finds out where its contents start.
