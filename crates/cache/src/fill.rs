@@ -39,12 +39,8 @@ pub use stats::FillStats;
 use crate::layer::CachedLayer;
 use crate::progress::{Phase, Progress, Ticket};
 use crate::stage::{Stage, reached};
-use memory::Share;
+use memory::{GROUP_SOURCE_BYTES, Share};
 use sequential::Sequential;
-
-/// Source bytes that one request asks for at most. Larger requests save round trips but hold readers of their
-/// first bytes up for as long as the last ones take: 4 MiB is 0.3 s at 100 Mbit/s.
-const GROUP_SOURCE_BYTES: u64 = 4 << 20;
 
 /// How often wrong bytes are fetched again. Damage on the way is gone at the second try, a damaged mirror is passed
 /// over at the second; who still sends wrong bytes at the fourth has no others.

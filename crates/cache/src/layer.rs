@@ -4,6 +4,8 @@
 //! are not compared with the digests of their spans until later ([`CachedLayer::inject`]).
 
 mod inject;
+mod lies;
+mod pages;
 mod written;
 
 use std::io;
@@ -20,17 +22,14 @@ use xebec_format::layer::{Span, SpanTable};
 use crate::bits::Bits;
 use crate::boot::BootId;
 use crate::disk::{Access, Disk, DiskFile};
+use crate::key::{DATA, LayerKey};
 use crate::presence::{Presence, is_full};
 use crate::room::Room;
 use crate::stage::{Stage, reached};
-use crate::store::LayerKey;
 use crate::turns::{Turns, Way};
+use lies::read_lies;
+use pages::pages_of;
 use written::WrittenSpans;
-
-/// Name of the data file.
-pub(crate) const DATA: &str = "data";
-/// Name of the file with the lies that nobody was told of.
-const LIES: &str = "lies";
 
 /// A layer of the cache, open.
 ///
@@ -121,7 +120,7 @@ impl CachedLayer {
     ) -> io::Result<Self> {
         let (device, inode) = data.identity()?;
         let written = WrittenSpans::of(&table, &presence);
-        let lies = Mutex::new(inject::read_lies(&**disk, directory, presence.pages()));
+        let lies = Mutex::new(read_lies(&**disk, directory, presence.pages()));
         Ok(Self {
             key,
             directory: directory.to_owned(),
@@ -346,14 +345,6 @@ fn check_length(data: &dyn DiskFile, table: &SpanTable) -> io::Result<()> {
     }
     let message = format!("data is {length} bytes long, the index says {}", table.data_size);
     Err(io::Error::new(io::ErrorKind::InvalidData, message))
-}
-
-/// The pages that a range of bytes touches.
-fn pages_of(range: &Range<u64>) -> Range<u64> {
-    if range.is_empty() {
-        return 0..0;
-    }
-    range.start / PAGE_SIZE..range.end.div_ceil(PAGE_SIZE)
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use xebec_format::PAGE_SIZE;
+use xebec_format::digest::Digest;
 use xebec_format::layer::LayerIndex;
 
 use crate::disk::{Access, DiskFile};
-use crate::layer::DATA;
+use crate::error::{StoreError, failed};
+use crate::key::{DATA, LayerKey};
 use crate::presence::Presence;
-use crate::store::{LayerKey, Store, StoreError, failed};
+use crate::store::{Store, TEMPORARY};
 
 /// A layer's folder under its temporary name; dropped without [`StagedLayer::publish`] it disappears.
 #[derive(Debug)]
@@ -19,6 +21,17 @@ pub struct StagedLayer<'a> {
     directory: PathBuf,
     data: Arc<dyn DiskFile>,
     published: bool,
+}
+
+impl Store {
+    /// A new folder for a layer, under a temporary name.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn stage(&self, layer: &Digest) -> Result<StagedLayer<'_>, StoreError> {
+        let directory = self.temporary(TEMPORARY, layer);
+        StagedLayer::begin(self, directory)
+    }
 }
 
 impl<'a> StagedLayer<'a> {

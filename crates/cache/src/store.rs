@@ -7,7 +7,6 @@
 //! What a power cut left damaged is made anew when the layer is next used: an index that does not have its digest is
 //! replaced by [`Store::add`], a data file of the wrong length by [`Store::open_layer`].
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,80 +15,26 @@ use std::time::SystemTime;
 
 use tracing::warn;
 use xebec_format::digest::Digest;
-use xebec_format::layer::{DecodeError, LayerIndex, SpanTable};
-use xebec_format::runtime_image::RecordedLayer;
+use xebec_format::layer::{LayerIndex, SpanTable};
 
 use crate::boot::BootId;
 use crate::disk::{Access, Disk, RealDisk};
-use crate::layer::{CachedLayer, DATA};
+pub use crate::error::StoreError;
+use crate::error::failed;
+use crate::key::DATA;
+pub use crate::key::LayerKey;
+use crate::layer::CachedLayer;
 use crate::presence::{DURABLE, PRESENT};
 use crate::room::Room;
 pub use crate::staged::StagedLayer;
 use crate::unverified::UNVERIFIED;
 
 /// Folders whose name starts so are unfinished; [`Store::clean`] removes them.
-const TEMPORARY: &str = ".new-";
+pub(crate) const TEMPORARY: &str = ".new-";
 /// Folders whose name starts so are on their way out; [`Store::clean`] removes them too.
 const REMOVED: &str = ".old-";
 /// Name of the encoded index.
 pub(crate) const INDEX: &str = "index";
-
-/// A layer as one index describes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LayerKey {
-    /// Digest of the layer blob.
-    pub layer: Digest,
-    /// Digest of the encoded index.
-    pub index: Digest,
-}
-
-impl From<&RecordedLayer> for LayerKey {
-    fn from(layer: &RecordedLayer) -> Self {
-        Self {
-            layer: layer.layer,
-            index: layer.index,
-        }
-    }
-}
-
-impl LayerKey {
-    /// The layer's folder below the store's: `<layer>/<index>`, in hexadecimal digits.
-    pub fn folder(&self) -> PathBuf {
-        Path::new(&self.layer.hex()).join(self.index.hex())
-    }
-}
-
-impl fmt::Display for LayerKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "layer {} by index {}", self.layer.short(), self.index.short())
-    }
-}
-
-/// What went wrong in the store, and with which layer.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// A file could not be read or written.
-    #[error("{what} {path}: {error}")]
-    Io {
-        /// What was being done.
-        what: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// Why it failed.
-        error: io::Error,
-    },
-    /// A stored index is damaged.
-    #[error("the index of {key} in the cache is damaged ({error}); it will be fetched again")]
-    Index {
-        /// Whose index.
-        key: LayerKey,
-        /// What is wrong with it.
-        error: DecodeError,
-    },
-    /// A stored index is not the one its folder names.
-    #[error("the index of {0} in the cache does not have that digest; it will be fetched again")]
-    Digest(LayerKey),
-}
 
 /// The directory of cached layers.
 #[derive(Debug)]
@@ -321,16 +266,7 @@ impl Store {
         write().map_err(failed("replace the index in", &directory))
     }
 
-    /// A new folder for a layer, under a temporary name.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn stage(&self, layer: &Digest) -> Result<StagedLayer<'_>, StoreError> {
-        let directory = self.temporary(TEMPORARY, layer);
-        StagedLayer::begin(self, directory)
-    }
-
-    fn temporary(&self, prefix: &str, layer: &Digest) -> PathBuf {
+    pub(crate) fn temporary(&self, prefix: &str, layer: &Digest) -> PathBuf {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let name = format!("{prefix}{}-{}-{serial}", layer.short(), std::process::id());
         self.directory.join(name)
@@ -462,11 +398,6 @@ impl Store {
 /// Whether a layer's data file is not there as the index says, and never will be by itself.
 fn is_damage(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound)
-}
-
-pub(crate) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
-    let path = path.to_owned();
-    move |error| StoreError::Io { what, path, error }
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::GROUP_SOURCE_BYTES;
+/// Source bytes that one request asks for at most. Larger requests save round trips but hold readers of their
+/// first bytes up for as long as the last ones take: 4 MiB is 0.3 s at 100 Mbit/s.
+pub(super) const GROUP_SOURCE_BYTES: u64 = 4 << 20;
 
 /// Bytes that were fetched for all layers: room for 128 groups of [`GROUP_SOURCE_BYTES`] on their way, which is more than a fast link
 /// needs to be busy.

@@ -13,6 +13,7 @@
 
 use std::borrow::Cow;
 
+use super::lies::LIES;
 use super::*;
 
 /// Zero pages that are looked at together.
@@ -306,19 +307,6 @@ impl CachedLayer {
         let bytes: Vec<u8> = pages.iter().flat_map(|page| page.to_le_bytes()).collect();
         file.write_all_at(&bytes, file.length()?)
     }
-}
-
-/// The lies that a process found and did not live to tell: numbers of pages, eight bytes each, least significant first.
-/// One that is cut off, or beyond the layer, tells nothing.
-pub(super) fn read_lies(disk: &dyn Disk, directory: &Path, pages: u64) -> Bits {
-    let mut lies = Bits::zero(pages);
-    let bytes = disk.read(&directory.join(LIES)).unwrap_or_default();
-    let (numbers, _) = bytes.as_chunks::<8>();
-    let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
-    for page in numbers.filter(|page| *page < pages) {
-        lies.put(page, true);
-    }
-    lies
 }
 
 fn outside() -> io::Error {

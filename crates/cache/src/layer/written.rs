@@ -2,7 +2,7 @@
 
 use xebec_format::layer::SpanTable;
 
-use super::pages_of;
+use super::pages::pages_of;
 use crate::presence::Presence;
 
 /// Which spans have been written whole, verified. A page at the boundary of two spans is whole when both are.

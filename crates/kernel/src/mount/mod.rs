@@ -10,12 +10,14 @@
 
 pub mod automount;
 mod erofs;
+mod error;
 mod info;
 mod overlay;
 mod read_ahead;
 mod top;
 
 pub use erofs::Erofs;
+pub use error::MountError;
 pub use info::{MAX_MOUNTINFO_BYTES, MountInfo, is_mounted, mounts, parse_mountinfo};
 pub use overlay::Overlay;
 pub use read_ahead::BackingDevice;
@@ -37,68 +39,6 @@ const MAX_FSCONFIG_STRING: usize = 255;
 
 /// How much of the kernel's own explanation is kept: messages are lines of a few dozen bytes.
 const MAX_KERNEL_MESSAGE: usize = 1024;
-
-/// What went wrong with a mount.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MountError {
-    /// A file system could not be mounted.
-    #[error("cannot mount {filesystem} from {origin} ({step}): {source}{message}")]
-    Create {
-        /// `erofs`, `overlay`.
-        filesystem: &'static str,
-        /// The source, for people.
-        origin: String,
-        /// The parameter or call that was refused.
-        step: String,
-        /// What the kernel said.
-        source: io::Error,
-        /// What the file system itself said, with a leading `; `, or nothing.
-        message: String,
-    },
-    /// A directory could not be bound to another, or a mount could not be attached.
-    #[error("cannot attach {origin} at {target}: {source}")]
-    Attach {
-        /// What was to be attached.
-        origin: String,
-        /// Where.
-        target: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// A mount could not be taken down.
-    #[error("cannot unmount {target}: {source}{}", busy_advice(.source))]
-    Unmount {
-        /// The mount point.
-        target: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The table of mounts could not be read.
-    #[error("cannot read the table of mounts: {problem}")]
-    Table {
-        /// What was wrong.
-        problem: String,
-    },
-    /// A mount's read-ahead could not be read or set.
-    #[error("cannot {action} the read-ahead of {device}: {source}")]
-    ReadAhead {
-        /// `read` or `set`.
-        action: &'static str,
-        /// Name of the backing device, or of the metadata image if the device was not found.
-        device: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-}
-
-fn busy_advice(source: &io::Error) -> &'static str {
-    if source.raw_os_error() == Some(libc::EBUSY) {
-        "; a process still uses it: end the process or leave the directory, then try again"
-    } else {
-        ""
-    }
-}
 
 /// A mount that is attached nowhere. Dropping it takes it down.
 #[derive(Debug)]

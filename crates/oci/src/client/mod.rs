@@ -10,12 +10,16 @@ mod manifest;
 pub(crate) mod manner;
 mod probe;
 mod push;
+mod range;
 mod referrers;
 mod resolve;
 pub(crate) mod stats;
 mod stream;
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 pub use blob::{MAX_RANGE, RangeAnswer};
 pub use manifest::FetchedManifest;
@@ -31,7 +35,7 @@ use crate::error::{ClientError, Object, Target};
 use crate::memory::{RegistryMemory, ShortMemory};
 use crate::reference::Repository;
 use crate::transport::Transport;
-use manner::Manner;
+use manner::{Manner, Patience};
 use stats::Counters;
 
 /// Reads from and writes to registries.
@@ -80,6 +84,44 @@ impl Client {
             manner: self.manner.clone(),
             memory: self.memory.clone(),
         }
+    }
+
+    /// The same client, whose calls try until `deadline` whatever their budget: for programs that wait for a page
+    /// and would not survive an error. Pauses between tries stay below a second, the first call that succeeds wakes
+    /// all that wait for the same registry, and refused credentials are asked for again now and then.
+    #[must_use]
+    pub fn patient_until(&self, deadline: Instant) -> Self {
+        self.with_patience(Patience::Until(deadline))
+    }
+
+    /// The same client, whose calls try twice within `time` at most: for callers with something to fall back on.
+    #[must_use]
+    pub fn hasty(&self, time: Duration) -> Self {
+        self.with_patience(Patience::Hasty(time))
+    }
+
+    /// The same client, which asks these hosts (`host[:port]`, as [`Observer::received`] names them) only when no
+    /// other is left: they sent wrong bytes.
+    #[must_use]
+    pub fn avoiding(&self, hosts: &[String]) -> Self {
+        let mut client = self.clone();
+        client.manner.avoided = hosts.into();
+        client
+    }
+
+    /// The same client with counters of its own, as [`Client::with_own_stats`], watched by `observer`. For one call
+    /// at a time.
+    #[must_use]
+    pub fn observed(&self, observer: Arc<dyn Observer>) -> Self {
+        let mut client = self.with_own_stats();
+        client.counters = client.counters.observed(observer);
+        client
+    }
+
+    fn with_patience(&self, patience: Patience) -> Self {
+        let mut client = self.clone();
+        client.manner.patience = patience;
+        client
     }
 
     /// Whether `registry`, or the first of its mirrors that was asked, answers a range request with that range;

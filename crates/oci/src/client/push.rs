@@ -15,7 +15,8 @@ use super::Client;
 use crate::auth::Scope;
 use crate::error::{ClientError, Fault, Object, Target};
 use crate::reference::Repository;
-use crate::transport::http::{Answer, authority};
+use crate::transport::authority::authority;
+use crate::transport::http::Answer;
 use crate::transport::registry::Endpoint;
 use crate::transport::{Ask, Payload, Place};
 

@@ -10,8 +10,8 @@ use futures_util::Stream;
 use xebec_format::digest::Digest;
 
 use super::Client;
-use super::blob::{Opened, blob_ask, skip_in};
 use super::course::Course;
+use super::range::{Opened, blob_ask, skip_in};
 use crate::error::{ClientError, Fault, Object};
 use crate::reference::Repository;
 use crate::transport::http::Answer;

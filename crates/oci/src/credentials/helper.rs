@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::{Credential, CredentialError, MAX_CONFIG_JSON};
+use super::credential::{Credential, CredentialError, MAX_CONFIG_JSON};
 
 /// The user name by which a helper says that its secret is an identity token.
 const TOKEN_USER: &str = "<token>";

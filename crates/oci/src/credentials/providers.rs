@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::credential::{Credential, CredentialError, read_bytes};
 use super::helper::ask;
-use super::{Credential, CredentialError, read_bytes};
 
 /// Where the kubelet has its configuration of credential providers, and their programs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

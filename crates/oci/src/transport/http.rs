@@ -20,6 +20,7 @@ use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use super::authority::authority;
 use super::headers::{self, ContentRange};
 use super::names::Names;
 use super::reach::{self, OutOfReach, Reach, Way, Within};
@@ -140,15 +141,6 @@ fn builder(tls: &rustls::ClientConfig, budget: &Budget, user_agent: &str) -> req
         .http2_initial_connection_window_size(HTTP2_WINDOW * 4)
         .http2_keep_alive_interval(Duration::from_secs(20))
         .retry(reqwest::retry::never())
-}
-
-/// `host[:port]` of a URL, the port left out where it is the scheme's own.
-pub(crate) fn authority(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    match url.port() {
-        Some(port) => format!("{host}:{port}"),
-        None => host.to_owned(),
-    }
 }
 
 /// The system's certificate authorities, read once: there are more than a hundred, which takes some milliseconds.

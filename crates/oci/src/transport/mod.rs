@@ -6,6 +6,7 @@
 //! registry ([`reach`]), and the last URL is kept for the blob.
 
 pub(crate) mod attempts;
+pub(crate) mod authority;
 pub(crate) mod headers;
 pub(crate) mod http;
 pub(crate) mod names;
@@ -32,7 +33,8 @@ use crate::config::{ClientConfig, is_loopback};
 use crate::credentials::CredentialStore;
 use crate::error::{ClientError, Fault};
 use attempts::Attempts;
-use http::{Answer, Pools, authority, execute, fault_of, find_cause};
+use authority::authority;
+use http::{Answer, Pools, execute, fault_of, find_cause};
 use reach::{Reach, Way};
 use redirects::{BlobKey, Redirects, Target};
 use registry::{Endpoint, Server, Servers};

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use super::http::authority;
+use super::authority::authority;
 use super::names::Names;
 use crate::config::is_loopback;
 use crate::error::Fault;

@@ -139,7 +139,7 @@ impl Servers {
             "https" => Some("https"),
             _ => return Err(refuse()),
         };
-        let authority = super::http::authority(&url);
+        let authority = super::authority::authority(&url);
         let prefix = url.path().trim_end_matches('/');
         let key = format!("{}://{authority}{prefix}", scheme.unwrap_or_default());
         let scheme = scheme.or_else(|| self.allows_plain_http(&authority).then_some("http"));

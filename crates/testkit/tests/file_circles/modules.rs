@@ -231,8 +231,7 @@ impl Module {
     }
 
     fn take_path(&mut self, path: Vec<String>) {
-        // One word alone is a local name or one that a `use` brings, which counts already.
-        if path.len() > 1 {
+        if !path.is_empty() {
             self.paths.insert(path);
         }
     }

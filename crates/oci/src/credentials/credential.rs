@@ -1,0 +1,99 @@
+//! What a registry is told of who asks.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use tokio::io::AsyncReadExt as _;
+
+/// Largest `config.json` and largest answer of a helper; real ones have a few KiB.
+pub(super) const MAX_CONFIG_JSON: u64 = 1 << 20;
+
+/// What proves who is asking.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// A name and a password.
+    Basic {
+        /// The name.
+        username: String,
+        /// The password or access token.
+        password: String,
+    },
+    /// An OAuth refresh token (`identitytoken`).
+    IdentityToken(String),
+    /// A bearer token that is sent as it is (`registrytoken`).
+    RegistryToken(String),
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Secrets must not reach logs by way of a Debug print.
+        match self {
+            Self::Basic { username, .. } => write!(f, "Basic({username:?}, …)"),
+            Self::IdentityToken(_) => f.write_str("IdentityToken(…)"),
+            Self::RegistryToken(_) => f.write_str("RegistryToken(…)"),
+        }
+    }
+}
+
+/// Why credentials cannot be had although they are configured.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not what docker writes.
+    #[error("{path} is not a docker config: {reason}")]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A credential provider of the kubelet cannot be run, failed, or gave nonsense.
+    #[error("credential provider {provider} for {image}: {reason}")]
+    Provider {
+        /// Its name.
+        provider: String,
+        /// The image, without tag and digest.
+        image: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The helper cannot be run, failed, or gave nonsense.
+    #[error("credential helper docker-credential-{helper} for {registry}: {reason}")]
+    Helper {
+        /// The helper's name after `docker-credential-`.
+        helper: String,
+        /// The key it was asked for.
+        registry: String,
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// What is in a file; `None` if it is not there.
+pub(super) async fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, CredentialError> {
+    let failed = |source| CredentialError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = match tokio::fs::File::open(path).await {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_CONFIG_JSON + 1)
+        .read_to_end(&mut bytes)
+        .await
+        .map_err(failed)?;
+    if bytes.len() as u64 > MAX_CONFIG_JSON {
+        return Err(failed(std::io::Error::other("it has more than a mebibyte")));
+    }
+    Ok(Some(bytes))
+}
