@@ -36,9 +36,10 @@ GO_TOOLS=(
 # `go install` refuses it; a module of our own pins it instead.
 CONTAINERD_1_7=scripts/containerd-1.7
 CONTAINERD_1_7_COMMANDS=(containerd-1.7/{containerd,containerd-shim-runc-v2,ctr})
-# The kubelet, which takes the modules that are staged in Kubernetes' own repository from beside it, and so cannot be installed
-# by itself either.
+# The kubelet and a control plane, which take the modules that are staged in Kubernetes' own repository from beside it, and so
+# cannot be installed by themselves either. The last one is called etcd, and its module calls it "server".
 KUBERNETES=scripts/kubernetes
+KUBERNETES_COMMANDS=(kubelet kube-apiserver kube-controller-manager kube-scheduler etcd)
 # A runc that can map the ids of mounts, as containerd wants for pods in user namespaces; Debian 12's cannot. It is called
 # runc-idmap, so that whatever looks for runc finds the system's.
 RUNC_IDMAP=github.com/opencontainers/runc@v1.5.2
@@ -88,7 +89,9 @@ missing_commands() {
     done
     [[ -x $XEBEC_TOOLS/bin/runc-idmap ]] || echo runc-idmap
     [[ -x $XEBEC_TOOLS/bin/docker-client ]] || echo docker-client
-    [[ -x $XEBEC_TOOLS/bin/kubelet ]] || echo kubelet
+    for item in "${KUBERNETES_COMMANDS[@]}"; do
+        [[ -x $XEBEC_TOOLS/bin/$item ]] || echo "$item"
+    done
 }
 
 # at_least HAVE WANT: whether version HAVE is WANT or newer.
@@ -140,13 +143,22 @@ install_containerd_1_7() {
     note_version containerd-1.7 "$version"
 }
 
-install_kubelet() {
-    local version
+install_kubernetes() {
+    local version item missing=0
     version=$(sha256sum <"$XEBEC_TOP/$KUBERNETES/go.sum")
-    [[ -x $XEBEC_TOOLS/bin/kubelet && $(tool_version kubelet) == "$version" ]] && return
-    say "building the kubelet (about 4 minutes)"
-    GOFLAGS=-buildvcs=false go build -C "$XEBEC_TOP/$KUBERNETES" -ldflags '-s -w' -o "$XEBEC_TOOLS/bin/" tool
-    note_version kubelet "$version"
+    for item in "${KUBERNETES_COMMANDS[@]}"; do
+        [[ -x $XEBEC_TOOLS/bin/$item ]] || missing=1
+    done
+    [[ $missing -eq 0 && $(tool_version kubernetes) == "$version" ]] && return
+    say "building the kubelet and a control plane (about 8 minutes)"
+    rm -rf "$XEBEC_TOOLS/build"
+    mkdir -p "$XEBEC_TOOLS/build"
+    # Without what only debuggers read, which is a third of them.
+    GOFLAGS=-buildvcs=false go build -C "$XEBEC_TOP/$KUBERNETES" -ldflags '-s -w' -o "$XEBEC_TOOLS/build/" tool
+    mv "$XEBEC_TOOLS/build/server" "$XEBEC_TOOLS/build/etcd"
+    mv "$XEBEC_TOOLS"/build/* "$XEBEC_TOOLS/bin/"
+    rm -rf "$XEBEC_TOOLS/build"
+    note_version kubernetes "$version"
 }
 
 # `go install` calls it runc, so it gets its name before it comes where commands are looked for. It does not build without cgo.
@@ -223,7 +235,7 @@ main() {
     install_containerd_1_7
     install_runc_idmap
     install_docker_client
-    install_kubelet
+    install_kubernetes
     install_python_tools
     install_cargo_tools
     missing=$(missing_commands | tr '\n' ' ')

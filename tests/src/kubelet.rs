@@ -1,4 +1,5 @@
-//! A kubelet of its own, without an API server: it runs the pods whose manifests lie in a directory.
+//! A kubelet of its own: it runs the pods whose manifests lie in a directory, and those that an API server has for its node, if
+//! the case has one.
 //!
 //! It is the real one (`scripts/setup.sh` builds it). What it would change of this machine it finds as it wants it, in the
 //! case's own mount namespace: settings of the kernel, and the directories whose places cannot be said.
@@ -15,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::containerd::{Snapshots, listens};
+use crate::control_plane::{is_condition, kubeconfig};
 use crate::lab::wait_until;
 use crate::world::{World, run};
 
@@ -24,6 +26,8 @@ const START: Duration = Duration::from_secs(60);
 const PROVIDERS: &str = "providers.json";
 /// Where it tells anybody of this host what it does.
 const PORT: u16 = 10255;
+/// The node's address, of those that are for documentation: a node of an API server has one that is not loopback's.
+const ADDRESS: &str = "192.0.2.1";
 /// What it sets of the kernel if it is not so (`setupKernelTunables` in `pkg/kubelet/cm/container_manager_linux.go`).
 const TUNABLES: [(&str, &str); 6] = [
     ("vm/overcommit_memory", "1"),
@@ -54,6 +58,10 @@ impl<'a> Kubelet<'a> {
             world,
         };
         kubelet.keep_off_the_machine()?;
+        if kubeconfig(world).is_some() {
+            let address = format!("{ADDRESS}/32");
+            run(Command::new("ip").args(["address", "add", &address, "dev", "lo"]))?;
+        }
         let endpoint = |path: &Path| format!("unix://{}", path.display());
         let place = |name: &str| kubelet.directory.join(name);
         let mut configuration = json!({
@@ -121,6 +129,7 @@ impl<'a> Kubelet<'a> {
             ])
             .args(["--hostname-override=node", "--v=2"])
             .args(self.login_flags())
+            .args(self.plane_flags())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
@@ -137,6 +146,15 @@ impl<'a> Kubelet<'a> {
         let flag =
             |name: &str, place: &Path| format!("--image-credential-provider-{name}={}", place.display());
         vec![flag("config", &configuration), flag("bin-dir", &programs)]
+    }
+
+    fn plane_flags(&self) -> Vec<String> {
+        let file = kubeconfig(self.world);
+        let flags = |file: PathBuf| {
+            let file = format!("--kubeconfig={}", file.display());
+            vec![file, format!("--node-ip={ADDRESS}")]
+        };
+        file.map(flags).unwrap_or_default()
     }
 
     /// Ends it by a signal; pods go on.
@@ -212,23 +230,12 @@ impl<'a> Kubelet<'a> {
         let mut last = None;
         let ready = wait_until(START, "the pod is ready", || {
             last = self.status(name)?;
-            let conditions = last.as_ref().map(|status| status["conditions"].clone());
-            let conditions = conditions.as_ref().and_then(Value::as_array);
-            Ok(conditions.is_some_and(|all| {
-                let mut all = all.iter();
-                all.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-            }))
+            Ok(last
+                .as_ref()
+                .is_some_and(|status| is_condition(status, "Ready", "True")))
         });
         ready.with_context(|| format!("{last:?}\n{}", self.last_words(&[name])))?;
-        let status = last.context("no status")?;
-        let containers = ["initContainerStatuses", "containerStatuses"]
-            .iter()
-            .flat_map(|kind| status[kind].as_array().cloned().unwrap_or_default());
-        let facts = containers.map(|container| {
-            let id = container["containerID"].as_str().unwrap_or_default().to_owned();
-            (id, container["restartCount"].as_u64().unwrap_or(u64::MAX))
-        });
-        Ok(facts.collect())
+        Ok(containers(&last.context("no status")?))
     }
 
     /// Waits until a pod has come to this end.
@@ -255,6 +262,18 @@ impl Drop for Kubelet<'_> {
     fn drop(&mut self) {
         let _ = self.kill();
     }
+}
+
+/// The ids of a pod's containers and how often each was started again, those first that start first.
+pub(crate) fn containers(status: &Value) -> Vec<(String, u64)> {
+    let containers = ["initContainerStatuses", "containerStatuses"]
+        .iter()
+        .flat_map(|kind| status[kind].as_array().cloned().unwrap_or_default());
+    let facts = containers.map(|container| {
+        let id = container["containerID"].as_str().unwrap_or_default().to_owned();
+        (id, container["restartCount"].as_u64().unwrap_or(u64::MAX))
+    });
+    facts.collect()
 }
 
 /// From now on a program tells the kubelet this login for a registry. One that runs already asks it for each pull, if it was there

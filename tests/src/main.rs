@@ -7,6 +7,7 @@
 
 mod cases;
 mod containerd;
+mod control_plane;
 mod docker;
 mod groups;
 mod kubelet;

@@ -9,6 +9,7 @@ mod differential;
 mod docker;
 mod faults;
 mod kubelet;
+mod kubernetes;
 mod laziness;
 mod lingering;
 mod observe;
@@ -79,6 +80,7 @@ pub(crate) fn all() -> Vec<Case> {
         containerd::cases(),
         docker::cases(),
         kubelet::cases(),
+        kubernetes::cases(),
         quota::cases(),
         power::cases(),
         preparing::cases(),
