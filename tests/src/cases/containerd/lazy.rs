@@ -75,7 +75,7 @@ pub(in crate::cases) fn push_indexed(world: &World, image: &str) -> Result<Strin
 }
 
 /// Pushes indexes of an image, made by a root of their own.
-pub(super) fn index(world: &World, reference: &str) -> Result<()> {
+pub(in crate::cases) fn index(world: &World, reference: &str) -> Result<()> {
     run(&mut world.xebec_at("builder", &["index", "--push", reference]))?;
     run(&mut world.xebec_at("builder", &["daemon", "stop", "--force"])).map(|_| ())
 }

@@ -2,7 +2,7 @@
 
 mod logins;
 mod pods;
-mod room;
+pub(super) mod room;
 
 use std::time::Duration;
 

@@ -16,11 +16,12 @@ use crate::runner::Outcome;
 use crate::world::{World, run};
 
 /// Size of the disk, in bytes.
-const DISK: u64 = 800 << 20;
+pub(in crate::cases) const DISK: u64 = 800 << 20;
 /// How much of it is to be free, in MiB.
-const FREE: u64 = 200;
+pub(in crate::cases) const FREE: u64 = 200;
 /// Reads all files of an image.
-const READ_ALL: &str = "find /usr /etc /bin /lib -xdev -type f -exec cat {} + > /dev/null 2>&1 || true";
+pub(in crate::cases) const READ_ALL: &str =
+    "find /usr /etc /bin /lib -xdev -type f -exec cat {} + > /dev/null 2>&1 || true";
 
 /// See the head of this file.
 pub(super) fn run_case(world: &World) -> Result<Outcome> {
@@ -97,7 +98,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
 }
 
 /// What the cache's layers take, in bytes.
-fn taken(world: &World) -> Result<u64> {
+pub(in crate::cases) fn taken(world: &World) -> Result<u64> {
     let layers = world.path("root/layers");
     let told = run(std::process::Command::new("du").args(["-s", "-B1"]).arg(&layers))?;
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
@@ -105,7 +106,8 @@ fn taken(world: &World) -> Result<u64> {
     Ok(bytes.parse()?)
 }
 
-fn available(world: &World) -> Result<u64> {
+/// What is free of the disk, in bytes.
+pub(in crate::cases) fn available(world: &World) -> Result<u64> {
     let free = rustix::fs::statvfs(world.path("root").as_path())?;
     Ok(free.f_bavail * free.f_frsize)
 }

@@ -1,5 +1,7 @@
 //! One node of a real control plane, on containerd and Xebec.
 
+mod eviction;
+mod restarts;
 mod secrets;
 
 use std::fs;
@@ -37,7 +39,11 @@ pub(crate) fn cases() -> Vec<Case> {
         limit: LIMIT,
         run: Box::new(run),
     };
-    vec![case("secrets", secrets::run_case)]
+    vec![
+        case("secrets", secrets::run_case),
+        case("eviction", eviction::run_case),
+        case("restarts", restarts::run_case),
+    ]
 }
 
 /// A control plane and its node. What is above in it ends first.
@@ -72,6 +78,12 @@ impl<'a> Cluster<'a> {
             snapshots,
             plane,
         })
+    }
+
+    /// Starts the kubelet again.
+    fn restart_kubelet(&mut self) -> Result<()> {
+        self.kubelet.kill()?;
+        self.kubelet.wake()
     }
 
     /// Runs a line of shell in a container, by the id that the kubelet has of it.
