@@ -150,7 +150,7 @@ install_kubernetes() {
         [[ -x $XEBEC_TOOLS/bin/$item ]] || missing=1
     done
     [[ $missing -eq 0 && $(tool_version kubernetes) == "$version" ]] && return
-    say "building the kubelet and a control plane (about 8 minutes)"
+    say "building the kubelet and a control plane (about 6 minutes)"
     rm -rf "$XEBEC_TOOLS/build"
     mkdir -p "$XEBEC_TOOLS/build"
     # Without what only debuggers read, which is a third of them.

@@ -42,6 +42,16 @@ pub(crate) enum Line {
     OneSeven,
 }
 
+impl Line {
+    /// Of its configuration.
+    pub(crate) fn version(self) -> u8 {
+        match self {
+            Self::Two => 3,
+            Self::OneSeven => 2,
+        }
+    }
+}
+
 /// A containerd.
 pub(crate) struct Containerd<'a> {
     world: &'a World,
@@ -54,6 +64,11 @@ pub(crate) struct Containerd<'a> {
 impl<'a> Containerd<'a> {
     /// Starts one that knows the snapshotter; `more` is added to its configuration.
     pub(crate) fn start(world: &'a World, line: Line, more: &str) -> Result<Self> {
+        Self::start_with(world, line, &(drop_in(world, line)? + more))
+    }
+
+    /// Starts one that knows nothing of Xebec, with `more` in its configuration, which is to be a file by itself.
+    pub(crate) fn start_with(world: &'a World, line: Line, more: &str) -> Result<Self> {
         // Shims put sockets there, whatever containerd is told; and nothing of ours outlives the case's mounts.
         run(Command::new("mount").args(["-t", "tmpfs", "containerd", "/run"]))?;
         let mut containerd = Self {
@@ -82,10 +97,7 @@ impl<'a> Containerd<'a> {
     fn configure(&self, more: &str) -> Result<()> {
         let place = |name: &str| self.directory.join(name).display().to_string();
         fs::create_dir_all(self.directory.join("conf.d"))?;
-        let (version, title) = match self.line {
-            Line::Two => (3, "# containerd 2.x\n"),
-            Line::OneSeven => (2, "# containerd 1.7\n"),
-        };
+        let version = self.line.version();
         // CRI is switched on by who needs it: it looks for networks, and for the host's directories.
         let disabled = if more.contains("cri") {
             ""
@@ -104,11 +116,7 @@ impl<'a> Containerd<'a> {
             place("opt"),
         );
         fs::write(self.directory.join("config.toml"), main)?;
-        let run_directory = self.world.path(&format!("{ROOT}-run")).display().to_string();
-        let drop_in = block(title)?
-            .replace("/run/xebec", &run_directory)
-            .replace("/var/lib/xebec", &self.world.path(ROOT).display().to_string());
-        fs::write(self.directory.join("conf.d/xebec.toml"), drop_in + more).context("write a drop-in")
+        fs::write(self.directory.join("conf.d/xebec.toml"), more).context("write a drop-in")
     }
 
     /// Starts it, after [`Self::kill`] too.
@@ -294,6 +302,18 @@ impl Drop for Containerd<'_> {
         }
         let _ = self.kill();
     }
+}
+
+/// What users are told to write, for this case.
+fn drop_in(world: &World, line: Line) -> Result<String> {
+    let title = match line {
+        Line::Two => "# containerd 2.x\n",
+        Line::OneSeven => "# containerd 1.7\n",
+    };
+    let run_directory = world.path(&format!("{ROOT}-run")).display().to_string();
+    Ok(block(title)?
+        .replace("/run/xebec", &run_directory)
+        .replace("/var/lib/xebec", &world.path(ROOT).display().to_string()))
 }
 
 /// Where this case's containerd listens.

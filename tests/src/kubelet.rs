@@ -48,6 +48,11 @@ pub(crate) struct Kubelet<'a> {
 impl<'a> Kubelet<'a> {
     /// Starts one on this case's containerd and snapshotter; `more` is laid over its configuration.
     pub(crate) fn start(world: &'a World, snapshots: &Snapshots<'_>, more: &Value) -> Result<Self> {
+        Self::start_on(world, &snapshots.socket(), more)
+    }
+
+    /// The same with its image service at another socket.
+    pub(crate) fn start_on(world: &'a World, images: &Path, more: &Value) -> Result<Self> {
         let directory = world.path("kubelet");
         for name in ["manifests", "root", "logs", "tunables", "upper", "work"] {
             fs::create_dir_all(directory.join(name))?;
@@ -76,7 +81,7 @@ impl<'a> Kubelet<'a> {
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": format!("/{}", world.name()),
             "containerRuntimeEndpoint": endpoint(&listens(world)),
-            "imageServiceEndpoint": endpoint(&snapshots.socket()),
+            "imageServiceEndpoint": endpoint(images),
             "staticPodPath": place("manifests"),
             "podLogsDir": place("logs"),
             "volumePluginDir": place("plugins"),

@@ -12,6 +12,7 @@ mod docker;
 mod groups;
 mod kubelet;
 mod lab;
+mod node;
 mod runner;
 mod tree;
 mod truth;

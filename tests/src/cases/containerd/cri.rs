@@ -185,23 +185,29 @@ pub(in crate::cases) fn blobs(world: &World) -> Result<usize> {
 /// What the manual says of CRI, and what CRI needs on this host: an image for the pods' own process, and neither network
 /// plugins nor the right to lower a process's chance of being killed.
 pub(in crate::cases) fn configuration(world: &World, line: Line, pause: &str) -> Result<String> {
+    let title = match line {
+        Line::Two => "# CRI of containerd 2.x\n",
+        Line::OneSeven => "# CRI of containerd 1.7\n",
+    };
+    Ok(block(title)? + &on_this_host(world, line, pause)?)
+}
+
+/// The latter alone.
+pub(in crate::cases) fn on_this_host(world: &World, line: Line, pause: &str) -> Result<String> {
     let networks = world.path("networks");
     fs::create_dir_all(&networks)?;
-    let (title, images, image, runtime) = match line {
+    let (images, image, runtime) = match line {
         Line::Two => (
-            "# CRI of containerd 2.x\n",
             "io.containerd.cri.v1.images\".pinned_images",
             "sandbox",
             "io.containerd.cri.v1.runtime\"",
         ),
         Line::OneSeven => (
-            "# CRI of containerd 1.7\n",
             "io.containerd.grpc.v1.cri\"",
             "sandbox_image",
             "io.containerd.grpc.v1.cri\"",
         ),
     };
-    let manual = block(title)?;
     let table = |name: &str| format!("[plugins.\"{name}]\n");
     let mut ours = format!("{}{image} = {pause:?}\n", table(images));
     if runtime != images {
@@ -209,7 +215,7 @@ pub(in crate::cases) fn configuration(world: &World, line: Line, pause: &str) ->
     }
     ours += "restrict_oom_score_adj = true\n";
     ours += &format!("{}conf_dir = {networks:?}\n", table(&format!("{runtime}.cni")));
-    Ok(format!("{manual}{ours}"))
+    Ok(ours)
 }
 
 /// An image of one program that waits, for what keeps a pod's namespaces.

@@ -2,6 +2,7 @@
 
 mod eviction;
 mod restarts;
+mod rollout;
 mod secrets;
 
 use std::fs;
@@ -43,6 +44,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("secrets", secrets::run_case),
         case("eviction", eviction::run_case),
         case("restarts", restarts::run_case),
+        case("rollout", rollout::run_case),
     ]
 }
 
@@ -86,13 +88,16 @@ impl<'a> Cluster<'a> {
         self.kubelet.wake()
     }
 
-    /// Runs a line of shell in a container, by the id that the kubelet has of it.
     fn exec(&self, id: &str, line: &str) -> Result<String> {
-        let id = id.trim_start_matches("containerd://");
-        let words = ["tasks", "exec", "--exec-id", "case", id, "sh", "-c", line];
-        self.containerd
-            .does(&[&["--namespace", cri::NAMESPACE][..], &words].concat())
+        exec(&self.containerd, id, line)
     }
+}
+
+/// Runs a line of shell in a container, by the id that the kubelet has of it.
+fn exec(containerd: &Containerd<'_>, id: &str, line: &str) -> Result<String> {
+    let id = id.trim_start_matches("containerd://");
+    let words = ["tasks", "exec", "--exec-id", "case", id, "sh", "-c", line];
+    containerd.does(&[&["--namespace", cri::NAMESPACE][..], &words].concat())
 }
 
 /// Makes the plugin, and gives what containerd is to be told of it, in the table of its networks.
@@ -107,4 +112,12 @@ fn network(world: &World) -> Result<String> {
     let list = json!({"cniVersion": "1.0.0", "name": "nowhere", "plugins": [{"type": "nowhere"}]});
     fs::write(world.path("networks/nowhere.conflist"), list.to_string())?;
     Ok(format!("bin_dirs = [{programs:?}]\n"))
+}
+
+/// How many times the daemon got a part of a blob.
+fn blobs(world: &World) -> Result<usize> {
+    let access = fs::read(world.path("registry/access"))?;
+    let text = String::from_utf8_lossy(&access).into_owned();
+    let is_read = |line: &&str| line.contains("/blobs/sha256:") && line.contains("\" 206 ");
+    Ok(text.lines().filter(is_read).count())
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::Cluster;
+use super::{Cluster, blobs};
 use crate::cases::containerd::SOON;
 use crate::cases::containerd::cri;
 use crate::cases::containerd::lazy::push_indexed;
@@ -79,12 +79,4 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!(
         "{read} reads of blobs and one container started again without an API server; {STARTING} pods that were starting run"
     )))
-}
-
-/// How many times the daemon got a part of a blob.
-fn blobs(world: &World) -> Result<usize> {
-    let access = std::fs::read(world.path("registry/access"))?;
-    let text = String::from_utf8_lossy(&access).into_owned();
-    let is_read = |line: &&str| line.contains("/blobs/sha256:") && line.contains("\" 206 ");
-    Ok(text.lines().filter(is_read).count())
 }
