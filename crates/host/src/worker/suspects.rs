@@ -9,6 +9,8 @@
 //! which stay true after a mount was taken out of the tree and are never used again, and by its mount namespace, if that
 //! showed the view when it was found.
 
+mod places;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ use xebec_kernel::mount::{self, MountInfo, Top};
 use crate::paths::Paths;
 use crate::protocol::{ProcessStatus, SuspectStatus};
 use crate::worker::views::{LayerPair, ViewRecord};
+use places::Places;
 
 /// Asks statx for a number of a mount that is never used again (`include/uapi/linux/stat.h`).
 const STATX_MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -66,7 +69,10 @@ impl Suspects {
             error!("{problem}; every view counts as one that may have served zeros");
             Vec::new()
         });
-        let found = sort_out(&mounts, paths, views, unique_number, namespaces_on);
+        let places = Places::of_snapshots(&paths.snapshots());
+        let found = sort_out(&mounts, paths, views, &places, unique_number, |devices, names| {
+            namespaces_on(devices, names, &places)
+        });
         {
             let mut list = self.lock();
             for suspect in &found.suspects {
@@ -180,19 +186,21 @@ struct Sorted {
 }
 
 /// `number` gives a mount's unique number, `namespaces` the other mount namespaces that show any of some devices, or an
-/// overlay on a directory.
+/// overlay on a directory of one of some names.
 fn sort_out(
     mounts: &[MountInfo],
     paths: &Paths,
     views: &[(ViewRecord, bool)],
+    places: &Places,
     number: impl Fn(&Path) -> Option<u64>,
-    namespaces: impl Fn(&Devices, &Path) -> BTreeSet<PathBuf>,
+    namespaces: impl Fn(&Devices, &BTreeSet<PathBuf>) -> BTreeSet<PathBuf>,
 ) -> Sorted {
     let device = |mount: &MountInfo| (mount.major, mount.minor);
-    let device_of = |path: &Path| {
+    let erofs_at = |path: &Path| {
         let mount = mounts.iter().rfind(|mount| mount.target == path);
-        mount.filter(|mount| mount.filesystem == "erofs").map(device)
+        mount.filter(|mount| mount.filesystem == "erofs")
     };
+    let device_of = |path: &Path| erofs_at(path).map(device);
     let clean: Vec<(u32, u32)> = views
         .iter()
         .filter(|(_, complete)| *complete)
@@ -203,18 +211,28 @@ fn sort_out(
         .filter(|(_, complete)| *complete)
         .map(|(view, _)| view.path.as_path())
         .collect();
+    let is_unclean_view = |mount: &MountInfo| is_our_view(mount, paths) && !clean.contains(&device(mount));
+    let is_unclean_below = |directory: &PathBuf| {
+        let directory = places.lead(directory);
+        if directory.starts_with(paths.mounts()) {
+            return !clean_paths.contains(&directory);
+        }
+        places.is_bound(directory) && erofs_at(directory).is_some_and(is_unclean_view)
+    };
     let is_unclean = |mount: &&MountInfo| match mount.filesystem.as_str() {
-        "erofs" => is_our_view(mount, paths) && !clean.contains(&device(mount)),
-        "overlay" => lower_directories(mount)
-            .iter()
-            .any(|lower| lower.starts_with(paths.mounts()) && !clean_paths.contains(&lower.as_path())),
+        "erofs" => is_unclean_view(mount),
+        "overlay" => places.below(mount).iter().any(is_unclean_below),
         _ => false,
     };
     let unmount: Vec<MountInfo> = mounts.iter().filter(is_unclean).cloned().collect();
     let suspects = views.iter().filter(|(_, complete)| !complete).map(|(view, _)| {
         let own = device_of(&view.path);
-        let is_on =
-            |mount: &&MountInfo| Some(device(mount)) == own || lower_directories(mount).contains(&view.path);
+        let is_view = |mount: &&MountInfo| Some(device(mount)) == own;
+        let targets = mounts.iter().filter(is_view).map(|mount| mount.target.clone());
+        let names = places.names_of(&view.path, targets);
+        let is_on = |mount: &&MountInfo| {
+            is_view(mount) || places.below(mount).iter().any(|below| names.contains(below))
+        };
         let devices = mounts.iter().filter(is_on).map(device).collect();
         Suspect {
             view: view.name.clone(),
@@ -225,7 +243,7 @@ fn sort_out(
                 .filter(is_on)
                 .filter_map(|mount| number(&mount.target))
                 .collect(),
-            namespaces: namespaces(&devices, &view.path),
+            namespaces: namespaces(&devices, &names),
         }
     });
     Sorted {
@@ -240,18 +258,6 @@ fn is_our_view(mount: &MountInfo, paths: &Paths) -> bool {
     let below = |path: &Path| path.starts_with(paths.root()) || path.starts_with(paths.run());
     // A metadata image whose path is too long for the kernel is given by its descriptor.
     below(&mount.source) || mount.source.starts_with("/proc/self/fd") && below(&mount.target)
-}
-
-fn lower_directories(mount: &MountInfo) -> Vec<PathBuf> {
-    if mount.filesystem != "overlay" {
-        return Vec::new();
-    }
-    let options = mount.super_options.split(',');
-    options
-        .filter_map(|option| option.split_once('='))
-        .filter(|(name, _)| matches!(*name, "lowerdir" | "lowerdir+"))
-        .flat_map(|(_, directories)| directories.split(':').map(PathBuf::from))
-        .collect()
 }
 
 /// The unique number of the mount that is at a path.
@@ -279,8 +285,8 @@ fn own_namespace() -> PathBuf {
     fs::read_link("/proc/self/ns/mnt").unwrap_or_default()
 }
 
-/// Mount namespaces other than this process's that show a device, or an overlay on a directory.
-fn namespaces_on(devices: &Devices, directory: &Path) -> BTreeSet<PathBuf> {
+/// Mount namespaces other than this process's that show a device, or an overlay on a directory of one of these names.
+fn namespaces_on(devices: &Devices, names: &BTreeSet<PathBuf>, places: &Places) -> BTreeSet<PathBuf> {
     let own = own_namespace();
     let mut seen: HashMap<PathBuf, bool> = HashMap::new();
     for (_, process, namespace) in processes() {
@@ -289,7 +295,7 @@ fn namespaces_on(devices: &Devices, directory: &Path) -> BTreeSet<PathBuf> {
             let mounts = mount::parse_mountinfo(&table).unwrap_or_default();
             let shows = mounts.iter().any(|mount| {
                 let is_view = mount.filesystem == "erofs" && devices.contains(&(mount.major, mount.minor));
-                is_view || lower_directories(mount).iter().any(|lower| lower == directory)
+                is_view || places.below(mount).iter().any(|below| names.contains(below))
             });
             seen.insert(namespace, shows);
         }
@@ -342,6 +348,8 @@ fn name_all(processes: &[ProcessStatus]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use xebec_format::digest::Digest;
     use xebec_kernel::mount::parse_mountinfo;
 
@@ -388,6 +396,13 @@ mod tests {
 10 0 0:36 / /srv/b rw - overlay overlay rw,lowerdir+=TOP/run/views/whole,upperdir=/srv/upper,workdir=/srv/work
 11 0 0:30 / /mnt/whole ro - erofs TOP/root/views/whole ro
 12 0 0:37 / /run/elsewhere ro - erofs /var/lib/containerd/layer.erofs ro
+13 0 0:38 / /docker/a rw - overlay overlay rw,lowerdir=TOP/root/snapshots/u/1:TOP/root/snapshots/u/2.v,upperdir=TOP/root/snapshots/u/2
+14 0 0:39 / /docker/b rw - overlay overlay rw,lowerdir=TOP/root/snapshots/u/3.v,upperdir=TOP/root/snapshots/u/3
+15 0 0:40 / /docker/c rw - overlay overlay rw,lowerdir=4:2.v,upperdir=TOP/root/snapshots/u/2
+16 0 0:31 / TOP/root/snapshots/m/5/v ro - erofs TOP/root/views/part ro
+17 0 0:41 / /docker/d rw - overlay overlay rw,lowerdir=/tmp/ovl-idmapped1/v,upperdir=TOP/root/snapshots/u/5
+18 0 0:30 / TOP/root/snapshots/m/6/v ro - erofs TOP/root/views/whole ro
+19 0 0:42 / /docker/e rw - overlay overlay rw,lowerdir=/tmp/ovl-idmapped2/v,upperdir=TOP/root/snapshots/u/6
 "
         .replace("TOP", &top.to_string_lossy());
         let mounts = parse_mountinfo(table.as_bytes()).unwrap();
@@ -398,19 +413,42 @@ mod tests {
                 .find(|mount| mount.target == path)
                 .map(|mount| 1000 + mount.id)
         };
-        let namespaces = |devices: &Devices, path: &Path| {
-            assert_eq!(*devices, BTreeSet::from([(0, 31), (0, 35)]));
-            BTreeSet::from([path.to_owned()])
+        let uppers = paths.snapshots().join("u");
+        fs::create_dir_all(&uppers).unwrap();
+        for (link, to) in [("2.v", "part"), ("3.v", "whole"), ("7.v", "part")] {
+            symlink(paths.mounts().join(to), uppers.join(link)).unwrap();
+        }
+        let places = Places::of_snapshots(&paths.snapshots());
+        let shown = |names: &BTreeSet<PathBuf>| {
+            names
+                .iter()
+                .filter(|name| name.starts_with(&top))
+                .cloned()
+                .collect()
         };
-        let sorted = sort_out(&mounts, &paths, &views, number, namespaces);
+        let namespaces = |devices: &Devices, names: &BTreeSet<PathBuf>| {
+            let devices: Vec<u32> = devices.iter().map(|(_, minor)| *minor).collect();
+            assert_eq!(devices, [31, 35, 38, 40, 41]);
+            shown(names)
+        };
+        let sorted = sort_out(&mounts, &paths, &views, &places, number, namespaces);
         let ids: Vec<u64> = sorted.unmount.iter().map(|mount| mount.id).collect();
-        assert_eq!(ids, [4, 5, 6, 9]);
+        assert_eq!(ids, [4, 5, 6, 9, 13, 15, 16, 17]);
         let [suspect] = sorted.suspects.as_slice() else {
             panic!("{:?}", sorted.suspects)
         };
         assert_eq!(suspect.view, "part");
-        assert_eq!(suspect.mounts, BTreeSet::from([1004, 1005, 1009]));
-        assert_eq!(suspect.namespaces, BTreeSet::from([paths.mounts().join("part")]));
+        assert_eq!(
+            suspect.mounts,
+            BTreeSet::from([1004, 1005, 1009, 1013, 1015, 1016, 1017])
+        );
+        let names = [
+            paths.snapshots().join("m/5/v"),
+            uppers.join("2.v"),
+            uppers.join("7.v"),
+            paths.mounts().join("part"),
+        ];
+        assert_eq!(suspect.namespaces, BTreeSet::from(names));
     }
 
     #[test]
