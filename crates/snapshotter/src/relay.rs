@@ -2,13 +2,15 @@
 //!
 //! Docker asks containerd for a layer's blob when an image is saved, pushed or built on, and leaves out silently what is not
 //! there (`docker save`). Nobody but containerd itself can answer for its content store, and it does not ask anybody. So this
-//! passes every call on to containerd as it came, and its answer back, and looks at four of them:
+//! passes every call on to containerd as it came, and its answer back, and looks at these:
 //!
 //! * `Content/Info` of a blob that containerd lacks, and that a lazy snapshot of the same namespace stands for, is answered from
 //!   the image's manifest: it is there, with that length. Nothing is fetched, so lists of images cost nothing, and a push may
 //!   have the registry mount it from the repository that it is from.
-//! * `Content/Read`, `Diff/Apply`, and `Leases/AddResource`, by which Docker says what it is about to save, bring it first:
-//!   [`Blobs`] fetches it, and containerd compares its digest. If that fails, so does the call, with the cause.
+//! * `Content/Read`, `Diff/Apply` and `Leases/AddResource` bring it first: [`Blobs`] fetches it, and containerd compares its
+//!   digest. If that fails, so does the call, with the cause.
+//! * Docker leases what it is about to save, and by the same calls what it has of an image before it pulls it anew. So what it
+//!   leases under its own lease comes when `Content/Info` asks for it again and a save is what it does ([`leased`]).
 //!
 //! Each connection has one of its own to containerd, and neither outlives the other, so that a client sees containerd go as it
 //! would without this.
@@ -16,6 +18,8 @@
 //! Source: `api/services/{content,leases,diff}/v1` in containerd; `daemon/containerd/image_exporter.go` in Docker
 //! (`leaseContent`) and `core/images/archive/exporter.go` (`WithSkipMissing`).
 
+mod known;
+mod leased;
 mod missing;
 
 use std::convert::Infallible;
@@ -40,6 +44,7 @@ use tracing::{debug, warn};
 use crate::api::LONGEST_MESSAGE;
 use crate::containerd::Containerd;
 use crate::server::{accept, told};
+use leased::Leased;
 use missing::Missing;
 pub use missing::MissingBlob;
 
@@ -47,6 +52,26 @@ const INFO: &str = "/containerd.services.content.v1.Content/Info";
 const READ: &str = "/containerd.services.content.v1.Content/Read";
 const ADD_RESOURCE: &str = "/containerd.services.leases.v1.Leases/AddResource";
 const APPLY: &str = "/containerd.services.diff.v1.Diff/Apply";
+const END_LEASE: &str = "/containerd.services.leases.v1.Leases/Delete";
+/// By these a save looks the image up that it is about to write.
+const LOOK_UP: [&str; 2] = [
+    "/containerd.services.images.v1.Images/Get",
+    "/containerd.services.images.v1.Images/List",
+];
+/// By these a pull or a load writes what is new.
+const WRITE: [&str; 3] = [
+    "/containerd.services.content.v1.Content/Write",
+    "/containerd.services.images.v1.Images/Create",
+    "/containerd.services.images.v1.Images/Update",
+];
+/// After these there may be other lazy layers.
+const CHANGE: [&str; 5] = [
+    "/containerd.services.snapshots.v1.Snapshots/Prepare",
+    "/containerd.services.snapshots.v1.Snapshots/Commit",
+    "/containerd.services.snapshots.v1.Snapshots/Remove",
+    "/containerd.services.images.v1.Images/Delete",
+    END_LEASE,
+];
 /// What a message begins with: whether it is compressed, and its length in four bytes.
 const FRAME: usize = 5;
 /// What gRPC calls "not found".
@@ -89,6 +114,13 @@ struct AddResourceRequest {
     id: String,
     #[prost(message, optional, tag = "2")]
     resource: Option<Resource>,
+}
+
+/// The beginning of a request that ends a lease.
+#[derive(Clone, PartialEq, prost::Message)]
+struct DeleteRequest {
+    #[prost(string, tag = "1")]
+    id: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -137,9 +169,10 @@ impl<B: Blobs> Relay<B> {
             Ok(made) => made,
             Err(error) => return warn!("containerd at {}: {error}", self.socket.display()),
         };
+        let leased = Arc::new(Leased::default());
         let service = service_fn(move |request: Request<Incoming>| {
-            let (relay, sender) = (self.clone(), sender.clone());
-            async move { Ok::<_, Infallible>(relay.answer(sender, request).await) }
+            let (relay, sender, leased) = (self.clone(), sender.clone(), leased.clone());
+            async move { Ok::<_, Infallible>(relay.answer(sender, request, &leased).await) }
         });
         let connection = server::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -168,10 +201,22 @@ impl<B: Blobs> Relay<B> {
         self: Arc<Self>,
         mut sender: client::SendRequest<Body>,
         request: Request<Incoming>,
+        leased: &Leased,
     ) -> Response<Body> {
-        let path = request.uri().path();
-        if ![INFO, READ, ADD_RESOURCE, APPLY].contains(&path) {
-            return pass_on(&mut sender, request.map(Body::new)).await;
+        let path = request.uri().path().to_owned();
+        if let Some((namespace, lease)) = under(request.headers()) {
+            match path.as_str() {
+                path if LOOK_UP.contains(&path) => leased.looked_up(&namespace, &lease),
+                path if WRITE.contains(&path) => leased.forget(&namespace, &lease),
+                _ => {}
+            }
+        }
+        if ![INFO, READ, ADD_RESOURCE, APPLY, END_LEASE].contains(&path.as_str()) {
+            let answer = pass_on(&mut sender, request.map(Body::new)).await;
+            if CHANGE.contains(&path.as_str()) {
+                self.missing.known().changed();
+            }
+            return answer;
         }
         let (head, body) = request.into_parts();
         let trailers;
@@ -183,10 +228,17 @@ impl<B: Blobs> Relay<B> {
             Err(error) => return Status::invalid_argument(format!("the request: {error}")).into_http(),
         };
         let again = || Request::from_parts(head.clone(), whole(bytes.clone(), trailers.clone()));
-        let asked = Asked::of(head.uri.path(), &head.headers, &bytes);
+        if path == END_LEASE {
+            end_lease(leased, &head.headers, &bytes);
+            let answer = pass_on(&mut sender, again()).await;
+            self.missing.known().changed();
+            return answer;
+        }
+        let asked = Asked::of(&path, &head.headers, &bytes);
         // These do not say whether it is there.
         if let Some(asked) = asked.as_ref().filter(|asked| asked.is_ahead) {
-            if let Err(status) = self.missing.bring(asked, true).await {
+            let is_later = path == ADD_RESOURCE && asked.is_put_under_own_lease(&head.headers, leased);
+            if !is_later && let Err(status) = self.missing.bring(asked, true).await {
                 return status.into_http();
             }
             return pass_on(&mut sender, again()).await;
@@ -195,7 +247,7 @@ impl<B: Blobs> Relay<B> {
         let Some(asked) = asked.filter(|_| is_not_found(&answer)) else {
             return answer;
         };
-        if head.uri.path() == INFO {
+        if path == INFO && !asked.is_saved(leased) {
             return match self.missing.info(&asked).await {
                 Ok(Some(info)) => framed(&info),
                 Ok(None) => answer,
@@ -210,6 +262,32 @@ impl<B: Blobs> Relay<B> {
     }
 }
 
+/// In which namespace and under which lease a call is made.
+fn under(headers: &HeaderMap) -> Option<(String, String)> {
+    Some((
+        text(headers, "containerd-namespace")?,
+        text(headers, "containerd-lease")?,
+    ))
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    Some(headers.get(name)?.to_str().ok()?.to_owned())
+}
+
+fn end_lease(leased: &Leased, headers: &HeaderMap, bytes: &Bytes) {
+    let namespace = text(headers, "containerd-namespace");
+    let lease = message_of(bytes).and_then(|message| DeleteRequest::decode(message).ok());
+    if let (Some(namespace), Some(lease)) = (namespace, lease) {
+        leased.forget(&namespace, &lease.id);
+    }
+}
+
+/// The message of a call, unless it is compressed.
+fn message_of(bytes: &Bytes) -> Option<&[u8]> {
+    // Whoever compresses what they ask is passed on, and sees containerd's own answer.
+    (*bytes.first()? == 0).then(|| bytes.get(FRAME..))?
+}
+
 /// A call that is about a blob.
 pub(crate) struct Asked {
     pub(crate) digest: String,
@@ -221,14 +299,9 @@ pub(crate) struct Asked {
 
 impl Asked {
     fn of(path: &str, headers: &HeaderMap, bytes: &Bytes) -> Option<Self> {
-        let header = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
-        // Whoever compresses what they ask is passed on, and sees containerd's own answer.
-        let (flag, message) = (bytes.first()?, bytes.get(FRAME..)?);
-        if *flag != 0 {
-            return None;
-        }
-        let namespace = header("containerd-namespace")?;
-        let lease = header("containerd-lease");
+        let message = message_of(bytes)?;
+        let namespace = text(headers, "containerd-namespace")?;
+        let lease = text(headers, "containerd-lease");
         let (digest, lease, is_ahead) = match path {
             ADD_RESOURCE => {
                 let asked = AddResourceRequest::decode(message).ok()?;
@@ -244,6 +317,21 @@ impl Asked {
             lease,
             is_ahead,
         })
+    }
+}
+
+impl Asked {
+    /// Whether who puts it under a lease works under that lease, and will say what for.
+    fn is_put_under_own_lease(&self, headers: &HeaderMap, leased: &Leased) -> bool {
+        let own = text(headers, "containerd-lease");
+        let lease = self.lease.as_ref().filter(|lease| own.as_ref() == Some(lease));
+        lease.is_some_and(|lease| leased.add(&self.namespace, lease, &self.digest))
+    }
+
+    /// Whether it is about to be saved.
+    fn is_saved(&self, leased: &Leased) -> bool {
+        let lease = self.lease.as_ref();
+        lease.is_some_and(|lease| leased.is_saved(&self.namespace, lease, &self.digest))
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tonic::Status;
 use tracing::{info, warn};
 
+use super::known::{Known, Origins};
 use super::{Asked, Blobs};
 use crate::api::{self, Timestamp};
 use crate::containerd::content::SERVICE as CONTENT;
@@ -56,6 +57,7 @@ pub(super) struct Missing<B> {
     fetches: Semaphore,
     /// Held by who fetches.
     turns: Mutex<Turns>,
+    known: Known,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -117,13 +119,18 @@ impl<B: Blobs> Missing<B> {
             blobs,
             fetches: Semaphore::new(FETCHES),
             turns: Mutex::default(),
+            known: Known::default(),
         }
+    }
+
+    /// What is known of which layers are lazy, to be told of changes.
+    pub(super) fn known(&self) -> &Known {
+        &self.known
     }
 
     /// What containerd would say of it, if it is that of a lazy layer.
     pub(super) async fn info(&self, asked: &Asked) -> Result<Option<InfoResponse>, Status> {
-        let containerd = self.containerd(asked).await?;
-        let Some(blob) = self.find(&containerd, &asked.digest).await? else {
+        let Some(blob) = self.find_known(asked).await? else {
             return Ok(None);
         };
         let labels = blob
@@ -151,7 +158,7 @@ impl<B: Blobs> Missing<B> {
         if is_asked && is_there(&containerd, &asked.digest).await? {
             return Ok(true);
         }
-        let Some(blob) = self.find(&containerd, &asked.digest).await? else {
+        let Some(blob) = self.find(&containerd, asked).await? else {
             return Ok(false);
         };
         let key = (asked.namespace.clone(), asked.digest.clone());
@@ -211,27 +218,70 @@ impl<B: Blobs> Missing<B> {
         })
     }
 
-    /// What is known of a blob that containerd lacks.
-    async fn find(&self, containerd: &Containerd, digest: &str) -> Result<Option<MissingBlob>, Status> {
-        let references = self.origins(containerd, digest).await?;
+    /// What is known of a blob that containerd lacks, as it is now.
+    async fn find(&self, containerd: &Containerd, asked: &Asked) -> Result<Option<MissingBlob>, Status> {
+        let of_it = format!("labels.{LAYER:?}=={:?}", asked.digest);
+        let mut origins = self.origins(containerd, of_it).await?;
+        let references = origins.remove(&asked.digest).unwrap_or_default();
+        self.described(containerd, asked, references).await
+    }
+
+    /// The same, as it was a moment ago: lists of images ask for every layer of every image, one by one.
+    async fn find_known(&self, asked: &Asked) -> Result<Option<MissingBlob>, Status> {
+        let namespace = &asked.namespace;
+        let mut listed = self.known.of(namespace).await;
+        let origins = match listed.still_right() {
+            Some(origins) => origins,
+            None => {
+                let begun = listed.begin();
+                let containerd = self.containerd(asked).await?;
+                let origins = self.origins(&containerd, format!("labels.{LAYER:?}")).await?;
+                listed.is(begun, origins)
+            }
+        };
+        let references = origins.get(&asked.digest).cloned().unwrap_or_default();
+        drop(listed);
         if references.is_empty() {
             return Ok(None);
         }
-        let size = size_of(containerd, digest).await?;
+        if let Some(size) = self.known.size(namespace, &asked.digest) {
+            return Ok(Some(MissingBlob {
+                digest: asked.digest.clone(),
+                size,
+                references,
+            }));
+        }
+        let containerd = self.containerd(asked).await?;
+        self.described(&containerd, asked, references).await
+    }
+
+    async fn described(
+        &self,
+        containerd: &Containerd,
+        asked: &Asked,
+        references: Vec<String>,
+    ) -> Result<Option<MissingBlob>, Status> {
+        if references.is_empty() {
+            return Ok(None);
+        }
+        for layer in layers_beside(containerd, &asked.digest).await? {
+            self.known.has_size(&asked.namespace, layer.digest, layer.size);
+        }
+        let size = self.known.size(&asked.namespace, &asked.digest);
         Ok(size.map(|size| MissingBlob {
-            digest: digest.to_owned(),
+            digest: asked.digest.clone(),
             size,
             references,
         }))
     }
 
-    /// For which images lazy snapshots of it were made in this namespace.
-    async fn origins(&self, containerd: &Containerd, digest: &str) -> Result<Vec<String>, Status> {
+    /// For which images lazy snapshots were made in this namespace, by the layers' digests.
+    async fn origins(&self, containerd: &Containerd, filter: String) -> Result<Origins, Status> {
         let asked = api::ListRequest {
             snapshotter: self.snapshotter.clone(),
-            filters: vec![format!("labels.{LAYER:?}=={digest:?}")],
+            filters: vec![filter],
         };
-        let mut references = Vec::new();
+        let mut origins = Origins::new();
         let mut answers = match containerd.answers(api::SERVICE, "List", asked).await {
             Ok(answers) => answers,
             Err(error) => return none_or_refused(&error),
@@ -239,15 +289,19 @@ impl<B: Blobs> Missing<B> {
         loop {
             let answer: api::ListResponse = match answers.next().await {
                 Ok(Some(answer)) => answer,
-                Ok(None) => return Ok(references),
+                Ok(None) => return Ok(origins),
                 Err(error) => return none_or_refused(&error),
             };
             for snapshot in answer.info {
-                let reference = snapshot.labels.get(IMAGE).cloned();
-                let is_new = |reference: &String| !references.contains(reference);
-                references.extend(reference.filter(is_new));
+                let mut labels = snapshot.labels;
+                let (Some(layer), Some(reference)) = (labels.remove(LAYER), labels.remove(IMAGE)) else {
+                    continue;
+                };
+                let references = origins.entry(layer).or_default();
+                if references.len() < ORIGINS && !references.contains(&reference) {
+                    references.push(reference);
+                }
             }
-            references.truncate(ORIGINS);
         }
     }
 
@@ -263,17 +317,17 @@ impl<B: Blobs> Missing<B> {
 
 /// A containerd whose snapshotter is not there, or does not answer, has nothing lazy of which anything can be said; what it
 /// said of the blob itself counts.
-fn none_or_refused(error: &ContainerdError) -> Result<Vec<String>, Status> {
+fn none_or_refused(error: &ContainerdError) -> Result<Origins, Status> {
     match error.code() {
-        Some(tonic::Code::NotFound | tonic::Code::InvalidArgument) => Ok(Vec::new()),
+        Some(tonic::Code::NotFound | tonic::Code::InvalidArgument) => Ok(Origins::new()),
         _ => Err(Status::unavailable(format!(
             "Xebec: which layers are lazy cannot be told: {error}"
         ))),
     }
 }
 
-/// The length that a manifest says which refers to the blob.
-async fn size_of(containerd: &Containerd, digest: &str) -> Result<Option<u64>, Status> {
+/// The layers of a manifest that has this one, with the lengths that it says; none if there is no such manifest.
+async fn layers_beside(containerd: &Containerd, digest: &str) -> Result<Vec<Layer>, Status> {
     let asked = ListContentRequest { filters: Vec::new() };
     let mut answers = containerd
         .answers(CONTENT, "List", asked)
@@ -296,11 +350,11 @@ async fn size_of(containerd: &Containerd, digest: &str) -> Result<Option<u64>, S
         let Ok(manifest) = serde_json::from_slice::<Manifest>(&bytes) else {
             continue;
         };
-        if let Some(layer) = manifest.layers.into_iter().find(|layer| layer.digest == digest) {
-            return Ok(Some(layer.size));
+        if manifest.layers.iter().any(|layer| layer.digest == digest) {
+            return Ok(manifest.layers);
         }
     }
-    Ok(None)
+    Ok(Vec::new())
 }
 
 async fn is_there(containerd: &Containerd, digest: &str) -> Result<bool, Status> {

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 use xebec_format::digest::Digest;
 use xebec_testkit::registry::FaultyRegistry;
 
-use super::Host;
+use super::{Host, LARGE};
+use crate::lab::contents;
 use crate::runner::Outcome;
 use crate::world::{World, run};
 
@@ -204,6 +205,46 @@ pub(super) fn blobs(world: &World) -> Result<Outcome> {
     host.lab.registry.set_down(false);
     Ok(Outcome::Passed(
         "pushed, committed and pushed, saved and loaded".to_owned(),
+    ))
+}
+
+/// Docker leases what it has of an image before it pulls it anew, with the calls by which it says what it is about to save. That
+/// brings no blob, and it does not matter whether the registry has them any more.
+pub(super) fn pulled_again(world: &World) -> Result<Outcome> {
+    let host = Host::start(world, false)?;
+    let docker = &host.docker;
+    let tag = &*host.names.tag;
+    host.pull()?;
+    let said = docker.does(&["pull", tag])?;
+    ensure!(said.contains("up to date"), "{said}");
+    let again = [
+        "run",
+        "--rm",
+        "--pull",
+        "always",
+        "--network",
+        "host",
+        tag,
+        "cat",
+        "/etc/passwd",
+    ];
+    docker.does(&again)?;
+    host.is_lazy("a second pull")?;
+    let old: Vec<_> = host.image.layers.iter().map(|layer| layer.digest).collect();
+    let other = super::shell(&contents(8, LARGE))?;
+    host.lab.push_indexed(&other, &host.names.repository)?;
+    for layer in old
+        .iter()
+        .filter(|old| other.layers.iter().all(|new| new.digest != **old))
+    {
+        host.lab.registry.remove_blob(&host.names.repository, layer);
+    }
+    let said = docker.does(&["pull", tag])?;
+    ensure!(said.contains("newer image"), "{said}");
+    let fetched = host.relay.fetched()?;
+    ensure!(fetched == 0, "{fetched} blobs were fetched for pulls");
+    Ok(Outcome::Passed(
+        "pulled again, and anew after the tag had moved".to_owned(),
     ))
 }
 

@@ -33,8 +33,10 @@ pub(super) fn cases() -> Vec<Case> {
             commands::usual as fn(&World) -> Result<Outcome>,
         ),
         ("docker/save-and-push", commands::blobs),
+        ("docker/pulled-again", commands::pulled_again),
         ("docker/dead-registry", commands::dead_registry),
         ("docker/restarts", restarts::live),
+        ("docker/daemon-lost", restarts::daemon_lost),
         ("docker/restart-policies", restarts::policies),
         ("docker/without-xebec", restarts::without),
     ]

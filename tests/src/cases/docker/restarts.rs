@@ -1,8 +1,10 @@
 //! Everything is restarted under Docker's containers: what runs goes on, or starts again as its restart policy says.
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use super::{Host, SOON};
+use crate::cases::succession::kill_both;
 use crate::docker::Docker;
 use crate::lab::wait_until;
 use crate::runner::Outcome;
@@ -59,6 +61,43 @@ pub(super) fn live(world: &World) -> Result<Outcome> {
     let wanted = xebec_format::digest::Digest::of(&host.large).to_string();
     ensure!(large.starts_with(wanted.trim_start_matches("sha256:")), "{large}");
     Ok(Outcome::Passed("one container under eight restarts".to_owned()))
+}
+
+/// Keeper and worker die at once, with no service manager: the next daemon names the container that read zeros meanwhile, and
+/// when Docker has stopped and started it, it reads what is right.
+pub(super) fn daemon_lost(world: &World) -> Result<Outcome> {
+    let host = Host::start(world, false)?;
+    let docker = &host.docker;
+    host.pull()?;
+    host.waits("web", &host.names.tag, &[])?;
+    let wanted = xebec_format::digest::Digest::of(&host.large).to_string();
+    let wanted = wanted.trim_start_matches("sha256:");
+    kill_both(&host.lab, "root")?;
+    let meanwhile = docker.does(&["exec", "web", "sha256sum", "/large"])?;
+    ensure!(
+        !meanwhile.starts_with(wanted),
+        "this kernel guards without a group"
+    );
+    host.snapshots.begin()?;
+    let first = docker.does(&["inspect", "--format", "{{.State.Pid}}", "web"])?;
+    let status = host.lab.status("root")?;
+    let processes = status.pointer("/suspects/0/processes").and_then(Value::as_array);
+    let processes = processes.with_context(|| format!("no suspects: {status}"))?;
+    let is_named = processes.iter().any(|process| {
+        let pid = process.get("pid").and_then(Value::as_u64);
+        pid.is_some_and(|pid| pid.to_string() == first)
+    });
+    ensure!(is_named, "{first} is not named: {status}");
+    docker.does(&["stop", "--time", "1", "web"])?;
+    docker.does(&["start", "web"])?;
+    let read = docker.does(&["exec", "web", "sha256sum", "/large"])?;
+    ensure!(read.starts_with(wanted), "after a start again: {read}");
+    wait_until(SOON, "no suspects are left", || {
+        let status = host.lab.status("root")?;
+        let suspects = status.get("suspects").and_then(Value::as_array);
+        Ok(suspects.is_some_and(Vec::is_empty))
+    })?;
+    Ok(Outcome::Passed(format!("{} processes named", processes.len())))
 }
 
 /// Without `live-restore`: containers end with Docker, and those come back that are to.
