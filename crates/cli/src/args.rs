@@ -18,13 +18,7 @@ use xebec_host::settings::{LogFormat, Overrides, Settings, Size};
 
 /// Start containers before their images arrive.
 #[derive(Debug, Parser)]
-#[command(
-    name = "xebec",
-    version,
-    about,
-    propagate_version = true,
-    max_term_width = 100
-)]
+#[command(name = "xebec", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Examples:\n  \
     xebec run --rm -it docker.io/library/debian:12 bash\n  \
     xebec index --push registry.example.com/app:1.4     make its next start lazy, on every host\n  \

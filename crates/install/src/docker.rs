@@ -272,6 +272,15 @@ pub(crate) fn is_for_it(file: &Path) -> bool {
     [unit.as_path(), Path::new(LINK_FILE), Path::new(DROP_IN)].contains(&file)
 }
 
+/// Says it once, however many files of Docker were changed.
+fn say_what_is_back(plan: &mut Plan) {
+    let note = "Docker goes on with lazy images until it is restarted; what it made with them is invisible then, and its own \
+                images and containers are back: systemctl restart docker";
+    if !plan.notes.iter().any(|said| said == note) {
+        plan.notes.push(note.to_owned());
+    }
+}
+
 /// Takes back what was changed in `daemon.json`.
 pub(crate) fn take_back(options: &Options, change: &DockerChange, plan: &mut Plan) -> Result<(), Failure> {
     let file = &change.file;
@@ -279,13 +288,9 @@ pub(crate) fn take_back(options: &Options, change: &DockerChange, plan: &mut Pla
     let Some(text) = read(options, file)? else {
         return Ok(());
     };
-    plan.notes.push(
-        "Docker goes on with lazy images until it is restarted; what it made with them is invisible then, and its own images \
-         and containers are back: systemctl restart docker"
-            .to_owned(),
-    );
     let (bytes, lines) = if change.is_whole && Digest::of(text.as_bytes()) == change.written {
         let Some(before) = &change.before else {
+            say_what_is_back(plan);
             plan.push(Action::Remove { path: file.clone() }, why, false);
             return Ok(());
         };
@@ -300,7 +305,7 @@ pub(crate) fn take_back(options: &Options, change: &DockerChange, plan: &mut Pla
                     Some(before) => format!("{name} = {before}"),
                     None => format!("{name} goes"),
                 });
-            } else {
+            } else if get(&settings, key) != before.as_ref() {
                 let note = format!("{}: {name} was changed since, and stays", file.display());
                 plan.notes.push(note);
             }
@@ -308,6 +313,9 @@ pub(crate) fn take_back(options: &Options, change: &DockerChange, plan: &mut Pla
         (pretty(&settings)?, lines)
     };
     let is_done = lines.is_empty();
+    if !is_done {
+        say_what_is_back(plan);
+    }
     let action = Action::Write {
         path: file.clone(),
         bytes: bytes.into_bytes(),

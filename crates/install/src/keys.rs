@@ -180,6 +180,27 @@ pub fn undo(document: &mut DocumentMut, change: &Change) -> bool {
     true
 }
 
+/// Whether a key is as it was before it was changed, or would have been.
+pub fn is_as_before(document: &mut DocumentMut, change: &Change) -> bool {
+    let Some((last, way)) = change.key.split_last() else {
+        return false;
+    };
+    let item = walk(document, way).and_then(|table| table.get(last));
+    match (item, &change.ours, &change.before) {
+        (item, Wanted::Among(_), _) => !item.is_some_and(|item| is_so(item, &change.ours)),
+        (None, _, before) => before.is_none(),
+        (Some(item), _, Some(before)) => item.as_value().is_some_and(|value| bare(value) == before.trim()),
+        (Some(_), _, None) => false,
+    }
+}
+
+/// A value without the blanks and the comment around it.
+fn bare(value: &Value) -> String {
+    let mut value = value.clone();
+    value.decor_mut().clear();
+    value.to_string()
+}
+
 fn walk<'a>(document: &'a mut DocumentMut, way: &[String]) -> Option<&'a mut dyn TableLike> {
     let mut table: &mut dyn TableLike = document.as_table_mut();
     for name in way {

@@ -22,6 +22,8 @@ mod units;
 
 use std::path::{Path, PathBuf};
 
+use xebec_host::failure::{Failure, FailureKind};
+
 pub use removal::removal;
 pub use setup::setup;
 
@@ -57,6 +59,29 @@ impl Options {
     /// A path of the host, as this process sees it.
     pub(crate) fn here(&self, path: &Path) -> PathBuf {
         root::resolve(&self.sysroot, path)
+    }
+
+    /// Whether what somebody named is there. A mistyped path would get a configuration that nobody reads.
+    pub(crate) fn check_places(&self) -> Result<(), Failure> {
+        let refused = |message: String| Err(Failure::new(FailureKind::Usage, message));
+        if !self.sysroot.is_dir() {
+            return refused(format!(
+                "{} is no directory; name a host's root directory",
+                self.sysroot.display()
+            ));
+        }
+        let usual = [Path::new(CONTAINERD_CONFIG), Path::new(docker::DOCKER_CONFIG)];
+        let named = [&self.containerd, &self.docker].into_iter().flatten();
+        for file in named.filter(|file| !usual.contains(&file.as_path())) {
+            let directory = file.parent().unwrap_or(file);
+            if !self.here(directory).is_dir() {
+                return refused(format!(
+                    "{} is not there; name the configuration that is read, or make that directory first",
+                    directory.display()
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Where the program is for the host: where a package put it, or where it is copied to.

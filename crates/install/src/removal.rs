@@ -24,7 +24,6 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
             .push("nothing was installed by `xebec install` on this host".to_owned());
         return Ok(plan);
     }
-    let program = options.installed_program();
     let mut is_containerd_changed = false;
     for (file, changes) in &record.keys {
         let was_made = record.made.contains(file);
@@ -82,10 +81,14 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
             options.root.join("logins.json").display()
         ));
     }
+    let command = match options.is_packaged() {
+        true => "`xebec daemon stop --force`",
+        false => "`xebec daemon stop --force` of another copy of the program",
+    };
     plan.notes.push(format!(
-        "images and containers stay in {}; containers on lazy images need the daemon that still runs: stop them, then `{} daemon stop`",
+        "images and containers stay in {}; a daemon that runs goes on, for containers on lazy images: when they have ended, \
+         {command} ends it",
         options.root.display(),
-        program.display()
     ));
     Ok(plan)
 }
@@ -110,6 +113,8 @@ fn take_back(
                 (_, Some(before)) => format!("{name} = {before}"),
                 (_, None) => format!("{name} goes"),
             }),
+            // An installation that was interrupted has not come to it.
+            false if keys::is_as_before(&mut document, change) => {}
             false => plan
                 .notes
                 .push(format!("{}: {name} was changed since, and stays", file.display())),

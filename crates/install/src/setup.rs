@@ -18,6 +18,7 @@ use crate::{Options, docker, units};
 /// # Errors
 /// When a file of the host cannot be read, or is such that nothing may be added to it. Nothing has been changed then.
 pub fn setup(options: &Options) -> Result<Plan, Failure> {
+    options.check_places()?;
     let mut plan = Plan::default();
     let mut record = Record::read(&options.here(&options.record_file()))?;
     let program = options.installed_program();
@@ -230,10 +231,15 @@ fn run_commands(options: &Options, new: &New, plan: &mut Plan, record: &mut Reco
     let (is_new, is_new_containerd) = (new.daemon, new.containerd);
     let restart = "restart containerd, which then reads its configuration: containers go on";
     if !options.has_systemd() {
-        plan.notes.push(
-            "systemd does not run on this host: start `xebec daemon start` at boot, before containerd"
-                .to_owned(),
-        );
+        let relay = match options.docker {
+            Some(_) => {
+                ", and `xebec docker-relay` between containerd and Docker, which looks for containerd there"
+            }
+            None => "",
+        };
+        plan.notes.push(format!(
+            "systemd does not run on this host: start `xebec daemon start` at boot, before containerd{relay}"
+        ));
         if is_new_containerd {
             plan.notes.push(restart.to_owned());
         }

@@ -244,6 +244,28 @@ fn bad_configurations_are_named_and_nothing_is_changed() {
 }
 
 #[test]
+fn paths_that_lead_nowhere_are_named_and_nothing_is_made() {
+    let host = Host::with_config("version = 3\n");
+    let before = host.files();
+    for (name, change) in [
+        (
+            "/nowhere",
+            (|options| options.docker = Some(PathBuf::from("/nowhere/file"))) as fn(&mut Options),
+        ),
+        ("/nowhere", |options| {
+            options.containerd = Some(PathBuf::from("/nowhere/file"))
+        }),
+        ("gone", |options| options.sysroot.push("gone")),
+    ] {
+        let mut options = host.options.clone();
+        change(&mut options);
+        let failure = setup(&options).unwrap_err().to_string();
+        assert!(failure.contains(name), "{failure}");
+        assert_eq!(host.files(), before);
+    }
+}
+
+#[test]
 fn a_step_that_fails_leaves_what_was_and_can_be_done_again() {
     let host = Host::with_config("version = 3\n");
     // A folder where a file should be.
@@ -252,6 +274,13 @@ fn a_step_that_fails_leaves_what_was_and_can_be_done_again() {
     let failure = plan.carry_out(&host.options.sysroot, &mut |_| ()).unwrap_err();
     assert!(failure.to_string().contains("xebec.socket"), "{failure}");
     assert_eq!(host.read(CONFIG), "version = 3\n");
+    // What was not done is not said to be somebody's change.
+    let removal = removal(&host.options).unwrap();
+    assert!(
+        !removal.notes.iter().any(|note| note.contains("changed since")),
+        "{:?}",
+        removal.notes
+    );
     fs::remove_dir_all(host.path("etc/systemd/system/xebec.socket")).unwrap();
     host.install();
     assert!(setup(&host.options).unwrap().is_done());

@@ -67,6 +67,12 @@ fn unmounting(world: &World) -> Result<Outcome> {
         let ended = lab.xebec("root", &["umount", &named(path)])?;
         ended.expect(NOT_FOUND, &["is not a view of Xebec", "left alone"])?;
     }
+    // One that is there for containers. Nobody is told to take it away himself.
+    let status = lab.status("root")?;
+    let view = status.pointer("/views/0/path").and_then(|path| path.as_str());
+    let ended = lab.xebec("root", &["umount", view.context("no view")?])?;
+    ended.expect(NOT_FOUND, &["is a view of Xebec", "left alone"])?;
+    ensure!(!ended.err.contains("umount(8)"), "{}", ended.err);
     for path in [&plain, &mnt.join("file")] {
         lab.xebec("root", &["umount", &named(path)])?
             .expect(NOT_FOUND, &["holds no view"])?;

@@ -46,7 +46,10 @@ impl Views {
             };
             if let Some(top) = Top::at(directory).map_err(looked)? {
                 if !held().any(|record| self.is_view(record, top.info(), top.table())) {
-                    return Err(not_ours(top.info()));
+                    return Err(match is_own_view(&self.paths, top.info()) {
+                        true => not_of_a_user(top.info()),
+                        false => not_ours(top.info()),
+                    });
                 }
                 if let Some(other) = top.below().next() {
                     let message = format!(
@@ -222,6 +225,20 @@ fn is_cache_mount(paths: &Paths, path: &Path) -> bool {
 fn is_metadata_mount(paths: &Paths, name: &str, info: &MountInfo) -> bool {
     info.filesystem == "erofs"
         && (info.source == view::metadata(paths, name) || info.source.starts_with("/proc/self/fd"))
+}
+
+/// Whether it is a view, wherever it is mounted.
+fn is_own_view(paths: &Paths, info: &MountInfo) -> bool {
+    info.filesystem == "erofs" && info.source.starts_with(paths.root())
+}
+
+fn not_of_a_user(info: &MountInfo) -> Failure {
+    let message = format!(
+        "what is mounted at {} is a view of Xebec that `xebec mount` did not put there, for containers or for the next start; it \
+         is left alone, and goes by itself when nobody needs it",
+        info.target.display()
+    );
+    Failure::new(FailureKind::NotFound, message)
 }
 
 fn not_ours(info: &MountInfo) -> Failure {
