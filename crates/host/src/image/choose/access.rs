@@ -9,8 +9,11 @@
 //! A registry in which another repository is known to have the layer is asked for one byte: it has the blob, and says who may
 //! read it. Any other registry may belong to whoever made the image, and say what he likes. It must give pieces of the layer,
 //! which are compared with the index. They are drawn by lot, once for all who ask: who knows a part of the layer, as of a program
-//! that is public but for its key, cannot try until it is that part's turn.
+//! that is public but for its key, cannot try until it is that part's turn. Large pieces are as likely as all the small ones that
+//! are as large together, and what cannot be asked for is drawn, too, and then nothing is shown: what is left out would be what
+//! nobody has to know.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -18,12 +21,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use tracing::info;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{Span, SpanTable, Window};
-use xebec_index::decode::decode_span;
+use xebec_index::decode::{PART_SOURCE, decode_span};
+use xebec_index::indexer::MAX_LAZY_PLAIN;
 
 use super::Choice;
 use crate::facts;
@@ -36,10 +40,16 @@ const SMALL: u64 = 1 << 20;
 /// Pieces that are asked for of others, at the same time. Who has nine tenths of a layer has all of them in two of three cases, who
 /// has half of it in one of sixteen.
 const PIECES: usize = 4;
-/// Layers of an image that are asked for at the same time, so that what is in memory of them stays below 64 MiB.
+/// How often it is drawn at most, so that as many different ones are found. In a layer of few pieces the large ones come again and
+/// again; then those few are enough.
+const DRAWS: usize = 64;
+/// Layers of an image that are asked for at the same time: few, for all pieces of each are held.
 pub(super) const SHOWING: usize = 4;
-/// Largest piece that is asked for; spans have some hundred KiB.
-const LARGEST: u64 = 4 << 20;
+/// Pieces up to this size are asked for at the same time, and larger ones one by one; spans have some hundred KiB.
+const LARGE: u64 = 4 << 20;
+/// Largest piece that is asked for, and decoded: what the spans of lazy layers have at most ([`MAX_LAZY_PLAIN`]), and what the pages
+/// of small files take more.
+const LARGEST: u64 = 4 * MAX_LAZY_PLAIN;
 
 impl Choice<'_> {
     /// Whether it is known here that the image may be shown the layer. Asks nobody.
@@ -93,12 +103,25 @@ impl Choice<'_> {
         if drawn.is_empty() {
             return Err("it has no piece that could be compared".to_owned());
         }
+        if drawn.iter().any(|span| size(span) > LARGEST) {
+            return Err("it has pieces that are too large to be compared".to_owned());
+        }
+        let at_once = match drawn.iter().any(|span| size(span) > LARGE) {
+            true => 1,
+            false => PIECES,
+        };
         let compared = drawn.into_iter().map(|span| self.compare(layer, &table, span));
-        try_join_all(compared).await.map(drop)
+        let compared = stream::iter(compared).buffer_unordered(at_once);
+        compared.try_for_each(|()| std::future::ready(Ok(()))).await
     }
 
     /// Gets a piece of a layer from the image's repository, and compares it with the index.
     async fn compare(&self, layer: &PreparedLayer, table: &Arc<SpanTable>, span: Span) -> Result<(), String> {
+        // What comes and what it is decoded to; the index may be of somebody who wants much to be held.
+        let held = self
+            .account
+            .hold(length(&span.source).saturating_add(size(&span)));
+        let _held = held.ok_or("there is no memory for its pieces")?;
         let bytes = self.ask(&layer.key.layer, span.source.clone()).await?;
         let window = match &span.window {
             Some(window) => Some(self.window(layer, window).await?),
@@ -137,14 +160,43 @@ impl Choice<'_> {
     }
 }
 
-/// The pieces of a layer that a lot says.
+/// The pieces of a layer that a lot says, each as likely as it is large in the registry: what takes little there is easily known.
 fn drawn(table: &SpanTable, lot: u64) -> Vec<Span> {
-    let size = |span: &Span| span.source.end.saturating_sub(span.source.start);
-    let fit: Vec<&Span> = table.spans.iter().filter(|span| size(span) <= LARGEST).collect();
+    let mut end = 0_u64;
+    let add = |span: &Span| {
+        end = end.saturating_add(weight(span));
+        end
+    };
+    let ends: Vec<u64> = table.spans.iter().map(add).collect();
     let mut lots = fastrand::Rng::with_seed(lot);
-    let numbers = lots.choose_multiple(0..fit.len(), PIECES);
-    let spans = numbers.into_iter().filter_map(|number| fit.get(number));
-    spans.map(|span| (*span).clone()).collect()
+    let mut numbers = BTreeSet::new();
+    for _ in 0..DRAWS {
+        if end == 0 || numbers.len() >= PIECES {
+            break;
+        }
+        let at = lots.u64(0..end);
+        numbers.insert(ends.partition_point(|end| *end <= at));
+    }
+    let spans = numbers.into_iter().filter_map(|number| table.spans.get(number));
+    spans.cloned().collect()
+}
+
+/// A part of a frame that is too large to be decoded does not say what it takes in the registry.
+fn weight(span: &Span) -> u64 {
+    match length(&span.source) {
+        PART_SOURCE => size(span),
+        source => source,
+    }
+}
+
+/// How large a piece is: of what is fetched, of what it is decoded to, and of what that is in the data space, the largest.
+fn size(span: &Span) -> u64 {
+    let ranges = [&span.source, &span.plain, &span.data];
+    ranges.map(length).into_iter().max().unwrap_or_default()
+}
+
+fn length(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use crate::image::PreparedLayer;
 
 impl Choice<'_> {
     /// The strongest admitted index of the cache; of equals the one that this image was used with before, so that
-    /// its data is found again.
+    /// its data is found again. One that this image's repository may be shown comes before a stronger one of others: it starts with
+    /// that whoever can be asked.
     pub(super) fn choose_from_store(&self, layer: Digest) -> Result<Option<(LayerKey, Root)>, Refusal> {
         let used = self.used.get_or_init(|| {
             let record = self.images.records.get(self.found.manifest_digest);
@@ -22,12 +23,22 @@ impl Choice<'_> {
         });
         let mut keys = self.images.store.indexes_of(layer);
         keys.sort_by_key(|key| !used.contains(key));
-        let roots = keys.into_iter().map(|key| (key, self.roots(key)));
-        match self.policy.choose(&self.repository, self.found.naming(), roots) {
+        if keys.len() > 1 {
+            let own = keys.iter().copied().filter(|key| self.has_access(*key));
+            if let Ok(chosen) = self.strongest(own) {
+                return Ok(Some(chosen));
+            }
+        }
+        match self.strongest(keys.into_iter()) {
             Ok(chosen) => Ok(Some(chosen)),
             Err(None) => Ok(None),
             Err(Some(refusal)) => Err(refusal),
         }
+    }
+
+    fn strongest(&self, keys: impl Iterator<Item = LayerKey>) -> Result<(LayerKey, Root), Option<Refusal>> {
+        let roots = keys.map(|key| (key, self.roots(key)));
+        self.policy.choose(&self.repository, self.found.naming(), roots)
     }
 
     /// What vouches for an index, for this image.

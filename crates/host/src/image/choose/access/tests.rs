@@ -7,15 +7,20 @@ use std::sync::Arc;
 
 use serde_json::json;
 use xebec_format::digest::Digest;
+use xebec_format::layer::{Codec, Span, SpanTable};
+use xebec_index::indexer::{IndexOptions, index_layer};
+use xebec_testkit::compression::Compression;
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
-use super::PIECES;
+use super::{PIECES, drawn};
+use crate::facts;
 use crate::failure::Failure;
 use crate::image::Images;
 use crate::image::publish::PublishOptions;
 use crate::paths::Paths;
 use crate::protocol::{ImageRequest, PullPolicy};
+use crate::trust::{Listing, RepositoryName};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
@@ -34,21 +39,27 @@ fn layer_of(numbers: u32) -> Vec<u8> {
 
 /// Puts an image that lists the layer into a repository, with the layer or without.
 fn put_image(registry: &FaultyRegistry, repository: &str, layer: &[u8], has_layer: bool) {
+    put_image_of(registry, repository, layer, (Digest::of(layer), Compression::Tar));
+    if has_layer {
+        registry.put_blob(repository, layer.to_vec());
+    }
+}
+
+/// The same of a layer that is compressed, without the layer.
+fn put_image_of(registry: &FaultyRegistry, repository: &str, layer: &[u8], plain: (Digest, Compression)) {
     let digest = Digest::of(layer);
+    let (diff_id, compression) = plain;
     let config = json!({"architecture": "amd64", "os": "linux", "author": repository,
-                        "rootfs": {"type": "layers", "diff_ids": [digest]}})
+                        "rootfs": {"type": "layers", "diff_ids": [diff_id]}})
     .to_string();
     let manifest = json!({
         "schemaVersion": 2, "mediaType": MANIFEST,
         "config": {"mediaType": "application/vnd.oci.image.config.v1+json",
                    "digest": Digest::of(config.as_bytes()), "size": config.len()},
-        "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": digest, "size": layer.len()}],
+        "layers": [{"mediaType": compression.media_type(), "digest": digest, "size": layer.len()}],
     });
     registry.put_blob(repository, config);
     registry.put_manifest(repository, "v1", MANIFEST, manifest.to_string());
-    if has_layer {
-        registry.put_blob(repository, layer.to_vec());
-    }
 }
 
 struct World {
@@ -248,4 +259,126 @@ async fn an_index_is_for_repositories_that_have_the_layer() {
     };
     assert!(publish("thief/app").await.is_err());
     assert!(publish("owner/app").await.is_ok());
+}
+
+/// What matters is how much of a layer somebody knows, and not of how many pieces that is, nor of how many zeros.
+#[test]
+fn pieces_are_drawn_by_their_size() {
+    const SMALL: u64 = 1 << 10;
+    // What each takes in the registry, and what it is decoded to.
+    for (known, secret, codec) in [
+        (vec![(SMALL, SMALL); 1000], (1 << 20, 1 << 20), Codec::Tar),
+        (vec![(SMALL, 16 << 20); 1000], (1 << 20, 1 << 20), Codec::Gzip),
+        (vec![(SMALL, SMALL); 1000], (1, 16 << 20), Codec::Zstd),
+    ] {
+        let (mut at, mut plain) = (0, 0);
+        let span = |(source, decoded): (u64, u64)| {
+            let (from, begin) = (at, plain);
+            (at, plain) = (at + source, plain + decoded);
+            Span {
+                source: from..at,
+                bit_offset: 0,
+                plain: begin..plain,
+                data: begin..plain,
+                window: None,
+                digest: Digest::of(b""),
+            }
+        };
+        let spans = [known, vec![secret; 10]].concat().into_iter().map(span).collect();
+        let table = SpanTable {
+            codec,
+            layer: Digest::of(b"layer"),
+            layer_size: at,
+            plain_size: plain,
+            data_size: plain,
+            pieces: Vec::new(),
+            spans,
+            windows: None,
+        };
+        let is_known = |lot: u64| {
+            let drawn = drawn(&table, lot);
+            assert_eq!(drawn.len(), PIECES);
+            drawn
+                .iter()
+                .all(|span| span.source.end - span.source.start == SMALL)
+        };
+        let guessed = (0..100).filter(|lot| is_known(*lot)).count();
+        assert!(
+            guessed <= 1,
+            "{codec:?}: who knew a tenth had all pieces in {guessed} of 100 cases"
+        );
+        let nothing = SpanTable {
+            spans: Vec::new(),
+            ..table
+        };
+        assert!(drawn(&nothing, 1).is_empty());
+    }
+}
+
+/// A frame cannot be compared in part, so large ones are asked for, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_knows_the_small_pieces_only_is_shown_nothing() {
+    const FRAME: usize = 6 << 20;
+    let mut contents = vec![0; 2 * FRAME + (1 << 20)];
+    fastrand::Rng::with_seed(7).fill(&mut contents);
+    let mut tar = TarBuilder::new();
+    tar.file_with(&Header::new("key", Kind::File), &contents);
+    let tar = tar.into_bytes();
+    let compression = Compression::ZstdFrames(FRAME);
+    let layer = compression.encode(&tar).unwrap();
+    let (world, plain) = (World::new(), (Digest::of(&tar), compression));
+    let [owner, thief, friend] = [(); 3].map(|()| FaultyRegistry::start().unwrap());
+    for registry in [&owner, &thief, &friend] {
+        put_image_of(registry, "app", &layer, plain);
+    }
+    for registry in [&owner, &friend] {
+        registry.put_blob("app", layer.clone());
+    }
+    // All but the two large frames.
+    let large = compression.encode(&tar[..2 * FRAME]).unwrap().len();
+    let mut known = layer.clone();
+    known[..large].fill(0);
+    thief.put_blob_as("app", Digest::of(&layer), known);
+    assert!(world.start(&owner, "app").await.unwrap());
+    assert!(world.start_if(&thief, "app", true).await.is_err());
+    assert!(!world.start_if(&friend, "app", true).await.unwrap());
+}
+
+/// A stronger index that only others may use stands in nobody's way, least of all when no registry can be asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_of_others_does_not_hide_ones_own() {
+    let (world, registry, layer) = (World::new(), FaultyRegistry::start().unwrap(), private_layer());
+    put_image(&registry, "friend/app", &layer, true);
+    assert!(world.start(&registry, "friend/app").await.unwrap());
+    // It was listed for the image, and nobody has proven it yet.
+    let (store, own) = (&world.images.store, world.images.store.list().unwrap()[0]);
+    let friend = RepositoryName::new(&registry.host(), "friend/app").unwrap();
+    facts::update(store, own, |record| record.add_listing(Listing::new(&friend))).unwrap();
+    let notes = world.folder().join("roots.json");
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&notes).unwrap()).unwrap();
+    assert!(record.as_object_mut().unwrap().remove("proven").is_some());
+    fs::write(&notes, record.to_string()).unwrap();
+    assert!(!world.start(&registry, "friend/app").await.unwrap());
+    // Another index of the layer, which this host has proven for somebody else.
+    let options = IndexOptions {
+        spacing: 1 << 18,
+        ..IndexOptions::default()
+    };
+    let mut index = index_layer(&*layer, &options, None).unwrap().index;
+    index.diff_id = Some(index.layer);
+    let encoded = index.encode();
+    let other = xebec_cache::store::LayerKey {
+        index: Digest::of(&encoded),
+        ..own
+    };
+    assert_ne!(other, own);
+    store.add(other, &encoded).unwrap();
+    let owner = RepositoryName::new(&registry.host(), "owner/app").unwrap();
+    facts::update(store, other, |record| {
+        record.set_proven();
+        record.add_reader(&owner);
+    })
+    .unwrap();
+    registry.set_down(true);
+    assert!(!world.start(&registry, "friend/app").await.unwrap());
 }
