@@ -57,24 +57,38 @@ impl Findings {
         self.lock().remove(&key);
     }
 
-    /// Manifests that were found a moment ago, whose layers may be asked for next; `None` if somebody finds out more just now.
+    /// Manifests that were found a moment ago, or are asked about, whose layers may be asked for next; `None` if it is being found out
+    /// just now which one somebody means.
     pub(super) fn manifests(&self) -> Option<HashSet<Digest>> {
         let all = self.lock();
         let mut manifests = HashSet::new();
-        for found in all.values() {
+        for ((_, named, _), found) in all.iter() {
             match found.get() {
                 Some((since, Ok(admission))) if since.elapsed() < FRESH => {
                     manifests.insert(admission.manifest);
                 }
                 Some(_) => {}
-                None if Arc::strong_count(found) > 1 => return None,
+                // However long its registry takes: nobody else's image stays for that.
+                None if Arc::strong_count(found) > 1 => {
+                    manifests.insert(named.as_ref()?.parse().ok()?);
+                }
                 None => {}
             }
         }
         Some(manifests)
     }
 
-    /// The same of every image of one of these manifests.
+    /// What is not known to be of one of these manifests is to be found out anew: something of others went, perhaps while somebody
+    /// found out that it was there.
+    pub(super) fn forget_others(&self, manifests: Option<&HashSet<Digest>>) {
+        self.lock().retain(|_, found| match found.get() {
+            Some((_, Ok(admission))) => manifests.is_some_and(|known| known.contains(&admission.manifest)),
+            Some((_, Err(_))) => true,
+            None => false,
+        });
+    }
+
+    /// What is known of images of one of these manifests is to be found out anew next time.
     pub(super) fn forget_manifests(&self, manifests: &BTreeSet<String>) {
         self.lock().retain(|_, found| match found.get() {
             Some((_, Ok(admission))) => !manifests.contains(&admission.manifest.to_string()),
@@ -165,6 +179,40 @@ mod tests {
         registry.ask(Asker::Pull).await;
         assert_eq!(registry.asked.load(Ordering::Relaxed), 3);
         assert_eq!(registry.findings.lock().len(), 1);
+    }
+
+    /// A registry that is silent keeps its own image from going, and no other.
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_names_his_image() {
+        let findings = Findings::default();
+        let [asked, found] = [b"asked", b"found"].map(|text| Digest::of(text));
+        let admission = Admission {
+            manifest: found,
+            layers: Vec::new(),
+            keys: Vec::new(),
+        };
+        let known = findings.get(Asker::Other, "known", None, async { Ok(admission) });
+        known.await.unwrap();
+        let name = asked.to_string();
+        let silent = findings.get(Asker::Pull, "silent", Some(&name), std::future::pending());
+        tokio::pin!(silent);
+        assert!(is_pending(&mut silent).await);
+        let manifests = findings.manifests();
+        assert_eq!(manifests, Some(HashSet::from([asked, found])));
+        // It may lead to another image than was said, of which something went meanwhile.
+        findings.forget_others(manifests.as_ref());
+        assert_eq!(findings.lock().len(), 1);
+        // Which image this one leads to is what is being found out.
+        let unknown = findings.get(Asker::Other, "unknown", None, std::future::pending());
+        tokio::pin!(unknown);
+        assert!(is_pending(&mut unknown).await);
+        assert_eq!(findings.manifests(), None);
+    }
+
+    async fn is_pending(found: impl Future) -> bool {
+        tokio::time::timeout(Duration::from_millis(1), found)
+            .await
+            .is_err()
     }
 
     #[tokio::test(start_paused = true)]
