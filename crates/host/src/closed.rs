@@ -7,7 +7,10 @@
 //!
 //! Earlier versions made both directories for everybody to read. [`close`] mends that at the start of every command and of the
 //! daemon, once: it then goes through what Xebec itself wrote. Each time after that it costs a look at the two directories. A
-//! directory of somebody else is refused, and so is one that is open and not known to be Xebec's: it may be `/etc`.
+//! directory of somebody else is refused, and so is one that is open and not known to be Xebec's: it may be `/etc`. So is one that
+//! somebody else could put another in the place of ([`above`]).
+
+mod above;
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -130,6 +133,18 @@ pub enum ClosedError {
         owner: u32,
         /// Whose it would have to be.
         own: u32,
+    },
+    /// Somebody else could put another in its place.
+    #[error(
+        "{} is below {}, which {why}: another directory could be put in its place; let only root and this user change what is above          it (chown, chmod), or choose another directory by --root and --run", .path.display(), .above.display()
+    )]
+    Above {
+        /// The directory.
+        path: PathBuf,
+        /// What is on the way to it.
+        above: PathBuf,
+        /// What is wrong with that, in words.
+        why: String,
     },
     /// It is open, and closing it may harm others.
     #[error(
@@ -271,7 +286,10 @@ fn real(path: &Path) -> io::Result<PathBuf> {
 /// # Errors
 /// [`ClosedError`]; then nothing may be kept there.
 pub fn close(path: &Path, of: Use) -> Result<PathBuf, ClosedError> {
+    above::check(path)?;
     make(path).map_err(failed("make", path))?;
+    // What was not there may have been made by somebody else meanwhile.
+    above::check(path)?;
     let path = path.canonicalize().map_err(failed("find", path))?;
     // What is looked at is what is closed, whatever its name comes to mean meanwhile.
     let directory = open_directory(CWD, &path).map_err(failed("open", &path))?;

@@ -169,3 +169,61 @@ fn a_root_is_no_run_directory_and_none_is_in_the_other() {
         assert!(!root.join("a").exists());
     }
 }
+
+/// Who may rename what is above a directory may put his own there.
+#[test]
+fn what_others_could_replace_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root gives directories to others");
+        return;
+    }
+    let top = tempfile::tempdir().unwrap();
+    let at = |path: &str| top.path().join(path);
+    let refused = |path: &Path, above: &Path| {
+        let message = close(path, Use::Root).unwrap_err().to_string();
+        let begins = format!("{} is below {}, which ", path.display(), above.display());
+        assert!(message.starts_with(&begins), "{message}");
+    };
+    for (mode, owner, is_refused) in [
+        (0o755, 0, false),
+        (0o1777, 0, false),
+        (0o777, 0, true),
+        (0o775, 0, true),
+        (0o755, 65534, true),
+        (0o700, 65534, true),
+        (0o1777, 65534, true),
+    ] {
+        let above = at(&format!("{mode:o}-{owner}"));
+        fs::create_dir_all(above.join("between")).unwrap();
+        chown(&above, Some(owner), None).unwrap();
+        open_up(&above, mode);
+        for path in [above.join("root"), above.join("between/root")] {
+            match is_refused {
+                true => refused(&path, &above),
+                false => assert!(close(&path, Use::Root).is_ok(), "{}", path.display()),
+            }
+            assert_eq!(path.exists(), !is_refused, "{}", path.display());
+            // However the way leads there.
+            let link = at("link");
+            symlink(&path, &link).unwrap();
+            let back = above.join("between/../root");
+            if is_refused {
+                refused(&link, &above);
+                refused(&back, &above);
+            } else {
+                fs::remove_dir(&path).unwrap();
+            }
+            fs::remove_file(&link).unwrap();
+        }
+    }
+    // A link that somebody else may lead elsewhere, where he may make files.
+    open_up(&at("everybodys"), 0o1777);
+    let link = at("everybodys/link");
+    symlink(top.path(), &link).unwrap();
+    assert!(close(&link.join("root"), Use::Root).is_ok());
+    std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+    refused(&link.join("root"), &link);
+    symlink("two", at("one")).unwrap();
+    symlink("one", at("two")).unwrap();
+    assert!(close(&at("one/root"), Use::Root).is_err());
+}
