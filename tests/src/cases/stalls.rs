@@ -74,7 +74,7 @@ fn silent_name_server(world: &World) -> Result<Outcome> {
     mount_bind(&resolv, Path::new("/etc/resolv.conf"))?;
     let took = read_beside(&lab, || {
         let pull = |number: usize| {
-            let name = format!("registry{number}.example.com/app:latest");
+            let name = format!("registry.example{number}.com/app:latest");
             lab.spawn("root", &["pull", &name])
         };
         (0..STUCK).map(pull).collect()

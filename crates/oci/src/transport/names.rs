@@ -5,7 +5,9 @@
 //! name is looked up once at a time, however many requests wait for it, and what a host can be asked at once is limited.
 //!
 //! Names that users gave and names that registries gave do not stand in each other's way, and no registry has more than its
-//! share of the latter: one that sends each request to another silent name holds up itself.
+//! share of the latter: one that sends each request to another silent name holds up itself. Users' names of one domain have a
+//! share, too, since one silent server answers for all of them; and when all places are taken all the same, a name that was
+//! found before leads where it led then, so that whoever runs already goes on.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,6 +23,10 @@ use tokio::sync::oneshot;
 const AT_ONCE: usize = 64;
 /// Of these, such as one registry gave: it needs no more hosts at a time than it redirects to, and a token server.
 const OF_ONE: usize = 8;
+/// Of these, such of one domain as users gave: as many registries of one provider as a host may begin to use at the same moment.
+const OF_DOMAIN: usize = 16;
+/// Names of which it is remembered where they led, with some tens of bytes each.
+const REMEMBERED: usize = 256;
 /// Stack of such a thread: the resolvers of C libraries take some tens of KiB, and the daemon's memory is locked.
 const STACK: usize = 256 << 10;
 
@@ -40,10 +46,57 @@ tokio::task_local! {
 /// Look-ups of names of one origin.
 pub(crate) struct Names {
     look_up: Arc<LookUp>,
-    /// Under way, each with the registry for which it began.
-    pending: Arc<Mutex<HashMap<String, (Pending, Namer)>>>,
+    table: Arc<Mutex<Table>>,
     /// Whether registries gave them.
     are_told: bool,
+}
+
+#[derive(Default)]
+struct Table {
+    /// Under way, each with the registry for which it began.
+    pending: HashMap<String, (Pending, Namer)>,
+    /// Where users' names led when they were last looked up.
+    last: HashMap<String, Arc<[SocketAddr]>>,
+}
+
+impl Table {
+    /// Why another name cannot be looked up now.
+    fn refusal(&self, name: &str, namer: &Namer, are_told: bool) -> Option<String> {
+        let count = |is_alike: &dyn Fn(&str, &Namer) -> bool| {
+            let alike = self.pending.iter().filter(|(other, (_, of))| is_alike(other, of));
+            alike.count()
+        };
+        let (limit, whose) = if self.pending.len() >= AT_ONCE {
+            (AT_ONCE, String::new())
+        } else if are_told && count(&|_, of| of == namer) >= OF_ONE {
+            (OF_ONE, " of the same registry".to_owned())
+        } else if !are_told && count(&|other, _| domain(other) == domain(name)) >= OF_DOMAIN {
+            (OF_DOMAIN, format!(" of {}", domain(name)))
+        } else {
+            return None;
+        };
+        Some(format!(
+            "{limit} other names{whose} are being looked up; is the name server silent?"
+        ))
+    }
+
+    fn remember(&mut self, name: &str, found: &Arc<[SocketAddr]>) {
+        if self.last.len() >= REMEMBERED && !self.last.contains_key(name) {
+            // Any: who fills it with names cannot choose whose goes.
+            let other = self.last.keys().next().cloned();
+            other.map(|other| self.last.remove(&other));
+        }
+        self.last.insert(name.to_owned(), found.clone());
+    }
+}
+
+/// The last two parts of a name, for which one server answers as a rule.
+fn domain(name: &str) -> &str {
+    let name = name.trim_end_matches('.');
+    match name.rmatch_indices('.').nth(1) {
+        Some((at, _)) => name.get(at + 1..).unwrap_or(name),
+        None => name,
+    }
 }
 
 fn by_system(name: &str) -> io::Result<Vec<SocketAddr>> {
@@ -69,43 +122,34 @@ impl Names {
     fn new(look_up: Arc<LookUp>, are_told: bool) -> Self {
         Self {
             look_up,
-            pending: Arc::default(),
+            table: Arc::default(),
             are_told,
         }
     }
 
     /// The addresses of `name`, by a look-up that is under way or by a new one, which `namer` needs.
     fn addresses(&self, name: String, namer: Namer) -> Pending {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((found, _)) = pending.get(&name) {
+        let mut known = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((found, _)) = known.pending.get(&name) {
             return found.clone();
         }
-        let of_it = pending.values().filter(|(_, other)| *other == namer).count();
-        let limit = match pending.len() {
-            AT_ONCE.. => Some(AT_ONCE),
-            _ if self.are_told && of_it >= OF_ONE => Some(OF_ONE),
-            _ => None,
-        };
-        if let Some(limit) = limit {
-            let whose = if limit == OF_ONE {
-                " of the same registry"
-            } else {
-                ""
-            };
-            let reason =
-                format!("{limit} other names{whose} are being looked up; is the name server silent?");
-            return std::future::ready(Err(reason.into())).boxed().shared();
+        if let Some(reason) = known.refusal(&name, &namer, self.are_told) {
+            let last = known.last.get(&name).cloned().ok_or_else(|| reason.into());
+            return std::future::ready(last).boxed().shared();
         }
         let (tell, told) = oneshot::channel();
-        let (look_up, table, looked_up) = (self.look_up.clone(), self.pending.clone(), name.clone());
+        let (look_up, table, looked_up) = (self.look_up.clone(), self.table.clone(), name.clone());
+        let are_told = self.are_told;
         let work = move || {
-            let found = look_up(&looked_up);
+            let found = look_up(&looked_up).map(Arc::from);
+            let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
             // First out of the table, so that whoever comes after this answer gets a newer one.
-            table
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .remove(&looked_up);
-            let _ = tell.send(found.map(Arc::from).map_err(|error| error.to_string().into()));
+            table.pending.remove(&looked_up);
+            if let (Ok(found), false) = (&found, are_told) {
+                table.remember(&looked_up, found);
+            }
+            drop(table);
+            let _ = tell.send(found.map_err(|error| error.to_string().into()));
         };
         let thread = std::thread::Builder::new()
             .name("look-up".to_owned())
@@ -118,7 +162,7 @@ impl Names {
             .map(|found| found.unwrap_or_else(|_| Err("the look-up died".into())))
             .boxed()
             .shared();
-        pending.insert(name, (found.clone(), namer));
+        known.pending.insert(name, (found.clone(), namer));
         found
     }
 }
@@ -186,6 +230,38 @@ mod tests {
         });
         // Each silent name once, and "other" twice: it was known only while it was looked up.
         assert_eq!(count.load(Ordering::Relaxed), AT_ONCE + 2);
+    }
+
+    /// Names of users: those of one domain have a share, and what was found before is there when all places are taken.
+    #[test]
+    fn one_domain_holds_up_no_other() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (names, end, _) = names(false);
+        let ask = |name: &str| names.addresses(name.to_owned(), Some("registry".into()));
+        runtime.block_on(async {
+            let before = ask("registry.example").await.unwrap();
+            let mut silent: Vec<Pending> = (0..OF_DOMAIN)
+                .map(|number| ask(&format!("silent{number}.of.one.example")))
+                .collect();
+            let refused = ask("silent.too.one.example.").await;
+            assert!(refused.is_err_and(|reason| reason.contains("of one.example")));
+            assert!(ask("registry.other.example").await.is_ok());
+            let others = OF_DOMAIN..AT_ONCE;
+            silent.extend(others.map(|number| ask(&format!("silent.number{number}.example"))));
+            assert_eq!(ask("registry.example").await.unwrap(), before);
+            assert!(ask("never-asked.example").await.is_err());
+            drop(end);
+            for found in silent {
+                assert!(found.await.is_err());
+            }
+            assert!(ask("never-asked.example").await.is_ok());
+        });
+        for number in 0..2 * REMEMBERED {
+            let found = [SocketAddr::from(([192, 0, 2, 1], 0))].into();
+            let mut table = names.table.lock().unwrap();
+            table.remember(&number.to_string(), &found);
+            assert!(table.last.len() <= REMEMBERED);
+        }
     }
 
     #[test]
