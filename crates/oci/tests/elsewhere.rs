@@ -2,7 +2,8 @@
 //! which an answer can name a host that is then asked is tried: redirects, token servers, places of uploads, further pages
 //! of lists, `urls` of descriptors.
 //!
-//! Each test runs in a network of its own, in which one host has addresses of all kinds, and names for them.
+//! Each test runs in a network of its own, in which one host has addresses of all kinds, and names for them. It may use others'
+//! addresses, too, so it does not know its own, and its public one stands for the internet.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -39,7 +40,10 @@ const NAMES: [(&str, &str); 7] = [
     ("host6.example", "::1"),
     ("moves.example", INTERNET),
 ];
-const SETUP: &str = "ip link set lo up && for a in 198.51.100.7 10.9.8.7 169.254.7.7 169.254.169.254; do \
+/// Set where the host is to know its own addresses.
+const KNOWS_ITS_OWN: &str = "XEBEC_TEST_OWN";
+const SETUP: &str = "ip link set lo up && \
+                     { [ -n \"$XEBEC_TEST_OWN\" ] || echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind; } && for a in 198.51.100.7 10.9.8.7 169.254.7.7 169.254.169.254; do \
                      ip address add $a/32 dev lo; done && mount --bind \"$0\" /etc/hosts && exec \"$@\"";
 
 /// Runs `test` in a network of its own.
@@ -390,6 +394,29 @@ fn redirects_do_not_give_up_tls() {
                 );
                 assert!(!other.was_asked(), "{from} to {host}");
             }
+        }
+    });
+}
+
+/// No firewall is on the way to it.
+#[test]
+fn a_public_address_of_this_host_is_no_farther_than_its_network() {
+    let name = "a_public_address_of_this_host_is_no_farther_than_its_network";
+    apart_with(name, &[(KNOWS_ITS_OWN, "1")], async {
+        for (from, server, host, may) in [
+            (PRIVATE, INTERNET, INTERNET, true),
+            (INTERNET, PRIVATE, PRIVATE, true),
+            (INTERNET, PRIVATE, "private.example", true),
+            (INTERNET, LINK, "link.example", false),
+            (INTERNET, HOST, HOST, false),
+        ] {
+            let (registry, other) = (at(from, true), at(server, true));
+            put_image(&other.registry, 1000);
+            let image = put_image(&registry.registry, 1000);
+            let blob = format!("/v2/{NAME}/blobs/{}", image.layer_digest);
+            let read = read_at(&registry, &[&other], &[], other.url(host, &blob)).await;
+            assert_eq!(read.is_ok(), may, "{from} to {host}: {read:?}");
+            assert_eq!(other.was_asked(), may, "{from} to {host}");
         }
     });
 }

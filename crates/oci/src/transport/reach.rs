@@ -11,7 +11,7 @@
 //! resolves names, and it is for the proxy to say what may be reached.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -28,7 +28,8 @@ use crate::error::Fault;
 pub(crate) enum Reach {
     /// On the internet.
     Internet = 0,
-    /// In a network that is not routed on the internet: RFC 1918, RFC 6598, RFC 4193.
+    /// In a network that is not routed on the internet: RFC 1918, RFC 6598, RFC 4193. Also an address of this host's own that is: no
+    /// firewall is on the way there.
     Private = 1,
     /// On the same link: RFC 3927, RFC 4291.
     Link = 2,
@@ -54,11 +55,19 @@ const METADATA_V6: [Ipv6Addr; 2] = [
 const METADATA_NAMES: [&str; 3] = ["metadata", "metadata.google.internal", "instance-data"];
 
 impl Reach {
-    /// Of an address.
+    /// Of an address, as this host has it now.
     pub(crate) fn of(address: IpAddr) -> Self {
-        match address {
+        Self::of_range(address, is_own)
+    }
+
+    fn of_range(address: IpAddr, is_own: impl Fn(IpAddr) -> bool) -> Self {
+        let reach = match address {
             IpAddr::V4(address) => Self::of_v4(address),
             IpAddr::V6(address) => Self::of_v6(address),
+        };
+        match reach {
+            Self::Internet if is_own(address.to_canonical()) => Self::Private,
+            reach => reach,
         }
     }
 
@@ -145,6 +154,18 @@ impl fmt::Display for Reach {
             Self::Never => "one that no registry may name",
         })
     }
+}
+
+/// Whether an address is one of this host's own, on which something may listen: the kernel lets nobody bind another. It does where it
+/// was told to (`ip_nonlocal_bind`); then it cannot be told, and none is.
+fn is_own(address: IpAddr) -> bool {
+    let can_bind = |address| UdpSocket::bind((address, 0)).is_ok();
+    // For documentation (RFC 5737, RFC 3849), so nobody's.
+    let nobodys: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
+        IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    };
+    address != nobodys && can_bind(address) && !can_bind(nobodys)
 }
 
 /// The IPv4 address that an IPv6 address stands for: mapped, compatible (RFC 4291), translated (RFC 6052, RFC 8215), 6to4
@@ -307,6 +328,36 @@ mod tests {
             ("::ffff:198.51.100.7", Reach::Internet),
         ] {
             assert_eq!(reach(address), expected, "{address}");
+        }
+    }
+
+    /// What listens on this host's public address is behind the firewalls that are outside of it.
+    #[test]
+    fn own_public_addresses_are_no_strangers() {
+        let own = ["198.51.100.7", "2001:db8::7", "10.0.0.7", "127.0.0.1"].map(|own| own.parse().unwrap());
+        let reach =
+            |address: &str| Reach::of_range(address.parse().unwrap(), |address| own.contains(&address));
+        for (address, expected) in [
+            ("198.51.100.7", Reach::Private),
+            ("::ffff:198.51.100.7", Reach::Private),
+            ("2001:db8::7", Reach::Private),
+            ("198.51.100.8", Reach::Internet),
+            ("2001:db8::8", Reach::Internet),
+            ("10.0.0.7", Reach::Private),
+            ("127.0.0.1", Reach::Host),
+        ] {
+            assert_eq!(reach(address), expected, "{address}");
+        }
+        assert!(is_own(Ipv4Addr::LOCALHOST.into()));
+        assert!(!is_own(Ipv4Addr::new(198, 51, 100, 1).into()));
+        // The one by which this host would go out, if it has any.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        match socket
+            .connect("198.51.100.1:9")
+            .and_then(|()| socket.local_addr())
+        {
+            Ok(own) => assert!(is_own(own.ip()), "{own}"),
+            Err(error) => println!("SKIPPED: this host has no way out: {error}"),
         }
     }
 
