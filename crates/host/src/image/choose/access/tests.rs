@@ -12,6 +12,7 @@ use xebec_index::indexer::{IndexOptions, index_layer};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
+use xebec_trust::{Listing, RepositoryName};
 
 use super::{PIECES, drawn};
 use crate::facts;
@@ -20,7 +21,6 @@ use crate::image::Images;
 use crate::image::publish::PublishOptions;
 use crate::paths::Paths;
 use crate::protocol::{ImageRequest, PullPolicy};
-use crate::trust::{Listing, RepositoryName};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
