@@ -4,25 +4,26 @@
 //! put back if nobody changed the file since. Docker refuses a key that is also an option of its command line, and packages of
 //! Docker start it with `--containerd`: then that option is changed, by a drop-in of its unit, and the key is not set.
 
+mod change;
 mod command;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use xebec_format::digest::Digest;
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::relay::USUAL_LINK;
 use xebec_host::settings::USUAL_CONTAINERD;
 
+pub use self::change::DockerChange;
+pub(crate) use self::change::changes;
 use self::command::CommandLine;
 use crate::containerd::NAME;
+pub use crate::options::DOCKER_CONFIG;
 use crate::plan::{Action, Plan};
 use crate::record::Record;
 use crate::{Options, containerd};
 
-/// Docker's usual configuration.
-pub const DOCKER_CONFIG: &str = "/etc/docker/daemon.json";
 /// The unit of the relay.
 pub(crate) const UNIT: &str = "xebec-docker.service";
 /// Where it goes.
@@ -33,62 +34,6 @@ pub(crate) const UNIT_TEXT: &str = include_str!("../../../packaging/systemd/xebe
 pub(crate) const LINK_FILE: &str = "/etc/tmpfiles.d/xebec-docker.conf";
 /// Changes an option of Docker's command line.
 const DROP_IN: &str = "/etc/systemd/system/docker.service.d/xebec.conf";
-
-/// What was changed in a `daemon.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DockerChange {
-    /// Which file.
-    pub file: PathBuf,
-    /// What was in it, if it was there.
-    pub before: Option<String>,
-    /// Whether nobody but the installation has changed the file since, so that it can be put back word for word.
-    #[serde(default = "yes")]
-    pub is_whole: bool,
-    /// What was written.
-    pub written: Digest,
-    /// The keys: which, what it was, what was written.
-    pub keys: Vec<(Vec<String>, Option<Value>, Value)>,
-}
-
-/// Records that do not say it are of installations that did not ask.
-fn yes() -> bool {
-    true
-}
-
-/// The changes of a record: a list, or the only one, as it was when one file was kept.
-pub(crate) fn changes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<DockerChange>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Kept {
-        Some(Vec<DockerChange>),
-        One(DockerChange),
-    }
-    Ok(match Option::<Kept>::deserialize(from)? {
-        None => Vec::new(),
-        Some(Kept::Some(changes)) => changes,
-        Some(Kept::One(change)) => vec![change],
-    })
-}
-
-impl DockerChange {
-    /// Takes in that the file was changed again, when `text` was in it.
-    fn add(&mut self, text: &str, changes: Vec<(Vec<String>, Option<Value>, Value)>, written: Digest) {
-        // What it was before the first time is what it will be again, unless somebody else wrote in it since.
-        self.is_whole &= Digest::of(text.as_bytes()) == self.written;
-        self.written = written;
-        for (key, before, ours) in changes {
-            match self.keys.iter_mut().find(|(old, ..)| *old == key) {
-                Some(old) => {
-                    if before.as_ref() != Some(&old.2) {
-                        old.1 = before;
-                    }
-                    old.2 = ours;
-                }
-                None => self.keys.push((key, before, ours)),
-            }
-        }
-    }
-}
 
 /// Has Docker use lazy images; whether anything changed.
 pub(crate) fn set(

@@ -15,80 +15,12 @@ pub mod plan;
 pub mod record;
 
 mod host;
+mod options;
 mod removal;
 mod root;
 mod setup;
 mod units;
 
-use std::path::{Path, PathBuf};
-
-use xebec_host::failure::{Failure, FailureKind};
-
+pub use options::{CONTAINERD_CONFIG, Options, PACKAGED_PROGRAM, PROGRAM};
 pub use removal::removal;
 pub use setup::setup;
-
-/// Where the program goes when it is not where a package would have put it.
-pub const PROGRAM: &str = "/usr/local/bin/xebec";
-/// Where a package puts it.
-pub const PACKAGED_PROGRAM: &str = "/usr/bin/xebec";
-/// containerd's usual configuration.
-pub const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
-
-/// What is installed, and where.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The host's root directory; other than `/` when it is installed from a container, or into an image.
-    pub sysroot: PathBuf,
-    /// The program that is installed.
-    pub program: PathBuf,
-    /// State directory, as the host sees it.
-    pub root: PathBuf,
-    /// Run directory, as the host sees it.
-    pub run: PathBuf,
-    /// containerd's configuration, as the host sees it; `None` when containerd is not to be touched.
-    pub containerd: Option<PathBuf>,
-    /// Docker's configuration, as the host sees it, if Docker is to use lazy images.
-    pub docker: Option<PathBuf>,
-    /// Kubernetes and others that name no snapshotter get this one.
-    pub is_default: bool,
-    /// Restart containerd afterwards, if anything of it changed. Containers go on.
-    pub restart_containerd: bool,
-}
-
-impl Options {
-    /// A path of the host, as this process sees it.
-    pub(crate) fn here(&self, path: &Path) -> PathBuf {
-        root::resolve(&self.sysroot, path)
-    }
-
-    /// Whether what somebody named is there. A mistyped path would get a configuration that nobody reads.
-    pub(crate) fn check_places(&self) -> Result<(), Failure> {
-        let refused = |message: String| Err(Failure::new(FailureKind::Usage, message));
-        if !self.sysroot.is_dir() {
-            return refused(format!(
-                "{} is no directory; name a host's root directory",
-                self.sysroot.display()
-            ));
-        }
-        let usual = [Path::new(CONTAINERD_CONFIG), Path::new(docker::DOCKER_CONFIG)];
-        let named = [&self.containerd, &self.docker].into_iter().flatten();
-        for file in named.filter(|file| !usual.contains(&file.as_path())) {
-            let directory = file.parent().unwrap_or(file);
-            if !self.here(directory).is_dir() {
-                return refused(format!(
-                    "{} is not there; name the configuration that is read, or make that directory first",
-                    directory.display()
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Where the program is for the host: where a package put it, or where it is copied to.
-    pub(crate) fn installed_program(&self) -> PathBuf {
-        match self.is_packaged() {
-            true => PACKAGED_PROGRAM.into(),
-            false => PROGRAM.into(),
-        }
-    }
-}

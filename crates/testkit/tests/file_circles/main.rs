@@ -22,7 +22,6 @@ use modules::Sources;
 const KNOWN: &[(&str, &[usize])] = &[
     ("cli", &[13, 3]),
     ("host", &[32, 25, 17, 6, 2, 2, 2, 2, 2]),
-    ("install", &[3]),
     ("snapshotter", &[3, 2, 2, 2]),
     ("testkit", &[4, 4, 2]),
 ];
