@@ -80,6 +80,8 @@ struct Services {
     main: Option<Child>,
     /// What it was asked, one a line.
     asked: String,
+    /// Whether it refuses.
+    fails: bool,
 }
 
 impl<'a> Node<'a> {
@@ -142,7 +144,13 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
+    /// From now on its service manager refuses what it is asked, or does it.
+    pub(crate) fn fails(&self, does: bool) {
+        self.services().fails = does;
+    }
+
     fn does(&self, words: &str, restart: &mut impl FnMut() -> Result<()>) -> Result<()> {
+        ensure!(!self.services().fails, "no service is to be had today");
         match words {
             // Units are read when they are needed.
             "daemon-reload" => Ok(()),

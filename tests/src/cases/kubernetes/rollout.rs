@@ -114,7 +114,11 @@ struct Host<'h, 'w> {
 
 impl Host<'_, '_> {
     fn rolls(&self, first: &str, second: &str) -> Result<Outcome> {
+        self.node.fails(true);
         self.apply("install", Some(first))?;
+        self.is_told()?;
+        self.node.fails(false);
+        self.is_rolled_out()?;
         let asked = self.node.asked();
         ensure!(
             asked.contains("enable --now xebec.socket xebec.service")
@@ -133,7 +137,11 @@ impl Host<'_, '_> {
         let reader = Reader { host: self, begun };
         let (keeper, worker) = self.processes()?;
 
-        self.apply("install", Some(second))?;
+        // The installer's own program is read lazily, by what it replaces.
+        without_layers(self.world, || {
+            self.apply("install", Some(second))?;
+            self.is_rolled_out()
+        })?;
         reader.goes_on("an upgrade", "/usr/bin/[a-k]*")?;
         let asked = self.node.asked();
         ensure!(asked.contains("reload xebec.service"), "{asked}");
@@ -144,6 +152,7 @@ impl Host<'_, '_> {
         ensure!(fs::read(PROGRAM)? != installed, "the program is the same");
 
         self.apply("uninstall", None)?;
+        self.is_rolled_out()?;
         reader.goes_on("the removal", "/usr/bin/[l-z]*")?;
         ensure!(
             fs::read("/etc/containerd/config.toml")? == self.before,
@@ -170,7 +179,7 @@ impl Host<'_, '_> {
         )))
     }
 
-    /// What `kubectl apply -k` does, and `kubectl rollout status` waits for.
+    /// What `kubectl apply -k` does.
     fn apply(&self, name: &str, image: Option<&str>) -> Result<()> {
         if let Some(image) = image {
             let mut edit = Command::new("kustomize");
@@ -188,6 +197,28 @@ impl Host<'_, '_> {
             };
             self.plane.apply(path, object)?;
         }
+        Ok(())
+    }
+
+    /// Waits until the pod says why nothing could be installed, and is not said to be there.
+    fn is_told(&self) -> Result<()> {
+        let mut last = Value::Null;
+        wait_until(SOON, "the pod says why", || {
+            let pods = self.plane.get(&format!("{NAMESPACE}/pods"))?.unwrap_or_default();
+            last = pods["items"][0]["status"].clone();
+            let init = &last["initContainerStatuses"][0];
+            let messages = ["state", "lastState"].map(|state| &init[state]["terminated"]["message"]);
+            let mut messages = messages.iter().filter_map(|message| message.as_str());
+            Ok(messages.any(|message| message.contains("systemctl") && message.contains("today")))
+        })
+        .with_context(|| last.to_string())?;
+        let set = self.plane.get(SET)?.context("no DaemonSet")?;
+        ensure!(set["status"]["numberReady"] == 0, "{}", set["status"]);
+        Ok(())
+    }
+
+    /// What `kubectl rollout status` waits for.
+    fn is_rolled_out(&self) -> Result<()> {
         let mut last = Value::Null;
         wait_until(SOON, "it is rolled out", || {
             last = self.plane.get(SET)?.context("no DaemonSet")?;
@@ -201,7 +232,7 @@ impl Host<'_, '_> {
                 .iter()
                 .all(|count| status[count] == 1))
         })
-        .with_context(|| format!("{name}: {}", last["status"]))
+        .with_context(|| last["status"].to_string())
     }
 
     fn processes(&self) -> Result<(u64, u64)> {
@@ -290,9 +321,35 @@ fn push_installers(world: &World) -> Result<(String, String)> {
     tar.file_with(&Header::new("xebec", Kind::File).mode(0o755), &program);
     let layer = world.path("next.tar");
     fs::write(&layer, tar.into_bytes())?;
-    let mut crane = Command::new(World::tool("crane")?);
-    crane.args(["append", "--insecure", "--base", &first, "--new_tag", &second]);
-    run(crane.arg("--new_layer").arg(&layer))?;
+    let layer = layer.to_string_lossy().into_owned();
+    // On nothing: what is on a layer that was unpacked is not lazy.
+    let append = [
+        "append",
+        "--oci-empty-base",
+        "--new_layer",
+        &layer,
+        "--new_tag",
+        &second,
+    ];
+    let platform = format!(
+        "linux/{}",
+        std::env::consts::ARCH
+            .replace("x86_64", "amd64")
+            .replace("aarch64", "arm64")
+    );
+    let mutate = [
+        "mutate",
+        "--entrypoint=/xebec",
+        "--set-platform",
+        &platform,
+        "--tag",
+        &second,
+        &second,
+    ];
+    for words in [&append[..], &mutate[..]] {
+        let mut crane = Command::new(World::tool("crane")?);
+        run(crane.arg("--insecure").args(words))?;
+    }
     index(world, &second)?;
     Ok((first, second))
 }
