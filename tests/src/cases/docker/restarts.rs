@@ -4,7 +4,6 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{Host, SOON};
-use crate::cases::succession::kill_both;
 use crate::docker::Docker;
 use crate::lab::wait_until;
 use crate::runner::Outcome;
@@ -72,7 +71,7 @@ pub(super) fn daemon_lost(world: &World) -> Result<Outcome> {
     host.waits("web", &host.names.tag, &[])?;
     let wanted = xebec_format::digest::Digest::of(&host.large).to_string();
     let wanted = wanted.trim_start_matches("sha256:");
-    kill_both(&host.lab, "root")?;
+    host.snapshots.kill_whole()?;
     let meanwhile = docker.does(&["exec", "web", "sha256sum", "/large"])?;
     ensure!(
         !meanwhile.starts_with(wanted),
