@@ -4,6 +4,7 @@
 //! * [`journal`]: the record of events that are read but not yet answered. It outlives the process that read
 //!   them, which is what makes a killed worker harmless.
 //! * [`lease`]: proof that nobody else has a file open.
+//! * [`namespace`]: which mount namespace a process is in.
 //! * [`mount`]: bind mounts, EROFS over files, overlayfs, and what is mounted where.
 //! * [`process`]: starting a process with chosen descriptors, waiting for it, signals.
 //! * [`page_cache`]: what of a file is in the page cache.
@@ -22,6 +23,7 @@ pub mod journal;
 pub mod lease;
 pub mod memory;
 pub mod mount;
+pub mod namespace;
 pub mod page_cache;
 pub mod process;
 pub mod remove;

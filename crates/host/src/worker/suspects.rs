@@ -7,7 +7,7 @@
 //!
 //! Whether a process is on a view is told by unique numbers of mounts (`statx(2)`, `STATX_MNT_ID_UNIQUE`, Linux 6.8),
 //! which stay true after a mount was taken out of the tree and are never used again, and by its mount namespace, if that
-//! showed the view when it was found.
+//! showed the view when it was found, which has such a number, too.
 
 mod places;
 
@@ -45,7 +45,7 @@ struct Suspect {
     layers: Vec<LayerPair>,
     /// Unique numbers of its mounts, and of those of overlays on it, in the daemon's mount namespace.
     mounts: BTreeSet<u64>,
-    /// Other mount namespaces that show it, as `/proc/PID/ns/mnt` names them.
+    /// Other mount namespaces that show it, by [`namespace_name`]; earlier versions wrote what `/proc/PID/ns/mnt` says.
     namespaces: BTreeSet<PathBuf>,
 }
 
@@ -288,7 +288,7 @@ fn own_namespace() -> PathBuf {
 /// Mount namespaces other than this process's that show a device, or an overlay on a directory of one of these names.
 fn namespaces_on(devices: &Devices, names: &BTreeSet<PathBuf>, places: &Places) -> BTreeSet<PathBuf> {
     let own = own_namespace();
-    let mut seen: HashMap<PathBuf, bool> = HashMap::new();
+    let mut seen: HashMap<PathBuf, Option<PathBuf>> = HashMap::new();
     for (_, process, namespace) in processes() {
         if namespace != own && !seen.contains_key(&namespace) {
             let table = fs::read(process.join("mountinfo")).unwrap_or_default();
@@ -297,20 +297,27 @@ fn namespaces_on(devices: &Devices, names: &BTreeSet<PathBuf>, places: &Places) 
                 let is_view = mount.filesystem == "erofs" && devices.contains(&(mount.major, mount.minor));
                 is_view || places.below(mount).iter().any(|below| names.contains(below))
             });
-            seen.insert(namespace, shows);
+            let name = shows.then(|| namespace_name(&process).unwrap_or_else(|| namespace.clone()));
+            seen.insert(namespace, name);
         }
     }
-    seen.into_iter()
-        .filter(|(_, shows)| *shows)
-        .map(|(namespace, _)| namespace)
-        .collect()
+    seen.into_values().flatten().collect()
+}
+
+/// The name of a process's mount namespace, which no later one gets: a container that is started again must not be taken for
+/// what it was.
+fn namespace_name(process: &Path) -> Option<PathBuf> {
+    let number = xebec_kernel::namespace::mount_namespace(process).ok()?;
+    Some(PathBuf::from(format!("mnt:{number}")))
 }
 
 /// Who is on a suspect. Looking at every process costs milliseconds, and is done only while there are suspects.
 fn processes_on(suspect: &Suspect) -> Vec<ProcessStatus> {
     let is_on = |(pid, directory, namespace): &(u32, PathBuf, PathBuf)| {
         *pid != std::process::id()
-            && (suspect.namespaces.contains(namespace) || has_file_on(directory, suspect))
+            && (suspect.namespaces.contains(namespace)
+                || namespace_name(directory).is_some_and(|name| suspect.namespaces.contains(&name))
+                || has_file_on(directory, suspect))
     };
     let on = processes().filter(is_on).map(|(pid, directory, _)| {
         let command = fs::read_to_string(directory.join("comm")).unwrap_or_default();
