@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::Mode;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit, setrlimit, umask};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Image, ImageBuilder};
+use xebec_testkit::registry::{Fault, When};
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
 use crate::lab::{Lab, wait_until};
@@ -49,6 +50,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("peers-are-checked", peers_are_checked),
         case("nothing-is-handed-on", nothing_is_handed_on),
         case("no-core", no_core),
+        case("record-keeps-its-memory", record_keeps_its_memory),
     ]
 }
 
@@ -476,4 +478,31 @@ fn no_core(world: &World) -> Result<Outcome> {
     left.iter().for_each(|path| _ = fs::remove_file(path));
     ensure!(left.is_empty(), "{left:?}");
     Ok(Outcome::Passed("of a worker and a keeper".to_owned()))
+}
+
+/// `xebec record` is open to the runtime, and closed before it asks a registry itself, with the logins and keys that it reads then.
+fn record_keeps_its_memory(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = lab.push_indexed(&image()?, "closed")?;
+    setrlimit(Resource::Core, UNLIMITED).context("lift the limit of dumps")?;
+    let is_push = |method: &str| matches!(method, "POST" | "PUT" | "PATCH");
+    lab.registry.clear_log();
+    lab.registry.inject(When::any().method("POST"), Fault::Hang);
+    let words = ["record", &names.tag, "/bin/busybox", "cat", "/bin/busybox"];
+    let mut recording = Running(lab.spawn("root", &words)?);
+    wait_until(Duration::from_secs(60), "what was recorded is pushed", || {
+        if let Some(status) = recording.0.try_wait()? {
+            bail!("it ended before that: {status}");
+        }
+        let log = lab.registry.log();
+        Ok(log.iter().any(|request| is_push(&request.head.method)))
+    })?;
+    let limits = fs::read_to_string(format!("/proc/{}/limits", recording.0.id()))?;
+    let core = limits.lines().find(|line| line.starts_with("Max core file size"));
+    let words: Vec<&str> = core.unwrap_or_default().split_whitespace().collect();
+    ensure!(
+        words.get(4..6) == Some(&["0", "0"][..]),
+        "it would leave a dump: {core:?}"
+    );
+    Ok(Outcome::Passed("while it pushes".to_owned()))
 }

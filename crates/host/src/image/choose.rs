@@ -304,7 +304,7 @@ impl<'a> Choice<'a> {
             carried: CarriedIndexes::default(),
             used: OnceLock::new(),
             artifacts: OnceCell::new(),
-            showing: Semaphore::new(access::SHOWING),
+            showing: Semaphore::new(access::SHOWING as usize),
             account: images.budget.open(found.reference.to_string()),
         })
     }

@@ -43,10 +43,11 @@ const PIECES: usize = 4;
 /// How often it is drawn at most, so that as many different ones are found. In a layer of few pieces the large ones come again and
 /// again; then those few are enough.
 const DRAWS: usize = 64;
-/// Layers of an image that are asked for at the same time: few, for all pieces of each are held.
-pub(super) const SHOWING: usize = 4;
-/// Pieces up to this size are asked for at the same time, and larger ones one by one; spans have some hundred KiB.
-const LARGE: u64 = 4 << 20;
+/// Layers of an image that are asked for at the same time: few, for all pieces of each are held, 64 MiB of them.
+pub(super) const SHOWING: u32 = 4;
+/// Pieces up to this size are asked for at the same time; spans have some hundred KiB. Of an image's larger ones one is held at a
+/// time.
+const LARGE: u64 = 2 << 20;
 /// Largest piece that is asked for, and decoded: what the spans of lazy layers have at most ([`MAX_LAZY_PLAIN`]), and what the pages
 /// of small files take more.
 const LARGEST: u64 = 4 * MAX_LAZY_PLAIN;
@@ -70,11 +71,7 @@ impl Choice<'_> {
         if self.found.offline {
             return Err(refused("cannot be asked for it now"));
         }
-        let turn = self.showing.acquire().await;
-        let shown = tokio::time::timeout(ASKING, self.shows(layer)).await;
-        drop(turn);
-        let nothing = |_| Err(format!("no answer within {} s", ASKING.as_secs()));
-        let shown = shown.unwrap_or_else(nothing);
+        let shown = self.shows(layer).await;
         shown.map_err(|reason| refused(&format!("does not show that it has it: {reason}")))?;
         info!("{own} has layer {}, which is here from elsewhere", key.layer);
         let store = &self.images.store;
@@ -87,11 +84,12 @@ impl Choice<'_> {
         let key = layer.key;
         let registry = self.repository.as_str().split('/').next().unwrap_or_default();
         if facts::is_open_at(&self.images.store, key, registry) {
-            return self.ask(&key.layer, 0..1).await.map(drop);
+            return self.in_turn(1, self.ask(&key.layer, 0..1)).await.map(drop);
         }
         let table = Arc::new(layer.index.span_table());
         if table.layer_size <= SMALL {
-            let blob = self.ask(&key.layer, 0..table.layer_size).await?;
+            let whole = self.ask(&key.layer, 0..table.layer_size);
+            let blob = self.in_turn(1, whole).await?;
             let is_it = Digest::of(&blob) == key.layer;
             return is_it
                 .then_some(())
@@ -106,13 +104,23 @@ impl Choice<'_> {
         if drawn.iter().any(|span| size(span) > LARGEST) {
             return Err("it has pieces that are too large to be compared".to_owned());
         }
-        let at_once = match drawn.iter().any(|span| size(span) > LARGE) {
-            true => 1,
-            false => PIECES,
-        };
+        let is_large = drawn.iter().any(|span| size(span) > LARGE);
+        let (layers, pieces) = if is_large { (SHOWING, 1) } else { (1, PIECES) };
         let compared = drawn.into_iter().map(|span| self.compare(layer, &table, span));
-        let compared = stream::iter(compared).buffer_unordered(at_once);
-        compared.try_for_each(|()| std::future::ready(Ok(()))).await
+        let compared = stream::iter(compared).buffer_unordered(pieces);
+        let compared = compared.try_for_each(|()| std::future::ready(Ok(())));
+        self.in_turn(layers, compared).await
+    }
+
+    /// Asks when it is this layer's turn, which is as many layers' as it takes.
+    async fn in_turn<T>(
+        &self,
+        layers: u32,
+        asking: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, String> {
+        let _turn = self.showing.acquire_many(layers).await;
+        let nothing = |_| Err(format!("no answer within {} s", ASKING.as_secs()));
+        tokio::time::timeout(ASKING, asking).await.unwrap_or_else(nothing)
     }
 
     /// Gets a piece of a layer from the image's repository, and compares it with the index.

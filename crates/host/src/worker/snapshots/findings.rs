@@ -80,9 +80,9 @@ impl Findings {
 
     /// What is not known to be of one of these manifests is to be found out anew: something of others went, perhaps while somebody
     /// found out that it was there.
-    pub(super) fn forget_others(&self, manifests: Option<&HashSet<Digest>>) {
+    pub(super) fn forget_others(&self, manifests: &HashSet<Digest>) {
         self.lock().retain(|_, found| match found.get() {
-            Some((_, Ok(admission))) => manifests.is_some_and(|known| known.contains(&admission.manifest)),
+            Some((_, Ok(admission))) => manifests.contains(&admission.manifest),
             Some((_, Err(_))) => true,
             None => false,
         });
@@ -200,7 +200,7 @@ mod tests {
         let manifests = findings.manifests();
         assert_eq!(manifests, Some(HashSet::from([asked, found])));
         // It may lead to another image than was said, of which something went meanwhile.
-        findings.forget_others(manifests.as_ref());
+        findings.forget_others(&manifests.unwrap());
         assert_eq!(findings.lock().len(), 1);
         // Which image this one leads to is what is being found out.
         let unknown = findings.get(Asker::Other, "unknown", None, std::future::pending());

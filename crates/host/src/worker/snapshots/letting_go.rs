@@ -34,10 +34,11 @@ impl Layers {
         self.findings.forget_manifests(&shown.gone);
         // Of others a pull may be about to make the next snapshot.
         let found = self.findings.manifests();
-        let seen = found.clone();
-        let left = requests.in_background(move |requests| requests.let_go(&shown, seen.as_ref()));
+        let pulled = shown.pulled.iter().filter_map(|manifest| manifest.parse().ok());
+        let stays: HashSet<Digest> = pulled.chain(found.iter().flatten().copied()).collect();
+        let left = requests.in_background(move |requests| requests.let_go(&shown, found.as_ref()));
         let is_done = left.await.unwrap_or(false);
-        self.findings.forget_others(found.as_ref());
+        self.findings.forget_others(&stays);
         is_done
     }
 }

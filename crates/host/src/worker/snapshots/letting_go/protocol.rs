@@ -29,6 +29,8 @@ enum Without {
     Waiting,
     /// What was found out of an image that goes is forgotten.
     Forgetting,
+    /// What is found out while layers go is forgotten.
+    ForgettingMore,
     /// A snapshot is one of every image with its chain.
     Chains,
     /// It is asked again who relies on a layer, when nobody can begin to.
@@ -80,6 +82,13 @@ fn remove(image: u8) -> Actor {
     }
 }
 
+fn ask(image: u8) -> Actor {
+    Actor::Ask {
+        image,
+        at: Pulling::Find,
+    }
+}
+
 fn run(image: u8) -> Actor {
     Actor::Command {
         image,
@@ -118,6 +127,7 @@ fn worlds() -> Vec<World> {
             &[ONE, OTHER],
             vec![remove(ONE), remove(OTHER), Actor::Age, Actor::Restart],
         ),
+        host(&[ONE], vec![remove(ONE), ask(ONE), pull(ONE), Actor::Age]),
         host(&[ONE], vec![remove(ONE), run(ONE), Actor::Age]),
         host(&[ONE], vec![remove(ONE), run(OTHER), Actor::Age]),
         host(&[ONE], vec![remove(ONE), pull(ONE), run(ALIKE), Actor::Restart]),
@@ -140,6 +150,7 @@ fn each_precaution_is_needed() {
         Without::Pulls,
         Without::Waiting,
         Without::Forgetting,
+        Without::ForgettingMore,
         Without::Chains,
         Without::AskingAgain,
         Without::Looking,

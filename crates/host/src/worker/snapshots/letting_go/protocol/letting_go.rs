@@ -166,6 +166,10 @@ impl World {
     fn carry_out(&mut self, mut seen: LettingGo, without: Without) -> Actor {
         let plan = seen.plan(without);
         let Some(leaving) = plan.leaving.get(seen.next.0) else {
+            if without != Without::ForgettingMore {
+                let stays = |image: &u8| seen.found.contains(image) || seen.pulled.contains(image);
+                self.findings.retain(stays);
+            }
             self.is_held = false;
             if !plan.is_all || !seen.have_all_gone {
                 self.gone.get_or_insert_default().extend(&seen.gone);

@@ -13,6 +13,11 @@ pub(super) enum Actor {
         depth: usize,
         at: Pulling,
     },
+    /// Finds out about an image, of which a container is started, and pulls nothing.
+    Ask {
+        image: u8,
+        at: Pulling,
+    },
     Remove {
         image: u8,
         depth: usize,
@@ -56,7 +61,8 @@ pub(super) struct World {
     pub(super) findings: BTreeSet<u8>,
     pub(super) gone: Option<BTreeSet<u8>>,
     pub(super) is_held: bool,
-    pub(super) has_restarted: bool,
+    /// Somebody may have left layers that are in no record: he died before that, or only asked about an image that went meanwhile.
+    pub(super) has_left_some: bool,
     pub(super) going: Option<u8>,
     /// What containerd has.
     pub(super) pulled: BTreeSet<u8>,
@@ -108,6 +114,7 @@ impl World {
         let mut world = self.clone();
         let next = match self.actors[actor].clone() {
             Actor::Pull { image, depth, at } => world.pull(image, depth, at, without)?,
+            Actor::Ask { image, at } => world.ask(image, at)?,
             Actor::Remove { image, depth } => world.remove(image, depth),
             Actor::Command {
                 image,
@@ -159,6 +166,19 @@ impl World {
                 self.pulled_up_to(image, depth)
             }
         })
+    }
+
+    pub(super) fn ask(&mut self, image: u8, at: Pulling) -> Option<Actor> {
+        self.has_left_some = true;
+        // As a pull does, for all layers.
+        let depth = IMAGES[usize::from(image)].len();
+        match self.pull(image, depth, at, Without::Nothing)? {
+            Actor::Pull {
+                at: Pulling::Stand, ..
+            } => Some(Actor::Done),
+            Actor::Pull { image, at, .. } => Some(Actor::Ask { image, at }),
+            _ => None,
+        }
     }
 
     pub(super) fn pulled_up_to(&mut self, image: u8, depth: usize) -> Actor {
@@ -225,13 +245,13 @@ impl World {
 
     /// What is in no file is lost.
     pub(super) fn restart(&mut self) {
-        self.has_restarted = true;
+        self.has_left_some = true;
         self.findings.clear();
         (self.is_held, self.going, self.gone) = (false, None, Some(BTreeSet::new()));
         for actor in &mut self.actors {
             *actor = match actor.clone() {
                 Actor::LetGo(_) => Actor::LetGo(LettingGo::default()),
-                Actor::Pull { .. } => Actor::Done,
+                Actor::Pull { .. } | Actor::Ask { .. } => Actor::Done,
                 Actor::Command { at, .. } if at != Commanding::Mounted => Actor::Done,
                 other => other,
             };
@@ -284,8 +304,8 @@ impl World {
         let kept = kept.flat_map(|(image, _)| IMAGES[usize::from(*image)].iter().copied());
         let needed: BTreeSet<u8> = kept.chain(self.snapshots.keys().flatten().copied()).collect();
         let mut left = self.layers;
-        if self.has_restarted {
-            // Who died before it was recorded leaves what only the cache's limit takes.
+        if self.has_left_some {
+            // Only the cache's limit takes that.
             let recorded = self.records.keys();
             let recorded: BTreeSet<u8> = recorded
                 .flat_map(|image| IMAGES[usize::from(*image)].iter().copied())
