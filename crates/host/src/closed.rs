@@ -11,6 +11,7 @@
 //! somebody else could put another in the place of ([`above`]).
 
 mod above;
+mod error;
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -21,10 +22,11 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, Stat, fstat, openat, statat};
 use xebec_kernel::file::is_temporary;
 
+pub use error::ClosedError;
+use error::{OTHERS_WRITE, failed};
+
 /// Permissions that nobody but the owner has.
 const OTHERS: RawMode = 0o077;
-/// Permissions by which others change what is not theirs.
-const OTHERS_WRITE: RawMode = 0o022;
 /// What a file system has from its making, so that a directory with it counts as empty.
 const MADE_WITH: &str = "lost+found";
 /// What a directory of Xebec's is for.
@@ -107,117 +109,6 @@ const ELSEWHERE: [(i64, &str); 8] = [
 ];
 /// Directories in which all is Xebec's own. The others hold containers' files, or the run directory's mounts.
 const OWN: [&str; 4] = ["layers", "images", "views", "runtime"];
-
-/// A directory cannot be kept from other users.
-#[derive(Debug, thiserror::Error)]
-pub enum ClosedError {
-    /// The system refused.
-    #[error("cannot {doing} {}: {source} (try sudo, or --root and --run)", .path.display())]
-    File {
-        /// What was tried.
-        doing: &'static str,
-        /// With what.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// It is somebody else's.
-    #[error(
-        "{} belongs to user {owner}, who could read and change what Xebec keeps there; make it user {own}'s (chown), or \
-         choose another directory by --root and --run", .path.display()
-    )]
-    Owner {
-        /// The directory, or what is in it.
-        path: PathBuf,
-        /// Whose it is.
-        owner: u32,
-        /// Whose it would have to be.
-        own: u32,
-    },
-    /// Somebody else could put another in its place.
-    #[error(
-        "{} is below {}, which {why}: another directory could be put in its place; let only root and this user change what is above          it (chown, chmod), or choose another directory by --root and --run", .path.display(), .above.display()
-    )]
-    Above {
-        /// The directory.
-        path: PathBuf,
-        /// What is on the way to it.
-        above: PathBuf,
-        /// What is wrong with that, in words.
-        why: String,
-    },
-    /// It is open, and closing it may harm others.
-    #[error(
-        "{} is open to other users (mode {mode:04o}) and holds what is not Xebec's, as {found}; choose an empty directory by \
-         --root and --run, or if this one is meant, close it: chmod 0700 {}", .path.display(), .path.display()
-    )]
-    Stranger {
-        /// The directory.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-        /// What was found in it.
-        found: String,
-    },
-    /// It is somebody's, though it is closed.
-    #[error(
-        "{} holds what is not Xebec's, as {found}; choose an empty directory by --root and --run", .path.display()
-    )]
-    Foreign {
-        /// The directory.
-        path: PathBuf,
-        /// What was found in it.
-        found: String,
-    },
-    /// It is a run directory, and was given as the root, or the other way round.
-    #[error(
-        "{} is a {is} directory of Xebec's (it holds {found}), and cannot be the {asked} directory, too; give each its own by \
-         --root and --run", .path.display()
-    )]
-    Exchanged {
-        /// The directory.
-        path: PathBuf,
-        /// What it is.
-        is: &'static str,
-        /// By which name that is known.
-        found: String,
-        /// What it was given as.
-        asked: &'static str,
-    },
-    /// One is in the other.
-    #[error(
-        "the run directory {} and the root directory {} are the same or one is in the other; give each its own by --root and \
-         --run", .run.display(), .root.display()
-    )]
-    Nested {
-        /// The root directory.
-        root: PathBuf,
-        /// The run directory.
-        run: PathBuf,
-    },
-    /// It is on another host, or may be.
-    #[error(
-        "{} is on {filesystem}, which Xebec cannot use: it guards no pages, and others may write to it; choose a directory of a \
-         local disk by --root and --run", .path.display()
-    )]
-    Elsewhere {
-        /// The directory.
-        path: PathBuf,
-        /// The file system.
-        filesystem: &'static str,
-    },
-    /// Its file system knows no permissions.
-    #[error(
-        "{} stays open to other users (mode {mode:04o}): its file system does not take permissions; choose another directory \
-         by --root and --run", .path.display()
-    )]
-    Stays {
-        /// The directory.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
-}
 
 /// From now on this process makes files and directories that only their owner may open, unless it says otherwise. Gives the mask
 /// that was set before.
@@ -472,11 +363,6 @@ fn check_owner(status: &Stat, path: &Path) -> Result<(), ClosedError> {
             own,
         }),
     }
-}
-
-fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ClosedError {
-    let path = path.to_owned();
-    move |source| ClosedError::File { doing, path, source }
 }
 
 #[cfg(test)]
