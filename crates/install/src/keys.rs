@@ -231,6 +231,15 @@ pub fn dotted(key: &[String]) -> String {
     names.collect::<Vec<_>>().join(".")
 }
 
+/// What a file says of a key, if that is something else than wanted.
+pub fn contradicts(document: &DocumentMut, key: &[String], wanted: &Wanted) -> Option<String> {
+    let mut item = document.as_item();
+    for name in key {
+        item = item.as_table_like()?.get(name)?;
+    }
+    (!is_so(item, wanted)).then(|| bare_text(item))
+}
+
 fn is_so(item: &Item, wanted: &Wanted) -> bool {
     match wanted {
         Wanted::Text(text) => item.as_str() == Some(text),

@@ -15,6 +15,7 @@ pub mod plan;
 pub mod record;
 
 mod host;
+mod imports;
 mod options;
 mod removal;
 mod root;

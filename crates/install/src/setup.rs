@@ -11,7 +11,7 @@ use crate::containerd::{self, Unpack, Version};
 use crate::keys::{self, Change, Key, Wanted};
 use crate::plan::{Action, Plan};
 use crate::record::Record;
-use crate::{Options, docker, units};
+use crate::{Options, docker, imports, units};
 
 /// Finds what is to be done so that Xebec runs on a host, and containerd uses it.
 ///
@@ -161,6 +161,7 @@ fn set_containerd(
         false => Version::of(&document).map_err(wrong)?,
     };
     let socket = options.run.join("snapshots.sock");
+    imports::check(options, file, &document, version, &socket)?;
     let unpack = Unpack::of(&document, version, containerd_version);
     let wanted = WantedKeys {
         keys: containerd::keys(version, &socket, &options.root, options.is_default, unpack),

@@ -266,6 +266,52 @@ fn paths_that_lead_nowhere_are_named_and_nothing_is_made() {
 }
 
 #[test]
+fn a_file_that_is_imported_and_wins_is_named() {
+    let config = "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n";
+    let host = Host::with_config(config);
+    fs::create_dir_all(host.path("etc/containerd/conf.d")).unwrap();
+    let drop_in = |name: &str, snapshotter: &str| {
+        let text =
+            format!("version = 3\n[plugins.'io.containerd.cri.v1.images']\nsnapshotter = '{snapshotter}'\n");
+        fs::write(host.path("etc/containerd/conf.d").join(name), text).unwrap();
+    };
+    // What is imported by nobody, and what says the same.
+    drop_in("a.toml.bak", "overlayfs");
+    drop_in("a.toml", "xebec");
+    setup(&host.options).unwrap();
+    drop_in("b.toml", "overlayfs");
+    let failure = setup(&host.options).unwrap_err().to_string();
+    assert!(failure.contains("/etc/containerd/conf.d/b.toml"), "{failure}");
+    assert!(failure.contains("overlayfs"), "{failure}");
+    assert_eq!(host.read(CONFIG), config);
+    let mut options = host.options.clone();
+    options.is_default = false;
+    setup(&options).unwrap();
+}
+
+#[test]
+fn what_an_imported_file_imports_counts_and_circles_end() {
+    let host = Host::with_config("version = 2\nimports = ['more/one.toml']\n");
+    fs::create_dir_all(host.path("etc/containerd/more")).unwrap();
+    let write =
+        |name: &str, text: &str| fs::write(host.path("etc/containerd/more").join(name), text).unwrap();
+    write(
+        "one.toml",
+        "version = 2\nimports = ['one.toml', '../config.toml', 'tw?.toml']\n",
+    );
+    setup(&host.options).unwrap();
+    write(
+        "two.toml",
+        "version = 2\n[proxy_plugins.xebec]\naddress = '/run/old.sock'\n",
+    );
+    let failure = setup(&host.options).unwrap_err().to_string();
+    assert!(
+        failure.contains("two.toml") && failure.contains("/run/old.sock"),
+        "{failure}"
+    );
+}
+
+#[test]
 fn a_step_that_fails_leaves_what_was_and_can_be_done_again() {
     let host = Host::with_config("version = 3\n");
     // A folder where a file should be.

@@ -1,0 +1,125 @@
+//! Why a directory is of no use, and what makes one too open.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::RawMode;
+
+/// A directory cannot be kept from other users.
+#[derive(Debug, thiserror::Error)]
+pub enum ClosedError {
+    /// The system refused.
+    #[error("cannot {doing} {}: {source} (try sudo, or --root and --run)", .path.display())]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is somebody else's.
+    #[error(
+        "{} belongs to user {owner}, who could read and change what Xebec keeps there; make it user {own}'s (chown), or \
+         choose another directory by --root and --run", .path.display()
+    )]
+    Owner {
+        /// The directory, or what is in it.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Whose it would have to be.
+        own: u32,
+    },
+    /// Somebody else could put another in its place.
+    #[error(
+        "{} is below {}, which {why}: another directory could be put in its place; let only root and this user change what is above          it (chown, chmod), or choose another directory by --root and --run", .path.display(), .above.display()
+    )]
+    Above {
+        /// The directory.
+        path: PathBuf,
+        /// What is on the way to it.
+        above: PathBuf,
+        /// What is wrong with that, in words.
+        why: String,
+    },
+    /// It is open, and closing it may harm others.
+    #[error(
+        "{} is open to other users (mode {mode:04o}) and holds what is not Xebec's, as {found}; choose an empty directory by \
+         --root and --run, or if this one is meant, close it: chmod 0700 {}", .path.display(), .path.display()
+    )]
+    Stranger {
+        /// The directory.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+        /// What was found in it.
+        found: String,
+    },
+    /// It is somebody's, though it is closed.
+    #[error(
+        "{} holds what is not Xebec's, as {found}; choose an empty directory by --root and --run", .path.display()
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// What was found in it.
+        found: String,
+    },
+    /// It is a run directory, and was given as the root, or the other way round.
+    #[error(
+        "{} is a {is} directory of Xebec's (it holds {found}), and cannot be the {asked} directory, too; give each its own by \
+         --root and --run", .path.display()
+    )]
+    Exchanged {
+        /// The directory.
+        path: PathBuf,
+        /// What it is.
+        is: &'static str,
+        /// By which name that is known.
+        found: String,
+        /// What it was given as.
+        asked: &'static str,
+    },
+    /// One is in the other.
+    #[error(
+        "the run directory {} and the root directory {} are the same or one is in the other; give each its own by --root and \
+         --run", .run.display(), .root.display()
+    )]
+    Nested {
+        /// The root directory.
+        root: PathBuf,
+        /// The run directory.
+        run: PathBuf,
+    },
+    /// It is on another host, or may be.
+    #[error(
+        "{} is on {filesystem}, which Xebec cannot use: it guards no pages, and others may write to it; choose a directory of a \
+         local disk by --root and --run", .path.display()
+    )]
+    Elsewhere {
+        /// The directory.
+        path: PathBuf,
+        /// The file system.
+        filesystem: &'static str,
+    },
+    /// Its file system knows no permissions.
+    #[error(
+        "{} stays open to other users (mode {mode:04o}): its file system does not take permissions; choose another directory \
+         by --root and --run", .path.display()
+    )]
+    Stays {
+        /// The directory.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+/// Permissions by which others change what is not theirs.
+pub(super) const OTHERS_WRITE: RawMode = 0o022;
+
+pub(super) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ClosedError {
+    let path = path.to_owned();
+    move |source| ClosedError::File { doing, path, source }
+}
