@@ -12,6 +12,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::FileType;
+
 use super::{ClosedError, OTHERS_WRITE, failed};
 
 /// Most links on the way: as many as the kernel follows (path_resolution(7)).
@@ -37,7 +39,7 @@ pub(super) fn check(path: &Path) -> Result<(), ClosedError> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found.map_err(failed("look at", &next))?,
         };
-        if !found.is_symlink() {
+        if FileType::from_raw_mode(found.mode()) != FileType::Symlink {
             at = match part == ".." {
                 true => at.parent().map_or_else(|| at.clone(), Path::to_owned),
                 false => next,
