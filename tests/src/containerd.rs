@@ -30,6 +30,8 @@ const MANUAL: &str = include_str!("../../docs/containerd.md");
 const ROOT: &str = "root";
 /// The directory of containerd.
 const CONTAINERD: &str = "c";
+/// Where CRI keeps its images and containers.
+pub(crate) const CRI: &str = "k8s.io";
 /// The snapshotter's name in containerd.
 const NAME: &str = "xebec";
 
@@ -290,15 +292,16 @@ impl<'a> Containerd<'a> {
 
 impl Drop for Containerd<'_> {
     fn drop(&mut self) {
-        let tasks = self
-            .ctr(&["tasks", "ls", "--quiet"])
-            .and_then(|mut ctr| Ok(ctr.output()?));
-        let tasks = tasks.map(|output| output.stdout).unwrap_or_default();
-        for task in String::from_utf8_lossy(&tasks).lines() {
-            let removed = self
-                .ctr(&["tasks", "rm", "--force", task])
-                .and_then(|mut ctr| Ok(ctr.output()?));
-            drop(removed);
+        // A kubelet's containers have their control groups elsewhere, which are nobody's any more if it ends without them.
+        for namespace in [self.namespace.as_str(), CRI] {
+            let does = |words: &[&str]| {
+                let words = [&["--namespace", namespace, "tasks"], words].concat();
+                self.ctr(&words).and_then(|mut ctr| Ok(ctr.output()?))
+            };
+            let tasks = does(&["ls", "--quiet"]).map(|output| output.stdout);
+            for task in String::from_utf8_lossy(&tasks.unwrap_or_default()).lines() {
+                drop(does(&["rm", "--force", task]));
+            }
         }
         let _ = self.kill();
     }

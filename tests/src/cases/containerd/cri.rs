@@ -16,8 +16,7 @@ use crate::lab::wait_until;
 use crate::runner::Outcome;
 use crate::world::World;
 
-/// Where CRI keeps its images and containers.
-pub(in crate::cases) const NAMESPACE: &str = "k8s.io";
+pub(in crate::cases) use crate::containerd::CRI as NAMESPACE;
 
 /// A pod with nginx: pulled without a layer, beside a pause image that is unpacked; started, looked into, removed; then its image is, and nothing is left.
 pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
