@@ -35,7 +35,6 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let reads = |files: &str| cluster.exec(&id, &format!("cat {files} > /dev/null"));
     let before = blobs(world)?;
     reads("/usr/bin/[d-k]*")?;
-    cluster.snapshots.kill("worker_pid")?;
     reads("/usr/bin/[l-z]*")?;
     let read = blobs(world)? - before;
     ensure!(read > 1, "pages were there already: {read} reads of blobs");
