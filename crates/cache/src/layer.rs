@@ -23,7 +23,7 @@ use crate::bits::Bits;
 use crate::boot::BootId;
 use crate::disk::{Access, Disk, DiskFile};
 use crate::key::{DATA, LayerKey};
-use crate::presence::{Presence, is_full};
+use crate::presence::{Presence, SyncError, is_full};
 use crate::room::Room;
 use crate::stage::{Stage, reached};
 use crate::turns::{Turns, Way};
@@ -298,8 +298,8 @@ impl CachedLayer {
     /// written before they were injected it finds written.
     ///
     /// # Errors
-    /// I/O errors, see [`Presence::sync`]: what was not synced before may then be claimed no more. And those of `notes`.
-    pub fn sync(&self, notes: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
+    /// See [`SyncError`].
+    pub fn sync(&self, notes: impl FnOnce() -> io::Result<()>) -> Result<bool, SyncError> {
         let synced = self.presence.sync(&*self.data, notes);
         if synced.is_err() {
             *self.lock() = WrittenSpans::of(&self.table, &self.presence);

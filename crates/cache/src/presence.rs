@@ -35,6 +35,18 @@ pub(crate) const DURABLE: &str = "durable";
 const PRESENT_MAGIC: &[u8; 8] = b"XBPRESNT";
 const DURABLE_MAGIC: &[u8; 8] = b"XBDURABL";
 
+/// Why not all that is present is believed after a power cut.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The disk did not take bytes. Pages that were not durable before are claimed no more.
+    #[error("{0}")]
+    Lost(io::Error),
+    /// The bytes are on disk, and what says so is not, for want of room perhaps. All that was claimed is there, as before; after a
+    /// power cut some of it is not believed.
+    #[error("{0}")]
+    Unnoted(io::Error),
+}
+
 /// The bitmaps, in memory and on disk.
 ///
 /// One process at a time may write them, through one value: see [`crate::store::Store`].
@@ -200,9 +212,13 @@ impl Presence {
     /// written before a page was claimed is there when it is called.
     ///
     /// # Errors
-    /// I/O errors, of `notes`, too. When it is the data that could not be synced, what it held beyond `durable` may be lost
-    /// although it still reads well (the kernel gives up pages that it cannot write), so those pages are claimed no more.
-    pub fn sync(&self, data: &dyn DiskFile, notes: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
+    /// See [`SyncError`]. When it is the data that could not be synced, what it held beyond `durable` may be lost although it
+    /// still reads well (the kernel gives up pages that it cannot write), so those pages are claimed no more.
+    pub fn sync(
+        &self,
+        data: &dyn DiskFile,
+        notes: impl FnOnce() -> io::Result<()>,
+    ) -> Result<bool, SyncError> {
         let mut durable = self.lock_durable();
         if self.is_synced(&durable) {
             return Ok(false);
@@ -214,17 +230,31 @@ impl Presence {
             self.unverified.restore();
             let mut bits = self.lock();
             *bits = durable.bits.clone();
-            self.write_present(&bits, &(0..self.pages))?;
-            return Err(error);
+            self.write_present(&bits, &(0..self.pages))
+                .map_err(SyncError::Lost)?;
+            return Err(SyncError::Lost(error));
         }
         // What was injected before `present` was copied has its bit in the file: it is on disk from here on.
+        self.note_synced(&mut durable, &present, cleared, notes)
+            .map_err(SyncError::Unnoted)?;
+        Ok(true)
+    }
+
+    /// Writes down that the bytes of `present` are on disk.
+    fn note_synced(
+        &self,
+        durable: &mut Durable,
+        present: &Bits,
+        cleared: Bits,
+        notes: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
         self.unverified.sync(cleared)?;
         notes()?;
-        durable.bits.add(&present);
+        durable.bits.add(present);
         durable.synced = false;
-        self.write_durable(&mut durable, &(0..self.pages))?;
+        self.write_durable(durable, &(0..self.pages))?;
         durable.synced = true;
-        Ok(true)
+        Ok(())
     }
 
     /// Takes the claims of `range` back, within this boot and after a power cut. Only when this has succeeded may the
@@ -423,6 +453,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_on_disk_is_claimed_though_there_is_no_room_to_say_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let presence = open(dir.path(), BOOT);
+        presence.claim(0..8).unwrap();
+        let full = || Err(io::ErrorKind::StorageFull.into());
+        let unnoted = presence.sync(&OnSync(|| Ok(())), full);
+        assert!(matches!(unnoted, Err(SyncError::Unnoted(_))), "{unnoted:?}");
+        assert_eq!(presence.missing(0..8), []);
+        assert_eq!(open(dir.path(), NEXT_BOOT).missing(0..8), [0..8]);
+        assert!(presence.sync(&OnSync(|| Ok(())), || Ok(())).unwrap());
+        assert_eq!(open(dir.path(), NEXT_BOOT).missing(0..8), []);
+    }
+
+    #[test]
     fn what_is_verified_during_a_sync_or_in_vain_stays_unverified_on_disk() {
         let dir = tempfile::tempdir().unwrap();
         let presence = open(dir.path(), BOOT);
@@ -441,7 +485,8 @@ mod tests {
         assert!(!presence.is_durable(), "there is a bit to clear");
         // Or the disk lost them.
         let broken = OnSync(|| Err(io::Error::other("worn out")));
-        assert!(presence.sync(&broken, || Ok(())).is_err());
+        let lost = presence.sync(&broken, || Ok(()));
+        assert!(matches!(lost, Err(SyncError::Lost(_))), "{lost:?}");
         assert_eq!(presence.unverified().within([0..20]), [3..6]);
         presence.unverified().clear(0..20);
         presence.sync(&OnSync(|| Ok(())), || Ok(())).unwrap();

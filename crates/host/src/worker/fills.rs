@@ -57,6 +57,8 @@ pub struct FillService {
     pub(super) strangers: Seldom,
     /// Readers who were refused on a full disk.
     no_room: Seldom,
+    /// Layers of which could not be written down what is on disk.
+    pub(super) unnoted: Seldom,
     /// Who reads what.
     views: Arc<OnceLock<Weak<Views>>>,
     /// The daemon is ending: nothing is brought in any more.
@@ -88,6 +90,7 @@ impl FillService {
             identifying: Arc::new(Semaphore::new(1)),
             strangers: Seldom::default(),
             no_room: Seldom::default(),
+            unnoted: Seldom::default(),
             views: Arc::default(),
             refusing: watch::Sender::new(false),
         })

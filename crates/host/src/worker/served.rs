@@ -1,6 +1,5 @@
 //! A layer that is served: what fills it, and what readers touched of it.
 
-use std::io;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -8,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use tracing::warn;
 use xebec_cache::fill::Filler;
 use xebec_cache::layer::CachedLayer;
+use xebec_cache::presence::SyncError;
 use xebec_format::PAGE_SIZE;
 
 use crate::runtime_image::injected;
@@ -40,8 +40,8 @@ impl ServedLayer {
     /// Returns whether there was something to do. Blocks.
     ///
     /// # Errors
-    /// I/O errors, as of [`CachedLayer::sync`]. That a note cannot be synced is none: nothing is lost, and nothing more believed.
-    pub(super) fn sync(&self) -> io::Result<bool> {
+    /// As of [`CachedLayer::sync`]. That a note cannot be synced is none: nothing is lost, and nothing more believed.
+    pub(super) fn sync(&self) -> Result<bool, SyncError> {
         let layer = self.layer();
         let mut are_noted = true;
         let synced = layer.sync(|| {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tracing::{debug, error, warn};
+use xebec_cache::presence::SyncError;
 use xebec_cache::store::LayerKey;
 
 use crate::failure::Failure;
@@ -52,26 +53,35 @@ pub(super) async fn run(requests: Arc<Requests>) {
 /// Makes durable what the layers that are served hold. Gives those that the disk did not take.
 pub(super) fn sync_served(fills: &FillService) -> Vec<LayerKey> {
     let served = fills.all().into_iter();
-    let failed = served.filter(|served| sync_one(fills, served).is_err());
-    failed.map(|served| served.layer().key()).collect()
+    let lost = served.filter(|served| matches!(sync_one(fills, served), Err(SyncError::Lost(_))));
+    lost.map(|served| served.layer().key()).collect()
 }
 
 /// If the disk does not take what was written, readers raise events again for what it lacks.
-fn sync_one(fills: &FillService, served: &Arc<ServedLayer>) -> std::io::Result<()> {
+fn sync_one(fills: &FillService, served: &Arc<ServedLayer>) -> Result<(), SyncError> {
     let key = served.layer().key();
-    match served.sync() {
+    let synced = served.sync();
+    match &synced {
         Ok(true) => debug!("{key} is synced"),
         Ok(false) => {}
-        Err(error) => {
+        Err(SyncError::Lost(error)) => {
             error!(
                 "the disk does not take what was written of {key}: {error}. What it lacks is fetched again; restart containers \
                  that were started on it when it was there, and look after the disk"
             );
             fills.listen_again(served);
-            return Err(error);
+        }
+        // On a full disk it is so for every layer, each time.
+        Err(SyncError::Unnoted(error)) => {
+            if let Some(unsaid) = fills.unnoted.say() {
+                warn!(
+                    unsaid,
+                    "cannot note what is on disk of {key}: {error}. It is there, and would be fetched again after a power cut"
+                );
+            }
         }
     }
-    Ok(())
+    synced.map(|_| ())
 }
 
 impl Requests {
@@ -89,7 +99,11 @@ impl Requests {
     pub(super) async fn sync_layer(self: &Arc<Self>, served: &Arc<ServedLayer>) -> Result<(), Failure> {
         let layer = served.clone();
         let synced = self.without_turn(move |this| {
-            sync_one(&this.fills, &layer).inspect_err(|_| this.distrust_memory(layer.layer().key()))
+            sync_one(&this.fills, &layer).inspect_err(|error| {
+                if matches!(error, SyncError::Lost(_)) {
+                    this.distrust_memory(layer.layer().key());
+                }
+            })
         });
         let failed = |error| Failure::host(format!("sync {}", served.layer().key()), error);
         synced.await?.map_err(failed)
