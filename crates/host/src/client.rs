@@ -273,6 +273,16 @@ impl Daemon {
     }
 }
 
+/// The status of the daemon that answers at a socket, if one does; none is started.
+pub fn status_at(socket: &Path) -> Option<Status> {
+    let stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(START_TIMEOUT)).ok()?;
+    match converse(&stream, &Request::Status, &mut |_| ()) {
+        Ok(Reply::Status(status)) => Some(*status),
+        _ => None,
+    }
+}
+
 /// Which journals a program can take over; `None` if it does not say.
 fn journal_version_of(program: &Path) -> Option<u32> {
     let output = Command::new(program)

@@ -57,7 +57,7 @@ impl Record {
     pub fn write(&self, file: &Path) -> Result<(), Failure> {
         let failed =
             |error: &dyn std::fmt::Display| Failure::host(format!("write {}", file.display()), error);
-        let bytes = serde_json::to_vec_pretty(self).map_err(|error| failed(&error))?;
+        let bytes = self.to_bytes()?;
         if std::fs::read(file).is_ok_and(|there| there == bytes) {
             return Ok(());
         }
@@ -66,6 +66,11 @@ impl Record {
             closed::make(folder).map_err(|error| failed(&error))?;
         }
         write_privately(file, &bytes).map_err(|error| failed(&error))
+    }
+
+    /// What is written.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, Failure> {
+        serde_json::to_vec_pretty(self).map_err(|error| Failure::host("write down what was installed", error))
     }
 
     /// Whether there is something to take back.

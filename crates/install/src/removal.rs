@@ -1,9 +1,12 @@
 //! The plan of taking everything back that was installed.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use xebec_format::digest::Digest;
+use xebec_host::client::status_at;
 use xebec_host::failure::Failure;
+use xebec_host::protocol::Status;
 
 use crate::Options;
 use crate::docker;
@@ -12,7 +15,8 @@ use crate::plan::{Action, Plan};
 use crate::record::Record;
 
 /// Finds what is to be done so that a host is as before. What somebody changed since is left, and noted. Images and
-/// containers stay in the state directory.
+/// containers stay in the state directory. While a daemon runs its program stays, because nothing else can stop it; a later
+/// removal takes that, too.
 ///
 /// # Errors
 /// When a file of the host cannot be read.
@@ -24,6 +28,9 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
             .push("nothing was installed by `xebec install` on this host".to_owned());
         return Ok(plan);
     }
+    let program = options.installed_program();
+    let running = status_at(&options.here(&options.run.join("xebec.sock")));
+    let mut left = Record::default();
     let mut is_containerd_changed = false;
     for (file, changes) in &record.keys {
         let was_made = record.made.contains(file);
@@ -40,6 +47,10 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
         if Digest::of(&there) != *digest {
             let note = format!("{} was changed since, and stays", file.display());
             plan.notes.push(note);
+            continue;
+        }
+        if running.is_some() && *file == program {
+            left.files.insert(file.clone(), *digest);
             continue;
         }
         if file
@@ -62,18 +73,27 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
             false,
         );
     }
-    plan.push(
-        Action::Remove {
-            path: options.record_file(),
-        },
-        "nothing of it is left",
-        false,
-    );
+    let is_left = !left.is_empty();
+    match is_left {
+        true => {
+            let is_done = left == record;
+            let action = Action::Write {
+                path: options.record_file(),
+                bytes: left.to_bytes()?,
+                mode: 0o600,
+                lines: Vec::new(),
+            };
+            plan.push(action, "the program is left to be removed", is_done);
+        }
+        false => {
+            let action = Action::Remove {
+                path: options.record_file(),
+            };
+            plan.push(action, "nothing of it is left", false);
+        }
+    }
     if is_containerd_changed {
-        plan.notes.push(
-            "containerd still has the snapshotter until it is restarted: systemctl restart containerd"
-                .to_owned(),
-        );
+        tell_containerd(options, &mut plan);
     }
     if options.here(&options.root.join("logins.json")).exists() {
         plan.notes.push(format!(
@@ -81,16 +101,64 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
             options.root.join("logins.json").display()
         ));
     }
-    let command = match options.is_packaged() {
-        true => "`xebec daemon stop --force`",
-        false => "`xebec daemon stop --force` of another copy of the program",
-    };
     plan.notes.push(format!(
-        "images and containers stay in {}; a daemon that runs goes on, for containers on lazy images: when they have ended, \
-         {command} ends it",
-        options.root.display(),
+        "images and containers stay in {}",
+        options.root.display()
     ));
+    if let Some(status) = running {
+        note_daemon(&status, &program, is_left, &mut plan);
+    }
     Ok(plan)
+}
+
+/// Has containerd read its configuration, if that is wanted, and says what holds of it then.
+fn tell_containerd(options: &Options, plan: &mut Plan) {
+    match options.restart_containerd && options.has_systemd() {
+        true => plan.run(
+            &["systemctl", "restart", "containerd.service"],
+            "containerd reads its configuration; containers go on",
+            true,
+            false,
+        ),
+        false => plan.notes.push(
+            "containerd still has the snapshotter until it is restarted: systemctl restart containerd"
+                .to_owned(),
+        ),
+    }
+    plan.notes.push(
+        "a restarted containerd cannot remove containers that it made on lazy images, since it does not know their snapshotter \
+         any more: remove them before; or install again, remove them, and uninstall"
+            .to_owned(),
+    );
+    plan.notes.push(
+        "containerd has no layers of images that it pulled lazily: unless such an image is pulled again, its new containers \
+         fail with \"content digest ...: not found\"; `crictl rmi` removes it, and the next pull brings it whole"
+            .to_owned(),
+    );
+}
+
+/// What holds of a daemon that goes on.
+fn note_daemon(status: &Status, program: &Path, is_program_left: bool, plan: &mut Plan) {
+    let parts = status
+        .views
+        .iter()
+        .filter(|view| view.complete_layers < view.layers);
+    let parts: BTreeSet<&str> = parts.map(|view| view.reference.as_str()).collect();
+    if !parts.is_empty() {
+        let names: Vec<&str> = parts.into_iter().collect();
+        plan.notes.push(format!(
+            "containers run on images that are not complete here, and that the daemon goes on fetching for them: {}",
+            names.join(", ")
+        ));
+    }
+    let program = program.display();
+    let mut note = format!(
+        "containers on lazy images need the daemon, which still runs: stop them, then `{program} daemon stop`"
+    );
+    if is_program_left {
+        note += &format!("; after that `{program} install --uninstall` removes the program, too");
+    }
+    plan.notes.push(note);
 }
 
 fn take_back(

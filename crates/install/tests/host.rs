@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use xebec_install::plan::Plan;
@@ -150,6 +152,78 @@ fn an_old_containerd_gets_a_configuration_that_it_reads() {
     fs::remove_file(host.path(CONFIG)).unwrap();
     host.install();
     assert!(host.read(CONFIG).starts_with("version = 3\n"));
+}
+
+/// A daemon of this host, as far as it says what runs on its views: one of two layers, of which so many are complete. Gives its
+/// socket, without which there is none.
+fn run_daemon(host: &Host, images: &[(&str, usize)]) -> PathBuf {
+    let run = host.path("run/xebec");
+    fs::create_dir_all(&run).unwrap();
+    let socket = run.join("xebec.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let views = images.iter().map(|(reference, complete)| {
+        serde_json::json!({"view": "v", "path": "/v", "reference": reference, "holders": [],
+                           "layers": 2, "complete_layers": complete})
+    });
+    let status = serde_json::json!({
+        "reply": "status", "version": "0", "keeper_pid": 1, "worker_pid": 1, "restarts": 0, "keepers": 1,
+        "journal_version": 1, "queue": 0, "views": views.collect::<Vec<_>>(), "suspects": [],
+        "counters": xebec_host::protocol::Counters::default(),
+    });
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = String::new();
+            BufReader::new(&stream).read_line(&mut request).unwrap();
+            assert!(request.contains("status"), "{request}");
+            writeln!(stream, "{status}").unwrap();
+        }
+    });
+    socket
+}
+
+#[test]
+fn the_program_of_a_daemon_that_runs_goes_when_that_has_ended() {
+    let host = Host::with_config("version = 3\n");
+    let before = host.files();
+    host.install();
+    let socket = run_daemon(&host, &[("example/part:1", 1), ("example/whole:1", 2)]);
+    let notes = host.remove().join("\n");
+    let program = host.path("usr/local/bin/xebec");
+    assert!(program.exists(), "nothing is left to stop the daemon: {notes}");
+    assert_eq!(host.read(CONFIG), "version = 3\n");
+    assert!(!host.path("etc/systemd/system/xebec.service").exists());
+    for words in [
+        "not complete here",
+        "example/part:1",
+        "`/usr/local/bin/xebec daemon stop`",
+        "`/usr/local/bin/xebec install --uninstall`",
+        "crictl rmi",
+    ] {
+        assert!(notes.contains(words), "{words} is missing: {notes}");
+    }
+    assert!(!notes.contains("example/whole:1"), "{notes}");
+    assert!(removal(&host.options).unwrap().is_done());
+    fs::remove_file(socket).unwrap();
+    let notes = host.remove().join("\n");
+    assert!(!notes.contains("daemon"), "{notes}");
+    assert_eq!(host.files(), before);
+}
+
+#[test]
+fn containerd_is_restarted_on_request_when_it_has_its_configuration_again() {
+    let mut host = Host::with_config("version = 3\n");
+    host.install();
+    fs::create_dir_all(host.path("run/systemd/system")).unwrap();
+    let restarts = |host: &Host| {
+        let plan = removal(&host.options).unwrap();
+        serde_json::to_string(&plan)
+            .unwrap()
+            .contains("restart\",\"containerd.service")
+    };
+    assert!(!restarts(&host));
+    host.options.restart_containerd = true;
+    assert!(restarts(&host));
 }
 
 #[test]
