@@ -47,6 +47,13 @@ RUNC_IDMAP=github.com/opencontainers/runc@v1.5.2
 # start an engine of its own. It is called docker-client, so that whoever looks for docker finds the system's.
 GO_TOOLS+=(dockerd=github.com/moby/moby/v2/cmd/dockerd@v2.0.0-beta.24)
 DOCKER_CLIENT=docker.io
+# Plugins that give pods networks of their own, in a folder as containerd wants it.
+CNI_PLUGINS=github.com/containernetworking/plugins/plugins
+GO_TOOLS+=(
+    cni/ptp=$CNI_PLUGINS/main/ptp@v1.9.1
+    cni/loopback=$CNI_PLUGINS/main/loopback@v1.9.1
+    cni/host-local=$CNI_PLUGINS/ipam/host-local@v1.9.1
+)
 # What `kubectl kustomize` is made of. Newer ones want a newer Go than Debian's users have.
 GO_TOOLS+=(kustomize=sigs.k8s.io/kustomize/kustomize/v5@v5.6.0)
 # command=package==version. This one carries the schemas of the objects of Kubernetes, which others fetch.
@@ -126,7 +133,7 @@ install_go_tools() {
     for item in "${GO_TOOLS[@]}"; do
         [[ -x $XEBEC_TOOLS/bin/${item%%=*} && $(tool_version "${item%%=*}") == "${item#*=}" ]] && continue
         say "building ${item#*=} (about 2 minutes)"
-        GOBIN="$XEBEC_TOOLS/bin" GOFLAGS=-buildvcs=false go install "${item#*=}"
+        GOBIN=$(dirname "$XEBEC_TOOLS/bin/${item%%=*}") GOFLAGS=-buildvcs=false go install "${item#*=}"
         note_version "${item%%=*}" "${item#*=}"
     done
 }
@@ -214,7 +221,7 @@ install_cargo_tools() {
 # Which version each tool was built at is kept beside it, since not every tool can tell.
 tool_version() { cat "$XEBEC_TOOLS/versions/$1" 2>/dev/null || true; }
 note_version() {
-    mkdir -p "$XEBEC_TOOLS/versions"
+    mkdir -p "$(dirname "$XEBEC_TOOLS/versions/$1")"
     printf '%s\n' "$2" >"$XEBEC_TOOLS/versions/$1"
 }
 

@@ -86,6 +86,11 @@ impl<'a> Containerd<'a> {
         Ok(containerd)
     }
 
+    /// The file of its configuration, beside which are drop-ins.
+    pub(crate) fn configuration(&self) -> PathBuf {
+        self.directory.join("config.toml")
+    }
+
     /// Where it listens.
     pub(crate) fn socket(&self) -> PathBuf {
         listens(self.world)
@@ -117,7 +122,7 @@ impl<'a> Containerd<'a> {
             place("ttrpc"),
             place("opt"),
         );
-        fs::write(self.directory.join("config.toml"), main)?;
+        fs::write(self.configuration(), main)?;
         fs::write(self.directory.join("conf.d/xebec.toml"), more).context("write a drop-in")
     }
 
@@ -130,7 +135,7 @@ impl<'a> Containerd<'a> {
         let mut command = self.program("containerd")?;
         command
             .arg("--config")
-            .arg(self.directory.join("config.toml"))
+            .arg(self.configuration())
             .stdout(Stdio::null())
             .stderr(log);
         self.process = Some(command.spawn().context("cannot start containerd (make setup)")?);
@@ -336,7 +341,12 @@ pub(crate) fn block(beginning: &str) -> Result<String> {
 
 /// What a server on this host answers to `GET /`, or `None` if none answers.
 pub(crate) fn http(port: u16) -> Option<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    http_of("127.0.0.1", port)
+}
+
+/// The same of another host.
+pub(crate) fn http_of(host: &str, port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect((host, port)).ok()?;
     stream.set_read_timeout(Some(START)).ok()?;
     stream.write_all(b"GET / HTTP/1.0\r\nHost: test\r\n\r\n").ok()?;
     let mut answer = String::new();

@@ -54,7 +54,7 @@ impl<'a> Kubelet<'a> {
     /// The same with its image service at another socket.
     pub(crate) fn start_on(world: &'a World, images: &Path, more: &Value) -> Result<Self> {
         let directory = world.path("kubelet");
-        for name in ["manifests", "root", "logs", "tunables", "upper", "work"] {
+        for name in ["manifests", "root", "logs", "tunables", "upper", "work", "proc"] {
             fs::create_dir_all(directory.join(name))?;
         }
         let mut kubelet = Self {
@@ -110,6 +110,9 @@ impl<'a> Kubelet<'a> {
                 run(Command::new("mount").arg("--bind").args([&file, &place]))?;
             }
         }
+        // Root of a user namespace may mount a /proc of its own only where one is seen of which nothing is hidden.
+        let whole = self.directory.join("proc");
+        run(Command::new("mount").args(["-t", "proc", "kubelet"]).arg(&whole))?;
         let (upper, work) = (self.directory.join("upper"), self.directory.join("work"));
         let options = format!(
             "lowerdir=/var/lib,upperdir={},workdir={}",
@@ -191,10 +194,12 @@ impl<'a> Kubelet<'a> {
         lines[lines.len().saturating_sub(4)..].join("\n")
     }
 
-    /// Has it run a pod in the case's network.
+    /// Has it run a pod, in the case's network unless the pod says otherwise.
     pub(crate) fn add(&self, name: &str, spec: &Value) -> Result<()> {
         let mut spec = spec.clone();
-        spec["hostNetwork"] = json!(true);
+        if spec["hostNetwork"].is_null() {
+            spec["hostNetwork"] = json!(true);
+        }
         spec["terminationGracePeriodSeconds"] = json!(1);
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",

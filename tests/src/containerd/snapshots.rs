@@ -56,6 +56,11 @@ impl<'a> Snapshots<'a> {
     /// The same as a service: a stand-in for the service manager holds what the daemon gives it, and starts it again.
     pub(crate) fn start_as_service(world: &'a World, settings: &str) -> Result<Self> {
         Self::settle(world, settings, &listens(world), "")?;
+        Self::start_as_installed(world)
+    }
+
+    /// The same with the settings that are there.
+    pub(crate) fn start_as_installed(world: &'a World) -> Result<Self> {
         let (root, run) = (world.path(ROOT), world.path(&format!("{ROOT}-run")));
         fs::create_dir_all(&run)?;
         let mut manager = ServiceManager::new(&world.directory, world.binary(), ["daemon", "start"])?;
@@ -196,6 +201,15 @@ impl<'a> Snapshots<'a> {
                 Err(error) => return Err(error.into()),
             }
         }
+        match self.keeper().take() {
+            Some(mut keeper) => keeper.wait(),
+            None => Ok(()),
+        }
+    }
+
+    /// The service is stopped: its keeper leaves, and the worker goes on.
+    pub(crate) fn leave(&self) -> Result<()> {
+        kill_process(self.pid("keeper_pid")?, Signal::TERM)?;
         match self.keeper().take() {
             Some(mut keeper) => keeper.wait(),
             None => Ok(()),

@@ -112,22 +112,29 @@ fn run_case(world: &World, with: With) -> Result<Outcome> {
     )))
 }
 
+fn is_full(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOSPC.raw_os_error())
+}
+
+/// Writes a file until the disk has not a byte more.
+pub(in crate::cases) fn fill_with_bytes(path: &Path) -> Result<()> {
+    let mut file = File::create(path)?;
+    for size in [1 << 20, 4096, 512] {
+        let bytes = vec![1; size];
+        let full = loop {
+            if let Err(error) = file.write_all(&bytes).and_then(|()| file.sync_data()) {
+                break error;
+            }
+        };
+        ensure!(is_full(&full), "{full}");
+    }
+    Ok(())
+}
+
 /// Fills a disk to the brim.
 fn fill(directory: &Path, with: With) -> Result<()> {
-    let is_full = |error: &std::io::Error| error.raw_os_error() == Some(Errno::NOSPC.raw_os_error());
     match with {
-        With::Bytes => {
-            let mut file = File::create(directory.join("file"))?;
-            for size in [1 << 20, 4096, 512] {
-                let bytes = vec![1; size];
-                let full = loop {
-                    if let Err(error) = file.write_all(&bytes).and_then(|()| file.sync_data()) {
-                        break error;
-                    }
-                };
-                ensure!(is_full(&full), "{full}");
-            }
-        }
+        With::Bytes => fill_with_bytes(&directory.join("file"))?,
         With::Files => {
             let mut made = 0..FILES;
             let full = made.find_map(|number| File::create(directory.join(number.to_string())).err());

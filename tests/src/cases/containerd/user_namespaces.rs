@@ -28,19 +28,20 @@ const MAPPED: &[&str] = &[
 /// A file of all images here that nothing needs.
 const COLD: &str = "usr/bin/perl";
 
-fn owner(path: &Path) -> Result<(u32, u32)> {
+/// Whose a file is, user and group.
+pub(in crate::cases) fn owner(path: &Path) -> Result<(u32, u32)> {
     let status = fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
     Ok((status.uid(), status.gid()))
 }
 
 /// Where snapshots keep what their containers write.
-pub(super) fn uppers(world: &World) -> Result<BTreeSet<PathBuf>> {
+pub(in crate::cases) fn uppers(world: &World) -> Result<BTreeSet<PathBuf>> {
     let entries = fs::read_dir(world.path("root/snapshots/u"))?;
     entries.map(|entry| Ok(entry?.path())).collect()
 }
 
 /// Who owns the files "made" that were made since `before`.
-pub(super) fn written(world: &World, before: &BTreeSet<PathBuf>) -> Result<Vec<(u32, u32)>> {
+pub(in crate::cases) fn written(world: &World, before: &BTreeSet<PathBuf>) -> Result<Vec<(u32, u32)>> {
     let mut written = Vec::new();
     for upper in uppers(world)?.difference(before) {
         let made = upper.join("made");
@@ -50,7 +51,7 @@ pub(super) fn written(world: &World, before: &BTreeSet<PathBuf>) -> Result<Vec<(
 }
 
 /// Asks that nothing of snapshots is mounted any more.
-pub(super) fn nothing_is_mounted() -> Result<()> {
+pub(in crate::cases) fn nothing_is_mounted() -> Result<()> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let left = mounts
         .lines()

@@ -227,7 +227,7 @@ impl Pod<'_> {
 }
 
 /// Has CRI start containers by another runc. An entry of this table replaces the built-in one, so it says of which kind it is.
-fn by_runc(runc: &Path) -> String {
+pub(in crate::cases) fn by_runc(runc: &Path) -> String {
     let table = "[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.runc";
     format!("{table}]\nruntime_type = \"io.containerd.runc.v2\"\n{table}.options]\nBinaryName = {runc:?}\n")
 }

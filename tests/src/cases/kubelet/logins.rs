@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
+use super::exec;
 use crate::cases::containerd::lazy::push_indexed;
 use crate::cases::containerd::{SOON, cri};
 use crate::containerd::{Containerd, Line, Snapshots, listens};
@@ -41,12 +42,10 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let begun = kubelet.is_ready("web")?;
 
     let (id, _) = begun.first().context("no container")?;
-    let id = id.trim_start_matches("containerd://");
     let reads = |files: &str| -> Result<usize> {
         let before = cri::blobs(world)?;
         let command = format!("cat {files} > /dev/null");
-        let words = ["tasks", "exec", "--exec-id", "reads", id, "sh", "-c", &command];
-        containerd.does(&[&["--namespace", cri::NAMESPACE][..], &words].concat())?;
+        exec(&containerd, id, &command)?;
         Ok(cri::blobs(world)? - before)
     };
     let first = reads("/usr/bin/[a-d]*")?;

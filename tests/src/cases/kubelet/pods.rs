@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
+use super::{is_started_again, kill};
 use crate::cases::containerd::lazy::{push_indexed, without_layers};
 use crate::cases::containerd::{PORT, SOON, cri};
 use crate::containerd::{Containerd, Line, Snapshots, http, listens};
@@ -83,28 +84,8 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     // The second is started again in its pod, and needs nothing that is not here.
     kill_process(world.registry_pid(), Signal::KILL)?;
     let (id, _) = begun.get(1).context("no second container")?;
-    let id = id.trim_start_matches("containerd://");
-    containerd.does(&[
-        "--namespace",
-        cri::NAMESPACE,
-        "tasks",
-        "kill",
-        "--signal",
-        "SIGKILL",
-        id,
-    ])?;
-    let is_another = || {
-        Ok(kubelet
-            .is_ready("again")?
-            .get(1)
-            .is_some_and(|(_, restarts)| *restarts == 1))
-    };
-    wait_until(
-        SOON,
-        "a container is started again without its registry",
-        is_another,
-    )
-    .with_context(|| kubelet.last_words(&["again-node"]))?;
+    kill(&containerd, id)?;
+    is_started_again(&kubelet, "again", 1)?;
     ensure!(
         kubelet.is_ready("again")?.get(2) == begun.get(2),
         "the other container was started again"
