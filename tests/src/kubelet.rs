@@ -88,6 +88,8 @@ impl<'a> Kubelet<'a> {
             "readOnlyPort": PORT,
             "fileCheckFrequency": "1s",
             "imageMinimumGCAge": "1s",
+            // What ends is started again at once.
+            "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
             // The disk of this machine is no concern of a case.
             "evictionHard": {"nodefs.available": "1Mi", "nodefs.inodesFree": "1"},
         });

@@ -200,6 +200,10 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     kubelet.remove("web")?;
     let service = json!({"hostNetwork": false, "securityContext": {"runAsUser": 0, "runAsGroup": 0},
                          "containers": [{"name": "service", "image": recorded}]});
+    let pod = Mapped {
+        uppers_before: uppers(world)?,
+        ..pod
+    };
     kubelet.add("recorded", &mapped(&service, &directory))?;
     let begun = kubelet.is_ready("recorded")?;
     let (three, _) = begun.first().context("no container")?;
