@@ -159,12 +159,13 @@ impl Host<'_, '_> {
             "containerd's configuration is not as it was"
         );
         for left in [
-            PROGRAM,
             "/etc/systemd/system/xebec.service",
             "/etc/systemd/system/xebec.socket",
         ] {
             ensure!(!Path::new(left).exists(), "{left} is left");
         }
+        // Nothing else could end the daemon, which the pod needs.
+        ensure!(Path::new(PROGRAM).exists(), "{PROGRAM} went");
         for object in [SET, NAMESPACE] {
             self.plane.delete(object)?;
         }
