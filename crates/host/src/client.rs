@@ -273,13 +273,32 @@ impl Daemon {
     }
 }
 
-/// The status of the daemon that answers at a socket, if one does; none is started.
-pub fn status_at(socket: &Path) -> Option<Status> {
-    let stream = UnixStream::connect(socket).ok()?;
-    stream.set_read_timeout(Some(START_TIMEOUT)).ok()?;
-    match converse(&stream, &Request::Status, &mut |_| ()) {
-        Ok(Reply::Status(status)) => Some(*status),
-        _ => None,
+/// A daemon, as somebody finds it who starts none.
+#[derive(Debug)]
+pub enum Found {
+    /// None runs.
+    Nothing,
+    /// One runs, and did not say how it is: it is busy, is just being replaced, or is of another version.
+    Silent,
+    /// One runs, and is so.
+    Running(Box<Status>),
+}
+
+/// Finds the daemon of a run directory. None is started, not even by a service manager that listens for it: nobody is spoken to
+/// unless a daemon has the directory's lock.
+pub fn find(run: &Path) -> Found {
+    if !keeper::is_running(run) {
+        return Found::Nothing;
+    }
+    let answer = UnixStream::connect(run.join("xebec.sock"))
+        .ok()
+        .and_then(|stream| {
+            stream.set_read_timeout(Some(START_TIMEOUT)).ok()?;
+            converse(&stream, &Request::Status, &mut |_| ()).ok()
+        });
+    match answer {
+        Some(Reply::Status(status)) => Found::Running(status),
+        _ => Found::Silent,
     }
 }
 

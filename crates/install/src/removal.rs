@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use xebec_format::digest::Digest;
-use xebec_host::client::status_at;
+use xebec_host::client::{Found, find};
 use xebec_host::failure::Failure;
 use xebec_host::protocol::Status;
 
@@ -29,7 +29,8 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
         return Ok(plan);
     }
     let program = options.installed_program();
-    let running = status_at(&options.here(&options.run.join("xebec.sock")));
+    let daemon = find(&options.here(&options.run));
+    let runs = !matches!(daemon, Found::Nothing);
     let mut left = Record::default();
     let mut is_containerd_changed = false;
     for (file, changes) in &record.keys {
@@ -49,7 +50,7 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
             plan.notes.push(note);
             continue;
         }
-        if running.is_some() && *file == program {
+        if runs && *file == program {
             left.files.insert(file.clone(), *digest);
             continue;
         }
@@ -105,8 +106,11 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
         "images and containers stay in {}",
         options.root.display()
     ));
-    if let Some(status) = running {
-        note_daemon(&status, &program, is_left, &mut plan);
+    if let Found::Running(status) = &daemon {
+        note_incomplete(status, &mut plan);
+    }
+    if runs {
+        note_daemon(&program, is_left, &mut plan);
     }
     Ok(plan)
 }
@@ -137,8 +141,8 @@ fn tell_containerd(options: &Options, plan: &mut Plan) {
     );
 }
 
-/// What holds of a daemon that goes on.
-fn note_daemon(status: &Status, program: &Path, is_program_left: bool, plan: &mut Plan) {
+/// Which images are not complete and are read.
+fn note_incomplete(status: &Status, plan: &mut Plan) {
     let parts = status
         .views
         .iter()
@@ -151,6 +155,10 @@ fn note_daemon(status: &Status, program: &Path, is_program_left: bool, plan: &mu
             names.join(", ")
         ));
     }
+}
+
+/// What holds of a daemon that goes on.
+fn note_daemon(program: &Path, is_program_left: bool, plan: &mut Plan) {
     let program = program.display();
     let mut note = format!(
         "containers on lazy images need the daemon, which still runs: stop them, then `{program} daemon stop`"

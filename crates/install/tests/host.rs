@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -154,11 +154,20 @@ fn an_old_containerd_gets_a_configuration_that_it_reads() {
     assert!(host.read(CONFIG).starts_with("version = 3\n"));
 }
 
-/// A daemon of this host, as far as it says what runs on its views: one of two layers, of which so many are complete. Gives its
-/// socket, without which there is none.
-fn run_daemon(host: &Host, images: &[(&str, usize)]) -> PathBuf {
+/// A daemon of this host that says nothing: it has the lock of its run directory, until this is dropped.
+fn run_silent_daemon(host: &Host) -> File {
     let run = host.path("run/xebec");
     fs::create_dir_all(&run).unwrap();
+    let lock = File::create(run.join("daemon.lock")).unwrap();
+    lock.lock().unwrap();
+    lock
+}
+
+/// A daemon of this host, as far as it says what runs on its views: one of two layers, of which so many are complete. It has
+/// ended when the lock is dropped; its socket listens on, as a service manager's does.
+fn run_daemon(host: &Host, images: &[(&str, usize)]) -> File {
+    let lock = run_silent_daemon(host);
+    let run = host.path("run/xebec");
     let socket = run.join("xebec.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     let views = images.iter().map(|(reference, complete)| {
@@ -179,7 +188,7 @@ fn run_daemon(host: &Host, images: &[(&str, usize)]) -> PathBuf {
             writeln!(stream, "{status}").unwrap();
         }
     });
-    socket
+    lock
 }
 
 #[test]
@@ -187,7 +196,7 @@ fn the_program_of_a_daemon_that_runs_goes_when_that_has_ended() {
     let host = Host::with_config("version = 3\n");
     let before = host.files();
     host.install();
-    let socket = run_daemon(&host, &[("example/part:1", 1), ("example/whole:1", 2)]);
+    let lock = run_daemon(&host, &[("example/part:1", 1), ("example/whole:1", 2)]);
     let notes = host.remove().join("\n");
     let program = host.path("usr/local/bin/xebec");
     assert!(program.exists(), "nothing is left to stop the daemon: {notes}");
@@ -204,10 +213,23 @@ fn the_program_of_a_daemon_that_runs_goes_when_that_has_ended() {
     }
     assert!(!notes.contains("example/whole:1"), "{notes}");
     assert!(removal(&host.options).unwrap().is_done());
-    fs::remove_file(socket).unwrap();
+    drop(lock);
+    // Whoever connects to the socket of a service that was stopped starts it.
+    let connected = host.path("run/xebec/xebec.sock");
     let notes = host.remove().join("\n");
     assert!(!notes.contains("daemon"), "{notes}");
+    fs::remove_dir_all(connected.parent().unwrap()).unwrap();
     assert_eq!(host.files(), before);
+}
+
+#[test]
+fn the_program_of_a_daemon_that_does_not_answer_stays_too() {
+    let host = Host::with_config("version = 3\n");
+    host.install();
+    let _lock = run_silent_daemon(&host);
+    let notes = host.remove().join("\n");
+    assert!(host.path("usr/local/bin/xebec").exists(), "{notes}");
+    assert!(notes.contains("`/usr/local/bin/xebec daemon stop`"), "{notes}");
 }
 
 #[test]

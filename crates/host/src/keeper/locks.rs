@@ -4,7 +4,7 @@
 //! The keeper's lock is its own and goes with it. The directories' locks are shared with its worker, so that they
 //! are held as long as either lives.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -113,6 +113,14 @@ impl DirectoryLocks {
     pub(super) fn descriptors(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
         (self.run.as_fd(), self.root.as_fd())
     }
+}
+
+/// Whether a daemon has a run directory.
+pub fn is_running(run: &Path) -> bool {
+    let Ok(file) = File::open(run.join("daemon.lock")) else {
+        return false;
+    };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
 fn lock(directory: &Path, name: &str) -> Result<File, LockError> {

@@ -33,7 +33,7 @@ mod manager;
 mod waiting;
 
 pub use config::{KeeperConfig, KeeperError};
-pub use locks::LockError;
+pub use locks::{LockError, is_running};
 /// Version of the journal that keepers and workers of this program share; one of another version cannot take it over.
 pub use xebec_kernel::journal::VERSION as JOURNAL_VERSION;
 

@@ -222,8 +222,9 @@ fn start_from_overlayfs(
 /// See the head of this file.
 pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let pause = cri::push_pause(world)?;
-    let more = cri::of_this_host(world, Line::Two, &pause)?;
-    let mut containerd = Containerd::start_unaware(world, Line::Two, &more)?;
+    let more = cri::on_this_host(world, Line::Two, &pause)?;
+    let more = format!("version = {}\n{more}", Line::Two.version());
+    let mut containerd = Containerd::start_with(world, Line::Two, &more)?;
     let host = Host::new(world, &containerd)?;
     host.install()?;
     // What the service manager would do.
