@@ -181,14 +181,7 @@ pub fn close(path: &Path, of: Use) -> Result<PathBuf, ClosedError> {
     make(path).map_err(failed("make", path))?;
     // What was not there may have been made by somebody else meanwhile.
     above::check(path)?;
-    let path = path.canonicalize().map_err(failed("find", path))?;
-    // What is looked at is what is closed, whatever its name comes to mean meanwhile.
-    let directory = open_directory(CWD, &path).map_err(failed("open", &path))?;
-    let status = look(&directory, &path)?;
-    check_file_system(&directory, &path)?;
-    check_owner(&status, &path)?;
-    let names = names(&directory, &path)?;
-    check_names(&names, &status, &path, of)?;
+    let (path, directory, status, names) = examine(path, of)?;
     if status.st_mode & OTHERS == 0 {
         return Ok(path);
     }
@@ -201,6 +194,32 @@ pub fn close(path: &Path, of: Use) -> Result<PathBuf, ClosedError> {
             mode: mode & 0o7777,
         }),
     }
+}
+
+/// Whether [`close`] would refuse a directory for what it is, whose it is or what is in it. Nothing is made or changed; one that is
+/// not there is none of this.
+///
+/// # Errors
+/// [`ClosedError`], as [`close`].
+pub fn check(path: &Path, of: Use) -> Result<(), ClosedError> {
+    if !path.exists() {
+        return Ok(());
+    }
+    above::check(path)?;
+    examine(path, of).map(|_| ())
+}
+
+/// Opens a directory and looks at it: its own name, itself, how it is, and the names in it.
+fn examine(path: &Path, of: Use) -> Result<(PathBuf, OwnedFd, Stat, Vec<String>), ClosedError> {
+    let path = path.canonicalize().map_err(failed("find", path))?;
+    // What is looked at is what is closed, whatever its name comes to mean meanwhile.
+    let directory = open_directory(CWD, &path).map_err(failed("open", &path))?;
+    let status = look(&directory, &path)?;
+    check_file_system(&directory, &path)?;
+    check_owner(&status, &path)?;
+    let names = names(&directory, &path)?;
+    check_names(&names, &status, &path, of)?;
+    Ok((path, directory, status, names))
 }
 
 fn without_steps_back(above: &Path, rest: &Path) -> PathBuf {

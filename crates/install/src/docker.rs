@@ -86,6 +86,12 @@ pub(crate) fn set(
     }
     let mut is_new = put_files(options, &socket, &command, plan, record)?;
     is_new |= write(file, text, &settings, changes, plan, record)?;
+    if settings.contains_key("userns-remap") {
+        plan.notes.push(format!(
+            "{} maps the users of all containers (userns-remap), with which Xebec was not tried",
+            file.display()
+        ));
+    }
     if command.has_variables() {
         plan.notes.push(format!(
             "Docker's command line has variables: if one of them brings --containerd, change it there to {USUAL_LINK}, and remove \

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use xebec_host::closed::{self, Use};
 use xebec_host::failure::{Failure, FailureKind};
 
 use crate::root;
@@ -51,6 +52,10 @@ impl Options {
                 "{} is no directory; name a host's root directory",
                 self.sysroot.display()
             ));
+        }
+        for (directory, of) in [(&self.root, Use::Root), (&self.run, Use::Run)] {
+            closed::check(&self.here(directory), of)
+                .map_err(|error| Failure::new(FailureKind::Usage, error.to_string()))?;
         }
         let usual = [Path::new(CONTAINERD_CONFIG), Path::new(DOCKER_CONFIG)];
         let named = [&self.containerd, &self.docker].into_iter().flatten();

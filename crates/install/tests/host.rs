@@ -362,6 +362,21 @@ fn paths_that_lead_nowhere_are_named_and_nothing_is_made() {
 }
 
 #[test]
+fn a_directory_that_the_daemon_would_refuse_is_refused_before() {
+    let host = Host::with_config("version = 3\n");
+    for name in ["var/lib/xebec/photo.jpg", "run/xebec/photo.jpg"] {
+        host.write(name, "mine");
+        let before = host.files();
+        let failure = setup(&host.options).unwrap_err().to_string();
+        let directory = Path::new(name).parent().unwrap();
+        assert!(failure.contains(&directory.display().to_string()), "{failure}");
+        assert_eq!(host.files(), before);
+        fs::remove_file(host.path(name)).unwrap();
+    }
+    setup(&host.options).unwrap();
+}
+
+#[test]
 fn a_file_that_is_imported_and_wins_is_named() {
     let config = "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n";
     let host = Host::with_config(config);
