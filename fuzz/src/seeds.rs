@@ -12,11 +12,11 @@ use xebec_format::runtime_image::{
 };
 use xebec_fuzz::{plain_numbers_of_recording, plain_sections_of_index};
 use xebec_host::artifact::{Artifact, BlobRef, LayerBlobs};
-use xebec_trust::{BoundArtifact, Listing, Original, Policy, Record, RepositoryName, bind};
 use xebec_index::indexer::{IndexOptions, index_layer};
 use xebec_oci::Descriptor;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::tar::{Dialect, Header, Kind, SparseFormat, TarBuilder};
+use xebec_trust::{BoundArtifact, Listing, Original, Policy, Record, RepositoryName, bind};
 
 type Failure = Box<dyn std::error::Error>;
 
