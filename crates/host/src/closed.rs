@@ -8,7 +8,7 @@
 //! Earlier versions made both directories for everybody to read. [`close`] mends that at the start of every command and of the
 //! daemon, once: it then goes through what Xebec itself wrote. Each time after that it costs a look at the two directories. A
 //! directory of somebody else is refused, and so is one that is open and not known to be Xebec's: it may be `/etc`. So is one that
-//! somebody else could put another in the place of ([`above`]).
+//! somebody else could put another in the place of (`above`).
 
 mod above;
 mod error;

@@ -10,7 +10,7 @@
 //! * `Content/Read`, `Diff/Apply` and `Leases/AddResource` bring it first: [`Blobs`] fetches it, and containerd compares its
 //!   digest. If that fails, so does the call, with the cause.
 //! * Docker leases what it is about to save, and by the same calls what it has of an image before it pulls it anew. So what it
-//!   leases under its own lease comes when `Content/Info` asks for it again and a save is what it does ([`leased`]).
+//!   leases under its own lease comes when `Content/Info` asks for it again and a save is what it does (`leased`).
 //!
 //! Each connection has one of its own to containerd, and neither outlives the other, so that a client sees containerd go as it
 //! would without this.
