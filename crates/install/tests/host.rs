@@ -154,12 +154,13 @@ fn an_old_containerd_gets_a_configuration_that_it_reads() {
     assert!(host.read(CONFIG).starts_with("version = 3\n"));
 }
 
-/// A daemon of this host that says nothing: it has the lock of its run directory, until this is dropped.
+/// A daemon of this host that says nothing: this process, which has the lock of its run directory until this is dropped.
 fn run_silent_daemon(host: &Host) -> File {
     let run = host.path("run/xebec");
     fs::create_dir_all(&run).unwrap();
     let lock = File::create(run.join("daemon.lock")).unwrap();
     lock.lock().unwrap();
+    host.write("run/xebec/keeper.pid", &format!("{}\n", std::process::id()));
     lock
 }
 
@@ -230,6 +231,10 @@ fn the_program_of_a_daemon_that_does_not_answer_stays_too() {
     let notes = host.remove().join("\n");
     assert!(host.path("usr/local/bin/xebec").exists(), "{notes}");
     assert!(notes.contains("`/usr/local/bin/xebec daemon stop`"), "{notes}");
+    // It ended in order; what a service manager keeps for the next has the lock still.
+    fs::remove_file(host.path("run/xebec/keeper.pid")).unwrap();
+    host.remove();
+    assert!(!host.path("usr/local/bin/xebec").exists());
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! * [`mount`]: bind mounts, EROFS over files, overlayfs, and what is mounted where.
 //! * [`process`]: starting a process with chosen descriptors, waiting for it, signals.
 //! * [`page_cache`]: what of a file is in the page cache.
-//! * [`file`]: files that appear whole, and what of them a process that died has left.
+//! * [`mod@file`]: files that appear whole, and what of them a process that died has left.
 //! * [`remove`]: removing directories, and nothing that is mounted in them.
 //! * [`writeback`]: bringing files to the disk together.
 //! * [`memory`]: staying in memory when memory is short.

@@ -3,7 +3,7 @@
 use crate::digest::Digest;
 use crate::{PAGE_SIZE, round_up_to_page};
 
-/// A device that file contents are on; extents name it by its place in the list given to [`write()`], and it must be
+/// A device that file contents are on; extents name it by its place in the list given to [`super::write()`], and it must be
 /// given to the mount in that place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {

@@ -115,12 +115,19 @@ impl DirectoryLocks {
     }
 }
 
-/// Whether a daemon has a run directory.
+/// Whether a daemon has a run directory: somebody holds its lock, and one of its processes is there. A service manager may hold
+/// the lock for a daemon that has ended.
 pub fn is_running(run: &Path) -> bool {
     let Ok(file) = File::open(run.join("daemon.lock")) else {
         return false;
     };
+    let is_there = |name: &str| {
+        let pid = std::fs::read_to_string(run.join(name)).ok();
+        let pid = pid.and_then(|text| text.trim().parse::<u32>().ok());
+        pid.is_some_and(|pid| Path::new("/proc").join(pid.to_string()).exists())
+    };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+        && (is_there("keeper.pid") || is_there("worker.pid"))
 }
 
 fn lock(directory: &Path, name: &str) -> Result<File, LockError> {

@@ -25,16 +25,16 @@ pub enum IndexError {
     /// What the layer decodes to is not a usable tar archive.
     #[error("the layer's tar archive: {0}")]
     Tar(TarError),
-    /// The [`DataSink`] failed.
+    /// The [`super::DataSink`] failed.
     #[error("keeping the layer's contents: {0}")]
     Sink(io::Error),
-    /// The layer decodes to more than [`IndexOptions::max_plain`].
+    /// The layer decodes to more than [`super::IndexOptions::max_plain`].
     #[error("the layer decodes to more than {limit} bytes; it may be a decompression bomb")]
     TooLarge {
         /// The limit.
         limit: u64,
     },
-    /// The compressed frame is larger than [`IndexOptions::max_frame`].
+    /// The compressed frame is larger than [`super::IndexOptions::max_frame`].
     #[error("what the layer's archive holds besides file contents is larger than {limit} bytes compressed")]
     FrameTooLarge {
         /// The limit.

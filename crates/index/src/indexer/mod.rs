@@ -7,7 +7,7 @@
 //!
 //! Promises: the same blob gives the same bytes, however it is read and whatever the threads do (window and frame
 //! are compressed by the zstd release that the lock file names). Memory is bounded: buffers of a few MiB, the tree
-//! (see [`TarLimits`]), the compressed frame ([`IndexOptions::max_frame`]) and the compressed windows, at most
+//! (see [`crate::tar::TarLimits`]), the compressed frame ([`IndexOptions::max_frame`]) and the compressed windows, at most
 //! 32 KiB for each [`IndexOptions::spacing`] of plain bytes and about a third of that for usual layers.
 
 mod assemble;
