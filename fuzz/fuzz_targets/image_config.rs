@@ -2,7 +2,7 @@
 //! take from them agrees.
 #![no_main]
 
-use xebec_host::container::ImageConfig as ForRunning;
+use xebec_container::ImageConfig as ForRunning;
 use xebec_oci::ImageConfig;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -2,7 +2,7 @@
 //! are numbers that exist; volumes have absolute paths.
 #![no_main]
 
-use xebec_host::container::{Probe, StopSignal, Volume};
+use xebec_container::{Probe, StopSignal, Volume};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     if let Ok(probe) = text.parse::<Probe>() {

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use xebec_host::container;
 use xebec_host::failure::Failure;
 use xebec_host::image::{Images, seconds_since_1970};
 use xebec_host::inventory::{cached_layers, inspect_image};
@@ -169,7 +168,8 @@ pub(crate) fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
 
 /// `xebec ps`.
 pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
-    let listed = container::list(paths.run()).map_err(|error| Failure::host("list containers", error))?;
+    let listed =
+        xebec_container::list(paths.run()).map_err(|error| Failure::host("list containers", error))?;
     let records = listed.records;
     for error in &listed.unreadable {
         eprintln!(
@@ -213,7 +213,7 @@ pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
 #[derive(serde::Serialize)]
 struct ListedContainer<'a> {
     #[serde(flatten)]
-    record: &'a container::Record,
+    record: &'a xebec_container::Record,
     /// Whether its `xebec run` is there.
     is_supervised: bool,
 }

@@ -7,10 +7,8 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use xebec_container::{Directories, Event, Herald, Identity, ImageConfig, Prepared, RunError, RunOptions};
 use xebec_host::client::Daemon;
-use xebec_host::container::{
-    self, Directories, Event, Herald, Identity, ImageConfig, Prepared, RunError, RunOptions,
-};
 use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::paths::Paths;
 use xebec_host::protocol::{
@@ -199,7 +197,7 @@ fn run_on(
     mounted: &Mounted,
     over: &mut StartOver,
     mut ready: impl FnMut(BTreeMap<String, f64>) -> Result<(), Failure>,
-) -> Result<container::ExitCode, Problem> {
+) -> Result<xebec_container::ExitCode, Problem> {
     let image = ImageConfig::from_json(&mounted.config)
         .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
     let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! Images and views, the fill service and its keeper, running containers.
+//! Images and views, the fill service and its keeper.
 //!
 //! * [`image`]: from a reference to layers with an admitted index; [`artifact`], [`signatures`] and `xebec_trust` are
 //!   what it judges by, [`facts`] what it knows.
@@ -7,7 +7,6 @@
 //!   helps with registries that ignore ranges.
 //! * [`clients`]: who speaks to registries, [`logins`] by what the kubelet pulled with.
 //! * [`client`], [`protocol`]: how the command line speaks to it.
-//! * [`container`]: a container on a view.
 //! * [`explain`], [`start_report`]: why readers waited, and what starts asked for; [`page_set`]: sets of pages.
 //! * [`proof`], [`check`], [`inventory`]: what is cached, and whether it is right.
 
@@ -16,7 +15,6 @@ pub mod check;
 pub mod client;
 pub mod clients;
 pub mod closed;
-pub mod container;
 pub mod ctr_pull;
 pub mod events;
 pub mod explain;

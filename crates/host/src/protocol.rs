@@ -13,10 +13,10 @@ use std::path::PathBuf;
 pub use cache::{Collected, CollectedLayer, Forgotten};
 use serde::{Deserialize, Serialize};
 pub use status::{Counters, ProcessStatus, SnapshotStatus, Status, SuspectStatus, ViewStatus};
+use xebec_container::Identity;
 use xebec_format::digest::Digest;
 use xebec_trust::Root;
 
-use crate::container::Identity;
 use crate::explain::Explanation;
 use crate::failure::{Failure, FailureKind};
 use crate::inventory::CacheReport;

@@ -19,8 +19,8 @@ use isolation::isolated;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::mount::{MountFlags, mount};
 use xebec_cache::disk::{Disk, RealDisk};
+use xebec_container::{Directories as ContainerDirectories, cleanup_stale};
 use xebec_format::digest::Digest;
-use xebec_host::container::{Directories as ContainerDirectories, cleanup_stale};
 use xebec_host::runtime_image::kept::KeptRecordings;
 use xebec_snapshotter::directories::{Directories, Looks};
 

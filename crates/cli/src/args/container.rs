@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args, ValueHint};
-use xebec_host::container::confinement::{
+use xebec_container::confinement::{
     Bytes, Cpus, MemorySwap, PidsLimit, SecurityOption, Tmpfs, Ulimit, read_env_file,
 };
-use xebec_host::container::{CAPABILITIES, Capability, Confinement, Net, Probe, RunOptions, Volume};
+use xebec_container::{CAPABILITIES, Capability, Confinement, Net, Probe, RunOptions, Volume};
 use xebec_host::protocol::ServiceCommand;
 use xebec_host::runtime_image::fold::Limit;
 

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use xebec_cache::store::LayerKey;
+use xebec_container::Identity;
 use xebec_format::digest::Digest;
 use xebec_kernel::file::{sync_files, write_atomically, write_for_this_boot};
 use xebec_oci::{ImageConfig, Platform};
 use xebec_trust::Root;
 
-use crate::container::Identity;
 use crate::failure::Failure;
 
 /// How old the note of an image's last use may be while it is used, in seconds.

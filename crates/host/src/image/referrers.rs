@@ -11,11 +11,11 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::sync::OnceCell;
 use tracing::warn;
+use xebec_container::Identity;
 use xebec_format::digest::Digest;
 use xebec_oci::media_type::ACCEPT_IMAGE;
 use xebec_oci::{Client, ClientError, Descriptor, FetchedManifest, Manifest, Repository};
 
-use crate::container::Identity;
 use crate::runtime_image::artifact::{self, RUNTIME_IMAGE_TYPE};
 
 /// Artifacts that are fetched for the configuration they may carry, at the same time. They are small, are needed next, and

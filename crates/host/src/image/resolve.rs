@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use xebec_container::Identity;
 use xebec_format::digest::Digest;
 use xebec_oci::{
     Client, ClientError, Descriptor, ImageConfig, ImageManifest, LocatedImage, Manifest, Platform, Reference,
@@ -13,7 +14,6 @@ use xebec_oci::{
 };
 use xebec_trust::Naming;
 
-use crate::container::{self, Identity};
 use crate::failure::{Failure, FailureKind};
 use crate::image::record::{Fit, ImageRecord};
 use crate::image::referrers::Referrers;
@@ -77,7 +77,7 @@ impl FoundImage {
 
     /// Finds out who its user is, in a view of it. Starts can do without.
     pub(crate) fn look_up_user(&mut self, view: &Path) {
-        let user = container::ImageConfig::from_blob(&self.config_bytes).ok();
+        let user = xebec_container::ImageConfig::from_blob(&self.config_bytes).ok();
         self.user = user.and_then(|config| Identity::of(view, &config.user).ok());
     }
 

@@ -8,13 +8,13 @@
 
 use std::collections::BTreeMap;
 
+use xebec_container::Identity;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Zone;
 use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
 use xebec_oci::{Descriptor, ImageManifest, Manifest};
 
 use crate::artifact::{self, ArtifactError, BlobRef, EMPTY_CONFIG};
-use crate::container::Identity;
 
 /// `artifactType` of the manifest.
 pub const RUNTIME_IMAGE_TYPE: &str = "application/vnd.xebec.runtime-image.v1";

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tracing::{debug, warn};
+use xebec_container::{ImageConfig, RunError};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::limits::MAX_RECORDING;
 use xebec_format::runtime_image::{Recording, Service, ServiceKey};
 use xebec_oci::{Client, ClientError, Descriptor};
 use xebec_trust::{Listing, Policy, Refusal, RepositoryName, Root};
 
-use crate::container::{self, ImageConfig, RunError};
 use crate::failure::{Failure, FailureKind};
 use crate::image::keeping::Keeping;
 use crate::image::referrers::Referrers;
@@ -79,7 +79,7 @@ impl Wanted {
     fn new(found: &FoundImage, command: &ServiceCommand) -> Result<Option<Self>, Failure> {
         let config = ImageConfig::from_blob(&found.config_bytes)
             .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
-        let argv = match container::args(&config, command.entrypoint.as_deref(), &command.command) {
+        let argv = match xebec_container::args(&config, command.entrypoint.as_deref(), &command.command) {
             Err(RunError::NoCommand) if command.is_said_later => Vec::new(),
             Err(RunError::NoCommand) => return Ok(None),
             argv => argv.map_err(|error| Failure::new(FailureKind::Usage, error))?,

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use xebec_cache::layer::FileIdentity;
+use xebec_container::{Directories, Event, ImageConfig, RunOptions};
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 
 use crate::client::Daemon;
-use crate::container::{self, Directories, Event, ImageConfig, RunOptions};
 use crate::failure::{Failure, FailureKind};
 use crate::image::Report;
 use crate::paths::Paths;
@@ -126,7 +126,7 @@ pub fn record<'a>(
         let message = "nothing of the image was read, so there is nothing to record";
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    let argv = container::args(&config, options.run.entrypoint.as_deref(), &options.run.command)
+    let argv = xebec_container::args(&config, options.run.entrypoint.as_deref(), &options.run.command)
         .map_err(|error| Failure::new(FailureKind::Usage, error))?;
     Ok(Session {
         mounted,
@@ -196,7 +196,7 @@ fn run_once(
         stdout_to_stderr: true,
         ..options.run.clone()
     };
-    let outcome = container::run(
+    let outcome = xebec_container::run(
         &mounted.path,
         config,
         &run,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
+use xebec_container::{Directories, Record, cleanup_stale, list};
 
-use crate::container::{Directories, Record, cleanup_stale, list};
 use crate::worker::requests::Requests;
 
 /// How often it is looked for them.

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 use xebec_cache::store::LayerKey;
+use xebec_container::Identity;
 use xebec_kernel::journal::Journal;
 
-use crate::container::Identity;
 use crate::failure::{Failure, FailureKind};
 use crate::image::{ForService, Images, PreparedImage, Report};
 use crate::protocol::{

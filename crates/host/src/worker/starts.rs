@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use counts::Counts;
 use tracing::{debug, warn};
 use xebec_cache::store::LayerKey;
+use xebec_container::ImageConfig;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::RecordedLayer;
 
-use crate::container::{self, ImageConfig};
 use crate::failure::{Failure, FailureKind};
 use crate::image::PreparedImage;
 use crate::page_set::PageSet;
@@ -188,7 +188,7 @@ impl Requests {
             return None;
         };
         let config = ImageConfig::from_blob(&prepared.found.config_bytes).ok()?;
-        let argv = container::args(&config, command.entrypoint.as_deref(), &command.command).ok()?;
+        let argv = xebec_container::args(&config, command.entrypoint.as_deref(), &command.command).ok()?;
         let by_setting = || {
             let manifest = prepared.found.manifest_digest;
             self.settings.learn && command.has_probe && self.starts.is_due(manifest, &argv)
@@ -434,7 +434,7 @@ impl Requests {
         let Holder::Process { pid, .. } = holder else {
             return None;
         };
-        let running = container::list(self.images.paths.run()).ok()?;
+        let running = xebec_container::list(self.images.paths.run()).ok()?;
         let mut own = running
             .records
             .into_iter()

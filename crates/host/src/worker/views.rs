@@ -24,7 +24,6 @@ use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::mount::{self, Attributes, BackingDevice, MountError};
 use xebec_kernel::process::Stat;
 
-use crate::container;
 use crate::failure::{Failure, FailureKind};
 use crate::free::Arriving;
 use crate::page_set::PageSet;
@@ -430,7 +429,7 @@ impl Views {
     fn is_outlived(&self, holder: &Holder) -> bool {
         match holder {
             Holder::Process { pid, start_time, .. } => {
-                container::outlived(self.paths.run(), *pid, *start_time)
+                xebec_container::outlived(self.paths.run(), *pid, *start_time)
             }
             _ => false,
         }

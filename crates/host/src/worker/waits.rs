@@ -17,7 +17,6 @@ use xebec_cache::progress::{Account, Ticket};
 use xebec_cache::store::LayerKey;
 use xebec_kernel::journal::waited_since;
 
-use crate::container;
 use crate::events::Event;
 use crate::settings::Settings;
 use crate::worker::metrics::WaitMetrics;
@@ -71,7 +70,7 @@ impl Process {
 pub(super) fn container_of(cgroups: &str) -> Option<String> {
     let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     paths
-        .filter_map(container::container_at)
+        .filter_map(xebec_container::container_at)
         .next()
         .map(str::to_owned)
 }

@@ -21,7 +21,8 @@ use modules::Sources;
 /// Circles that are there still: of how many files, by crate. No new one may come, and none may grow.
 const KNOWN: &[(&str, &[usize])] = &[
     ("cli", &[13, 3]),
-    ("host", &[32, 25, 17, 6, 2, 2, 2, 2, 2]),
+    ("container", &[32]),
+    ("host", &[25, 17, 6, 2, 2, 2, 2, 2]),
     ("snapshotter", &[3, 2, 2, 2]),
     ("testkit", &[4, 4, 2]),
 ];

@@ -3,14 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod container_support;
+mod support;
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use container_support::{Case, Running, case, wait_until};
-use xebec_host::container::cleanup_stale;
+use support::{Case, Running, case, wait_until};
+use xebec_container::cleanup_stale;
 
 /// How long the image takes where it is not waited for.
 const LONG: Duration = Duration::from_secs(20);

@@ -13,8 +13,8 @@ use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::process::Pid;
 
 use super::ending;
-use crate::container::bundle::CONFIG;
-use crate::container::runtime::Runtime;
+use crate::bundle::CONFIG;
+use crate::runtime::Runtime;
 
 /// How long a runtime may take that has all that it needs, when nobody needs its container any more.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -3,13 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod container_support;
+mod support;
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use container_support::{Case, case, wait_until};
-use xebec_host::container::{Record, cleanup_stale, list};
+use support::{Case, case, wait_until};
+use xebec_container::{Record, cleanup_stale, list};
 use xebec_kernel::mount::{Attributes, Overlay};
 
 /// Asks nobody before it ends a process.

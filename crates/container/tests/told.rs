@@ -3,15 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod container_support;
+mod support;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use container_support::{Case, Running, case, wait_until};
-use xebec_host::container::cleanup_stale;
+use support::{Case, Running, case, wait_until};
+use xebec_container::cleanup_stale;
 use xebec_kernel::mount::automount::Automount;
 
 const APP: &str = r#"{"uid":1000,"gid":100,"additional":[50],"home":"/home/app"}"#;

@@ -28,6 +28,9 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
+use xebec_kernel::mount::automount::DOOR_SOURCE;
+use xebec_kernel::mount::{Attributes, Detached, MountInfo, Overlay, Top, mounts};
+use xebec_kernel::remove::remove_tree;
 
 use super::command::Process;
 use super::confined::Confined;
@@ -36,9 +39,6 @@ use super::record::{self, Record};
 use super::runtime::Runtime;
 use super::spec::{self, SpecInput};
 use super::{Directories, Net, RunError, RunOptions};
-use xebec_kernel::mount::automount::DOOR_SOURCE;
-use xebec_kernel::mount::{Attributes, Detached, MountInfo, Overlay, Top, mounts};
-use xebec_kernel::remove::remove_tree;
 
 /// Longest name of a container; also the longest name of a host (`HOST_NAME_MAX`).
 const NAME_LIMIT: usize = 64;

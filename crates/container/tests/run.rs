@@ -3,13 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod container_support;
+mod support;
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::time::Duration;
 
-use container_support::{Case, case};
+use support::{Case, case};
 
 #[test]
 fn a_command_runs_as_the_image_says_and_its_exit_code_is_passed_on() {
@@ -352,7 +352,5 @@ fn the_bundle_is_readable_by_root_alone() {
 }
 
 fn libc_signal(name: &str) -> i32 {
-    name.parse::<xebec_host::container::StopSignal>()
-        .unwrap()
-        .number()
+    name.parse::<xebec_container::StopSignal>().unwrap().number()
 }

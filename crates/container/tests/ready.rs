@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod container_support;
+mod support;
 
 use std::time::{Duration, Instant};
 
-use container_support::case;
+use support::case;
 
 #[test]
 fn a_ready_container_is_stopped_with_the_images_signal_and_killed_if_it_stays() {
@@ -56,7 +56,7 @@ fn every_kind_of_probe_is_seen() {
             "http://127.0.0.1:PORT/",
             "http://localhost:PORT/index.html",
         ] {
-            let port = container_support::free_port().to_string();
+            let port = support::free_port().to_string();
             case.set("probe", &probe.replace("PORT", &port))
                 .shell(&web.replace("PORT", &port));
             let run = case.run();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::container::Net;
+use crate::Net;
 
 fn with(added: &[&str]) -> Capabilities {
     let added: Vec<_> = added.iter().filter_map(|name| name.parse().ok()).collect();

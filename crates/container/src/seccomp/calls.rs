@@ -146,7 +146,7 @@ mod tests {
             let added = capability.parse().into_iter().collect::<Vec<_>>();
             let all = super::super::super::capabilities::Capability::All;
             let none = [all];
-            let has = Capabilities::of(&added, &none, crate::container::Net::Host, Capabilities::ALL);
+            let has = Capabilities::of(&added, &none, crate::Net::Host, Capabilities::ALL);
             let call = CALLS.iter().find(|call| call.name == name);
             call.map(|call| call.answer(has, false))
         };

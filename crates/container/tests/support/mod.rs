@@ -17,13 +17,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use xebec_host::container::{Directories, cleanup_stale, list};
+use xebec_container::{Directories, cleanup_stale, list};
 
 /// No case takes nearly as long.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// The test that is no test in each test binary: the other side of every case.
-const SUPERVISOR: &str = "container_support::supervisor::supervisor_process";
+const SUPERVISOR: &str = "support::supervisor::supervisor_process";
 
 /// Names the file that says what a supervisor is to do.
 const ORDERS: &str = "XEBEC_TEST_CONTAINER_ORDERS";
@@ -55,12 +55,12 @@ pub fn skip_reason() -> Option<String> {
 /// A case, unless containers cannot be run here: then that is said, and the test returns.
 macro_rules! case {
     () => {
-        match $crate::container_support::skip_reason() {
+        match $crate::support::skip_reason() {
             Some(reason) => {
                 println!("SKIPPED: {reason}");
                 return;
             }
-            None => $crate::container_support::Case::new(),
+            None => $crate::support::Case::new(),
         }
     };
 }

@@ -12,7 +12,7 @@ use rustix::process::{
 };
 use xebec_kernel::process::{Stat, children};
 
-use crate::container::control_groups::{self, INTERVAL, ROUNDS};
+use crate::control_groups::{self, INTERVAL, ROUNDS};
 
 /// Kills a runtime, and the processes that it has begun, which are this one's children from then on ([`super::init::adopt`]); neither
 /// gets to say where its container's errors go that the other one is gone. Removes the control groups at `group` (as in a bundle's
@@ -78,7 +78,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::container::init;
+    use crate::init;
 
     #[test]
     fn who_is_no_child_of_the_runtime_is_not_held() {

@@ -49,7 +49,7 @@ pub(super) fn is_path_of(id: &str, path: &str) -> bool {
 }
 
 /// The name of the container whose control group a path leads into, wherever the namespace of who tells it begins.
-pub(crate) fn container_at(path: &str) -> Option<&str> {
+pub fn container_at(path: &str) -> Option<&str> {
     let name = path.split_once(PLACE)?.1.split(['/', MARK]).next();
     name.filter(|name| !name.is_empty())
 }

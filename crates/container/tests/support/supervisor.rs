@@ -6,9 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use xebec_host::container::{
-    self, Directories, Event, Identity, ImageConfig, Prepared, RunError, RunOptions,
-};
+use xebec_container::{self, Directories, Event, Identity, ImageConfig, Prepared, RunError, RunOptions};
 
 use super::ORDERS;
 
@@ -44,7 +42,7 @@ fn run(
     directory: &Path,
     dirs: &Directories,
     report: &mut File,
-) -> Result<container::ExitCode, RunError> {
+) -> Result<xebec_container::ExitCode, RunError> {
     let image: ImageConfig = serde_json::from_str(orders["image"].as_str().unwrap()).unwrap();
     let options = options(orders)?;
     let wait = all(orders).find(|(key, _)| *key == "image_after_ms");

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod container_support;
+mod support;
 
 use std::path::Path;
 
-use container_support::{Case, Run, case};
+use support::{Case, Run, case};
 
 const EPERM: i32 = 1;
 const ENOSYS: i32 = 38;

@@ -170,7 +170,7 @@ impl Record {
     }
 
     /// Whether there is a place for records: whether there ever was a container since this host was started.
-    pub(crate) fn are_kept(run: &Path) -> bool {
+    pub fn are_kept(run: &Path) -> bool {
         directory(run).exists()
     }
 
@@ -238,7 +238,7 @@ pub fn list(run: &Path) -> Result<Running, RecordError> {
 
 /// Whether a process that is gone supervised a container that serves on. It may have, where a record cannot be read: what
 /// is held for nobody costs less than a container whose root goes under it.
-pub(crate) fn outlived(run: &Path, supervisor: u32, started: u64) -> bool {
+pub fn outlived(run: &Path, supervisor: u32, started: u64) -> bool {
     let is_its = |record: &Record| {
         record.supervisor.unsigned_abs() == supervisor
             && record.supervisor_started == started

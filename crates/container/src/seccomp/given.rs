@@ -72,11 +72,7 @@ struct Condition {
 
 /// Reads a profile for a container with these capabilities, on a kernel of this version; gives what the runtime wants, or what is
 /// wrong with it.
-pub(in crate::container) fn read(
-    text: &str,
-    capabilities: Capabilities,
-    kernel: (u32, u32),
-) -> Result<Value, String> {
+pub(crate) fn read(text: &str, capabilities: Capabilities, kernel: (u32, u32)) -> Result<Value, String> {
     if text.len() > PROFILE_LIMIT {
         return Err(format!("it is larger than {PROFILE_LIMIT} bytes"));
     }
@@ -162,7 +158,7 @@ impl Condition {
 }
 
 /// The first two numbers of a kernel's version.
-pub(in crate::container) fn version(text: &str) -> (u32, u32) {
+pub(crate) fn version(text: &str) -> (u32, u32) {
     let mut numbers = text
         .split(|c: char| !c.is_ascii_digit())
         .map(|word| word.parse().unwrap_or(0));
