@@ -33,7 +33,7 @@ lines_of() {
     printf '\n== soak: %s, Linux %s, %s processors, %s of memory\n' "$(date -u +%F)" "$(uname -r)" "$(nproc)" \
         "$(awk '/^MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo)"
     printf 'binary: %s, %s bytes\n' "$("$XEBEC_BIN" --version)" "$(stat -c %s "$XEBEC_BIN")"
-    printf 'keeper: %s lines of code (crates/host/src/keeper)\n' "$(lines_of crates/host/src/keeper)"
+    printf 'keeper: %s lines of code (crates/keeper/src)\n' "$(lines_of crates/keeper/src)"
     sed -n 's/^test //; /\.\.\. /p; /^     /p; /passed, .* skipped$/p' "$log"
 } | tee out/soak.txt
 exit "$status"

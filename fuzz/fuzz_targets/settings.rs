@@ -1,7 +1,7 @@
 //! `daemon.toml`: an error with words, or settings that can be said again.
 #![no_main]
 
-use xebec_host::settings::{Overrides, Settings};
+use xebec_protocol::settings::{Overrides, Settings};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     match Settings::parse(text, &Overrides::new()) {

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use container::{RecordArgs, RunArgs};
 pub(crate) use containerd::{CtrPullArgs, DockerRelayArgs};
-use xebec_host::protocol::PullPolicy;
-use xebec_host::settings::{LogFormat, Overrides, Settings, Size};
+use xebec_protocol::settings::{LogFormat, Overrides, Settings, Size};
+use xebec_protocol::wire::PullPolicy;
 
 /// Start containers before their images arrive.
 #[derive(Debug, Parser)]

@@ -1,12 +1,13 @@
 //! `xebec cache` and `xebec rmi`.
 
-use xebec_host::client::Daemon;
-use xebec_host::failure::Failure;
 use xebec_host::image::{Images, seconds_since_1970};
-use xebec_host::inventory::{CacheReport, survey};
-use xebec_host::paths::Paths;
-use xebec_host::protocol::{Collected, Forgotten, ImageRequest, PullPolicy, Reply, Request};
-use xebec_host::settings::{Overrides, Settings};
+use xebec_host::inventory::survey;
+use xebec_keeper::client::Daemon;
+use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
+use xebec_protocol::settings::{Overrides, Settings};
+use xebec_protocol::wire::CacheReport;
+use xebec_protocol::wire::{Collected, Forgotten, ImageRequest, PullPolicy, Reply, Request};
 
 use crate::args::{CacheCommand, GcArgs, ImageArgs, Json, RmiArgs};
 use crate::images::unexpected;

@@ -5,8 +5,8 @@ use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use xebec_host::closed;
 use xebec_kernel::process::with_umask;
+use xebec_protocol::closed;
 
 /// The mask that the caller had.
 static MASK: OnceLock<u32> = OnceLock::new();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use xebec_host::clients::Clients;
 use xebec_host::ctr_pull::{Pulled, PulledLayer, Target, pull};
-use xebec_host::failure::Failure;
-use xebec_host::paths::Paths;
+use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
 
 use crate::args::CtrPullArgs;
 use crate::progress::Progress;

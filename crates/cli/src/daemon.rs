@@ -3,14 +3,13 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use xebec_host::client::Daemon;
 use xebec_host::events::{Inherited, take_inherited};
-use xebec_host::failure::{Failure, FailureKind};
-use xebec_host::keeper;
-use xebec_host::paths::Paths;
-use xebec_host::protocol::{Reply, Request, Status};
-use xebec_host::settings::{Overrides, Settings};
 use xebec_host::worker;
+use xebec_keeper::client::Daemon;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+use xebec_protocol::settings::{Overrides, Settings};
+use xebec_protocol::wire::{Reply, Request, Status};
 
 use crate::args::DaemonCommand;
 use crate::text;
@@ -61,7 +60,7 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
                 );
             }
         }
-        DaemonCommand::JournalVersion => println!("{}", xebec_host::keeper::JOURNAL_VERSION),
+        DaemonCommand::JournalVersion => println!("{}", xebec_keeper::JOURNAL_VERSION),
         DaemonCommand::Upgrade { program } => {
             let program = match program {
                 Some(program) => program.canonicalize(),
@@ -84,7 +83,7 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
             let overrides = serde_json::Value::Object(overrides).to_string();
             // A daemon must not keep the file system busy on which somebody happened to start it.
             std::env::set_current_dir("/").map_err(|error| Failure::host("go to /", error))?;
-            let mut config = keeper::KeeperConfig::new(
+            let mut config = xebec_keeper::KeeperConfig::new(
                 paths.root(),
                 paths.run(),
                 vec![
@@ -95,7 +94,7 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
                 ],
             );
             config.snapshots = settings.snapshotter.socket(paths);
-            keeper::run(&config).map_err(|error| Failure::new(FailureKind::Host, error))?;
+            xebec_keeper::run(&config).map_err(|error| Failure::new(FailureKind::Host, error))?;
         }
         DaemonCommand::Worker => {
             return Err(Failure::new(

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
-use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::image::Images;
-use xebec_host::paths::Paths;
 use xebec_kernel::features::{self, Check, Outcome};
 use xebec_oci::{ProbeReport, Reference};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
 
 use crate::args::{DoctorArgs, ImageArgs};
 use crate::{image_request, print_json};

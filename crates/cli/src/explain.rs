@@ -4,12 +4,12 @@ mod start;
 
 use std::collections::BTreeMap;
 
-use xebec_host::client::Daemon;
-use xebec_host::explain::{Explanation, WaitReport, WaitState};
-use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::image::seconds_since_1970;
-use xebec_host::paths::Paths;
-use xebec_host::protocol::{Reply, Request};
+use xebec_keeper::client::Daemon;
+use xebec_protocol::explain::{Explanation, WaitReport, WaitState};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::{Reply, Request};
 
 use crate::args::ExplainArgs;
 use crate::text;

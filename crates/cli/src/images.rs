@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xebec_host::check::{CheckedLayer, check_image};
-use xebec_host::client::Daemon;
-use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::image::Images;
 use xebec_host::image::publish::{PublishOptions, Published};
-use xebec_host::paths::Paths;
-use xebec_host::protocol::{Allowed, Completion, Holder, ImageRequest, Purpose, Reply, Request};
+use xebec_keeper::client::Daemon;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::{Allowed, Completion, Holder, ImageRequest, Purpose, Reply, Request};
 
 use crate::args::{CheckArgs, IndexArgs, MountArgs, PullArgs};
 use crate::progress::Progress;

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use tokio::signal::unix::{SignalKind, signal};
-use xebec_host::failure::{Failure, FailureKind};
 use xebec_install::plan::{Action, Plan, Step};
 use xebec_install::{Options, removal, setup};
+use xebec_protocol::failure::{Failure, FailureKind};
 
 use crate::args::InstallArgs;
 use crate::{print_json, runtime};

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use xebec_host::failure::Failure;
 use xebec_host::image::{Images, seconds_since_1970};
 use xebec_host::inventory::{cached_layers, inspect_image};
-use xebec_host::paths::Paths;
+use xebec_host::runtime_image::recordings::Recordings;
+use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
 
 use crate::args::{ImageJson, InspectArgs, Json};
 use crate::progress::Progress;
@@ -13,16 +14,20 @@ use crate::{image_request, print_json, text};
 
 /// `xebec inspect IMAGE`.
 pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> {
-    let images = Images::open(paths)?;
+    let recordings = Recordings::open(paths)?;
     if let Some(file) = &args.svg {
-        return draw_runtime_image(&images, args, file);
+        return draw_runtime_image(&recordings, args, file);
     }
     if args.runtime_image {
-        return inspect_runtime_images(&images, &args.image);
+        return inspect_runtime_images(&recordings, &args.image);
     }
     let args = &args.image;
     let report = std::sync::Arc::new(Progress::new()).report();
-    let image = crate::runtime()?.block_on(inspect_image(&images, &image_request(&args.image), &report))?;
+    let image = crate::runtime()?.block_on(inspect_image(
+        recordings.images(),
+        &image_request(&args.image),
+        &report,
+    ))?;
     if args.json {
         return print_json(&image);
     }
@@ -57,10 +62,10 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-fn draw_runtime_image(images: &Images, args: &InspectArgs, file: &Path) -> Result<(), Failure> {
+fn draw_runtime_image(recordings: &Recordings, args: &InspectArgs, file: &Path) -> Result<(), Failure> {
     let report = std::sync::Arc::new(Progress::new()).report();
     let request = image_request(&args.image.image);
-    let chart = images.chart(&request, args.service.as_deref(), &report);
+    let chart = recordings.chart(&request, args.service.as_deref(), &report);
     let chart = crate::runtime()?.block_on(chart)?;
     let picture = crate::svg::draw(&chart);
     if file.as_os_str() == "-" {
@@ -73,10 +78,10 @@ fn draw_runtime_image(images: &Images, args: &InspectArgs, file: &Path) -> Resul
     Ok(())
 }
 
-fn inspect_runtime_images(images: &Images, args: &ImageJson) -> Result<(), Failure> {
+fn inspect_runtime_images(recordings: &Recordings, args: &ImageJson) -> Result<(), Failure> {
     let report = std::sync::Arc::new(Progress::new()).report();
     let request = image_request(&args.image);
-    let found = crate::runtime()?.block_on(images.runtime_images(&request, &report))?;
+    let found = crate::runtime()?.block_on(recordings.runtime_images(&request, &report))?;
     if args.json {
         return print_json(&found);
     }

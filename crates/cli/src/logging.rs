@@ -10,7 +10,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{self, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
-use xebec_host::settings::LogFormat;
+use xebec_protocol::settings::LogFormat;
 
 /// Starts logging; `daemon` is the format of a daemon's log.
 pub(crate) fn start(verbose: u8, daemon: Option<LogFormat>) {

@@ -21,9 +21,9 @@ mod text;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use xebec_host::failure::{Failure, FailureKind};
-use xebec_host::paths::Paths;
-use xebec_host::protocol::{ImageRequest, PullPolicy};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::{ImageRequest, PullPolicy};
 
 use crate::args::{Cli, Command, DaemonCommand, ImageArgs};
 

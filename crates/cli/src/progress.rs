@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use xebec_host::image::Report;
-use xebec_host::protocol::Reply;
+use xebec_protocol::wire::Reply;
 
 /// Bars by what they are of.
 pub(crate) struct Progress {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use xebec_host::client::Daemon;
-use xebec_host::failure::Failure;
-use xebec_host::image::Images;
-use xebec_host::paths::Paths;
 use xebec_host::runtime_image::merge::{MergeOptions, Merged, merge};
 use xebec_host::runtime_image::publish::{PublishOptions, Published};
 use xebec_host::runtime_image::record::{RecordOptions, record as run_recorded};
+use xebec_host::runtime_image::recordings::Recordings;
+use xebec_keeper::client::Daemon;
+use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
 
 use crate::args::RecordArgs;
 use crate::progress::Progress;
@@ -37,8 +37,8 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     if let Err(error) = xebec_kernel::process::keep_memory_to_itself() {
         tracing::warn!("cannot keep memory from others: {error}");
     }
-    let images = Images::open(paths)?;
-    let published = crate::runtime()?.block_on(images.publish_recording(
+    let recordings = Recordings::open(paths)?;
+    let published = crate::runtime()?.block_on(recordings.publish_recording(
         &image,
         &session,
         &options,
@@ -83,11 +83,11 @@ fn merge_recordings(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
         sign: args.sign.clone(),
         limit: args.limit,
     };
-    let images = Images::open(paths)?;
+    let recordings = Recordings::open(paths)?;
     let runtime = crate::runtime()?;
     let report = Arc::new(Progress::new()).report();
     let image = image_request(&args.image);
-    let merged = merge(&daemon, &images, runtime.handle(), &image, &options, &report)?;
+    let merged = merge(&daemon, &recordings, runtime.handle(), &image, &options, &report)?;
     if args.json {
         return print_json(&merged);
     }

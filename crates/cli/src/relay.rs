@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use tokio::signal::unix::{SignalKind, signal};
 use xebec_host::clients::Clients;
-use xebec_host::failure::Failure;
-use xebec_host::paths::Paths;
 use xebec_host::relay::{Place, serve};
-use xebec_host::settings::{Overrides, Settings, USUAL_CONTAINERD};
+use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
+use xebec_protocol::settings::{Overrides, Settings, USUAL_CONTAINERD};
 
 use crate::args::DockerRelayArgs;
 
@@ -34,6 +34,6 @@ pub(crate) fn relay(paths: &Paths, args: &DockerRelayArgs) -> Result<(), Failure
                 _ = interrupt.recv() => (),
             }
         };
-        serve(Clients::new(paths), &place, xebec_host::keeper::say_ready, ended).await
+        serve(Clients::new(paths), &place, xebec_keeper::say_ready, ended).await
     })
 }

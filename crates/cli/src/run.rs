@@ -8,10 +8,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use xebec_container::{Directories, Event, Herald, Identity, ImageConfig, Prepared, RunError, RunOptions};
-use xebec_host::client::Daemon;
-use xebec_host::failure::{Failure, FailureKind};
-use xebec_host::paths::Paths;
-use xebec_host::protocol::{
+use xebec_keeper::client::Daemon;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::{
     Allowed, Completion, Counters, Holder, ImageRequest, Loaded, Mounted, Purpose, Reply, Request,
     ServiceCommand, Touched,
 };

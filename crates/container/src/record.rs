@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use serde::{Deserialize, Serialize};
 use xebec_kernel::file::remove_abandoned;
-use xebec_kernel::process::Stat;
+use xebec_kernel::process::start_time;
 
 use super::bundle::{self, REMOVE_MARKER};
 use super::control_groups;
@@ -436,13 +436,6 @@ fn open_directory(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
     )?)
 }
 
-/// When a process was started, in clock ticks since boot; nothing if it is gone, or dead and not yet reaped.
-fn start_time(pid: i32) -> Option<u64> {
-    Stat::of(pid)
-        .filter(|stat| !stat.has_ended)
-        .map(|stat| stat.started)
-}
-
 fn own_namespace() -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
     fs::metadata("/proc/self/ns/pid")
@@ -546,20 +539,6 @@ mod tests {
         assert_eq!(cleanup_stale(&dirs).unwrap(), 1);
         assert!(dirs.state.join("kept").exists() && dirs.state.join("locked").exists());
         assert!(!dirs.state.join("marked").exists());
-    }
-
-    #[test]
-    fn who_has_ended_has_no_start_time_although_nobody_has_waited() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        assert!(start_time(pid).is_some());
-        child.kill().unwrap();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while start_time(pid).is_some() {
-            assert!(std::time::Instant::now() < deadline);
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        child.wait().unwrap();
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use xebec_format::digest::Digest;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::ImageRequest;
 
-use crate::failure::{Failure, FailureKind};
 use crate::image::Images;
 use crate::image::record::ImageRecord;
-use crate::protocol::ImageRequest;
 
 /// One layer, checked.
 #[derive(Clone, Debug, Serialize)]

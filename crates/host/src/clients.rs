@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use xebec_oci::{Client, ClientConfig, Stats};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
 
-use crate::failure::{Failure, FailureKind};
-use crate::paths::Paths;
 use crate::registry_memory::RememberedRegistries;
 
 /// Makes and keeps clients.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use xebec_cache::store::{LayerKey, Store};
 use xebec_kernel::writeback;
+use xebec_protocol::failure::Failure;
 use xebec_trust::{Record, RepositoryName};
 
-use crate::failure::Failure;
 use crate::origin;
 
 /// What is known about the index of a layer in the store.

@@ -3,80 +3,19 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
-use xebec_cache::policy::Resident;
+use serde::Serialize;
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::{CacheReport, CachedLayerInfo, ImageRequest};
 
 use crate::check::known_image;
 use crate::facts;
-use crate::failure::{Failure, FailureKind};
 use crate::image::{Images, Report};
 use crate::lazy::{self, has_table_of_contents};
-use crate::protocol::ImageRequest;
-
-/// A layer in the cache.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CachedLayerInfo {
-    /// The layer blob.
-    pub layer: Digest,
-    /// Its index.
-    pub index: Digest,
-    /// Pages of the data space.
-    pub pages: u64,
-    /// Pages that are present.
-    pub present_pages: u64,
-    /// What it takes on the file system, in bytes: data, index and what else is kept with them.
-    pub disk_bytes: u64,
-    /// Whether this host proved the index.
-    pub proven: bool,
-    /// When it was last used, in seconds since 1970.
-    pub last_used: u64,
-    /// The pinned image that it is of, if there is one.
-    pub pinned_by: Option<String>,
-    /// Who uses it, if anybody does.
-    pub in_use_by: Option<String>,
-}
-
-/// What the cache takes, and what of it may go.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CacheReport {
-    /// How much it may take, in bytes; no limit of its own when absent.
-    pub limit: Option<u64>,
-    /// What it takes, in bytes: layers, what is known of images, metadata of views, and what is just arriving.
-    pub used_bytes: u64,
-    /// What of it may go, in bytes: layers that nobody uses and that are not pinned.
-    pub evictable_bytes: u64,
-    /// The layers.
-    pub layers: Vec<CachedLayerInfo>,
-}
-
-impl CachedLayerInfo {
-    /// The layer's key in the store.
-    pub fn key(&self) -> LayerKey {
-        LayerKey {
-            layer: self.layer,
-            index: self.index,
-        }
-    }
-
-    /// Whether it may go.
-    pub fn is_evictable(&self) -> bool {
-        self.pinned_by.is_none() && self.in_use_by.is_none()
-    }
-
-    /// What a policy needs to know of it.
-    pub fn resident(&self) -> Resident {
-        Resident {
-            key: self.key(),
-            disk_bytes: self.disk_bytes,
-            last_used: UNIX_EPOCH + Duration::from_secs(self.last_used),
-        }
-    }
-}
 
 /// An image, as `xebec inspect` shows it.
 #[derive(Clone, Debug, Serialize)]

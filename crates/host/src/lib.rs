@@ -3,42 +3,32 @@
 //! * [`image`]: from a reference to layers with an admitted index; [`artifact`], [`signatures`] and `xebec_trust` are
 //!   what it judges by, [`facts`] what it knows.
 //! * [`view`]: merged and mounted; [`sharing`] lets files of one layer be read from another. `urgent` is what goes first.
-//! * [`keeper`], [`events`], [`worker`]: the daemon, [`settings`] what may be set about it. [`origin`] is where fills get bytes from, [`spool`] what
+//! * [`events`], [`worker`]: the daemon. [`origin`] is where fills get bytes from, [`spool`] what
 //!   helps with registries that ignore ranges.
 //! * [`clients`]: who speaks to registries, [`logins`] by what the kubelet pulled with.
-//! * [`client`], [`protocol`]: how the command line speaks to it.
-//! * [`explain`], [`start_report`]: why readers waited, and what starts asked for; [`page_set`]: sets of pages.
+//! * [`page_set`]: sets of pages.
 //! * [`proof`], [`check`], [`inventory`]: what is cached, and whether it is right.
 
 pub mod artifact;
 pub mod check;
-pub mod client;
 pub mod clients;
-pub mod closed;
 pub mod ctr_pull;
 pub mod events;
-pub mod explain;
 pub mod facts;
-pub mod failure;
 pub mod free;
 pub mod image;
 pub mod inventory;
-pub mod keeper;
 pub mod lazy;
 pub mod logins;
 pub mod origin;
 pub mod page_set;
-pub mod paths;
 pub mod proof;
-pub mod protocol;
 pub mod registry_memory;
 pub mod relay;
 pub mod runtime_image;
-pub mod settings;
 pub mod sharing;
 pub mod signatures;
 pub mod spool;
-pub mod start_report;
 mod urgent;
 pub mod view;
 pub mod worker;

@@ -11,11 +11,11 @@ use xebec_format::layer::LayerIndex;
 use xebec_index::indexer::{IndexOptions, IndexedLayer, index_layer};
 use xebec_index::restore::{DataSource, RestoreError, restore_tar};
 use xebec_kernel::file::write_atomically;
+use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_trust::Record;
 
 use crate::artifact::{BlobRef, FRAME_TYPE};
 use crate::facts;
-use crate::failure::{Failure, FailureKind};
 use crate::image::Images;
 use crate::origin;
 

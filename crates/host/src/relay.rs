@@ -19,12 +19,12 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use xebec_format::digest::Digest;
 use xebec_oci::Reference;
+use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_snapshotter::containerd::Containerd;
 use xebec_snapshotter::containerd::ingest::NewBlob;
 use xebec_snapshotter::relay::{Blobs, MissingBlob, Relay};
 
 use crate::clients::Clients;
-use crate::failure::{Failure, FailureKind};
 
 /// Where Docker finds containerd, unless somebody says otherwise.
 pub const USUAL_LINK: &str = "/run/xebec-docker/containerd.sock";
@@ -92,7 +92,7 @@ fn prepare(link: &Path) -> Result<PathBuf, Failure> {
         return wrong(format!("{}: give a path from / on", link.display()));
     };
     let failed = |error| Failure::host(format!("make {}", directory.display()), error);
-    crate::closed::make(directory).map_err(failed)?;
+    xebec_protocol::closed::make(directory).map_err(failed)?;
     let there = fs::metadata(directory).map_err(failed)?;
     if there.uid() != rustix::process::geteuid().as_raw() || there.mode() & 0o077 != 0 {
         return wrong(format!(
@@ -217,7 +217,7 @@ mod tests {
     async fn the_next_one_begins_while_the_last_one_ends() {
         let directory = tempfile::tempdir().unwrap();
         let in_it = |name: &str| directory.path().join(name);
-        let paths = crate::paths::Paths::create(&in_it("root"), &in_it("run")).unwrap();
+        let paths = xebec_protocol::paths::Paths::create(&in_it("root"), &in_it("run")).unwrap();
         let containerd = in_it("containerd.sock");
         let _containerd = UnixListener::bind(&containerd).unwrap();
         let place = Place {

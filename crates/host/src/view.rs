@@ -17,12 +17,12 @@ use xebec_format::image::ImageTree;
 use xebec_format::merge::merge;
 use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::mount::{Attributes, BackingDevice, Erofs};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
 
-use crate::failure::{Failure, FailureKind};
 use crate::free::{self, Arriving};
 use crate::image::PreparedLayer;
 use crate::page_set::PageSet;
-use crate::paths::Paths;
 use crate::sharing::SharedContents;
 
 /// A view that is built but perhaps not mounted.

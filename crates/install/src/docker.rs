@@ -11,9 +11,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use xebec_format::digest::Digest;
-use xebec_host::failure::{Failure, FailureKind};
 use xebec_host::relay::USUAL_LINK;
-use xebec_host::settings::USUAL_CONTAINERD;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::settings::USUAL_CONTAINERD;
 
 pub use self::change::DockerChange;
 pub(crate) use self::change::changes;

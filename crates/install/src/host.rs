@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use toml_edit::DocumentMut;
-use xebec_host::failure::{Failure, FailureKind};
+use xebec_protocol::failure::{Failure, FailureKind};
 
 use crate::Options;
 

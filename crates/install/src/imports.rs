@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use toml_edit::DocumentMut;
-use xebec_host::failure::{Failure, FailureKind};
+use xebec_protocol::failure::{Failure, FailureKind};
 
 use crate::Options;
 use crate::containerd::{self, Unpack, Version};

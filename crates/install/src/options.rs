@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use xebec_host::closed::{self, Use};
-use xebec_host::failure::{Failure, FailureKind};
+use xebec_protocol::closed::{self, Use};
+use xebec_protocol::failure::{Failure, FailureKind};
 
 use crate::root;
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::Serialize;
-use xebec_host::failure::Failure;
 use xebec_kernel::file::replace_atomically;
+use xebec_protocol::failure::Failure;
 
 use crate::record::Record;
 use crate::root::resolve;

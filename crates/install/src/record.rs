@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
-use xebec_host::closed;
-use xebec_host::failure::Failure;
 use xebec_kernel::file::write_privately;
+use xebec_protocol::closed;
+use xebec_protocol::failure::Failure;
 
 use crate::docker::{self, DockerChange};
 use crate::keys::Change;
@@ -46,7 +46,7 @@ impl Record {
                 "{} does not say what was installed ({error}); remove it to install again",
                 file.display()
             );
-            Failure::new(xebec_host::failure::FailureKind::Host, what)
+            Failure::new(xebec_protocol::failure::FailureKind::Host, what)
         })
     }
 

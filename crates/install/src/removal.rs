@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use xebec_format::digest::Digest;
-use xebec_host::client::{Found, find};
-use xebec_host::failure::Failure;
-use xebec_host::protocol::Status;
+use xebec_keeper::client::{Found, find};
+use xebec_protocol::failure::Failure;
+use xebec_protocol::wire::Status;
 
 use crate::Options;
 use crate::docker;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use xebec_format::digest::Digest;
-use xebec_host::failure::{Failure, FailureKind};
-use xebec_host::settings::USUAL_CONTAINERD;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::settings::USUAL_CONTAINERD;
 
 use crate::containerd::{self, Unpack, Version};
 use crate::keys::{self, Change, Key, Wanted};

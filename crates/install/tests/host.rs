@@ -178,7 +178,7 @@ fn run_daemon(host: &Host, images: &[(&str, usize)]) -> File {
     let status = serde_json::json!({
         "reply": "status", "version": "0", "keeper_pid": 1, "worker_pid": 1, "restarts": 0, "keepers": 1,
         "journal_version": 1, "queue": 0, "views": views.collect::<Vec<_>>(), "suspects": [],
-        "counters": xebec_host::protocol::Counters::default(),
+        "counters": xebec_protocol::wire::Counters::default(),
     });
     std::thread::spawn(move || {
         for stream in listener.incoming() {

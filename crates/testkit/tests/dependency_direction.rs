@@ -16,6 +16,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-index", &["xebec-format"]),
     ("xebec-cache", &["xebec-format", "xebec-kernel", "xebec-index"]),
     (
+        "xebec-protocol",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-oci",
+            "xebec-cache",
+            "xebec-container",
+            "xebec-trust",
+        ],
+    ),
+    ("xebec-keeper", &["xebec-kernel", "xebec-protocol"]),
+    (
         "xebec-host",
         &[
             "xebec-format",
@@ -24,11 +36,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-index",
             "xebec-cache",
             "xebec-container",
+            "xebec-protocol",
+            "xebec-keeper",
             "xebec-snapshotter",
             "xebec-trust",
         ],
     ),
-    ("xebec-install", &["xebec-format", "xebec-kernel", "xebec-host"]),
+    (
+        "xebec-install",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-protocol",
+            "xebec-keeper",
+            "xebec-host",
+        ],
+    ),
     (
         "xebec-cli",
         &[
@@ -38,6 +61,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-index",
             "xebec-cache",
             "xebec-container",
+            "xebec-protocol",
+            "xebec-keeper",
             "xebec-host",
             "xebec-install",
         ],

@@ -21,6 +21,7 @@
 //! No network here: callers fetch, this crate judges bytes and writes `roots.json`.
 
 mod bind;
+mod evidence;
 mod file;
 mod key;
 mod key_error;
@@ -41,6 +42,7 @@ pub use bind::{
     ARTIFACT_TYPE, BindError, BoundArtifact, IMAGE_INDEX_MEDIA_TYPE, IMAGE_MANIFEST_ANNOTATION,
     MAX_IMAGE_INDEX, Original, Platform, bind, bound_artifact,
 };
+pub use evidence::Evidence;
 pub use file::{Identity, KeyEntry, MAX_TRUST_FILE, RegistryEntry, RegistryRoot, TrustFile, TrustFileError};
 pub use key::{KeyId, MAX_KEY_FILE, PrivateKey, PublicKey, password_from_environment};
 pub use key_error::KeyError;

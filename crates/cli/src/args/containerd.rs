@@ -37,7 +37,7 @@ pub(crate) struct CtrPullArgs {
         long,
         value_name = "SOCKET",
         env = "CONTAINERD_ADDRESS",
-        default_value = xebec_host::ctr_pull::USUAL_SOCKET
+        default_value = xebec_protocol::settings::USUAL_CONTAINERD
     )]
     pub(crate) address: PathBuf,
     /// Which of containerd's namespaces gets the image.

@@ -1,10 +1,10 @@
 //! `xebec explain --start`: what one start asked for, and what its recording was good for.
 
 use xebec_host::PAGE_SIZE;
-use xebec_host::client::Daemon;
-use xebec_host::failure::{Failure, FailureKind};
-use xebec_host::protocol::{Reply, Request};
-use xebec_host::start_report::{Learned, RecordedPages, StartEnd, StartReport};
+use xebec_keeper::client::Daemon;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::start_report::{Learned, RecordedPages, StartEnd, StartReport};
+use xebec_protocol::wire::{Reply, Request};
 
 use super::time;
 use crate::args::ExplainArgs;

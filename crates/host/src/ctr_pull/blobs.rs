@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use xebec_format::digest::Digest;
 use xebec_oci::Manifest;
 use xebec_oci::client::FetchedManifest;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::Reply;
 use xebec_snapshotter::containerd::ingest::{Ingest, NewBlob, REFERS};
 
 use super::{Pull, PulledLayer, refused};
-use crate::failure::{Failure, FailureKind};
 use crate::image::resolve::registry_failure;
-use crate::protocol::Reply;
 
 /// Begins labels that say from which repositories of a registry a blob came; a push asks there to mount it.
 const CAME_FROM: &str = "containerd.io/distribution.source.";

@@ -6,14 +6,14 @@ use std::collections::HashMap;
 
 use xebec_format::digest::Digest;
 use xebec_oci::Descriptor;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::Reply;
 use xebec_snapshotter::api::Mount;
 use xebec_snapshotter::containerd::images;
 use xebec_snapshotter::containerd::snapshots::Snapshots;
 use xebec_snapshotter::record::{LAZY, UNPACKED_BECAUSE};
 
 use super::{Pull, PulledLayer, refused};
-use crate::failure::{Failure, FailureKind};
-use crate::protocol::Reply;
 
 /// Longest label, name and value together, in bytes, that containerd takes.
 const LONGEST_LABEL: usize = 4096;

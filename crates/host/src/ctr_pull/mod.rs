@@ -24,14 +24,13 @@ use xebec_snapshotter::containerd::images::{Descriptor, Image};
 use xebec_snapshotter::containerd::leases::{EXPIRES, rfc3339};
 use xebec_snapshotter::containerd::{Containerd, ContainerdError};
 
-pub use xebec_snapshotter::containerd::USUAL_SOCKET;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::ImageRequest;
 
 use crate::clients::Clients;
-use crate::failure::{Failure, FailureKind};
 use crate::image::Report;
 use crate::image::admission::chain_ids;
 use crate::image::resolve::registry_failure;
-use crate::protocol::ImageRequest;
 
 /// How long a lease counts that nobody deletes, as containerd's own client has it.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -274,9 +273,10 @@ fn unknown_snapshotter(error: &ContainerdError, target: &Target) -> Failure {
 mod tests {
     use std::sync::Arc;
 
+    use xebec_protocol::paths::Paths;
+    use xebec_protocol::wire::PullPolicy;
+
     use super::*;
-    use crate::paths::Paths;
-    use crate::protocol::PullPolicy;
 
     /// containerd accepts, and says nothing.
     #[tokio::test]

@@ -5,30 +5,12 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use tracing::warn;
+use xebec_keeper::descriptors;
 use xebec_kernel::fanotify::Group;
 use xebec_kernel::journal::{Intake, Journal, Owed};
 use xebec_kernel::{memory, process};
 
 use super::EventError;
-
-/// The numbers at which a worker finds what its keeper hands down.
-pub mod descriptors {
-    use std::os::fd::RawFd;
-
-    /// The fanotify group.
-    pub const GROUP: RawFd = 3;
-    /// The journal.
-    pub const JOURNAL: RawFd = 4;
-    /// The listening socket. It stays open across workers, so that clients wait instead of being refused.
-    pub const SOCKET: RawFd = 5;
-    /// The lock on the run directory, so that it is held as long as either process lives.
-    pub const RUN_LOCK: RawFd = 6;
-    /// The lock on the root directory.
-    pub const ROOT_LOCK: RawFd = 7;
-    /// The socket at which containerd connects; one that does not listen if it is not served. It has a number in any case,
-    /// so that an event never gets it.
-    pub const SNAPSHOTS: RawFd = 8;
-}
 
 /// If memory runs out the kernel takes the worker before the keeper, for it can be replaced; but after
 /// ordinary processes, for their readers wait on it.

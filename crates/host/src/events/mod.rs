@@ -22,7 +22,7 @@ mod inherited;
 
 pub use answer::Answer;
 pub use event_loop::EventLoop;
-pub use inherited::{Inherited, LeftEvents, descriptors, take_inherited};
+pub use inherited::{Inherited, LeftEvents, take_inherited};
 pub use xebec_kernel::journal::FileId;
 
 use std::sync::Arc;

@@ -3,16 +3,15 @@
 //! This is what containerd's pull asks: its layers come one by one, lowest first, each with the chain ID of the layers up
 //! to it, and each is either read where it is or fetched and unpacked by containerd.
 
-use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::ImageRequest;
 
-use crate::failure::{Failure, FailureKind};
-use crate::image::choose::{Choice, NotChosen};
+use crate::image::choose::NotChosen;
 use crate::image::record::{KeptFor, LayerRecord};
-use crate::image::referrers::Referrers;
-use crate::image::{ForService, Images, PreparedImage, PreparedLayer, Report};
-use crate::protocol::ImageRequest;
+use crate::image::resolve::FoundImage;
+use crate::image::{Images, PreparedLayer, Report};
 
 /// What was found of an image's layers.
 pub(crate) struct Admission {
@@ -35,40 +34,34 @@ pub(crate) struct AdmittedLayer {
 }
 
 impl Images {
-    /// Finds an index for each layer, of the manifest if one is named, and keeps what is known of the image for those who
-    /// come when the registry is away. The indexes may come with the recording of a service; then its pages are on their way,
-    /// and the image is given as it would be prepared for a start, if all of it is lazy.
+    /// Finds an image as it was named, or the manifest that the name led to once.
     ///
     /// # Errors
-    /// When the image cannot be resolved or the registry cannot be asked for indexes.
-    pub(crate) async fn admission(
+    /// Those of [`Self::resolve`].
+    pub(crate) async fn resolve_for(
         &self,
         request: &ImageRequest,
         manifest: Option<Digest>,
-        service: ForService<'_>,
         report: &Report,
-    ) -> Result<(Admission, Option<PreparedImage>), Failure> {
-        let found = match manifest {
-            None => self.resolve(request, report).await?,
-            Some(manifest) => {
-                let reference = request.reference.parse();
-                let reference = reference.map_err(|error| Failure::new(FailureKind::Usage, error))?;
-                self.resolve_manifest(request, reference, manifest, report)
-                    .await?
-            }
+    ) -> Result<FoundImage, Failure> {
+        let Some(manifest) = manifest else {
+            return self.resolve(request, report).await;
         };
-        let client = self.clients.get(request.docker_config.as_deref())?;
-        let (repository, digest) = (found.reference.repository(), found.manifest_digest);
-        let referrers = Referrers::at_once(client.clone(), repository, digest);
-        let mut choice = Choice::new(self, request, &found, &referrers)?;
-        let recording = self
-            .begin_recording(service, client, &found, &referrers, &mut choice)
-            .await;
-        let recording = recording.unwrap_or_else(|failure| {
-            warn!("{failure}; its layers are pulled without a runtime image");
-            None
-        });
-        let chosen = choice.without_reading().await?;
+        let reference = request.reference.parse();
+        let reference = reference.map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        self.resolve_manifest(request, reference, manifest, report).await
+    }
+
+    /// Keeps what was found of an image's layers for those who come when the registry is away, and says of which layers
+    /// containerd need not fetch anything.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    pub(crate) async fn admission(
+        &self,
+        found: &FoundImage,
+        chosen: &[Result<PreparedLayer, NotChosen>],
+    ) -> Result<Admission, Failure> {
         let layers = chosen.iter().flatten().map(|layer| layer.key);
         self.synced(layers, None).await?;
         // Only the lowest can be lazy: those up to the first that is not.
@@ -85,31 +78,19 @@ impl Images {
         let known = self.records.get(found.manifest_digest);
         if known.is_none_or(|known| known.layers.len() <= records.len()) {
             self.records
-                .put(Self::record_of(&found, records, KeptFor::Containerd))?;
+                .put(Self::record_of(found, records, KeptFor::Containerd))?;
         }
-        let described = found.layers.iter().zip(chain_ids(&found.diff_ids)).zip(&chosen);
+        let described = found.layers.iter().zip(chain_ids(&found.diff_ids)).zip(chosen);
         let layers = described.map(|((descriptor, chain), chosen)| AdmittedLayer {
             digest: descriptor.digest,
             chain,
             not_lazy: chosen.as_ref().err().cloned(),
         });
-        let admission = Admission {
+        Ok(Admission {
             manifest: found.manifest_digest,
             layers: layers.collect(),
             keys,
-        };
-        let layers: Result<Vec<PreparedLayer>, NotChosen> = chosen.into_iter().collect();
-        let prepared = match (layers, recording) {
-            (Ok(layers), Some(Ok(begun))) => Some(PreparedImage {
-                found,
-                layers,
-                recording: Some(Ok(begun)),
-                stages_ms: Vec::new(),
-                keeping: Default::default(),
-            }),
-            _ => None,
-        };
-        Ok((admission, prepared))
+        })
     }
 }
 
@@ -176,14 +157,14 @@ pub(crate) fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
 mod tests {
     use serde_json::json;
     use xebec_index::indexer::{IndexOptions, index_layer};
+    use xebec_protocol::paths::Paths;
+    use xebec_protocol::wire::PullPolicy;
     use xebec_testkit::tar::{Header, Kind, TarBuilder};
     use xebec_trust::RepositoryName;
 
     use super::*;
     use crate::facts;
     use crate::image::record::ImageRecord;
-    use crate::paths::Paths;
-    use crate::protocol::PullPolicy;
 
     /// A layer of one file that this host has proven, and what it holds.
     fn proven_layer(images: &Images, contents: &[u8]) -> (Digest, u64) {

@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::failure::{Failure, FailureKind};
+use xebec_protocol::failure::{Failure, FailureKind};
 
 /// All images together may take this part of the host's memory: the rest is for what runs in them.
 const PART: u64 = 4;

@@ -1,12 +1,12 @@
 //! For each layer, the first index that the policy admits: one that this host knows (`known`), the layer's own table of
-//! contents (`contents_table`), one that came with the service's recording (`carried`), one that an artifact brings
+//! contents (`contents_table`), one that came with the service's recording (`offered`), one that an artifact brings
 //! (`artifacts`). A layer that is here from another repository is used only if the image's own has it, too (`access`).
 
 mod access;
 mod artifacts;
-mod carried;
 mod contents_table;
 mod known;
+mod offered;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -19,27 +19,29 @@ use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{DecodeError, LayerIndex, MERGED_ENTRY};
 use xebec_oci::{Client, Descriptor};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::{ImageRequest, Reply};
 use xebec_trust::{Policy, Record, Refusal, RepositoryName, Root};
 
 use crate::facts;
-use crate::failure::{Failure, FailureKind};
 use crate::image::budget::{Account, Held};
+use crate::image::keeping::Keeping;
+use crate::image::record::{KeptFor, LayerRecord};
 use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
 use crate::image::{Images, PreparedLayer, Report};
 use crate::lazy;
 use crate::origin::{self, Origin};
-use crate::protocol::{ImageRequest, Reply};
 use crate::urgent::Urgent;
 use artifacts::FoundArtifact;
-use carried::CarriedIndexes;
+use offered::OfferedIndexes;
 
 /// Layers whose indexes are looked for at the same time: as many as Docker's overlay2 can stack, so that usual images have them in as
 /// many round trips as one layer takes.
 const AT_ONCE: usize = 128;
 
 /// What choosing needs to know of one image.
-pub(super) struct Choice<'a> {
+pub(crate) struct Choice<'a> {
     images: &'a Images,
     client: Client,
     referrers: &'a Referrers,
@@ -47,7 +49,7 @@ pub(super) struct Choice<'a> {
     request: &'a ImageRequest,
     policy: Policy,
     repository: RepositoryName,
-    carried: CarriedIndexes,
+    offered: OfferedIndexes,
     /// By which indexes this host used the image before.
     used: OnceLock<Vec<LayerKey>>,
     artifacts: OnceCell<Vec<FoundArtifact>>,
@@ -175,6 +177,44 @@ impl Images {
 }
 
 impl<'a> Choice<'a> {
+    /// Finds an admitted index for each layer, and begins to write down what is known of the image now. Who started it is told
+    /// what it is before.
+    pub(crate) async fn prepare(
+        &self,
+        require_lazy: bool,
+        report: &Report,
+    ) -> Result<(Vec<PreparedLayer>, Keeping), Failure> {
+        self.found.tell(report);
+        let layers = self.layers(require_lazy, report).await?;
+        for layer in &layers {
+            self.images.decoded.note(layer.key, &layer.index);
+        }
+        if self.found.is_part {
+            return Ok((layers, Keeping::default()));
+        }
+        let records = layers.iter().map(|layer| LayerRecord {
+            layer: layer.key.layer,
+            index: layer.key.index,
+            root: layer.root,
+        });
+        let (kept, unsynced) = (self.images.records.clone(), self.images.unsynced.clone());
+        // A part of an image is what a snapshot of containerd's shows.
+        let kept_for = match self.request.part {
+            Some(_) => KeptFor::Containerd,
+            None => KeptFor::Commands,
+        };
+        let record = Images::record_of(self.found, records.collect(), kept_for);
+        let manifest = self.found.manifest_digest;
+        let keeping = Keeping::begin(move || {
+            let is_synced = kept.keep(record)?;
+            if !is_synced {
+                unsynced.add_image(manifest);
+            }
+            Ok(())
+        });
+        Ok((layers, keeping))
+    }
+
     /// Finds an admitted index for each layer; layers without one are read whole, unless laziness is required.
     pub(super) async fn layers(
         &self,
@@ -222,7 +262,7 @@ impl<'a> Choice<'a> {
     }
 
     /// What is found for each layer without reading any whole; the reason where there is nothing.
-    pub(super) async fn without_reading(&self) -> Result<Vec<Result<PreparedLayer, NotChosen>>, Failure> {
+    pub(crate) async fn without_reading(&self) -> Result<Vec<Result<PreparedLayer, NotChosen>>, Failure> {
         let not_chosen = |is_refused, reason| Err(NotChosen { is_refused, reason });
         let outcomes = self.outcomes().await?.into_iter();
         let found = outcomes.map(|outcome| match outcome {
@@ -285,7 +325,7 @@ impl<'a> Choice<'a> {
         self.account.check()
     }
 
-    pub(super) fn new(
+    pub(crate) fn new(
         images: &'a Images,
         request: &'a ImageRequest,
         found: &'a FoundImage,
@@ -301,7 +341,7 @@ impl<'a> Choice<'a> {
             request,
             policy: images.policy()?,
             repository,
-            carried: CarriedIndexes::default(),
+            offered: OfferedIndexes::default(),
             used: OnceLock::new(),
             artifacts: OnceCell::new(),
             showing: Semaphore::new(access::SHOWING as usize),
@@ -354,7 +394,7 @@ impl<'a> Choice<'a> {
                 warn!(layer = %descriptor.digest, "its table of contents cannot be used: {reason}")
             }
         }
-        match self.take_carried(number, descriptor).await? {
+        match self.take_offered(number, descriptor).await? {
             Some(Outcome::Chosen(layer))
                 if layer.root.holds_for_digest() || !self.could_be_stronger(descriptor) =>
             {

@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tracing::warn;
 
-use crate::failure::Failure;
+use xebec_protocol::failure::Failure;
 
 /// Something that is being written down, or nothing. It is done to its end even if nobody waits for that.
 #[derive(Clone, Default)]

@@ -24,7 +24,6 @@ pub mod record;
 pub(crate) mod referrers;
 pub mod resolve;
 pub mod streaming;
-mod turns;
 pub(crate) mod unsynced;
 
 use std::sync::Arc;
@@ -34,12 +33,13 @@ use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 use xebec_format::layer::LayerIndex;
 use xebec_kernel::file::write_for_this_boot;
-use xebec_oci::Client;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::{ImageRequest, Reply};
 use xebec_trust::{Policy, Root};
 
 use crate::artifact::{BlobRef, CONTENTS_TYPE};
 use crate::clients::Clients;
-use crate::failure::{Failure, FailureKind};
 use crate::image::budget::{Account, Budget};
 use crate::image::choose::Choice;
 use crate::image::decoded::DecodedIndexes;
@@ -47,15 +47,7 @@ use crate::image::keeping::Keeping;
 use crate::image::record::{ImageRecord, KeptFor, LayerRecord, Records};
 use crate::image::referrers::Referrers;
 use crate::image::resolve::FoundImage;
-use crate::image::turns::{Turn, Turns};
 use crate::image::unsynced::Unsynced;
-use crate::paths::Paths;
-use crate::protocol::{ImageRequest, Reply, ServiceCommand};
-use crate::runtime_image::find::FoundRecording;
-use crate::runtime_image::kept::KeptRecordings;
-use crate::runtime_image::pace::Paces;
-use crate::runtime_image::profile::Profiles;
-use crate::runtime_image::zone::{ZoneSource, ZoneStream};
 
 /// Largest section of content digests that is fetched: two million files.
 const MAX_CONTENTS: u64 = 64 << 20;
@@ -73,9 +65,6 @@ pub struct Images {
     pub(crate) store: Arc<Store>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) records: Records,
-    pub(crate) recordings: KeptRecordings,
-    pub(crate) profiles: Profiles,
-    turns: Arc<Turns>,
     decoded: Arc<DecodedIndexes>,
     budget: Arc<Budget>,
     pub(crate) unsynced: Unsynced,
@@ -123,8 +112,6 @@ pub struct PreparedImage {
     pub found: FoundImage,
     /// Its layers, bottom to top.
     pub layers: Vec<PreparedLayer>,
-    /// The recording of the service that is started, or why one that fits may not be used; `None` if there is none.
-    pub recording: Option<Result<Begun, String>>,
     /// How long resolving took, how long finding the recording and beginning to fetch it, and how long finding (or
     /// making) the indexes.
     pub stages_ms: Vec<(&'static str, f64)>,
@@ -133,6 +120,21 @@ pub struct PreparedImage {
 }
 
 impl PreparedImage {
+    /// The image, its layers, and what [`Choice::prepare`] is writing down of it.
+    pub(crate) fn new(
+        found: FoundImage,
+        layers: Vec<PreparedLayer>,
+        keeping: Keeping,
+        stages_ms: Vec<(&'static str, f64)>,
+    ) -> Self {
+        Self {
+            found,
+            layers,
+            stages_ms,
+            keeping,
+        }
+    }
+
     /// Waits until its record is written, by which it is found again without its registry.
     ///
     /// # Errors
@@ -140,29 +142,6 @@ impl PreparedImage {
     pub async fn written(&mut self) -> Result<(), Failure> {
         std::mem::take(&mut self.keeping).end().await
     }
-}
-
-/// A recording by which a service is started.
-pub struct Begun {
-    /// The recording.
-    pub found: Arc<FoundRecording>,
-    /// Where its zones are had from.
-    pub source: ZoneSource,
-    /// What is on its way already.
-    pub open: Option<ZoneStream>,
-    /// It is being written down. What it brings must not be used before that: it could not be distrusted later.
-    pub(crate) keeping: Keeping,
-    /// Others who start the same wait until this goes; it may when it is known which pages are on their way.
-    pub(crate) turn: Option<Turn>,
-}
-
-/// A service for which an image is prepared.
-#[derive(Clone, Copy)]
-pub struct ForService<'a> {
-    /// What is started.
-    pub command: &'a ServiceCommand,
-    /// What is known of registries.
-    pub paces: &'a Arc<Paces>,
 }
 
 impl Images {
@@ -176,9 +155,6 @@ impl Images {
             store: Arc::new(Store::open(&paths.layers())?),
             clients: Arc::new(Clients::new(paths)),
             records: Records::new(paths.images()),
-            recordings: KeptRecordings::new(paths.recordings()),
-            profiles: Profiles::new(paths.recordings()),
-            turns: Arc::default(),
             decoded: Arc::default(),
             budget: Arc::default(),
             unsynced: Unsynced::default(),
@@ -208,16 +184,6 @@ impl Images {
         &self.records
     }
 
-    /// The recordings that this host keeps.
-    pub fn recordings(&self) -> &KeptRecordings {
-        &self.recordings
-    }
-
-    /// What starts on this host asked for beyond their recordings.
-    pub fn profiles(&self) -> &Profiles {
-        &self.profiles
-    }
-
     /// The policy, read anew: a key taken out of `trust.toml` stops counting at once.
     ///
     /// # Errors
@@ -226,8 +192,7 @@ impl Images {
         Policy::load(&self.paths.trust()).map_err(|error| Failure::new(FailureKind::Trust, error))
     }
 
-    /// Resolves an image and finds an admitted index for each of its layers; for a service, its recording first, since
-    /// the indexes may come with that.
+    /// Resolves an image and finds an admitted index for each of its layers.
     ///
     /// # Errors
     /// When it cannot be resolved, when an index is refused, and with `require_lazy` when a layer has none.
@@ -235,97 +200,21 @@ impl Images {
         &self,
         request: &ImageRequest,
         require_lazy: bool,
-        service: Option<ForService<'_>>,
         report: &Report,
     ) -> Result<PreparedImage, Failure> {
         let start = Instant::now();
-        let (found, referrers) = self.resolve_with(request, service.is_some(), report).await?;
+        let found = self.resolve(request, report).await?;
         let resolved = Instant::now();
-        // A service is recorded on all of its image.
-        let service = service.filter(|_| !found.is_part);
         let client = self.clients.get(request.docker_config.as_deref())?;
-        let (repository, manifest) = (found.reference.repository(), found.manifest_digest);
-        let referrers = referrers.unwrap_or_else(|| match service {
-            Some(_) => Referrers::at_once(client.clone(), repository, manifest),
-            None => Referrers::by_type(client.clone(), repository, manifest),
-        });
-        let mut choice = Choice::new(self, request, &found, &referrers)?;
-        let recording = match service {
-            Some(service) => {
-                self.begin_recording(service, client, &found, &referrers, &mut choice)
-                    .await?
-            }
-            None => None,
-        };
-        let begun = Instant::now();
-        found.tell(report);
-        let layers = choice.layers(require_lazy, report).await?;
-        for layer in &layers {
-            self.decoded.note(layer.key, &layer.index);
-        }
-        let records = layers.iter().map(|layer| LayerRecord {
-            layer: layer.key.layer,
-            index: layer.key.index,
-            root: layer.root,
-        });
-        let keeping = match found.is_part {
-            true => Keeping::default(),
-            false => {
-                let (kept, unsynced) = (self.records.clone(), self.unsynced.clone());
-                // A part of an image is what a snapshot of containerd's shows.
-                let kept_for = match request.part {
-                    Some(_) => KeptFor::Containerd,
-                    None => KeptFor::Commands,
-                };
-                let record = Self::record_of(&found, records.collect(), kept_for);
-                Keeping::begin(move || {
-                    let is_synced = kept.keep(record)?;
-                    if !is_synced {
-                        unsynced.add_image(manifest);
-                    }
-                    Ok(())
-                })
-            }
-        };
+        let referrers = Referrers::by_type(client, found.reference.repository(), found.manifest_digest);
+        let choice = Choice::new(self, request, &found, &referrers)?;
+        let (layers, keeping) = choice.prepare(require_lazy, report).await?;
         let stages_ms = vec![
             ("resolve", (resolved - start).as_secs_f64() * 1e3),
-            ("find", (begun - resolved).as_secs_f64() * 1e3),
-            ("index", begun.elapsed().as_secs_f64() * 1e3),
+            ("find", 0.0),
+            ("index", resolved.elapsed().as_secs_f64() * 1e3),
         ];
-        Ok(PreparedImage {
-            found,
-            layers,
-            recording,
-            stages_ms,
-            keeping,
-        })
-    }
-
-    async fn begin_recording(
-        &self,
-        service: ForService<'_>,
-        client: Client,
-        found: &FoundImage,
-        referrers: &Referrers,
-        choice: &mut Choice<'_>,
-    ) -> Result<Option<Result<Begun, String>>, Failure> {
-        let recording = self
-            .find_recording(&client, found, referrers, service.command)
-            .await?;
-        let (recording, keeping) = match recording {
-            Ok((recording, keeping)) => (Arc::new(recording), keeping),
-            Err(refused) => return Ok(refused.map(Err)),
-        };
-        let repository = found.reference.repository().clone();
-        let source = ZoneSource::new(client, repository, service.paces.clone(), &recording);
-        let (turn, open) = choice.begin(&recording, &source).await;
-        Ok(Some(Ok(Begun {
-            found: recording,
-            source,
-            open,
-            keeping,
-            turn,
-        })))
+        Ok(PreparedImage::new(found, layers, keeping, stages_ms))
     }
 
     /// Gets a layer's content digests, from the cache or the image's repository. They are only of use for sharing
@@ -368,7 +257,7 @@ impl Images {
     }
 
     /// What is to be kept of an image, beside what is known of it already ([`Records::put`]).
-    fn record_of(found: &FoundImage, layers: Vec<LayerRecord>, kept_for: KeptFor) -> ImageRecord {
+    pub(crate) fn record_of(found: &FoundImage, layers: Vec<LayerRecord>, kept_for: KeptFor) -> ImageRecord {
         let reference = found.reference.to_string();
         let index = found.image_index.as_ref();
         ImageRecord {

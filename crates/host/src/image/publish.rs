@@ -9,16 +9,16 @@ use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{LayerIndex, Section};
 use xebec_oci::{BlobSource, Client, Repository};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::{ImageRequest, Reply};
 use xebec_trust::{BoundArtifact, Original, PrivateKey, RepositoryName, Root};
 
 use crate::artifact::{Artifact, BlobRef, EMPTY_CONFIG, LayerBlobs};
 use crate::facts;
-use crate::failure::{Failure, FailureKind};
 use crate::image::record::{KeptFor, LayerRecord};
 use crate::image::resolve::{FoundImage, registry_failure};
 use crate::image::{Images, Report};
 use crate::lazy::has_table_of_contents;
-use crate::protocol::{ImageRequest, Reply};
 use crate::signatures;
 
 /// What to do with the indexes once they are made.

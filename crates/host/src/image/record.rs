@@ -13,7 +13,7 @@ use xebec_kernel::file::{sync_files, write_atomically, write_for_this_boot};
 use xebec_oci::{ImageConfig, Platform};
 use xebec_trust::Root;
 
-use crate::failure::Failure;
+use xebec_protocol::failure::Failure;
 
 /// How old the note of an image's last use may be while it is used, in seconds.
 const SAME_USE: u64 = 60;

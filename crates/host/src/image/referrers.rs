@@ -16,11 +16,21 @@ use xebec_format::digest::Digest;
 use xebec_oci::media_type::ACCEPT_IMAGE;
 use xebec_oci::{Client, ClientError, Descriptor, FetchedManifest, Manifest, Repository};
 
-use crate::runtime_image::artifact::{self, RUNTIME_IMAGE_TYPE};
+use crate::artifact::config_user;
 
 /// Artifacts that are fetched for the configuration they may carry, at the same time. They are small, are needed next, and
 /// few images have more recordings.
 const AHEAD: usize = 4;
+
+/// Artifacts in which the configuration of an image may be embedded that this host does not know.
+pub(crate) struct ConfigCarriers<'a> {
+    /// Their type.
+    pub(crate) artifact_type: &'a str,
+    /// Whether it is time to ask for those of a manifest.
+    pub(crate) are_due: &'a (dyn Fn(Digest) -> bool + Sync),
+    /// Whether one may be used, by the manifest and its own digest.
+    pub(crate) is_wanted: &'a (dyn Fn(Digest, Digest) -> bool + Sync),
+}
 
 /// The configuration of an image, as a recording of it carries it.
 pub(crate) struct CarriedConfig {
@@ -33,7 +43,7 @@ impl CarriedConfig {
     fn of(descriptor: &Descriptor) -> Option<Self> {
         Some(Self {
             bytes: descriptor.embedded()?.into(),
-            user: artifact::user(descriptor),
+            user: config_user(descriptor),
         })
     }
 }
@@ -89,9 +99,9 @@ impl Referrers {
     pub(crate) async fn config(
         &self,
         config: &Descriptor,
-        is_wanted: impl Fn(Digest) -> bool,
+        carriers: &ConfigCarriers<'_>,
     ) -> Option<CarriedConfig> {
-        let listed = match self.of_type(RUNTIME_IMAGE_TYPE).await {
+        let listed = match self.of_type(carriers.artifact_type).await {
             Ok(listed) => listed,
             Err(error) => {
                 warn!("what refers to {}: {error}", self.manifest);
@@ -102,7 +112,7 @@ impl Referrers {
         let wanted = listed
             .iter()
             .map(|entry| entry.digest)
-            .filter(|digest| is_wanted(*digest));
+            .filter(|digest| (carriers.is_wanted)(self.manifest, *digest));
         let fetched = join_all(wanted.take(AHEAD).map(|digest| self.artifact(digest))).await;
         let fetched: Vec<FetchedManifest> = fetched.into_iter().flatten().collect();
         let found = fetched.iter().find_map(|artifact| match artifact.parse() {

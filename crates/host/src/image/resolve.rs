@@ -12,14 +12,13 @@ use xebec_oci::{
     Client, ClientError, Descriptor, ImageConfig, ImageManifest, LocatedImage, Manifest, Platform, Reference,
     ResolvedImage,
 };
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::{ImageRequest, PullPolicy, Reply};
 use xebec_trust::Naming;
 
-use crate::failure::{Failure, FailureKind};
 use crate::image::record::{Fit, ImageRecord};
-use crate::image::referrers::Referrers;
+use crate::image::referrers::{ConfigCarriers, Referrers};
 use crate::image::{Images, Report};
-use crate::protocol::{ImageRequest, PullPolicy, Reply};
-use crate::runtime_image::find::ASK_AGAIN;
 
 /// How long a registry may take to say what an image is, where this host knows an older answer. Healthy registries
 /// take a fraction of a second for the two to four requests; a person who starts a local image should not wait for
@@ -94,18 +93,19 @@ impl Images {
     /// # Errors
     /// A reference that is none, an image that is not there, a registry that refuses or answers nonsense.
     pub async fn resolve(&self, request: &ImageRequest, report: &Report) -> Result<FoundImage, Failure> {
-        let (found, _) = self.resolve_with(request, false, report).await?;
+        let (found, _) = self.resolve_with(request, None, report).await?;
         Ok(found)
     }
 
-    /// The same. For a service, what refers to the image is given if it was asked for on the way.
+    /// The same. With `carriers` the configuration may come from one of them; what refers to the image is given if it was
+    /// asked for on the way.
     ///
     /// # Errors
     /// Those of [`Self::resolve`].
-    pub(super) async fn resolve_with(
+    pub(crate) async fn resolve_with(
         &self,
         request: &ImageRequest,
-        is_service: bool,
+        carriers: Option<&ConfigCarriers<'_>>,
         report: &Report,
     ) -> Result<(FoundImage, Option<Referrers>), Failure> {
         let reference: Reference = request
@@ -113,7 +113,7 @@ impl Images {
             .parse()
             .map_err(|error| Failure::new(FailureKind::Usage, error))?;
         let Some(part) = request.part else {
-            return self.resolve_named(request, reference, is_service, report).await;
+            return self.resolve_named(request, reference, carriers, report).await;
         };
         let mut found = self
             .resolve_manifest(request, reference, part.manifest, report)
@@ -144,7 +144,7 @@ impl Images {
             return Ok(found);
         }
         let named = reference.clone();
-        match self.resolve_named(request, named, false, report).await {
+        match self.resolve_named(request, named, None, report).await {
             Ok((found, _)) if found.manifest_digest == manifest => return Ok(found),
             Err(failure) if failure.kind != FailureKind::NotFound => return Err(failure),
             _ if reference.is_by_digest() => {
@@ -154,7 +154,7 @@ impl Images {
             _ => {}
         }
         let exactly = reference.repository().at(manifest);
-        let (found, _) = self.resolve_named(request, exactly, false, report).await?;
+        let (found, _) = self.resolve_named(request, exactly, None, report).await?;
         Ok(FoundImage { reference, ..found })
     }
 
@@ -168,7 +168,7 @@ impl Images {
         &self,
         request: &ImageRequest,
         reference: Reference,
-        is_service: bool,
+        carriers: Option<&ConfigCarriers<'_>>,
         report: &Report,
     ) -> Result<(FoundImage, Option<Referrers>), Failure> {
         let platform = match &request.platform {
@@ -206,7 +206,7 @@ impl Images {
         let Some(known) = known else {
             let located = client.locate(&reference, &platform).await;
             let located = located.map_err(|error| registry_failure(&error))?;
-            let configured = self.configure(&client, located, is_service, false).await;
+            let configured = self.configure(&client, located, carriers, false).await;
             return configured
                 .map(asked_for)
                 .map_err(|error| registry_failure(&error));
@@ -214,7 +214,7 @@ impl Images {
         let hasty = client.hasty(WHERE_KNOWN);
         let located = tokio::time::timeout(WHERE_KNOWN, hasty.locate(&reference, &platform)).await;
         let found = match located {
-            Ok(Ok(located)) => self.configure(&client, located, is_service, true).await,
+            Ok(Ok(located)) => self.configure(&client, located, carriers, true).await,
             Ok(Err(error)) => Err(error),
             Err(_) => {
                 let silence = format!(
@@ -236,7 +236,7 @@ impl Images {
         &self,
         client: &Client,
         located: LocatedImage,
-        is_service: bool,
+        carriers: Option<&ConfigCarriers<'_>>,
         is_known: bool,
     ) -> Result<(FoundImage, Option<Referrers>), ClientError> {
         let manifest = located.manifest_digest();
@@ -244,12 +244,13 @@ impl Images {
         let (mut config, mut user) = record.map_or((None, None), |record| {
             (Some(Bytes::from(record.config.into_bytes())), record.user)
         });
-        let asked = self.recordings.asked(manifest);
         let mut referrers = None;
-        if is_service && config.is_none() && asked.is_none_or(|ago| ago >= ASK_AGAIN) {
+        if let Some(carriers) = carriers
+            && config.is_none()
+            && (carriers.are_due)(manifest)
+        {
             let ahead = Referrers::at_once(client.clone(), located.repository(), manifest);
-            let is_wanted = |recording| !self.recordings.is_distrusted(manifest, recording);
-            if let Some(carried) = ahead.config(located.config(), is_wanted).await {
+            if let Some(carried) = ahead.config(located.config(), carriers).await {
                 (config, user) = (Some(carried.bytes), carried.user);
             }
             referrers = Some(ahead);

@@ -14,15 +14,15 @@ use xebec_cache::store::{LayerKey, StagedLayer};
 use xebec_format::digest::Digest;
 use xebec_index::indexer::{DataSink, IndexOptions, IndexedLayer, index_layer};
 use xebec_oci::{BlobStream, Client, Descriptor};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::Reply;
 use xebec_trust::RepositoryName;
 
 use crate::facts;
-use crate::failure::{Failure, FailureKind};
 use crate::image::Images;
 use crate::image::Report;
 use crate::image::budget::{Account, Held};
 use crate::image::resolve::{FoundImage, registry_failure};
-use crate::protocol::Reply;
 
 /// Parts of a blob in flight between the network and the indexer. A part is what one read of a connection gives
 /// (16 KiB to 1 MiB), so this bounds memory and still lets the network run ahead.

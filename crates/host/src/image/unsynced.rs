@@ -1,6 +1,5 @@
 //! What was written down and is not on the disk yet. A sync takes milliseconds on a disk that has nothing else to do, and many
-//! more on one that has, so no start waits for one: upkeep brings to the disk what starts wrote since
-//! ([`crate::worker`]). A power cut before that costs what it takes to find it out again, and nothing that it damages is
+//! more on one that has, so no start waits for one: upkeep brings to the disk what starts wrote since. A power cut before that costs what it takes to find it out again, and nothing that it damages is
 //! believed (decision 0015).
 
 use std::collections::BTreeSet;
@@ -9,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
+use xebec_protocol::failure::Failure;
 
 use crate::facts;
-use crate::failure::Failure;
 use crate::image::Images;
 
 /// How many requests wait for the disk at once; the others wait without a thread.
@@ -30,8 +29,6 @@ struct Notes {
     layers: BTreeSet<LayerKey>,
     /// Manifests of images of which the records are.
     images: BTreeSet<Digest>,
-    /// Recordings that are kept for an image, by its manifest and their names.
-    recordings: BTreeSet<(Digest, Digest)>,
 }
 
 impl Default for Unsynced {
@@ -54,11 +51,6 @@ impl Unsynced {
         self.lock().images.insert(manifest);
     }
 
-    /// A recording was written.
-    pub(crate) fn add_recording(&self, manifest: Digest, name: Digest) {
-        self.lock().recordings.insert((manifest, name));
-    }
-
     fn lock(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,9 +67,7 @@ impl Images {
         let layers = facts::sync(&self.store, &layers);
         let images = notes.images.into_iter();
         let images = images.map(|manifest| self.records.sync(manifest));
-        let recordings = notes.recordings.into_iter();
-        let recordings = recordings.map(|(manifest, name)| self.recordings.sync(manifest, name));
-        images.chain(recordings).fold(layers, Result::and)
+        images.fold(layers, Result::and)
     }
 
     /// Waits until layers are on the disk, and the record of their image, whoever wrote them.

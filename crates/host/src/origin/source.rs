@@ -463,11 +463,11 @@ fn read_range(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
+    use xebec_protocol::paths::Paths;
     use xebec_testkit::registry::{Access, FaultyRegistry, Options};
 
     use super::*;
     use crate::origin::remember;
-    use crate::paths::Paths;
 
     /// Ten bytes of a layer in a registry with a login, read with these passwords: of a pull under way, and of one that ended.
     async fn read(tried: Option<&str>, kept: Option<&str>) -> Result<Bytes, SourceError> {

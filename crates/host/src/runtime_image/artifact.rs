@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use xebec_container::Identity;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Zone;
 use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
@@ -23,30 +22,8 @@ pub const RECORDING_TYPE: &str = "application/vnd.xebec.runtime-image.recording.
 /// Media type of a zone.
 pub const ZONE_TYPE: &str = "application/vnd.xebec.runtime-image.zone.v1";
 
-/// Annotation of the configuration's descriptor: JSON that says who the configuration's `User` is by the image's lists.
-pub const USER_ANNOTATION: &str = "dev.xebec.user";
-
 /// Largest recording that travels inside the manifest: in base64 a third more, of the 4 MiB that registries take.
 const MAX_INLINE: usize = 1 << 20;
-/// Largest configuration of an image that does. Most have a few thousand bytes.
-const MAX_INLINE_CONFIG: usize = 64 << 10;
-
-/// The configuration of an image, as an artifact of it lists it, with who its user is; `None` where it is too large to travel
-/// inside.
-pub fn config(media_type: &str, bytes: &[u8], user: Option<&Identity>) -> Option<Descriptor> {
-    let mut descriptor =
-        (bytes.len() <= MAX_INLINE_CONFIG).then(|| Descriptor::embedding(media_type, bytes))?;
-    let user = user.and_then(|user| serde_json::to_string(user).ok());
-    descriptor
-        .annotations
-        .extend(user.map(|user| (USER_ANNOTATION.to_owned(), user)));
-    Some(descriptor)
-}
-
-/// Who the image's user is, where the configuration's descriptor says so.
-pub fn user(config: &Descriptor) -> Option<Identity> {
-    Identity::remembered(config.annotations.get(USER_ANNOTATION)?)
-}
 
 /// The manifest of a recording, which refers to the image `subject`. `others` are blobs that belong to it: the windows of
 /// the indexes that its zones carry, the image's configuration.

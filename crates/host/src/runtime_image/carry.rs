@@ -12,9 +12,9 @@ use xebec_format::digest::Digest;
 use xebec_format::layer::{LayerIndex, Section};
 use xebec_format::runtime_image::{CarriedIndex, RecordedLayer, Recording, Zone};
 use xebec_oci::Descriptor;
+use xebec_protocol::failure::{Failure, FailureKind};
 
 use crate::artifact::{BlobRef, LAYER_ANNOTATION, WINDOWS_TYPE};
-use crate::failure::{Failure, FailureKind};
 
 /// Most bytes of indexes that one zone carries; what is more is had from the index artifact.
 pub const MAX_CARRIED: u64 = 64 << 20;

@@ -6,12 +6,13 @@ use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{EntryKind, LayerIndex};
 use xebec_format::runtime_image::{PageRun, RecordedLayer, Service};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::ImageRequest;
 use xebec_trust::Root;
 
-use crate::failure::{Failure, FailureKind};
-use crate::image::{Images, Report};
-use crate::protocol::ImageRequest;
+use crate::image::Report;
 use crate::runtime_image::kept::KeptRecording;
+use crate::runtime_image::recordings::Recordings;
 use crate::runtime_image::summary::{RecordedService, recorded};
 
 /// A recorded service, its files and its pages.
@@ -68,7 +69,7 @@ pub struct Mark {
     pub steady: bool,
 }
 
-impl Images {
+impl Recordings {
     /// A recorded service of an image as a chart: the newest that may be used, or the one that `selected` names by its
     /// command line (or a part of it) or by the digest of its recording (or the beginning of it).
     ///
@@ -80,13 +81,17 @@ impl Images {
         selected: Option<&str>,
         report: &Report,
     ) -> Result<Chart, Failure> {
-        let found = self.resolve(request, report).await?;
+        let found = self.images.resolve(request, report).await?;
         let all = self.recordings_of(request, &found).await?;
         let named =
             |failure: Failure| Failure::new(failure.kind, format_args!("{}: {failure}", found.reference));
         let (kept, root, service) = choose(&all, selected).map_err(named)?;
         // What is not known can be drawn as well, without names of files.
-        let indexes = self.find_indexes(request, &found).await.unwrap_or_default();
+        let indexes = self
+            .images
+            .find_indexes(request, &found)
+            .await
+            .unwrap_or_default();
         let indexes = indexes.into_iter().flatten();
         let indexes: Vec<(LayerKey, _)> = indexes.map(|layer| (layer.key, layer.index)).collect();
         let index_of = |layer: &RecordedLayer| {
@@ -99,7 +104,7 @@ impl Images {
                 Some((_, index)) => Some(Table::new(index)),
                 // Another one than the image is used with now.
                 None => {
-                    let bytes = self.store().index_bytes(key).ok()?;
+                    let bytes = self.images.store().index_bytes(key).ok()?;
                     Some(Table::new(&LayerIndex::decode(&bytes).ok()?))
                 }
             }
@@ -306,9 +311,9 @@ fn charted(service: &Service, tables: &[LayerTable]) -> (Vec<ChartLayer>, Vec<Ch
 #[cfg(test)]
 mod tests {
     use xebec_format::runtime_image::{Recording, SeenRun, ServiceKey};
+    use xebec_trust::Evidence;
 
     use super::*;
-    use crate::runtime_image::kept::Evidence;
 
     fn service(line: &str, recorded: u64, touched: &[(u16, u64, u32, u8)]) -> Service {
         let touched = touched.iter().map(|(layer, first, pages, seen)| SeenRun {

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_kernel::file::write_atomically;
 
-use crate::failure::Failure;
+use xebec_protocol::failure::Failure;
 
 /// How often. Where that cannot be read, a number that nobody used before.
 pub fn count(store: &Store, key: LayerKey) -> u64 {

@@ -13,16 +13,17 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::limits::MAX_RECORDING;
 use xebec_format::runtime_image::{Recording, Service, ServiceKey};
 use xebec_oci::{Client, ClientError, Descriptor};
-use xebec_trust::{Listing, Policy, Refusal, RepositoryName, Root};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::{ImageRequest, ServiceCommand};
+use xebec_trust::{Evidence, Listing, Policy, Refusal, RepositoryName, Root};
 
-use crate::failure::{Failure, FailureKind};
 use crate::image::keeping::Keeping;
 use crate::image::referrers::Referrers;
 use crate::image::resolve::{FoundImage, registry_failure};
 use crate::image::{Images, seconds_since_1970};
-use crate::protocol::{ImageRequest, ServiceCommand};
 use crate::runtime_image::artifact::{self, RUNTIME_IMAGE_TYPE};
-use crate::runtime_image::kept::{Evidence, KeptRecording, KeptRecordings};
+use crate::runtime_image::kept::{KeptRecording, KeptRecordings};
+use crate::runtime_image::recordings::Recordings;
 use crate::signatures;
 
 /// Recordings of one image that are looked at. Anyone who may push can attach any number; who hides a good one behind
@@ -145,7 +146,7 @@ impl Wanted {
     }
 }
 
-impl Images {
+impl Recordings {
     /// The recording by which a service of an image is started; `None` when there is none, with the reason if there is
     /// one that may not be used. One that this host keeps suffices if it rests on as much as what is known here of all
     /// layers; otherwise the registry may know a better one.
@@ -164,12 +165,12 @@ impl Images {
             return Ok(Err(None));
         };
         let choice = Choice::new(self, found)?;
-        let needed = choice.needed(self);
-        let kept = self.recordings.list(found.manifest_digest);
+        let needed = choice.needed(&self.images);
+        let kept = self.kept.list(found.manifest_digest);
         let (chosen, refused) = choice.best(&wanted, kept.iter().cloned());
         let is_good = |chosen: &FoundRecording| chosen.is_exact && chosen.root >= needed;
         let suffices = chosen.as_ref().is_some_and(is_good);
-        let asked = self.recordings.asked(found.manifest_digest);
+        let asked = self.kept.asked(found.manifest_digest);
         if suffices {
             self.look_for_newer(client, found, command);
         }
@@ -186,18 +187,18 @@ impl Images {
         let both = listed.iter().map(|(listed, _)| listed.clone()).chain(kept);
         let (chosen, refused) = choice.best(&wanted, both);
         if !chosen.as_ref().is_some_and(is_good) {
-            self.recordings.note_asked(found.manifest_digest);
+            self.kept.note_asked(found.manifest_digest);
         }
         let Some(chosen) = chosen else {
             return Ok(Err(refused));
         };
         let new = listed.into_iter().find(|(kept, _)| kept.name == chosen.name);
         let keeping = new.map(|(_, bytes)| {
-            let (kept, unsynced) = (self.recordings.clone(), self.unsynced.clone());
+            let (kept, unsynced) = (self.kept.clone(), self.unsynced().clone());
             let (manifest, name, evidence) = (found.manifest_digest, chosen.name, chosen.evidence.clone());
             Keeping::begin(move || {
                 kept.keep_soon(manifest, name, &bytes, &evidence, None)?;
-                unsynced.add_recording(manifest, name);
+                unsynced.add(manifest, name);
                 Ok(())
             })
         });
@@ -205,7 +206,7 @@ impl Images {
     }
 }
 
-impl Images {
+impl Recordings {
     /// All recordings of an image, kept here or listed by its registry, each with what it rests on or why it is refused.
     ///
     /// # Errors
@@ -216,9 +217,9 @@ impl Images {
         found: &FoundImage,
     ) -> Result<Vec<(KeptRecording, Result<Root, Refusal>)>, Failure> {
         let choice = Choice::new(self, found)?;
-        let mut all = self.recordings.list(found.manifest_digest);
+        let mut all = self.kept.list(found.manifest_digest);
         if !found.offline {
-            let client = self.clients.get(request.docker_config.as_deref())?;
+            let client = self.images.clients.get(request.docker_config.as_deref())?;
             let repository = found.reference.repository();
             let referrers = Referrers::by_type(client.clone(), repository, found.manifest_digest);
             let listed = choice.fetch(&client, &referrers).await;
@@ -246,13 +247,13 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    fn new(images: &'a Images, found: &'a FoundImage) -> Result<Self, Failure> {
+    fn new(recordings: &'a Recordings, found: &'a FoundImage) -> Result<Self, Failure> {
         let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
             .map_err(|error| Failure::new(FailureKind::Usage, error))?;
         Ok(Self {
-            kept: &images.recordings,
+            kept: &recordings.kept,
             found,
-            policy: images.policy()?,
+            policy: recordings.images.policy()?,
             repository,
         })
     }

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 use xebec_kernel::file::{sync_files, write_atomically, write_for_this_boot};
+use xebec_protocol::failure::Failure;
 
-use crate::failure::Failure;
-use crate::runtime_image::kept::Evidence;
+use xebec_trust::Evidence;
 
 /// Name of the file.
 const FILE: &str = "injected.json";

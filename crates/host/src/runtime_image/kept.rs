@@ -9,7 +9,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::{Deserialize, Serialize};
 use tracing::warn;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Recording;
@@ -17,9 +16,9 @@ use xebec_kernel::file::{
     remove_abandoned, sync_directory, sync_files, write_atomically, write_for_this_boot,
 };
 use xebec_kernel::remove::remove_tree;
-use xebec_trust::{Listing, Naming, Policy, Refusal, RepositoryName, Root, Roots, Signing};
+use xebec_trust::Evidence;
 
-use crate::failure::Failure;
+use xebec_protocol::failure::Failure;
 
 const RECORDING: &str = "recording";
 /// By this damage is told. Versions that synced a recording before it had its name wrote none.
@@ -29,52 +28,6 @@ const ZONE: &str = "zone";
 const WRONG: &str = "wrong";
 
 static SERIAL: AtomicU64 = AtomicU64::new(0);
-
-/// What vouches for a recording, and so for the pages that it brings. Facts only, judged anew at each use.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Evidence {
-    /// This host made it, from pages whose spans it had verified: as good as any index that they were read by.
-    pub own: bool,
-    /// A registry lists it beside an image.
-    pub listed: Option<Listing>,
-    /// A key signed its artifact.
-    pub signed: Option<Signing>,
-}
-
-impl Evidence {
-    /// What either of the two vouches for.
-    fn or(self, other: &Self) -> Self {
-        Self {
-            own: self.own || other.own,
-            listed: other.listed.clone().or(self.listed),
-            signed: other.signed.clone().or(self.signed),
-        }
-    }
-
-    /// What a recording rests on, for an image as it was named.
-    ///
-    /// # Errors
-    /// [`Refusal`] when that does not suffice.
-    pub fn root(
-        &self,
-        policy: &Policy,
-        repository: &RepositoryName,
-        naming: Naming,
-    ) -> Result<Root, Refusal> {
-        if self.own {
-            return Ok(Root::Bound);
-        }
-        let mut roots = Roots::none();
-        if let Some(listing) = &self.listed {
-            roots = roots.listed(listing, repository);
-        }
-        if let Some(signing) = &self.signed {
-            roots = roots.signed(signing.clone());
-        }
-        policy.admits(repository, naming, &roots)
-    }
-}
 
 /// A recording that this host keeps.
 #[derive(Clone, Debug)]

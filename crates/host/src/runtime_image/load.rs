@@ -17,11 +17,11 @@ use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::runtime_image::{PageRun, Recording, Segment, open_segment, ranges, wanted};
+use xebec_protocol::wire::Loaded;
 use xebec_trust::Root;
 
 use crate::free;
 use crate::page_set::{PageSet, difference, normal};
-use crate::protocol::Loaded;
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::zone::{ZoneSource, ZoneStream};
 use crate::worker::arrival::Coming;

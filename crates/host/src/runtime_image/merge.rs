@@ -12,19 +12,20 @@ use serde::Serialize;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{PageRun, RecordedLayer, Recording, Service, ServiceKey};
+use xebec_keeper::client::Daemon;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::{ImageRequest, Mounted, Reply};
 
-use crate::client::Daemon;
-use crate::failure::{Failure, FailureKind};
 use crate::image::publish::read_key;
 use crate::image::resolve::FoundImage;
 use crate::image::{Images, Report, seconds_since_1970};
-use crate::protocol::{ImageRequest, Mounted, Reply};
 use crate::runtime_image::bring;
 use crate::runtime_image::fold::{Folded, Limit, Numbers, arranged, fold, says_all, standing};
 use crate::runtime_image::kept::KeptRecording;
 use crate::runtime_image::profile::{KeptProfile, Profile};
 use crate::runtime_image::publish::{Made, Plan, make, numbered};
 use crate::runtime_image::record::hold;
+use crate::runtime_image::recordings::Recordings;
 
 /// What is done with the recording, and how much profiles may add to it.
 #[derive(Clone, Debug, Default)]
@@ -98,16 +99,17 @@ pub struct MergedService {
 /// When there is nothing to merge, when the image cannot be mounted or pages of it cannot be brought in, and as pushing.
 pub fn merge(
     daemon: &Daemon,
-    images: &Images,
+    recordings: &Recordings,
     runtime: &tokio::runtime::Handle,
     request: &ImageRequest,
     options: &MergeOptions,
     report: &Report,
 ) -> Result<Merged, Failure> {
+    let images = recordings.images();
     let key = options.sign.as_deref().map(read_key).transpose()?;
     let mut found = runtime.block_on(images.resolve(request, report))?;
-    let profiles = images.profiles().list(found.manifest_digest);
-    let admitted = admitted(images, runtime, request, &found, report)?;
+    let profiles = recordings.profiles().list(found.manifest_digest);
+    let admitted = admitted(recordings, runtime, request, &found, report)?;
     if admitted.recordings.is_empty() && profiles.is_empty() {
         return Err(admitted.nothing(&found));
     }
@@ -140,7 +142,7 @@ pub fn merge(
         order: order.clone(),
         earlier: &earlier,
         spread: false,
-        may_carry: &images.may_carry(&found, options.local, key.is_some()),
+        may_carry: &recordings.may_carry(&found, options.local, key.is_some()),
     };
     let total = count(&order) * PAGE_SIZE;
     let tell = |done| {
@@ -155,11 +157,11 @@ pub fn merge(
     tell(total);
     let mut merged = summary(&found, &made, &folded, &sources, count(&order));
     merged.brought_bytes = brought_bytes;
-    let shared = images.share(request, &found, made, options.local, key.as_ref(), report);
+    let shared = recordings.share(request, &found, made, options.local, key.as_ref(), report);
     merged.artifact = runtime.block_on(shared)?;
     // Not before the recording has what they say.
     let names = folded.iter().flat_map(|(_, source)| &source.profiles);
-    images
+    recordings
         .profiles()
         .forget(found.manifest_digest, names.map(|(name, _)| name.as_str()))?;
     Ok(merged)
@@ -191,13 +193,13 @@ impl Admitted {
 }
 
 fn admitted(
-    images: &Images,
+    recordings: &Recordings,
     runtime: &tokio::runtime::Handle,
     request: &ImageRequest,
     found: &FoundImage,
     report: &Report,
 ) -> Result<Admitted, Failure> {
-    let judged = runtime.block_on(images.recordings_of(request, found))?;
+    let judged = runtime.block_on(recordings.recordings_of(request, found))?;
     let (mut recordings, mut refused, mut why) = (Vec::new(), 0u64, None);
     for (kept, root) in judged {
         match root {

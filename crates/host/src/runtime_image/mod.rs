@@ -8,7 +8,9 @@
 //! * [`artifact`]: the OCI artifact that they are.
 //! * [`carry`]: the layer indexes that travel with the pages.
 //! * [`kept`]: the recordings that this host has, and what vouches for each.
-//! * [`find`]: the recording by which a service is started.
+//! * [`recordings`]: all that one installation has.
+//! * [`find`]: the recording by which a service is started; [`prepare`]: the image for that start; `single_flight`: of starts at
+//!   the same moment one fetches what all of them lack; `index_from_recording`: layer indexes that come in the same answer.
 //! * [`merge`]: one recording of all that is known of an image's services, by [`fold`] and `bring`.
 //! * [`injected`]: who brought pages that nobody compared yet.
 //! * [`profile`]: what starts in production asked for beyond their recordings.
@@ -28,16 +30,20 @@ pub mod chart;
 pub mod corrected;
 pub mod find;
 pub mod fold;
+mod index_from_recording;
 pub mod injected;
 pub mod kept;
 pub mod load;
 pub mod merge;
 pub mod pace;
+pub mod prepare;
 pub mod profile;
 pub mod publish;
 mod receiving;
 pub mod record;
 pub mod recorder;
+pub mod recordings;
 pub mod reuse;
+mod single_flight;
 pub mod summary;
 pub mod zone;

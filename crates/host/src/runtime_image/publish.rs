@@ -14,23 +14,25 @@ use xebec_format::runtime_image::{
     CarriedIndex, LaidOut, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, lay_out,
 };
 use xebec_oci::{BlobSource, Client, Repository};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::LayerPair;
+use xebec_protocol::wire::{ImageRequest, Reply};
+use xebec_trust::Evidence;
 use xebec_trust::PrivateKey;
 
-use crate::artifact::{BlobRef, EMPTY_CONFIG};
-use crate::failure::{Failure, FailureKind};
+use crate::artifact::{BlobRef, EMPTY_CONFIG, embedded_config};
 use crate::image::publish::read_key;
 use crate::image::resolve::{FoundImage, registry_failure};
-use crate::image::{Images, Report, seconds_since_1970};
+use crate::image::{Report, seconds_since_1970};
 use crate::lazy;
-use crate::protocol::{ImageRequest, Reply};
 use crate::runtime_image::artifact;
 use crate::runtime_image::carry::{self, Carried};
 use crate::runtime_image::fold::after;
-use crate::runtime_image::kept::{Evidence, KeptRecording};
+use crate::runtime_image::kept::KeptRecording;
 use crate::runtime_image::record::{RecordOptions, Session};
+use crate::runtime_image::recordings::Recordings;
 use crate::runtime_image::reuse::Reused;
 use crate::signatures;
-use crate::worker::views::LayerPair;
 
 /// What is done with a recording.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +76,7 @@ pub struct Published {
     pub image_bytes: u64,
 }
 
-impl Images {
+impl Recordings {
     /// Makes a recording of a session, keeps it, and pushes it.
     ///
     /// # Errors
@@ -88,7 +90,7 @@ impl Images {
         report: &Report,
     ) -> Result<Published, Failure> {
         let key = publish.sign.as_deref().map(read_key).transpose()?;
-        let mut found = self.resolve(request, report).await?;
+        let mut found = self.images.resolve(request, report).await?;
         if found.manifest_digest != session.mounted.manifest {
             let message = format!(
                 "{} was moved to another image while it was recorded; record it again",
@@ -122,7 +124,7 @@ impl Images {
             spread: true,
             may_carry: &self.may_carry(&found, publish.local, publish.sign.is_some()),
         };
-        let made = make(self.store(), plan)?;
+        let made = make(self.images.store(), plan)?;
         let mut published = summary(&found, &made);
         published.artifact = self
             .share(request, &found, made, publish.local, key.as_ref(), report)
@@ -138,7 +140,7 @@ impl Images {
         local: bool,
         signed: bool,
     ) -> impl Fn(LayerKey) -> bool + use<> {
-        let record = self.records.get(found.manifest_digest);
+        let record = self.images.records.get(found.manifest_digest);
         let roots = record.map(|record| record.layers).unwrap_or_default();
         let own = found
             .layers
@@ -172,16 +174,15 @@ impl Images {
         let encoded = &made.encoded;
         if local {
             let name = Digest::of(encoded);
-            self.recordings
-                .keep(manifest, name, encoded, &own, Some(&made.zone))?;
+            self.kept.keep(manifest, name, encoded, &own, Some(&made.zone))?;
             return Ok(None);
         }
-        let client = self.clients.get(request.docker_config.as_deref())?;
-        let digest = push(self.store(), &client, found, &made, report).await?;
+        let client = self.images.clients.get(request.docker_config.as_deref())?;
+        let digest = push(self.images.store(), &client, found, &made, report).await?;
         if let Some(key) = key {
             signatures::push(&client, found.reference.repository(), key, digest).await?;
         }
-        self.recordings.keep(manifest, digest, encoded, &own, None)?;
+        self.kept.keep(manifest, digest, encoded, &own, None)?;
         Ok(Some(digest))
     }
 }
@@ -461,7 +462,7 @@ async fn push(
     let subject = subject.descriptor(&found.media_type);
     let config = found
         .config()
-        .and_then(|config| artifact::config(&config.media_type, &found.config_bytes, found.user.as_ref()));
+        .and_then(|config| embedded_config(&config.media_type, &found.config_bytes, found.user.as_ref()));
     let others = windows.chain(config);
     let manifest = artifact::encode(subject, &made.encoded, &made.recording.zones, others);
     let pushed = client

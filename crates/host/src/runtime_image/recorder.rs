@@ -16,7 +16,7 @@ use xebec_cache::layer::FileIdentity;
 use xebec_format::PAGE_SIZE;
 use xebec_kernel::fanotify::{FanotifyError, Group, TakenEvent};
 
-use crate::failure::Failure;
+use xebec_protocol::failure::Failure;
 
 /// How often the recorder looks whether it is to end while nothing is read.
 const LOOK: Duration = Duration::from_millis(20);

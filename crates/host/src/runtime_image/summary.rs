@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{Recording, Service, wanted};
+use xebec_protocol::failure::Failure;
+use xebec_protocol::wire::ImageRequest;
 use xebec_trust::Root;
 
-use crate::failure::Failure;
-use crate::image::{Images, Report};
-use crate::protocol::ImageRequest;
+use crate::image::Report;
+use crate::runtime_image::recordings::Recordings;
 
 /// The runtime images of an image.
 #[derive(Clone, Debug, Serialize)]
@@ -53,7 +54,7 @@ pub struct RecordedService {
     pub stored_bytes: u64,
 }
 
-impl Images {
+impl Recordings {
     /// The runtime images of an image, kept here or in its registry.
     ///
     /// # Errors
@@ -63,7 +64,7 @@ impl Images {
         request: &ImageRequest,
         report: &Report,
     ) -> Result<RuntimeImages, Failure> {
-        let found = self.resolve(request, report).await?;
+        let found = self.images.resolve(request, report).await?;
         let mut services = Vec::new();
         for (kept, root) in self.recordings_of(request, &found).await? {
             let (root, refused) = match root {

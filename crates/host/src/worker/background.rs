@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use crate::failure::Failure;
+use xebec_protocol::failure::Failure;
 
 /// How many work at once. Mounts of views come one after the other anyway, since the table of views has one lock; what takes
 /// long beside them is rare.

@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{error, info, warn};
 use xebec_cache::store::LayerKey;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::{Completion, ImageRequest, ProvedLayer, Reply};
 
 use crate::facts;
-use crate::failure::{Failure, FailureKind};
 use crate::image::Report;
 use crate::proof::{self, Verdict};
-use crate::protocol::{Completion, ImageRequest, ProvedLayer, Reply};
 use crate::worker::fills::{ServedLayer, Unfilled};
 use crate::worker::requests::Requests;
 
@@ -149,7 +149,8 @@ impl Requests {
         request: &ImageRequest,
         report: &Report,
     ) -> Result<Reply, Failure> {
-        let (mut prepared, _reservation) = self.prepare(request, false, None, report).await?;
+        let (start, _reservation) = self.prepare(request, false, None, report).await?;
+        let mut prepared = start.image;
         self.keep(&mut prepared).await?;
         let mut layers = Vec::new();
         for layer in &prepared.layers {

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 use xebec_kernel::file::is_same;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::Reply;
 
-use crate::failure::{Failure, FailureKind};
-use crate::protocol::Reply;
 use crate::worker::requests::Requests;
 use crate::worker::snapshots::unbind_all;
 use crate::worker::upkeep;

@@ -11,10 +11,10 @@ use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 use xebec_format::layer::{EntryKind, LayerIndex};
 use xebec_oci::Reference;
+use xebec_protocol::explain::{Explanation, WaitReport, WaitState};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::Holder;
 
-use crate::explain::{Explanation, WaitReport, WaitState};
-use crate::failure::{Failure, FailureKind};
-use crate::protocol::Holder;
 use crate::worker::requests::Requests;
 use crate::worker::waits::WaitRecord;
 

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, RwLock, Weak};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -22,17 +22,19 @@ use xebec_cache::progress::Ticket;
 use xebec_cache::store::{LayerKey, Store, StoreError};
 use xebec_format::layer::LayerIndex;
 use xebec_kernel::fanotify::{Denial, FanotifyError, Group};
+use xebec_protocol::settings::Settings;
 
 use crate::clients::Clients;
 use crate::events::{Answer, Event, EventHandler, FileId};
 use crate::origin::{LayerSource, Readers};
 use crate::page_set::PageSet;
-use crate::settings::Settings;
 use crate::worker::seldom::Seldom;
 pub use crate::worker::served::ServedLayer;
 use crate::worker::usage::Usage;
-use crate::worker::views::Views;
 use crate::worker::waits::{Waiter, Waits};
+
+/// The repositories of the images for which a layer is read.
+pub type RepositoriesOf = Box<dyn Fn(LayerKey) -> BTreeSet<String> + Send + Sync>;
 
 /// Groups of spans that a background completion fetches at a time. Two keep the link busy while one decodes;
 /// more would take it from readers who wait.
@@ -60,7 +62,7 @@ pub struct FillService {
     /// Layers of which could not be written down what is on disk.
     pub(super) unnoted: Seldom,
     /// Who reads what.
-    views: Arc<OnceLock<Weak<Views>>>,
+    repositories: Arc<OnceLock<RepositoriesOf>>,
     /// The daemon is ending: nothing is brought in any more.
     refusing: watch::Sender<bool>,
 }
@@ -91,15 +93,15 @@ impl FillService {
             strangers: Seldom::default(),
             no_room: Seldom::default(),
             unnoted: Seldom::default(),
-            views: Arc::default(),
+            repositories: Arc::default(),
             refusing: watch::Sender::new(false),
         })
     }
 
-    /// Tells by which views layers are read.
-    pub fn read_by(&self, views: &Arc<Views>) {
+    /// Tells how to find the repositories of the images for which a layer is read.
+    pub fn read_by(&self, repositories: RepositoriesOf) {
         // Set once, when the worker starts.
-        let _ = self.views.set(Arc::downgrade(views));
+        let _ = self.repositories.set(repositories);
     }
 
     /// Serves a layer, if it is not served already. `index` is its index, read from the store if absent.
@@ -141,10 +143,10 @@ impl FillService {
     }
 
     fn readers_of(&self, key: LayerKey) -> Readers {
-        let views = self.views.clone();
+        let repositories = self.repositories.clone();
         Arc::new(move || {
-            let views = views.get().and_then(Weak::upgrade);
-            views.map_or_else(BTreeSet::new, |views| views.readers_of(key))
+            let repositories = repositories.get();
+            repositories.map_or_else(BTreeSet::new, |repositories| repositories(key))
         })
     }
 

@@ -14,9 +14,9 @@ use xebec_cache::layer::FileIdentity;
 use xebec_cache::store::LayerKey;
 use xebec_kernel::fanotify::Denial;
 use xebec_kernel::lease::Lease;
+use xebec_protocol::failure::Failure;
 
 use crate::events::{Answer, Event};
-use crate::failure::Failure;
 use crate::worker::fills::FillService;
 use crate::worker::served::ServedLayer;
 
@@ -192,8 +192,9 @@ fn file_identity(path: &Path) -> Option<FileIdentity> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use xebec_format::digest::Digest;
+
+    use super::*;
 
     #[test]
     fn a_path_names_a_layer_wherever_the_cache_is_mounted() {

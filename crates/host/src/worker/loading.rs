@@ -8,17 +8,18 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
 use xebec_oci::Reference;
+use xebec_protocol::failure::Failure;
+use xebec_protocol::wire::Loaded;
 
-use crate::failure::Failure;
 use crate::free::Arriving;
+use crate::image::PreparedImage;
 use crate::image::keeping::Keeping;
-use crate::image::{Begun, PreparedImage};
 use crate::page_set::PageSet;
-use crate::protocol::Loaded;
 use crate::runtime_image::ahead;
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::injected::{self, Injection};
 use crate::runtime_image::load::{Loader, Target};
+use crate::runtime_image::prepare::{Begun, PreparedStart};
 use crate::worker::fills::FillService;
 use crate::worker::requests::Requests;
 use crate::worker::start_facts::Recorded;
@@ -238,11 +239,14 @@ impl Requests {
 
     /// Loads the runtime image of an image of which there is no view yet. It is pulled, so one is likely to follow; then it
     /// finds the pages here, or on their way.
-    pub(super) fn load_ahead(self: &Arc<Self>, mut prepared: PreparedImage) {
+    pub(super) fn load_ahead(self: &Arc<Self>, start: PreparedStart) {
         let this = self.clone();
         tokio::spawn(async move {
+            let PreparedStart {
+                image: prepared,
+                mut recording,
+            } = start;
             let image = prepared.found.reference.clone();
-            let mut recording = prepared.recording.take();
             if let Some(Ok(begun)) = &mut recording {
                 // Other services follow when a container comes: they would be broken off here, in their midst or not.
                 Arc::make_mut(&mut begun.found).rest.clear();

@@ -19,18 +19,15 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::net::{TcpListener, TcpStream};
 use tracing::{debug, info, warn};
-use xebec_cache::progress::Phase;
+use xebec_kernel::process;
 use xebec_snapshotter::lazy::Reason;
 
 use crate::inventory;
 use crate::worker::requests::Requests;
-use crate::worker::views::process_start_time;
-use crate::worker::waits::WaitRecord;
 
 /// What `Content-Type` says of the format.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -40,20 +37,6 @@ const BIND_AGAIN: Duration = Duration::from_secs(5);
 const SLOWEST_REQUEST: Duration = Duration::from_secs(10);
 /// Connections at a time; Prometheus needs one.
 const MAX_CONNECTIONS: usize = 16;
-/// Bounds of the histogram of waits, in seconds: from a span on the same network to the default `fill_wait`.
-const WAIT_BUCKETS: [f64; 14] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0,
-];
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ResultLabel {
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct PhaseLabel {
-    phase: &'static str,
-}
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct SourceLabel {
@@ -68,50 +51,6 @@ struct KindLabel {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ReasonLabel {
     reason: &'static str,
-}
-
-type Seconds = Counter<f64, std::sync::atomic::AtomicU64>;
-
-/// What is counted here: the waits of readers.
-pub struct WaitMetrics {
-    waits: Family<ResultLabel, Histogram, fn() -> Histogram>,
-    phases: Family<PhaseLabel, Seconds>,
-}
-
-impl Default for WaitMetrics {
-    fn default() -> Self {
-        let new: fn() -> Histogram = || Histogram::new(WAIT_BUCKETS);
-        let metrics = Self {
-            waits: Family::new_with_constructor(new),
-            phases: Family::default(),
-        };
-        // A series that is there from the start has a rate from the start.
-        for result in ["served", "refused"] {
-            drop(metrics.waits.get_or_create(&ResultLabel { result }));
-        }
-        metrics
-    }
-}
-
-impl WaitMetrics {
-    /// Counts a wait that is over.
-    pub fn count(&self, wait: &WaitRecord) {
-        let result = match wait.error {
-            None => "served",
-            Some(_) => "refused",
-        };
-        self.waits
-            .get_or_create(&ResultLabel { result })
-            .observe(wait.waited.as_secs_f64());
-        let mut phases = wait.account.phases;
-        phases.add(Phase::Queue, wait.waited.saturating_sub(phases.total()));
-        for phase in Phase::ALL {
-            let label = PhaseLabel { phase: phase.name() };
-            self.phases
-                .get_or_create(&label)
-                .inc_by(phases.of(phase).as_secs_f64());
-        }
-    }
 }
 
 impl Requests {
@@ -408,7 +347,7 @@ fn gauge(registry: &mut Registry, name: &str, help: &str, value: u64) {
 
 /// When a process started, in seconds since 1970.
 fn start_of(pid: u32) -> Option<f64> {
-    let ticks = process_start_time(pid)? as f64 / rustix::param::clock_ticks_per_second() as f64;
+    let ticks = process::start_time(pid)? as f64 / rustix::param::clock_ticks_per_second() as f64;
     let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64();

@@ -10,7 +10,6 @@
 //! * [`waits`]: readers who wait, and who did: for how long, and what for.
 //! * [`views`]: which views are mounted, over which layers, for whom; `viewing`: how a request comes by one;
 //!   [`suspects`]: which may have served holes.
-//! * [`keeper_watch`]: what a worker does that loses its keeper.
 //! * [`requests`]: what the command line asks for; `completion`: layers that are brought in whole, and proven;
 //!   `status`: what the daemon tells of itself; `ending`: when it may end.
 //! * [`quota`]: how large the cache may be; [`usage`] and `eviction`: how a layer goes without a reader noticing;
@@ -34,7 +33,6 @@ mod eviction;
 pub mod explain;
 pub mod fills;
 mod identify;
-pub mod keeper_watch;
 mod learning;
 mod loading;
 pub mod metrics;
@@ -58,6 +56,7 @@ pub mod usage;
 pub mod view_tree;
 mod viewing;
 pub mod views;
+mod wait_metrics;
 pub mod waits;
 
 use std::os::unix::net::UnixListener;
@@ -67,17 +66,17 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info, warn};
+use xebec_keeper::client;
 use xebec_kernel::file::{remove_abandoned, write_atomically};
 use xebec_kernel::journal::{Custody, LastWord};
 use xebec_kernel::process::{self, Child};
+use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
+use xebec_protocol::settings::Settings;
 
-use crate::client;
 use crate::events::{EventLoop, Inherited};
-use crate::failure::Failure;
 use crate::image::Images;
-use crate::keeper;
-use crate::paths::Paths;
-use crate::settings::Settings;
+use crate::runtime_image::recordings::Recordings;
 use crate::sharing::SharedContents;
 use crate::worker::fills::FillService;
 use crate::worker::requests::Requests;
@@ -137,12 +136,13 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     let orders = orders?;
     unblock_orders(&());
     let (start_paths, overrides) = (paths.clone(), settings.given.clone());
-    keeper_watch::watch(journal.clone(), move || {
+    xebec_keeper::watch::watch(journal.clone(), move || {
         client::start_keeper(&start_paths, &overrides, None)
     });
     let images = Images::open(paths)?;
     images.store().clean();
-    images.recordings().remove_damaged();
+    let recordings = Recordings::new(paths, images.clone());
+    recordings.kept().remove_damaged();
     let handle = runtime.handle().clone();
     let (completed, newly_complete) = tokio::sync::mpsc::unbounded_channel();
     let fills = FillService::new(
@@ -161,10 +161,15 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         journal.was_unguarded(),
         settings.linger,
     )?);
-    fills.read_by(&views);
+    let reading = Arc::downgrade(&views);
+    fills.read_by(Box::new(move |key| {
+        let views = reading.upgrade();
+        views.map_or_else(Default::default, |views| views.readers_of(key))
+    }));
     journal.set_unguarded(false);
     let requests = Arc::new(Requests {
         images,
+        recordings,
         fills: fills.clone(),
         views,
         suspects,
@@ -259,7 +264,7 @@ struct Orders {
 
 /// In each thread once somebody listens, so that programs that it starts inherit nothing blocked.
 fn unblock_orders(_listens: &()) {
-    if let Err(error) = process::unblock_signals(&keeper::WORKER_SIGNALS) {
+    if let Err(error) = process::unblock_signals(&xebec_keeper::WORKER_SIGNALS) {
         warn!("cannot listen to the keeper: {error}");
     }
 }
@@ -269,7 +274,7 @@ impl Orders {
         let failed = |error| Failure::host("listen for signals", error);
         Ok(Orders {
             stop: signal(SignalKind::terminate()).map_err(failed)?,
-            replace: signal(SignalKind::from_raw(keeper::REPLACE)).map_err(failed)?,
+            replace: signal(SignalKind::from_raw(xebec_keeper::REPLACE)).map_err(failed)?,
         })
     }
 }

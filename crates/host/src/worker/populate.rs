@@ -135,19 +135,17 @@ fn bring(tree: &ViewTree, root: &Path, parts: &[FilePart], pages: &PageSet, want
     });
 }
 
-impl ViewTree {
-    /// Takes the files that have pages out of the page cache, of the view that is mounted at `root`, so that they are read again
-    /// from the layer, but for what is mapped. Whole files, since the kernel keeps a folio that is larger than the range
-    /// (`find_lock_entries`, mm/filemap.c). Blocks.
-    pub(super) fn forget(&self, root: &Path, pages: &PageSet) {
-        let parts = self.parts(pages);
-        for_each_file(self, root, &parts, |file, part| {
-            if let Err(error) = fadvise(file, 0, None, Advice::DontNeed) {
-                debug!("wrong pages of {} stay in memory: {error}", part.key);
-            }
-            true
-        });
-    }
+/// Takes the files that have pages out of the page cache, of the view that is mounted at `root`, so that they are read again
+/// from the layer, but for what is mapped. Whole files, since the kernel keeps a folio that is larger than the range
+/// (`find_lock_entries`, mm/filemap.c). Blocks.
+pub(super) fn forget(tree: &ViewTree, root: &Path, pages: &PageSet) {
+    let parts = tree.parts(pages);
+    for_each_file(tree, root, &parts, |file, part| {
+        if let Err(error) = fadvise(file, 0, None, Advice::DontNeed) {
+            debug!("wrong pages of {} stay in memory: {error}", part.key);
+        }
+        true
+    });
 }
 
 /// Goes through parts, which are in the order of their files, with the file that each is of, until it is told not to go on.

@@ -10,9 +10,10 @@ use xebec_cache::policy::{LeastRecentlyUsed, Resident};
 use xebec_cache::room::MakeRoom;
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
+use xebec_protocol::wire::CacheReport;
+use xebec_protocol::wire::{Collected, CollectedLayer};
 
-use crate::inventory::{self, CacheReport};
-use crate::protocol::{Collected, CollectedLayer};
+use crate::inventory;
 use crate::worker::requests::Requests;
 
 /// On a full disk, room for more than the write that met it: the next ones come at once.

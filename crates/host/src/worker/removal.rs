@@ -2,12 +2,12 @@
 
 use xebec_cache::evict::{Action, Step};
 use xebec_cache::store::LayerKey;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::{Forgotten, ImageRequest};
 
 use crate::check::known_image;
-use crate::failure::{Failure, FailureKind};
 use crate::image::record::ImageRecord;
 use crate::inventory;
-use crate::protocol::{Forgotten, ImageRequest};
 use crate::worker::requests::Requests;
 
 impl Requests {
@@ -56,7 +56,7 @@ impl Requests {
         self.views
             .take_down_unused(|view| view.manifest == record.manifest_digest);
         self.images.records().remove(record.manifest_digest)?;
-        self.images.recordings().forget(record.manifest_digest)?;
+        self.recordings.kept().forget(record.manifest_digest)?;
         let others = self.images.records().list();
         for layer in &record.layers {
             let key = layer.key();

@@ -10,14 +10,17 @@ use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_container::Identity;
 use xebec_kernel::journal::Journal;
-
-use crate::failure::{Failure, FailureKind};
-use crate::image::{ForService, Images, PreparedImage, Report};
-use crate::protocol::{
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::settings::Settings;
+use xebec_protocol::wire::LayerPair;
+use xebec_protocol::wire::{
     Allowed, Completion, Holder, ImageRequest, Mounted, Purpose, Reply, Request, ServiceCommand,
 };
+
+use crate::image::{Images, PreparedImage, Report};
 use crate::runtime_image::pace::Paces;
-use crate::settings::Settings;
+use crate::runtime_image::prepare::{ForService, PreparedStart};
+use crate::runtime_image::recordings::Recordings;
 use crate::sharing::SharedContents;
 use crate::worker::background::{Background, run_without_turn};
 use crate::worker::fills::FillService;
@@ -30,7 +33,7 @@ use crate::worker::strict::{Reliance, Strictness, Use};
 use crate::worker::suspects::Suspects;
 use crate::worker::usage::Reservation;
 use crate::worker::viewing::HeldView;
-use crate::worker::views::{LayerPair, Views};
+use crate::worker::views::Views;
 
 /// How often an image is prepared anew because a layer of it was evicted meanwhile. Once it is prepared its layers
 /// are the last to go, so a second time is unlikely.
@@ -51,6 +54,7 @@ pub(super) struct Order {
 /// Everything that requests need.
 pub struct Requests {
     pub(super) images: Images,
+    pub(super) recordings: Recordings,
     pub(super) fills: Arc<FillService>,
     pub(super) views: Arc<Views>,
     pub(super) suspects: Suspects,
@@ -177,8 +181,8 @@ impl Requests {
             Purpose::Service(command) => Some(command),
             Purpose::Files | Purpose::Recording => None,
         };
-        let (mut prepared, reservation) = self.prepare(request, require_lazy, service, report).await?;
-        let recording = prepared.recording.take();
+        let (start, reservation) = self.prepare(request, require_lazy, service, report).await?;
+        let (mut prepared, recording) = (start.image, start.recording);
         if order.purpose != Purpose::Recording {
             self.fetch_contents(request, &mut prepared).await;
         }
@@ -271,15 +275,15 @@ impl Requests {
         require_lazy: bool,
         service: Option<&ServiceCommand>,
         report: &Report,
-    ) -> Result<(PreparedImage, Reservation), Failure> {
+    ) -> Result<(PreparedStart, Reservation), Failure> {
         let paces = &self.paces;
         let service = service.map(|command| ForService { command, paces });
         for _ in 0..PREPARATIONS {
             let prepared = self
-                .images
+                .recordings
                 .prepare(request, require_lazy, service, report)
                 .await?;
-            if let Some(reservation) = self.reserve(&prepared).await? {
+            if let Some(reservation) = self.reserve(&prepared.image).await? {
                 return Ok((prepared, reservation));
             }
         }
@@ -380,7 +384,8 @@ impl Requests {
         report: &Report,
     ) -> Result<Reply, Failure> {
         let before = self.images.clients().stats().bytes_received;
-        let (mut prepared, _reservation) = self.prepare(request, false, None, report).await?;
+        let (start, _reservation) = self.prepare(request, false, None, report).await?;
+        let mut prepared = start.image;
         self.keep(&mut prepared).await?;
         if complete {
             let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();

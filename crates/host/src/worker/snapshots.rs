@@ -18,14 +18,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};
+use xebec_keeper::listens;
+use xebec_protocol::paths::Paths;
 use xebec_snapshotter::containerd::owners::Owners;
 use xebec_snapshotter::image_service::ImageService;
 use xebec_snapshotter::server::{self, Opened};
 use xebec_snapshotter::{Figures, Snapshotter};
 
-use crate::keeper::containerd::listens;
 use crate::logins::KeptLogins;
-use crate::paths::Paths;
 use crate::worker::requests::Requests;
 pub(super) use binds::unbind_all;
 use lazy::Layers;
@@ -79,7 +79,7 @@ impl Snapshots {
         let are_kept = containerd.is_some() || requests.settings.snapshotter.login_age.is_some();
         let logins = are_kept.then(|| logins_of(requests));
         let layers = Arc::new(Layers::of(requests, logins.clone()));
-        let owners = requests.settings.snapshotter.owners();
+        let owners = requests.settings.snapshotter.owners().map(Owners::at);
         tokio::spawn(open(requests.images.paths.clone(), layers, owners, settled));
         let images = containerd
             .as_ref()

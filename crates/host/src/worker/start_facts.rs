@@ -9,11 +9,11 @@ use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::image::InodeId;
 use xebec_format::runtime_image::{PageRun, RecordedLayer, ServiceKey};
+use xebec_protocol::start_report::{MissedFile, RecordedPages, StartEnd, StartReport};
+use xebec_protocol::wire::Loaded;
 
 use crate::page_set::PageSet;
-use crate::protocol::Loaded;
 use crate::runtime_image::find::FoundRecording;
-use crate::start_report::{MissedFile, RecordedPages, StartEnd, StartReport};
 use crate::worker::asked::AllAsked;
 use crate::worker::touched::Touched;
 use crate::worker::view_tree::{FilePart, ViewTree};

@@ -8,15 +8,16 @@ use tracing::{error, info};
 use xebec_cache::fill::Patience;
 use xebec_cache::progress::Ticket;
 use xebec_cache::store::LayerKey;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::Purpose;
+use xebec_trust::Evidence;
 use xebec_trust::RepositoryName;
 
-use crate::failure::{Failure, FailureKind};
 use crate::image::PreparedImage;
 use crate::page_set::PageSet;
-use crate::protocol::Purpose;
 use crate::runtime_image::corrected;
 use crate::runtime_image::injected::{self, Injection};
-use crate::runtime_image::kept::Evidence;
+use crate::worker::populate;
 use crate::worker::requests::Requests;
 use crate::worker::served::ServedLayer;
 use crate::worker::strict::{Injecting, Use};
@@ -170,7 +171,7 @@ impl Requests {
         );
         for injection in injected::load(self.images.store(), key).unwrap_or_default() {
             if !injection.evidence.own
-                && let Err(failure) = self.images.recordings().distrust(injection.recording)
+                && let Err(failure) = self.recordings.kept().distrust(injection.recording)
             {
                 error!("{failure}");
             }
@@ -182,7 +183,7 @@ impl Requests {
             if view.reads(key) {
                 // Who has not mapped them reads what is right from now on.
                 if let Some(known) = self.views.known_by_name(&view.name) {
-                    known.tree.forget(&view.path, &wrong);
+                    populate::forget(&known.tree, &view.path, &wrong);
                 }
                 error!(
                     "ALARM: {} is mounted with it, for {:?}; stop what runs on it",

@@ -23,12 +23,12 @@ use xebec_container::ImageConfig;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::RecordedLayer;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::start_report::{Learned, StartEnd, StartReport};
+use xebec_protocol::wire::{Holder, Loaded, Mounted, Purpose};
 
-use crate::failure::{Failure, FailureKind};
 use crate::image::PreparedImage;
 use crate::page_set::PageSet;
-use crate::protocol::{Holder, Loaded, Mounted, Purpose};
-use crate::start_report::{Learned, StartEnd, StartReport};
 use crate::worker::asked::{AllAsked, Watch};
 use crate::worker::learning::profile;
 use crate::worker::loading::{Pending, SOON, STILL_COMING};
@@ -391,7 +391,7 @@ impl Requests {
         let mut report = report(facts, &over, &seen, tree.as_ref());
         if start.learns {
             let learned = profile(facts, &over, &seen).and_then(|profile| {
-                let kept = self.images.profiles().add(&profile);
+                let kept = self.recordings.profiles().add(&profile);
                 kept.map(|()| profile).map_err(|failure| failure.to_string())
             });
             report.learned = Some(match learned {

@@ -17,11 +17,11 @@ use tokio::sync::Notify;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_oci::Reference;
+use xebec_protocol::wire::Purpose;
+use xebec_trust::Evidence;
 use xebec_trust::{Naming, Policy, RepositoryName, Root};
 
 use crate::image::PreparedImage;
-use crate::protocol::Purpose;
-use crate::runtime_image::kept::Evidence;
 
 /// That somebody reads the layers of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

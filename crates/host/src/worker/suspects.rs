@@ -21,10 +21,11 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
 use xebec_kernel::file::write_atomically;
 use xebec_kernel::mount::{self, MountInfo, Top};
+use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::LayerPair;
+use xebec_protocol::wire::{ProcessStatus, SuspectStatus};
 
-use crate::paths::Paths;
-use crate::protocol::{ProcessStatus, SuspectStatus};
-use crate::worker::views::{LayerPair, ViewRecord};
+use crate::worker::views::ViewRecord;
 use places::Places;
 
 /// Asks statx for a number of a mount that is never used again (`include/uapi/linux/stat.h`).

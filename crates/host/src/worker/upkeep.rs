@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 use tracing::{debug, error, warn};
 use xebec_cache::presence::SyncError;
 use xebec_cache::store::LayerKey;
+use xebec_protocol::failure::Failure;
 
-use crate::failure::Failure;
 use crate::runtime_image::corrected;
 use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::requests::Requests;
@@ -88,7 +88,7 @@ impl Requests {
     /// Brings what starts wrote down to the disk.
     pub(super) fn sync_notes(&self) {
         self.sync_views();
-        if let Err(failure) = self.images.sync() {
+        if let Err(failure) = self.images.sync().and(self.recordings.sync()) {
             error!(
                 "{failure}. It may be gone after a power cut, and is found out again then; look after the disk"
             );

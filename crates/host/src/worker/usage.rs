@@ -96,8 +96,9 @@ impl Drop for Going {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use xebec_format::digest::Digest;
+
+    use super::*;
 
     #[test]
     fn use_and_eviction_exclude_each_other() {

@@ -7,11 +7,11 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use tracing::error;
 use xebec_cache::store::LayerKey;
 use xebec_kernel::mount;
+use xebec_protocol::failure::Failure;
+use xebec_protocol::wire::Purpose;
 
-use crate::failure::Failure;
 use crate::image::{PreparedImage, PreparedLayer};
 use crate::page_set::PageSet;
-use crate::protocol::Purpose;
 use crate::urgent::Urgent;
 use crate::view::{self, MountOptions, ViewOptions};
 use crate::worker::fills::ServedLayer;

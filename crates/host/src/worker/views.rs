@@ -22,13 +22,13 @@ use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::mount::{self, Attributes, BackingDevice, MountError};
-use xebec_kernel::process::Stat;
+use xebec_kernel::process;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::{Allowed, Completion, Holder, LayerPair};
 
-use crate::failure::{Failure, FailureKind};
 use crate::free::Arriving;
 use crate::page_set::PageSet;
-use crate::paths::Paths;
-use crate::protocol::{Allowed, Completion, Holder};
 use crate::view::{self, BuiltView, MountOptions};
 use crate::worker::strict::Use;
 use crate::worker::views::known::KnownViews;
@@ -136,24 +136,6 @@ pub struct Claim<'a> {
     pub by: Use,
     /// What is allowed on the directory that it is for, if it is one.
     pub allowed: Allowed,
-}
-
-/// A layer and its index, as it is written to the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LayerPair {
-    /// The layer blob.
-    pub layer: Digest,
-    /// Its index.
-    pub index: Digest,
-}
-
-impl From<LayerPair> for LayerKey {
-    fn from(pair: LayerPair) -> Self {
-        Self {
-            layer: pair.layer,
-            index: pair.index,
-        }
-    }
 }
 
 /// Shows a view at a directory. Those of earlier versions had everything allowed, so what is not is said, too.
@@ -522,7 +504,7 @@ fn same(one: &Holder, other: &Holder) -> bool {
 fn is_alive(holder: &Holder) -> bool {
     match holder {
         Holder::Directory { path } => mount::is_mounted(path).unwrap_or(true),
-        Holder::Process { pid, start_time, .. } => process_start_time(*pid) == Some(*start_time),
+        Holder::Process { pid, start_time, .. } => process::start_time(*pid) == Some(*start_time),
         // The store of snapshots knows.
         Holder::Snapshot { .. } => true,
     }
@@ -534,9 +516,4 @@ fn describe(holder: &Holder) -> String {
         Holder::Process { name, .. } => name.clone(),
         Holder::Snapshot { key } => format!("snapshot {key}"),
     }
-}
-
-/// When a process started, in clock ticks since boot; `None` when there is none.
-pub fn process_start_time(pid: u32) -> Option<u64> {
-    Stat::of(pid.try_into().ok()?).map(|stat| stat.started)
 }

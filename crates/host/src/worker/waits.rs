@@ -16,10 +16,10 @@ use xebec_cache::layer::FileIdentity;
 use xebec_cache::progress::{Account, Ticket};
 use xebec_cache::store::LayerKey;
 use xebec_kernel::journal::waited_since;
+use xebec_protocol::settings::Settings;
 
 use crate::events::Event;
-use crate::settings::Settings;
-use crate::worker::metrics::WaitMetrics;
+use crate::worker::wait_metrics::WaitMetrics;
 
 /// Waits that are remembered. A start of a large service raises a few thousand; at half a KiB each this is 4 MiB.
 const REMEMBERED: usize = 8192;
@@ -250,7 +250,8 @@ impl Waits {
             });
         }
         let record = waiter.record(true, error);
-        self.metrics.count(&record);
+        self.metrics
+            .count(record.waited, record.error.is_none(), record.account.phases);
         let mut past = lock(&self.past);
         if past.len() >= REMEMBERED {
             past.pop_front();

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use xebec_host::keeper::{self, KeeperConfig};
+use xebec_keeper::KeeperConfig;
 
 /// How long the kill test runs when nothing else is said.
 const DEFAULT_KILL_SECONDS: u64 = 10;
@@ -91,7 +91,7 @@ fn keep(directory: PathBuf, behaviour: &str) -> ExitCode {
     ];
     let mut config = KeeperConfig::new(directory.join("root"), directory.join("run"), arguments.to_vec());
     config.longest_delay = Duration::ZERO;
-    match keeper::run(&config) {
+    match xebec_keeper::run(&config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("keeper: {problem}");

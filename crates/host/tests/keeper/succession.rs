@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use xebec_host::keeper::{REPLACE, upgrade_file};
+use xebec_keeper::{REPLACE, upgrade_file};
 use xebec_kernel::process::Child;
 
 use crate::kill_time;

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use xebec_host::events::{self, Answer, Event, EventHandler, EventLoop, FileId};
-use xebec_host::keeper::REPLACE;
-use xebec_host::worker::keeper_watch;
+use xebec_keeper::REPLACE;
 use xebec_kernel::journal::LastWord;
 use xebec_kernel::process::{Signals, Spawn};
 
@@ -49,7 +48,7 @@ pub fn main(directory: &Path, behaviour: &str) -> ExitCode {
     }
     if behaviour != "dies-with-its-keeper" {
         let (directory, behaviour) = (directory.to_owned(), behaviour.to_owned());
-        keeper_watch::watch(journal.clone(), move || {
+        xebec_keeper::watch::watch(journal.clone(), move || {
             Spawn::own_executable()
                 .argument("as-keeper")
                 .argument(&directory)

@@ -1,12 +1,12 @@
 //! From header fields to an [`Entry`]: validated paths, owners and devices, and what whiteout names mean.
 
+use xebec_format::layer::limits::MAX_SYMLINK;
 use xebec_format::layer::{Entry, EntryKind, Metadata, Xattr};
 use xebec_format::path::LayerPath;
 
 use super::error::EntryProblem;
 use super::header::{Header, kind};
 use super::xattr::{Inode, collect_xattrs};
-use xebec_format::layer::limits::MAX_SYMLINK;
 
 /// Largest device numbers of Linux (`include/linux/kdev_t.h`: 12 bits major, 20 bits minor).
 const MAX_MAJOR: i64 = (1 << 12) - 1;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use xebec_format::layer::Xattr;
+use xebec_format::layer::limits::{MAX_XATTR_NAME, MAX_XATTR_VALUE};
 
 use super::error::EntryProblem;
-use xebec_format::layer::limits::{MAX_XATTR_NAME, MAX_XATTR_VALUE};
 
 /// What Linux distinguishes when it takes attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use xebec_host::failure::{Failure, FailureKind};
+use xebec_protocol::failure::{Failure, FailureKind};
 
 use crate::Options;
 

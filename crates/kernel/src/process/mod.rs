@@ -209,6 +209,14 @@ impl Stat {
     }
 }
 
+/// When a process that has not ended was started, in clock ticks since the machine was; `None` if there is none of that number.
+/// A number is used again, the two together are not.
+pub fn start_time(process: impl TryInto<i32>) -> Option<u64> {
+    Stat::of(process.try_into().ok()?)
+        .filter(|stat| !stat.has_ended)
+        .map(|stat| stat.started)
+}
+
 /// The processes that `parent` has for children, by the table of all.
 pub fn children(parent: Pid) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -220,6 +228,21 @@ pub fn children(parent: Pid) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_has_no_start_time() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(start_time(child.id()).is_some());
+        child.kill().unwrap();
+        // It stays in the table until its parent waits.
+        let is_gone = (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            start_time(child.id()).is_none()
+        });
+        assert!(is_gone, "a process that was killed still counts as one that runs");
+        assert!(Stat::of(child.id().try_into().unwrap()).is_some_and(|stat| stat.has_ended));
+        child.wait().unwrap();
+    }
 
     #[test]
     fn a_name_in_parentheses_may_hold_anything() {

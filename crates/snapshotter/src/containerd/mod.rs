@@ -32,8 +32,6 @@ use tonic_prost::ProstCodec;
 
 use crate::api::LONGEST_MESSAGE;
 
-/// Where containerd listens unless it is told otherwise.
-pub const USUAL_SOCKET: &str = "/run/containerd/containerd.sock";
 /// The header that says which namespace a call is about.
 const NAMESPACE: &str = "containerd-namespace";
 /// The header that says which lease keeps what a call makes.

@@ -4,6 +4,11 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::time::Duration;
 
+use xebec_snapshotter::api::{Empty, MountsResponse};
+use xebec_snapshotter::containerd::containers::{Container, SERVICE};
+use xebec_snapshotter::containerd::owners::Owners;
+use xebec_snapshotter::containerd::{Containerd, ContainerdError};
+
 use crate::fake::{Client, Host};
 use crate::snapshots::{mounts, of, pull};
 use http_body_util::BodyExt;
@@ -15,10 +20,6 @@ use prost::Message;
 use tokio::net::UnixListener;
 use tonic::body::Body;
 use tonic::{Code, Status};
-use xebec_snapshotter::api::{Empty, MountsResponse};
-use xebec_snapshotter::containerd::containers::{Container, SERVICE};
-use xebec_snapshotter::containerd::owners::Owners;
-use xebec_snapshotter::containerd::{Containerd, ContainerdError};
 
 #[derive(Clone, PartialEq, Message)]
 struct Asked {

@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 
-use crate::fake::{Client, Host, image_labels};
-use crate::snapshots::{commit, mounts, of};
-use tonic::Code;
 use xebec_snapshotter::api::{
     Empty, FieldMask, Info, InfoResponse, LONGEST_MESSAGE, MountsResponse, PrepareRequest, UpdateRequest,
 };
+
+use crate::fake::{Client, Host, image_labels};
+use crate::snapshots::{commit, mounts, of};
+use tonic::Code;
 
 async fn labelled(
     client: &mut Client,

@@ -5,6 +5,8 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use xebec_snapshotter::image_service::{ImageService, Login, Logins, SERVICE, Ticket};
+
 use crate::fake::{Client, Host};
 use http_body_util::BodyExt;
 use hyper::Request;
@@ -15,7 +17,6 @@ use prost::Message;
 use tokio::net::UnixListener;
 use tonic::body::Body;
 use tonic::{Code, Status};
-use xebec_snapshotter::image_service::{ImageService, Login, Logins, SERVICE, Ticket};
 
 #[derive(Clone, PartialEq, Message)]
 struct Spec {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use xebec_snapshotter::api::{Empty, InfoResponse, Kind, MountsResponse, PrepareRequest, UsageResponse};
+use xebec_snapshotter::lazy::Shown;
+
 use crate::fake::{Host, image_labels};
 use crate::snapshots::{commit, mounts, of, pull};
 use tonic::Code;
-use xebec_snapshotter::api::{Empty, InfoResponse, Kind, MountsResponse, PrepareRequest, UsageResponse};
-use xebec_snapshotter::lazy::Shown;
 
 #[tokio::test]
 async fn lazy_layers_are_not_unpacked() {

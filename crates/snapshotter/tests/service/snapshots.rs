@@ -1,11 +1,12 @@
 //! The service as a client of gRPC meets it, with lazy images that are made up.
 
-use crate::fake::{Client, Host, image_labels};
-use tonic::Code;
 use xebec_snapshotter::api::{
     CommitRequest, Empty, FieldMask, Info, InfoResponse, KeyRequest, ListRequest, MountsResponse,
     PrepareRequest, UpdateRequest, UsageResponse,
 };
+
+use crate::fake::{Client, Host, image_labels};
+use tonic::Code;
 
 pub(crate) async fn mounts(
     client: &mut Client,

@@ -8,11 +8,11 @@ use xebec_format::digest::Digest;
 use xebec_format::layer::Section;
 use xebec_oci::media_type::ACCEPT_IMAGE;
 use xebec_oci::{ClientError, Descriptor};
+use xebec_protocol::failure::Failure;
 use xebec_trust::{Binding, Listing, Record, Signing};
 
 use super::{Choice, Outcome};
 use crate::artifact::{ARTIFACT_TYPE, Artifact, BlobRef, INDEX_TYPE, LayerBlobs, MAX_INDEX};
-use crate::failure::Failure;
 use crate::image::PreparedLayer;
 use crate::image::resolve::registry_failure;
 

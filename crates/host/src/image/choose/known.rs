@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
+use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_trust::{Refusal, Root, Roots};
 
 use super::Choice;
 use crate::facts;
-use crate::failure::{Failure, FailureKind};
 use crate::image::PreparedLayer;
 
 impl Choice<'_> {

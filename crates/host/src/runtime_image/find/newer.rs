@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use xebec_oci::Client;
+use xebec_protocol::failure::Failure;
+use xebec_protocol::wire::ServiceCommand;
 
 use super::{Choice, Wanted};
-use crate::failure::Failure;
-use crate::image::Images;
 use crate::image::referrers::Referrers;
 use crate::image::resolve::{FoundImage, registry_failure};
-use crate::protocol::ServiceCommand;
+use crate::runtime_image::recordings::Recordings;
 
 /// How often a registry is asked at most, for each image.
 const LOOK_AGAIN: Duration = Duration::from_secs(10 * 60);
 /// How long after a start has begun: what it reads meanwhile is more urgent.
 const AFTER: Duration = Duration::from_secs(5);
 
-impl Images {
+impl Recordings {
     /// Looks for a newer recording in the background, if it is time to. Must run inside a tokio runtime.
     pub(super) fn look_for_newer(&self, client: &Client, found: &FoundImage, command: &ServiceCommand) {
-        if found.offline || !self.recordings.is_look_due(found.manifest_digest, LOOK_AGAIN) {
+        if found.offline || !self.kept.is_look_due(found.manifest_digest, LOOK_AGAIN) {
             return;
         }
         let (this, client, found, command) = (self.clone(), client.clone(), found.clone(), command.clone());
@@ -48,7 +48,7 @@ impl Images {
         let referrers = Referrers::by_type(client.clone(), found.reference.repository(), manifest);
         let listed = choice.fetch(client, &referrers).await;
         let listed = listed.map_err(|error| registry_failure(&error))?;
-        let kept = self.recordings.list(manifest);
+        let kept = self.kept.list(manifest);
         let is_kept = |name| kept.iter().any(|kept| kept.name == name);
         let both = listed.iter().map(|(listed, _)| listed).chain(&kept).cloned();
         let (Some(best), _) = choice.best(&wanted, both) else {
@@ -61,7 +61,6 @@ impl Images {
             return Ok(());
         };
         info!(recording = %best.name, image = %found.reference, "a newer recording serves the next start");
-        self.recordings
-            .keep(manifest, best.name, bytes, &best.evidence, None)
+        self.kept.keep(manifest, best.name, bytes, &best.evidence, None)
     }
 }

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use xebec_format::digest::Digest;
+use xebec_protocol::failure::Failure;
 
-use crate::failure::Failure;
 use crate::runtime_image::profile::Profile;
 
 /// Profiles of one service that are kept. A dozen show what starts have in common; more would only make them older.

@@ -18,8 +18,8 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{PageRun, RecordedLayer, Recording, SeenRun, Service, ServiceKey};
 use xebec_kernel::file::{remove_abandoned, write_atomically};
 
-use crate::failure::{Failure, FailureKind};
 use files::{Name, files, remove_oldest};
+use xebec_protocol::failure::{Failure, FailureKind};
 
 /// Largest profile, in bytes: some 70,000 runs. A start of 10,000 pages that had no recording has 3,000.
 const MAX_BYTES: u64 = 1 << 20;

@@ -5,11 +5,11 @@ use std::path::Path;
 use tracing::warn;
 use xebec_kernel::file::is_same;
 use xebec_kernel::mount::{self, Top};
+use xebec_protocol::paths::Paths;
 use xebec_snapshotter::mapped::Mapped;
 use xebec_snapshotter::{Binder, ErrorKind, SnapshotError};
 
 use super::lazy::Layers;
-use crate::paths::Paths;
 
 impl Binder for Layers {
     fn bind(&self, from: &Path, at: &Path) -> Result<(), SnapshotError> {

@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 
 use tracing::info;
 use xebec_format::digest::Digest;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::{
+    Allowed, Holder, ImagePart, ImageRequest, PullPolicy, Purpose, Reply, ServiceCommand,
+};
 use xebec_snapshotter::containerd::owners::ContainerImage;
 use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Shown, Verdict};
 use xebec_snapshotter::record::LazyLayer;
@@ -19,12 +23,11 @@ use xebec_snapshotter::usage::Usage;
 use xebec_snapshotter::{ErrorKind, LazyImages, SnapshotError};
 
 use super::findings::{Asker, Findings};
-use crate::failure::{Failure, FailureKind};
+use crate::image::Report;
 use crate::image::admission::Admission;
-use crate::image::{ForService, Report};
 use crate::inventory;
 use crate::logins::KeptLogins;
-use crate::protocol::{Allowed, Holder, ImagePart, ImageRequest, PullPolicy, Purpose, Reply, ServiceCommand};
+use crate::runtime_image::prepare::ForService;
 use crate::worker::requests::{Order, Requests};
 
 /// How long a tag is shown another's layers of the same chain, before its registry is asked again for its own: a start asks
@@ -138,12 +141,12 @@ impl Layers {
             command: &command,
             paces: &requests.paces,
         };
-        let images = match asker {
-            Asker::Pull => &requests.images.trying_logins(),
-            Asker::Other => &requests.images,
+        let recordings = match asker {
+            Asker::Pull => &requests.recordings.trying_logins(),
+            Asker::Other => &requests.recordings,
         };
         for _ in 0..ADMISSIONS {
-            let admission = images.admission(&request, manifest, service, &report);
+            let admission = recordings.admission(&request, manifest, service, &report);
             let (admission, prepared) = admission.await?;
             // From here on the image's record keeps them.
             if !requests.are_there(&admission.keys).await? {

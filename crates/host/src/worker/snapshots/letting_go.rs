@@ -79,7 +79,7 @@ impl Requests {
             }
         }
         if image.is_whole && have_all_gone {
-            let forgotten = self.images.recordings().forget(manifest).and_then(|()| {
+            let forgotten = self.recordings.kept().forget(manifest).and_then(|()| {
                 let records = self.images.records();
                 records.remove_if(manifest, |record| !plan.is_wanted_again(record))
             });

@@ -13,6 +13,9 @@ use std::sync::Arc;
 use tracing::info;
 use xebec_format::digest::Digest;
 use xebec_oci::{Manifest, Platform, Reference};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::settings::Unproven;
+use xebec_protocol::wire::{ImagePart, Reply};
 use xebec_snapshotter::containerd::owners::ContainerImage;
 use xebec_snapshotter::lazy::Reason;
 use xebec_snapshotter::record::LazyLayer;
@@ -20,10 +23,7 @@ use xebec_snapshotter::{ErrorKind, SnapshotError};
 
 use super::findings::Asker;
 use super::lazy::{Layers, quietly, request};
-use crate::failure::{Failure, FailureKind};
 use crate::image::admission::Admission;
-use crate::protocol::{ImagePart, Reply};
-use crate::settings::Unproven;
 use crate::worker::requests::Requests;
 
 /// What a container's image is.

@@ -6,9 +6,9 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+use xebec_protocol::start_report::{Learned, StartReport};
 
 use super::Starts;
-use crate::start_report::{Learned, StartReport};
 use crate::worker::metrics::counter;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]

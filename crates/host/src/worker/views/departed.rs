@@ -16,10 +16,11 @@ use tracing::{info, warn};
 use xebec_cache::store::LayerKey;
 use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::lease::Lease;
+use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::LayerPair;
 
 use super::lingering::milliseconds_since_start;
-use super::{LayerPair, ViewRecord, Views};
-use crate::paths::Paths;
+use super::{ViewRecord, Views};
 use crate::view;
 use crate::worker::strict::Use;
 

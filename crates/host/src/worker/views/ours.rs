@@ -13,11 +13,11 @@ use rustix::fs::{Mode, OFlags};
 use tracing::warn;
 use xebec_kernel::file::is_same;
 use xebec_kernel::mount::{self, MountInfo, Top};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::Holder;
 
 use super::{ViewRecord, Views, same};
-use crate::failure::{Failure, FailureKind};
-use crate::paths::Paths;
-use crate::protocol::Holder;
 use crate::view;
 
 impl Views {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tracing::{error, info, warn};
 use xebec_kernel::mount;
+use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
 
 use super::departed::depart;
 use super::ours::{remove_own_mount, remove_unused_mount};
 use super::readers::Readers;
 use super::{ViewRecord, Views};
-use crate::failure::Failure;
-use crate::paths::Paths;
 use crate::view;
 use crate::worker::fills::FillService;
 use crate::worker::suspects::Suspects;

@@ -9,6 +9,9 @@ use serde_json::json;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{Codec, Span, SpanTable};
 use xebec_index::indexer::{IndexOptions, index_layer};
+use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::{ImageRequest, PullPolicy};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
@@ -16,11 +19,8 @@ use xebec_trust::{Listing, RepositoryName};
 
 use super::{PIECES, drawn};
 use crate::facts;
-use crate::failure::Failure;
 use crate::image::Images;
 use crate::image::publish::PublishOptions;
-use crate::paths::Paths;
-use crate::protocol::{ImageRequest, PullPolicy};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
@@ -101,7 +101,7 @@ impl World {
         let request = request(registry, repository);
         let mut prepared = self
             .images
-            .prepare(&request, require_lazy, None, &(Arc::new(|_| ()) as _))
+            .prepare(&request, require_lazy, &(Arc::new(|_| ()) as _))
             .await?;
         prepared.written().await?;
         Ok(prepared.layers.iter().any(|layer| layer.read_whole))

@@ -8,34 +8,32 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tracing::{info, warn};
 use xebec_kernel::fanotify::Group;
 use xebec_kernel::journal::Journal;
 use xebec_kernel::process::{Child, HandedDown};
 
-use super::containerd;
-use super::files::listen;
-use super::guard;
-use super::locks::{DirectoryLocks, LockError};
-use super::{KeeperConfig, KeeperError};
-use crate::events::descriptors;
+use crate::config::KeeperConfig;
+use crate::error::KeeperError;
+use crate::error::LockError;
+use crate::files::listen;
+use crate::guard;
+use crate::locks::DirectoryLocks;
+use crate::{containerd, descriptors};
 
 /// Names by which a service manager keeps them.
-pub(super) mod names {
-    pub(in crate::keeper) const GROUP: &str = "group";
-    pub(in crate::keeper) const JOURNAL: &str = "journal";
-    pub(in crate::keeper) const SOCKET: &str = "socket";
-    pub(in crate::keeper) const SNAPSHOTS: &str = "snapshots";
-    pub(in crate::keeper) const RUN_LOCK: &str = "run-lock";
-    pub(in crate::keeper) const ROOT_LOCK: &str = "root-lock";
-    pub(in crate::keeper) const WORKER: &str = "worker";
-    pub(in crate::keeper) const ALL: [&str; 7] =
-        [GROUP, JOURNAL, SOCKET, SNAPSHOTS, RUN_LOCK, ROOT_LOCK, WORKER];
+pub(crate) mod names {
+    pub(crate) const GROUP: &str = "group";
+    pub(crate) const JOURNAL: &str = "journal";
+    pub(crate) const SOCKET: &str = "socket";
+    pub(crate) const SNAPSHOTS: &str = "snapshots";
+    pub(crate) const RUN_LOCK: &str = "run-lock";
+    pub(crate) const ROOT_LOCK: &str = "root-lock";
+    pub(crate) const WORKER: &str = "worker";
+    pub(crate) const ALL: [&str; 7] = [GROUP, JOURNAL, SOCKET, SNAPSHOTS, RUN_LOCK, ROOT_LOCK, WORKER];
 }
 
 /// A keeper that is ending holds its locks while it takes its mounts down. That takes milliseconds; a start that
@@ -46,22 +44,22 @@ const RETRY: Duration = Duration::from_millis(10);
 
 /// What must not be lost while any reader may wait.
 #[derive(Debug)]
-pub(super) struct Holdings {
-    pub(super) group: Group,
-    pub(super) journal: Arc<Journal>,
-    pub(super) listener: UnixListener,
+pub(crate) struct Holdings {
+    pub(crate) group: Group,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) listener: UnixListener,
     /// Where containerd connects; a socket that does not listen if it is not served.
-    pub(super) snapshots: OwnedFd,
-    pub(super) locks: DirectoryLocks,
+    pub(crate) snapshots: OwnedFd,
+    pub(crate) locks: DirectoryLocks,
     /// The worker that serves already listens elsewhere.
-    pub(super) is_moved: bool,
+    pub(crate) is_moved: bool,
     /// Nobody can be reading: everything was made just now.
-    pub(super) is_new: bool,
+    pub(crate) is_new: bool,
 }
 
 impl Holdings {
     /// Comes by them. The worker is the one that serves already, if one does.
-    pub(super) fn come_by(
+    pub(crate) fn come_by(
         config: &KeeperConfig,
         handed: &mut HandedDown,
     ) -> Result<(Holdings, Option<Child>), KeeperError> {
@@ -123,7 +121,7 @@ impl Holdings {
 
     /// The worker that the journal names, if it lives. Its process id may be somebody else's by now; a worker of ours
     /// has this very journal open.
-    pub(super) fn worker(&self) -> Option<Child> {
+    pub(crate) fn worker(&self) -> Option<Child> {
         let worker = Child::open(self.journal.counters().worker_pid).ok()?;
         self.are_held_by(&worker).then_some(worker)
     }
@@ -134,7 +132,7 @@ impl Holdings {
     }
 
     /// What the worker gets, by number; see [`descriptors`].
-    pub(super) fn for_worker(&self) -> [(BorrowedFd<'_>, i32); 6] {
+    pub(crate) fn for_worker(&self) -> [(BorrowedFd<'_>, i32); 6] {
         let (run, root) = self.locks.descriptors();
         [
             (self.group.as_fd(), descriptors::GROUP),
@@ -147,7 +145,7 @@ impl Holdings {
     }
 
     /// What a successor gets, by name.
-    pub(super) fn for_successor(&self) -> [(&'static str, BorrowedFd<'_>); 6] {
+    pub(crate) fn for_successor(&self) -> [(&'static str, BorrowedFd<'_>); 6] {
         let (run, root) = self.locks.descriptors();
         [
             (names::GROUP, self.group.as_fd()),
@@ -281,15 +279,4 @@ fn snapshots(config: &KeeperConfig, handed: Option<OwnedFd>) -> Result<OwnedFd, 
 fn identity(descriptor: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let status = rustix::fs::fstat(descriptor).ok()?;
     Some((status.st_dev, status.st_ino))
-}
-
-/// Whether somebody listens on the socket. Does not wait in a queue that is full.
-pub(super) fn answers(socket: &Path) -> bool {
-    let connect = || {
-        let address = SocketAddrUnix::new(socket)?;
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let own = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        rustix::net::connect(&own, &address)
-    };
-    matches!(connect(), Ok(()) | Err(rustix::io::Errno::AGAIN))
 }

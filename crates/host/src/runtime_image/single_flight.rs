@@ -1,7 +1,7 @@
 //! First starts of one image at the same moment: what all of them lack is fetched by one of them.
 //!
 //! Who finds that the zone of a recording must be asked for takes the recording's turn, and keeps it until the indexes are
-//! kept and the pages are known to be on their way ([`crate::worker::arrival`]). Who comes later finds both.
+//! kept and the pages are known to be on their way. Who comes later finds both.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,12 +14,12 @@ pub(crate) type Name = (Digest, String);
 
 /// The turns that are taken or waited for.
 #[derive(Debug, Default)]
-pub(crate) struct Turns(Mutex<HashMap<Name, Weak<tokio::sync::Mutex<()>>>>);
+pub(crate) struct SingleFlight(Mutex<HashMap<Name, Weak<tokio::sync::Mutex<()>>>>);
 
 /// The turn of a start, until it goes.
 pub(crate) type Turn = OwnedMutexGuard<()>;
 
-impl Turns {
+impl SingleFlight {
     /// Whether a start has the turn, or waits for it.
     pub(crate) fn is_taken(&self, name: &Name) -> bool {
         let turns = self.lock();
@@ -56,7 +56,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_at_a_time_of_each() {
-        let turns = Turns::default();
+        let turns = SingleFlight::default();
         let name = |name: &[u8], image: &str| (Digest::of(name), image.to_owned());
         let take = |recording: &[u8], image: &str| turns.take(name(recording, image));
         let first = take(b"a", "x").await;
@@ -68,6 +68,10 @@ mod tests {
         assert!(!turns.is_taken(&name(b"a", "x")));
         drop(take(b"a", "x").await);
         drop(take(b"c", "x").await);
-        assert_eq!(turns.0.lock().unwrap().len(), 3, "who is gone is forgotten");
+        assert_eq!(
+            turns.0.lock().unwrap().len(),
+            3,
+            "the table drops starts that ended"
+        );
     }
 }

@@ -11,13 +11,13 @@ const HEALTHY: Duration = Duration::from_secs(5);
 /// Delays between restarts: none at first, because readers wait, then growing, so that a worker that cannot
 /// start does not eat the machine.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     next: Duration,
     longest: Duration,
 }
 
 impl Backoff {
-    pub(super) fn new(longest: Duration) -> Backoff {
+    pub(crate) fn new(longest: Duration) -> Backoff {
         Backoff {
             next: Duration::ZERO,
             longest,
@@ -25,7 +25,7 @@ impl Backoff {
     }
 
     /// The delay after a worker that lived for `lifetime`.
-    pub(super) fn after(&mut self, lifetime: Duration) -> Duration {
+    pub(crate) fn after(&mut self, lifetime: Duration) -> Duration {
         if lifetime >= HEALTHY {
             self.next = Duration::ZERO;
         }

@@ -1,66 +1,12 @@
-//! What a keeper is told, and what keeps it from keeping.
+//! What keeps a keeper from keeping.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use xebec_kernel::fanotify::FanotifyError;
-use xebec_kernel::journal::{DEFAULT_DEATHS_ALLOWED, JournalError};
+use xebec_kernel::journal::JournalError;
 use xebec_kernel::mount::MountError;
 use xebec_kernel::process::SpawnError;
-
-use super::locks::LockError;
-
-/// What a keeper keeps.
-#[derive(Clone, Debug)]
-pub struct KeeperConfig {
-    /// The root directory; `layers` below it is what is guarded.
-    pub root: PathBuf,
-    /// The run directory: `guarded`, `xebec.sock`, `keeper.pid` and `daemon.lock` are below it.
-    pub run: PathBuf,
-    /// Where containerd connects, if it is served.
-    pub snapshots: Option<PathBuf>,
-    /// The program of the worker; this executable when absent.
-    pub worker: Option<PathBuf>,
-    /// Arguments of the worker.
-    pub worker_arguments: Vec<OsString>,
-    /// How many workers an event may kill before it is denied.
-    pub deaths_allowed: u32,
-    /// Longest wait before a worker is started again; the first restart does not wait at all.
-    pub longest_delay: Duration,
-}
-
-impl KeeperConfig {
-    /// A keeper of these directories, whose worker is this executable with `arguments`.
-    pub fn new(root: impl Into<PathBuf>, run: impl Into<PathBuf>, arguments: Vec<OsString>) -> KeeperConfig {
-        KeeperConfig {
-            root: root.into(),
-            run: run.into(),
-            snapshots: None,
-            worker: None,
-            worker_arguments: arguments,
-            deaths_allowed: DEFAULT_DEATHS_ALLOWED,
-            longest_delay: Duration::from_secs(1),
-        }
-    }
-
-    pub(super) fn socket(&self) -> PathBuf {
-        self.run.join("xebec.sock")
-    }
-
-    pub(super) fn guarded(&self) -> PathBuf {
-        self.run.join("guarded")
-    }
-
-    pub(super) fn pid_file(&self) -> PathBuf {
-        self.run.join("keeper.pid")
-    }
-
-    pub(super) fn worker_pid_file(&self) -> PathBuf {
-        self.run.join("worker.pid")
-    }
-}
 
 /// What ends a keeper before its time.
 #[derive(Debug, thiserror::Error)]
@@ -115,5 +61,28 @@ pub enum KeeperError {
     NoStop {
         /// How many.
         deaths: u32,
+    },
+}
+
+/// A directory is another daemon's.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// A lock is held.
+    #[error(
+        "{} belongs to a daemon that is running; stop it first (`xebec daemon stop`) or choose another directory",
+        .directory.display()
+    )]
+    Held {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// A lock file could not be opened or locked.
+    #[error("cannot lock {}: {source}", .file.display())]
+    File {
+        /// The lock file.
+        file: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
     },
 }

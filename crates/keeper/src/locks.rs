@@ -6,12 +6,13 @@
 
 use std::fs::{File, TryLockError};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 
-use super::holdings::answers;
+use crate::error::LockError;
+use crate::files::answers;
 
 /// How long a keeper that is just ending is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -22,39 +23,16 @@ const MOMENT: Duration = Duration::from_millis(300);
 /// How often a lock is tried again meanwhile.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// A directory is another daemon's.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LockError {
-    /// A lock is held.
-    #[error(
-        "{} belongs to a daemon that is running; stop it first (`xebec daemon stop`) or choose another directory",
-        .directory.display()
-    )]
-    Held {
-        /// The directory.
-        directory: PathBuf,
-    },
-    /// A lock file could not be opened or locked.
-    #[error("cannot lock {}: {source}", .file.display())]
-    File {
-        /// The lock file.
-        file: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
-
 /// The right to be the keeper of a run directory, until dropped.
 #[derive(Debug)]
-pub(super) struct KeeperLock {
+pub(crate) struct KeeperLock {
     _file: File,
 }
 
 impl KeeperLock {
     /// Takes it, or tells that there is a keeper. One that is ending is waited for; while somebody answers, it is so
     /// for a moment only: a keeper that was killed just as it started a worker.
-    pub(super) fn take(run: &Path, socket: &Path) -> Result<KeeperLock, LockError> {
+    pub(crate) fn take(run: &Path, socket: &Path) -> Result<KeeperLock, LockError> {
         let patience = if answers(socket) { MOMENT } else { PATIENCE };
         let deadline = Instant::now() + patience;
         loop {
@@ -71,14 +49,14 @@ impl KeeperLock {
 
 /// Both directories' locks, until the last process that has them lets go.
 #[derive(Debug)]
-pub(super) struct DirectoryLocks {
+pub(crate) struct DirectoryLocks {
     run: OwnedFd,
     root: OwnedFd,
 }
 
 impl DirectoryLocks {
     /// Takes both, or tells which is taken.
-    pub(super) fn try_take(run: &Path, root: &Path) -> Result<DirectoryLocks, LockError> {
+    pub(crate) fn try_take(run: &Path, root: &Path) -> Result<DirectoryLocks, LockError> {
         Ok(DirectoryLocks {
             run: lock(run, "daemon.lock")?.into(),
             root: lock(root, "daemon.lock")?.into(),
@@ -86,13 +64,13 @@ impl DirectoryLocks {
     }
 
     /// Locks that were taken by somebody who shares them.
-    pub(super) fn from_descriptors(run: OwnedFd, root: OwnedFd) -> DirectoryLocks {
+    pub(crate) fn from_descriptors(run: OwnedFd, root: OwnedFd) -> DirectoryLocks {
         DirectoryLocks { run, root }
     }
 
     /// Locks of which some were handed down. One that was lost on the way may be held by the worker: then it is as good
     /// as ours.
-    pub(super) fn complete(
+    pub(crate) fn complete(
         (run, run_lock): (&Path, Option<OwnedFd>),
         (root, root_lock): (&Path, Option<OwnedFd>),
     ) -> Result<DirectoryLocks, LockError> {
@@ -110,7 +88,7 @@ impl DirectoryLocks {
     }
 
     /// The locks of the run directory and of the root directory.
-    pub(super) fn descriptors(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
+    pub(crate) fn descriptors(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
         (self.run.as_fd(), self.root.as_fd())
     }
 }

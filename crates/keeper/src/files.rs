@@ -5,13 +5,14 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use xebec_kernel::file::write_atomically;
 use xebec_kernel::journal::Journal;
 
-use super::KeeperError;
+use crate::error::KeeperError;
 
 /// Makes it for root alone. A directory that exists keeps its mode: it may serve others too.
-pub(super) fn make_directory(path: &Path) -> Result<(), KeeperError> {
+pub(crate) fn make_directory(path: &Path) -> Result<(), KeeperError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -23,7 +24,7 @@ pub(super) fn make_directory(path: &Path) -> Result<(), KeeperError> {
         })
 }
 
-pub(super) fn write_pid(path: &Path, pid: i32) -> Result<(), KeeperError> {
+pub(crate) fn write_pid(path: &Path, pid: i32) -> Result<(), KeeperError> {
     write_atomically(path, format!("{pid}\n").as_bytes()).map_err(|source| KeeperError::File {
         action: "write",
         path: path.to_owned(),
@@ -32,7 +33,7 @@ pub(super) fn write_pid(path: &Path, pid: i32) -> Result<(), KeeperError> {
 }
 
 /// Makes the socket, and notes in the journal that it did.
-pub(super) fn listen(path: &Path, journal: &Journal) -> Result<UnixListener, KeeperError> {
+pub(crate) fn listen(path: &Path, journal: &Journal) -> Result<UnixListener, KeeperError> {
     let listener = listen_at(path)?;
     let made = fs::metadata(path).map_err(|source| KeeperError::File {
         action: "listen on",
@@ -44,12 +45,12 @@ pub(super) fn listen(path: &Path, journal: &Journal) -> Result<UnixListener, Kee
 }
 
 /// By what name a socket is made, before it gets its own.
-pub(super) fn hidden(path: &Path) -> PathBuf {
+pub(crate) fn hidden(path: &Path) -> PathBuf {
     path.with_extension("sock.starting")
 }
 
 /// Makes a socket in place of what is there.
-pub(super) fn listen_at(path: &Path) -> Result<UnixListener, KeeperError> {
+pub(crate) fn listen_at(path: &Path) -> Result<UnixListener, KeeperError> {
     let error = |source| KeeperError::File {
         action: "listen on",
         path: path.to_owned(),
@@ -62,4 +63,15 @@ pub(super) fn listen_at(path: &Path) -> Result<UnixListener, KeeperError> {
     fs::set_permissions(&hidden, PermissionsExt::from_mode(0o600)).map_err(error)?;
     fs::rename(&hidden, path).map_err(error)?;
     Ok(listener)
+}
+
+/// Whether somebody listens on the socket. Does not wait in a queue that is full.
+pub(crate) fn answers(socket: &Path) -> bool {
+    let connect = || {
+        let address = SocketAddrUnix::new(socket)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let own = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::connect(&own, &address)
+    };
+    matches!(connect(), Ok(()) | Err(rustix::io::Errno::AGAIN))
 }

@@ -16,16 +16,16 @@ use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tracing::{error, warn};
 
-use super::files::{hidden, listen_at};
+use crate::files::{hidden, listen_at};
 
 /// What was handed down or copied, if it can be this socket: workers of earlier versions have anything by its number.
-pub(super) fn recognized(found: OwnedFd) -> Option<OwnedFd> {
+pub(crate) fn recognized(found: OwnedFd) -> Option<OwnedFd> {
     let is_unix = socket_domain(&found) == Ok(AddressFamily::UNIX);
     (is_unix && socket_type(&found) == Ok(SocketType::STREAM)).then_some(found)
 }
 
 /// Whether containerd is served at it.
-pub(crate) fn listens(socket: impl AsFd) -> bool {
+pub fn listens(socket: impl AsFd) -> bool {
     socket_acceptconn(socket).unwrap_or(false)
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn listens(socket: impl AsFd) -> bool {
 ///
 /// # Errors
 /// When no socket at all can be had, as without free descriptors.
-pub(super) fn socket(path: Option<&Path>, handed: Option<OwnedFd>) -> io::Result<OwnedFd> {
+pub(crate) fn socket(path: Option<&Path>, handed: Option<OwnedFd>) -> io::Result<OwnedFd> {
     let handed = handed.and_then(recognized);
     let Some(path) = path else {
         return placeholder(handed);
@@ -54,7 +54,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// When the socket is looked after again: somebody may have made its directory by then, or emptied it, or put something
 /// else in its place.
 #[derive(Debug)]
-pub(super) struct Care {
+pub(crate) struct Care {
     next: Instant,
     pause: Duration,
     /// Device and inode of the name that it got; of one that was handed down, of what was there when this began.
@@ -63,7 +63,7 @@ pub(super) struct Care {
 
 impl Care {
     /// Of what is at the path now.
-    pub(super) fn begin(path: Option<&Path>) -> Care {
+    pub(crate) fn begin(path: Option<&Path>) -> Care {
         Care {
             next: Instant::now() + FIRST_PAUSE,
             pause: FIRST_PAUSE,
@@ -72,17 +72,17 @@ impl Care {
     }
 
     /// Whether what is at the path is what was there when this began, or was made since.
-    pub(super) fn is_own(&self, path: &Path) -> bool {
+    pub(crate) fn is_own(&self, path: &Path) -> bool {
         self.own.is_some() && self.own == identity(path)
     }
 
     /// How long it is until then.
-    pub(super) fn left(&self) -> Duration {
+    pub(crate) fn left(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
     }
 
     /// A socket in place of `held`, if containerd cannot connect to that one, it is time to try, and it can be made.
-    pub(super) fn renewed(&mut self, path: &Path, held: &OwnedFd) -> Option<OwnedFd> {
+    pub(crate) fn renewed(&mut self, path: &Path, held: &OwnedFd) -> Option<OwnedFd> {
         if !self.left().is_zero() {
             return None;
         }

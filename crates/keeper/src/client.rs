@@ -10,12 +10,10 @@ use std::time::{Duration, Instant};
 
 use xebec_kernel::file::{is_same, write_atomically};
 use xebec_kernel::process::{Child, Spawn};
-
-use crate::failure::{Failure, FailureKind};
-use crate::keeper;
-use crate::paths::Paths;
-use crate::protocol::{MAX_LINE, Reply, Request, Status};
-use crate::settings::{Overrides, Settings};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+use xebec_protocol::settings::{Overrides, Settings};
+use xebec_protocol::wire::{MAX_LINE, Reply, Request, Status};
 
 /// How long a daemon that was just started may take until its socket answers.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -209,10 +207,10 @@ impl Daemon {
                 return Err(Failure::new(FailureKind::Usage, message));
             }
         }
-        let file = keeper::upgrade_file(self.paths.run());
+        let file = crate::upgrade_file(self.paths.run());
         write_atomically(&file, program.as_os_str().as_encoded_bytes())
             .map_err(|error| Failure::host(format!("write {}", file.display()), error))?;
-        keeper.signal(keeper::REPLACE).map_err(|error| {
+        keeper.signal(crate::REPLACE).map_err(|error| {
             Failure::host(format!("signal the keeper, process {}", before.keeper_pid), error)
         })?;
         let deadline = Instant::now() + UPGRADE_TIMEOUT;
@@ -258,7 +256,7 @@ impl Daemon {
         let mut started = None;
         loop {
             let status = self.status()?;
-            if let Some(keeper) = keeper::find(status.keeper_pid.cast_signed()) {
+            if let Some(keeper) = crate::find(status.keeper_pid.cast_signed()) {
                 return Ok((status, keeper));
             }
             if started.is_none() {
@@ -287,7 +285,7 @@ pub enum Found {
 /// Finds the daemon of a run directory. None is started, not even by a service manager that listens for it: nobody is spoken to
 /// unless a daemon has the directory's lock.
 pub fn find(run: &Path) -> Found {
-    if !keeper::is_running(run) {
+    if !crate::is_running(run) {
         return Found::Nothing;
     }
     let answer = UnixStream::connect(run.join("xebec.sock"))
@@ -313,11 +311,7 @@ fn journal_version_of(program: &Path) -> Option<u32> {
 
 /// Starts a keeper with these directories and options, in a session of its own. What it says goes to `output`, or
 /// where this process's errors go.
-pub(crate) fn start_keeper(
-    paths: &Paths,
-    overrides: &Overrides,
-    output: Option<&File>,
-) -> Result<Child, String> {
+pub fn start_keeper(paths: &Paths, overrides: &Overrides, output: Option<&File>) -> Result<Child, String> {
     let mut keeper = Spawn::own_executable()
         .argument("--root")
         .argument(paths.root())

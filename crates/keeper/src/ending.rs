@@ -9,16 +9,17 @@ use tracing::{error, info};
 use xebec_kernel::fanotify::Denial;
 use xebec_kernel::journal::LastWord;
 
-use super::holdings::names;
-use super::waiting::poll;
-use super::{Keeper, guard};
+use crate::guard;
+use crate::holdings::names;
+use crate::poll::poll;
+use crate::state::Keeper;
 
 impl Keeper<'_> {
     /// True when a client waits in the queue of the socket. Otherwise the socket is out of reach afterwards, so
     /// that no client can come to a keeper that has decided to end.
     ///
     /// A service manager's socket stays where it is: it starts the service for the next client.
-    pub(super) fn has_new_clients(&self) -> bool {
+    pub(crate) fn has_new_clients(&self) -> bool {
         let mut polled = [PollFd::new(&self.holdings.listener, PollFlags::IN)];
         let mut is_waiting = || matches!(poll(&mut polled, Some(Duration::ZERO)), Ok(ready) if ready > 0);
         if !self.owns_socket() {
@@ -42,7 +43,7 @@ impl Keeper<'_> {
         at_path.is_ok_and(|inode| inode == self.holdings.journal.own_socket())
     }
 
-    pub(super) fn take_down(self) {
+    pub(crate) fn take_down(self) {
         self.manager.stopping();
         if self.owns_socket() {
             let _ = fs::remove_file(self.config.socket());

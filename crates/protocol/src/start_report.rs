@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 
-use crate::protocol::Loaded;
+use crate::wire::loaded::Loaded;
 
 /// One start, from its mount until it was ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]

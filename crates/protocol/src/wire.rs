@@ -4,24 +4,24 @@
 //! the socket (its directory belongs to root) may mount images, so nothing here is a secret or a check.
 
 mod cache;
+mod holder;
+pub(crate) mod loaded;
 mod status;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 
-pub use cache::{Collected, CollectedLayer, Forgotten};
+pub use cache::{CacheReport, CachedLayerInfo, Collected, CollectedLayer, Forgotten};
+pub use holder::{Holder, LayerPair};
+pub use loaded::Loaded;
 use serde::{Deserialize, Serialize};
 pub use status::{Counters, ProcessStatus, SnapshotStatus, Status, SuspectStatus, ViewStatus};
 use xebec_container::Identity;
 use xebec_format::digest::Digest;
-use xebec_trust::Root;
 
 use crate::explain::Explanation;
-use crate::failure::{Failure, FailureKind};
-use crate::inventory::CacheReport;
+use crate::failure::Failure;
 use crate::start_report::StartReport;
-use crate::worker::views::{LayerPair, process_start_time};
 
 /// Longest line that either side accepts, in bytes. Image configurations are the largest part of any reply;
 /// the registry client limits them to a few MiB.
@@ -64,59 +64,6 @@ pub struct ImagePart {
     pub manifest: Digest,
     /// How many layers, from the lowest; all of them if it has fewer.
     pub layers: u32,
-}
-
-/// Who uses a view; it is unmounted when nobody does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Holder {
-    /// A mount made by `xebec mount`.
-    Directory {
-        /// Where it is.
-        path: PathBuf,
-    },
-    /// A container of `xebec run`, or another process that says when it is done.
-    Process {
-        /// Name of the container.
-        name: String,
-        /// The process; when it is gone, so is its claim.
-        pid: u32,
-        /// Its start time in clock ticks since boot, so that a reused process id is not taken for it.
-        start_time: u64,
-    },
-    /// A snapshot of containerd, until it is removed.
-    Snapshot {
-        /// Its key.
-        key: String,
-    },
-}
-
-impl Holder {
-    /// This process, which may hold several views under names that begin with `what`. When it dies without a word, the
-    /// daemon notices.
-    ///
-    /// # Errors
-    /// When `/proc` does not show this process.
-    pub fn this_process(what: &str) -> Result<Self, Failure> {
-        let pid = std::process::id();
-        let start_time = process_start_time(pid)
-            .ok_or_else(|| Failure::new(FailureKind::Host, "/proc is not mounted, or not this machine's"))?;
-        Ok(Self::Process {
-            name: format!("{what}-{pid}-{start_time}"),
-            pid,
-            start_time,
-        })
-    }
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Directory { path } => write!(f, "the mount on {}", path.display()),
-            Self::Process { name, pid, .. } => write!(f, "{name} (process {pid})"),
-            Self::Snapshot { key } => write!(f, "containerd's snapshot {key}"),
-        }
-    }
 }
 
 /// Whether and how the rest of an image is brought in in the background.
@@ -418,42 +365,6 @@ pub struct ProvedLayer {
     pub index: Digest,
     /// `None` when it agreed; else what did not.
     pub problem: Option<String>,
-}
-
-/// What loading a service's runtime image came to.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Loaded {
-    /// Which recording; none when the one that there is may not be used.
-    pub recording: Option<Digest>,
-    /// What it rests on.
-    pub root: Option<Root>,
-    /// Pages that the service touches.
-    pub pages: u64,
-    /// Pages of them that were missing and could be brought.
-    pub missing: u64,
-    /// Pages of them that another start was bringing in already.
-    #[serde(default)]
-    pub joined: u64,
-    /// Pages that were brought, others in the same segments included.
-    pub injected: u64,
-    /// Bytes fetched for them.
-    pub bytes: u64,
-    /// Requests for them.
-    pub requests: u64,
-    /// How long it took, in milliseconds.
-    pub milliseconds: f64,
-    /// What went wrong, if something did; the start is lazy as far as pages are missing then.
-    pub problem: Option<String>,
-}
-
-impl Loaded {
-    /// That the recording that there is may not be used.
-    pub fn refused(reason: String) -> Self {
-        Self {
-            problem: Some(reason),
-            ..Self::default()
-        }
-    }
 }
 
 /// What was touched of a view.

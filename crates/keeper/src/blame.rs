@@ -20,20 +20,20 @@ const CRASHES: [i32; 7] = [
 
 /// What there was to know when a worker started.
 #[derive(Debug)]
-pub(super) struct Blame {
+pub(crate) struct Blame {
     oom_kills: u64,
 }
 
 impl Blame {
     /// Call it when a worker starts.
-    pub(super) fn begin() -> Blame {
+    pub(crate) fn begin() -> Blame {
         Blame {
             oom_kills: oom_kills(),
         }
     }
 
     /// Whether the events that were under way may have caused this ending.
-    pub(super) fn falls_on_events(&self, ending: Ending) -> bool {
+    pub(crate) fn falls_on_events(&self, ending: Ending) -> bool {
         judge(ending, oom_kills() != self.oom_kills)
     }
 }

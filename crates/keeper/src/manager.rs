@@ -24,48 +24,48 @@ const RETRY: Duration = Duration::from_millis(2);
 
 /// The manager's end of the conversation. Without a manager everything here does nothing.
 #[derive(Debug)]
-pub(super) struct Manager {
+pub(crate) struct Manager {
     address: Option<OsString>,
 }
 
 impl Manager {
     /// Whoever started this process, if it wants to be told.
-    pub(super) fn find() -> Manager {
+    pub(crate) fn find() -> Manager {
         Manager {
             address: std::env::var_os("NOTIFY_SOCKET"),
         }
     }
 
     /// Whether there is one: it restarts the keeper, and a stop by it means that the keeper leaves.
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.address.is_some()
     }
 
     /// Gives it a descriptor to keep. What it keeps already it keeps once: it must not be without it for a moment.
-    pub(super) fn keep(&self, name: &str, descriptor: BorrowedFd<'_>) {
+    pub(crate) fn keep(&self, name: &str, descriptor: BorrowedFd<'_>) {
         // Without FDPOLL=0 it would drop what reports a hang-up, as the descriptor of a dead worker does.
         self.tell(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0\n"), &[descriptor]);
     }
 
     /// Makes it drop a descriptor.
-    pub(super) fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, name: &str) {
         self.tell(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"), &[]);
     }
 
     /// The service serves.
-    pub(super) fn ready(&self) {
+    pub(crate) fn ready(&self) {
         self.tell("READY=1\n", &[]);
     }
 
     /// The service is being replaced by a new program, in the same process.
-    pub(super) fn reloading(&self) {
+    pub(crate) fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let microseconds = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}\n"), &[]);
     }
 
     /// The service ends.
-    pub(super) fn stopping(&self) {
+    pub(crate) fn stopping(&self) {
         self.tell("STOPPING=1\n", &[]);
     }
 

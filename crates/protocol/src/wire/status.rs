@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::Holder;
+use super::holder::Holder;
 use crate::explain::WaitReport;
 
 /// Counters of the network and of fills since the daemon's worker started.

@@ -26,14 +26,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use xebec_oci::config::duration_text;
-use xebec_snapshotter::containerd::USUAL_SOCKET;
-use xebec_snapshotter::containerd::owners::Owners;
 
 use crate::failure::{Failure, FailureKind};
 use crate::paths::Paths;
 
 /// Where containerd listens if nobody says otherwise.
-pub const USUAL_CONTAINERD: &str = USUAL_SOCKET;
+pub const USUAL_CONTAINERD: &str = "/run/containerd/containerd.sock";
 
 /// Settings of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -108,11 +106,11 @@ impl SnapshotterSettings {
         self.enabled.then(|| self.socket.clone().unwrap_or_else(usual))
     }
 
-    /// Whom to ask of which image a container is, if anybody.
-    pub fn owners(&self) -> Option<Owners> {
+    /// The socket of the containerd that says of which image a container is, if it is to be asked.
+    pub fn owners(&self) -> Option<PathBuf> {
         let address = self.address.clone().or_else(|| self.image_service.clone());
         let address = address.unwrap_or_else(|| PathBuf::from(USUAL_CONTAINERD));
-        (self.unproven != Unproven::Allow).then(|| Owners::at(address))
+        (self.unproven != Unproven::Allow).then_some(address)
     }
 }
 

@@ -2,22 +2,24 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use tracing::{error, info};
 use xebec_kernel::journal::Custody;
 use xebec_kernel::process::{self, Child, Ending};
 
-use super::holdings::names;
-use super::{Keeper, KeeperError, LEAVE, REPLACE, SIGHUP, SIGTERM, upgrade_file};
+use crate::error::KeeperError;
+use crate::holdings::names;
+use crate::poll::poll;
+use crate::signals::{LEAVE, REPLACE, SIGHUP, SIGTERM};
+use crate::state::{Keeper, upgrade_file};
 
 impl Keeper<'_> {
     /// Passes signals on until the worker has ended; `None` when this keeper is to leave it.
-    pub(super) fn wait_for(&mut self, worker: &Child) -> Result<Option<Ending>, KeeperError> {
+    pub(crate) fn wait_for(&mut self, worker: &Child) -> Result<Option<Ending>, KeeperError> {
         let error = |source| KeeperError::Wait { source };
         loop {
             if let Some(ending) = worker.try_wait().map_err(error)? {
@@ -67,7 +69,7 @@ impl Keeper<'_> {
     }
 
     /// Waits, but not for longer than until a signal comes.
-    pub(super) fn pause(&mut self, delay: Duration) -> Result<(), KeeperError> {
+    pub(crate) fn pause(&mut self, delay: Duration) -> Result<(), KeeperError> {
         if !delay.is_zero() {
             let mut polled = [PollFd::new(&self.signals, PollFlags::IN)];
             poll(&mut polled, Some(delay)).map_err(|source| KeeperError::Wait { source })?;
@@ -118,14 +120,4 @@ impl Keeper<'_> {
         error!("no upgrade: cannot execute {}: {problem}", program.display());
         self.manager.ready();
     }
-}
-
-pub(super) fn poll(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {
-    let timeout = timeout.map(|timeout| Timespec {
-        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(timeout.subsec_nanos()),
-    });
-    Ok(rustix::io::retry_on_intr(|| {
-        rustix::event::poll(polled, timeout.as_ref())
-    })?)
 }

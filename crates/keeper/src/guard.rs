@@ -7,8 +7,8 @@ use xebec_kernel::fanotify::Group;
 use xebec_kernel::file::is_same;
 use xebec_kernel::mount::{Top, bind_private, is_mounted};
 
-use super::KeeperError;
-use super::files::make_directory;
+use crate::error::KeeperError;
+use crate::files::make_directory;
 
 /// More mounts than this are never stacked on one directory by accident.
 const MAX_STACKED: usize = 64;
@@ -19,7 +19,7 @@ const DELETED: &str = "/layers//deleted";
 ///
 /// A mount that a daemon left which died whole is kept and marked again at once: what was opened through it is
 /// guarded again from then on, though it was not in between. Tells whether it was so.
-pub(super) fn set_up(layers: &Path, mount: &Path) -> Result<(Group, bool), KeeperError> {
+pub(crate) fn set_up(layers: &Path, mount: &Path) -> Result<(Group, bool), KeeperError> {
     make_directory(mount)?;
     let group = Group::new()?;
     if is_mounted(mount)? && is_same(layers, mount) {
@@ -62,7 +62,7 @@ fn clear_left(mount: &Path) -> Result<(), KeeperError> {
 }
 
 /// Binds and marks the mount for a group that was taken over, if somebody took the mount away meanwhile.
-pub(super) fn restore(group: &Group, layers: &Path, mount: &Path) -> Result<(), KeeperError> {
+pub(crate) fn restore(group: &Group, layers: &Path, mount: &Path) -> Result<(), KeeperError> {
     make_directory(mount)?;
     if is_mounted(mount)? && is_same(layers, mount) {
         return Ok(());
@@ -76,7 +76,7 @@ pub(super) fn restore(group: &Group, layers: &Path, mount: &Path) -> Result<(), 
 /// Takes the mount out of the tree; lazily, since views of complete layers may stay mounted without a daemon, and
 /// hold files of it open.
 /// What is not the cache is somebody else's, and stays.
-pub(super) fn take_down(layers: &Path, mount: &Path) {
+pub(crate) fn take_down(layers: &Path, mount: &Path) {
     let taken = match Top::at(mount) {
         Ok(Some(top)) if is_same(layers, mount) => top.detach(),
         Ok(Some(_)) => return warn!("{} is not the cache; it is left alone", mount.display()),

@@ -1,0 +1,98 @@
+//! The recordings of one installation: those that this host keeps, what starts asked for beyond them, and the images that they
+//! are of.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use xebec_format::digest::Digest;
+use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
+
+use crate::image::Images;
+use crate::runtime_image::kept::KeptRecordings;
+use crate::runtime_image::profile::Profiles;
+use crate::runtime_image::single_flight::SingleFlight;
+
+/// The recordings of one installation, and its images.
+#[derive(Clone)]
+pub struct Recordings {
+    pub(crate) images: Images,
+    pub(crate) kept: KeptRecordings,
+    pub(crate) profiles: Profiles,
+    /// First starts of one image at the same moment.
+    pub(crate) starts: Arc<SingleFlight>,
+    unsynced: Unsynced,
+}
+
+/// Recordings that were written down and are not on the disk yet: by the image's manifest and their names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unsynced(Arc<Mutex<BTreeSet<(Digest, Digest)>>>);
+
+impl Unsynced {
+    /// A recording was written.
+    pub(crate) fn add(&self, manifest: Digest, name: Digest) {
+        self.lock().insert((manifest, name));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<(Digest, Digest)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Recordings {
+    /// The recordings of the installation at `paths`, of the images that `images` finds.
+    pub fn new(paths: &Paths, images: Images) -> Self {
+        Self {
+            images,
+            kept: KeptRecordings::new(paths.recordings()),
+            profiles: Profiles::new(paths.recordings()),
+            starts: Arc::default(),
+            unsynced: Unsynced::default(),
+        }
+    }
+
+    /// The recordings and images of the installation at `paths`.
+    ///
+    /// # Errors
+    /// When the store cannot be opened.
+    pub fn open(paths: &Paths) -> Result<Self, Failure> {
+        Ok(Self::new(paths, Images::open(paths)?))
+    }
+
+    /// The same, but registries are asked with logins of pulls that are under way.
+    pub(crate) fn trying_logins(&self) -> Self {
+        Self {
+            images: self.images.trying_logins(),
+            ..self.clone()
+        }
+    }
+
+    /// The images.
+    pub fn images(&self) -> &Images {
+        &self.images
+    }
+
+    /// The recordings that this host keeps.
+    pub fn kept(&self) -> &KeptRecordings {
+        &self.kept
+    }
+
+    /// What starts on this host asked for beyond their recordings.
+    pub fn profiles(&self) -> &Profiles {
+        &self.profiles
+    }
+
+    pub(crate) fn unsynced(&self) -> &Unsynced {
+        &self.unsynced
+    }
+
+    /// Brings recordings to the disk that were written down since the last time. Blocks.
+    ///
+    /// # Errors
+    /// The first thing that the disk does not take; it may be gone after a power cut. The rest is brought there all the same.
+    pub fn sync(&self) -> Result<(), Failure> {
+        let unsynced = std::mem::take(&mut *self.unsynced.lock()).into_iter();
+        let synced = unsynced.map(|(manifest, name)| self.kept.sync(manifest, name));
+        synced.fold(Ok(()), Result::and)
+    }
+}

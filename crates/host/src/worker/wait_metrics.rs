@@ -1,0 +1,69 @@
+//! Waits of readers that are over, counted for Prometheus.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use xebec_cache::progress::{Phase, Phases};
+
+/// Bounds of the histogram of waits, in seconds: from a span on the same network to the default `fill_wait`.
+const WAIT_BUCKETS: [f64; 14] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0,
+];
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct ResultLabel {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct PhaseLabel {
+    phase: &'static str,
+}
+
+pub(crate) type Seconds = Counter<f64, std::sync::atomic::AtomicU64>;
+
+/// What is counted here: the waits of readers.
+pub(super) struct WaitMetrics {
+    /// By what came of them.
+    pub(crate) waits: Family<ResultLabel, Histogram, fn() -> Histogram>,
+    /// By what they waited for.
+    pub(crate) phases: Family<PhaseLabel, Seconds>,
+}
+
+impl Default for WaitMetrics {
+    fn default() -> Self {
+        let new: fn() -> Histogram = || Histogram::new(WAIT_BUCKETS);
+        let metrics = Self {
+            waits: Family::new_with_constructor(new),
+            phases: Family::default(),
+        };
+        // A series that is there from the start has a rate from the start.
+        for result in ["served", "refused"] {
+            drop(metrics.waits.get_or_create(&ResultLabel { result }));
+        }
+        metrics
+    }
+}
+
+impl WaitMetrics {
+    /// Counts a wait that is over: how long it was, whether the reader got its pages, and what it was spent on.
+    pub(super) fn count(&self, waited: Duration, is_served: bool, mut phases: Phases) {
+        let result = match is_served {
+            true => "served",
+            false => "refused",
+        };
+        self.waits
+            .get_or_create(&ResultLabel { result })
+            .observe(waited.as_secs_f64());
+        phases.add(Phase::Queue, waited.saturating_sub(phases.total()));
+        for phase in Phase::ALL {
+            let label = PhaseLabel { phase: phase.name() };
+            self.phases
+                .get_or_create(&label)
+                .inc_by(phases.of(phase).as_secs_f64());
+        }
+    }
+}

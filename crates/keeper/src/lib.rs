@@ -1,0 +1,56 @@
+//! The keeper: the process that outlives every worker, so that no reader ever sees zeros; and the client of the daemon.
+//!
+//! It holds the fanotify group, the journal and the listening socket, and does nothing else: it knows no image,
+//! opens no network connection, and never reads from the cache. A worker that dies is reaped, its death is
+//! recorded, and a successor is started, which takes over what was owed. Readers wait
+//! meanwhile. The order in which things come into being matters:
+//!
+//! 1. the locks (`locks`): one keeper per run directory, one daemon per run directory and per root directory;
+//! 2. what is held (`holdings`): made anew, or handed down by the service manager or by the program that this
+//!    one replaces, or copied from a worker that lost its keeper;
+//! 3. the socket, last: whoever can connect may count on the rest.
+//!
+//! It ends in one of three ways:
+//! * a worker's last word was that nothing needs events any more: all is taken down (`ending`), and what is owed in spite of
+//!   that is denied, never released;
+//! * the service manager stops the service: the keeper leaves, and the worker goes on alone with the same holdings;
+//! * `xebec daemon upgrade`: the keeper executes the new program, which keeps process id and holdings, lets the
+//!   worker end, and starts one of its own.
+//!
+//! It is one thread without a runtime, short enough to be read in one sitting: `supervisor` is its life, `state` how it comes to
+//! be, `waiting` what it waits for.
+//!
+//! A worker finds what it is handed by [`descriptors`], and watches its keeper by [`watch`]. [`client`] is the command line's
+//! side of the socket: it starts the daemon when there is none, asks, and listens.
+//!
+//! May use: `kernel`, and `protocol` for paths, settings and messages.
+
+mod backoff;
+mod blame;
+pub mod client;
+mod config;
+mod containerd;
+pub mod descriptors;
+mod ending;
+mod error;
+mod files;
+mod guard;
+mod holdings;
+mod locks;
+mod manager;
+mod poll;
+mod signals;
+mod state;
+mod supervisor;
+mod waiting;
+pub mod watch;
+
+pub use config::KeeperConfig;
+pub use containerd::listens;
+pub use error::{KeeperError, LockError};
+pub use locks::is_running;
+pub use signals::{REPLACE, WORKER_SIGNALS};
+pub use state::{find, upgrade_file};
+pub use supervisor::{run, say_ready};
+/// Version of the journal that keepers and workers of this program share; one of another version cannot take it over.
+pub use xebec_kernel::journal::VERSION as JOURNAL_VERSION;

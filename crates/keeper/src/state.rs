@@ -1,0 +1,139 @@
+//! A keeper, and how it comes to be: locks first, then what it holds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tracing::{info, warn};
+use xebec_kernel::journal::Custody;
+use xebec_kernel::memory;
+use xebec_kernel::process::{self, Child, HandedDown, Signals};
+
+use crate::blame::Blame;
+use crate::config::KeeperConfig;
+use crate::containerd::Care;
+use crate::error::{KeeperError, LockError};
+use crate::files::{make_directory, write_pid};
+use crate::holdings::Holdings;
+use crate::locks::KeeperLock;
+use crate::manager::Manager;
+use crate::signals::{LEAVE, REPLACE, SIGHUP, SIGINT, SIGTERM};
+
+/// A keeper and what it holds.
+pub(crate) struct Keeper<'a> {
+    pub(crate) config: &'a KeeperConfig,
+    pub(crate) manager: Manager,
+    pub(crate) signals: Signals,
+    pub(crate) holdings: Holdings,
+    pub(crate) stopping: bool,
+    pub(crate) leaving: bool,
+    /// Another program is to go on, as soon as a worker serves.
+    pub(crate) upgrading: bool,
+    /// The worker is of another program than this one, or was asked to be replaced anyway.
+    pub(crate) is_upgrade: bool,
+    pub(crate) blame: Blame,
+    /// When containerd's socket is looked after again.
+    pub(crate) care: Care,
+    _lock: KeeperLock,
+}
+
+impl<'a> Keeper<'a> {
+    pub(crate) fn set_up(config: &'a KeeperConfig) -> Result<(Keeper<'a>, Option<Child>), KeeperError> {
+        process::set_name(NAME);
+        if let Err(error) = process::keep_memory_to_itself() {
+            warn!("a dump of the keeper's memory cannot be ruled out: {error}");
+        }
+        let mut handed = HandedDown::receive();
+        for (name, problem) in &handed.missing {
+            warn!("{name} was to be handed down, but is not there: {problem}");
+        }
+        if let Err(error) = process::close_strays() {
+            warn!("cannot close what was inherited: {error}");
+        }
+        make_directory(&config.run)?;
+        make_directory(&config.root.join("layers"))?;
+        let manager = Manager::find();
+        let lock = match KeeperLock::take(&config.run, &config.socket()) {
+            // Some command started it, before the service was.
+            Err(LockError::Held { .. }) if manager.is_there() => {
+                ask_to_leave(&config.pid_file());
+                KeeperLock::take(&config.run, &config.socket())
+            }
+            other => other,
+        }?;
+        let (holdings, worker) = Holdings::come_by(config, &mut handed)?;
+        protect_memory();
+        // The numbers of events that are owed at the end are occupied in this process; see `take_down`.
+        if let Err(error) = process::raise_open_file_limit() {
+            warn!("cannot raise the limit of open files: {error}");
+        }
+        let signals = Signals::block(&[SIGTERM, SIGINT, SIGHUP, REPLACE, LEAVE])
+            .map_err(|source| KeeperError::Wait { source })?;
+        let custody = match manager.is_there() {
+            true => Custody::Managed,
+            false => Custody::Own,
+        };
+        let pid = std::process::id().cast_signed();
+        holdings.journal.record_keeper(pid, custody);
+        write_pid(&config.pid_file(), pid)?;
+        for (name, descriptor) in holdings.for_successor() {
+            manager.keep(name, descriptor);
+        }
+        let keeper = Keeper {
+            config,
+            manager,
+            signals,
+            stopping: holdings.journal.stop_requested(),
+            leaving: false,
+            upgrading: false,
+            is_upgrade: handed.by_predecessor || holdings.is_moved,
+            blame: Blame::begin(),
+            care: Care::begin(config.snapshots.as_deref()),
+            holdings,
+            _lock: lock,
+        };
+        Ok((keeper, worker))
+    }
+}
+
+/// Makes room for the service manager's keeper. Only the holder of the lock writes that file.
+fn ask_to_leave(pid_file: &Path) {
+    let pid = fs::read_to_string(pid_file).ok();
+    if let Some(keeper) = pid.and_then(|pid| find(pid.trim().parse().ok()?)) {
+        info!(
+            "asking keeper {} to leave, so that the service can begin",
+            keeper.pid()
+        );
+        let _ = keeper.signal(LEAVE);
+    }
+}
+
+/// The keeper with a process id, if there is one that lives.
+pub fn find(pid: i32) -> Option<Child> {
+    let keeper = Child::open(pid).ok()?;
+    // In this order: what is named so now is what the descriptor is of, unless it has ended.
+    let is_one = has_name(pid, NAME) && !keeper.has_ended().unwrap_or(true);
+    is_one.then_some(keeper)
+}
+
+/// Whether a process has this name: a process id in a file may be somebody else's by now.
+fn has_name(pid: i32, name: &str) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/comm"));
+    text.is_ok_and(|text| text.trim_end() == name)
+}
+
+/// A keeper's name among processes.
+const NAME: &str = "xebec-keeper";
+
+fn protect_memory() {
+    if let Err(error) = memory::lock_all() {
+        warn!("cannot lock the keeper's memory: {error}");
+    }
+    if let Err(error) = memory::set_oom_score_adj(-1000) {
+        warn!("cannot keep the keeper from being killed when memory runs out: {error}");
+    }
+}
+
+/// The file of a run directory that names the program which a keeper is to be replaced by.
+pub fn upgrade_file(run: &Path) -> PathBuf {
+    run.join("upgrade")
+}

@@ -1,0 +1,21 @@
+//! What the daemon and those that talk to it have in common.
+//!
+//! * [`wire`]: requests and replies, one JSON value a line, over the socket in the run directory.
+//! * [`failure`]: what a command failed with; its kind is the exit code.
+//! * [`explain`], [`start_report`]: parts of replies that are shown as they are: why readers waited, what a start asked for.
+//! * [`paths`]: where everything lies below the root directory and the run directory; [`closed`]: both are closed to other users.
+//! * [`settings`]: `daemon.toml`, and what the command line sets in its place.
+//!
+//! Promises: fields of messages are only added, with a default, so that a command line and a daemon of neighbouring versions
+//! understand each other. Nothing here opens a connection or starts a process.
+//!
+//! May use: `container` for the user that a container runs as, `cache` and `oci` for their errors and texts of durations,
+//! `trust`, `kernel`, `format`. Everything of the daemon may use this crate.
+
+pub mod closed;
+pub mod explain;
+pub mod failure;
+pub mod paths;
+pub mod settings;
+pub mod start_report;
+pub mod wire;

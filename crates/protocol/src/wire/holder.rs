@@ -1,0 +1,82 @@
+//! Views as the daemon names them: who uses one, and of which layers it is.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use xebec_cache::store::LayerKey;
+use xebec_format::digest::Digest;
+use xebec_kernel::process;
+
+use crate::failure::{Failure, FailureKind};
+
+/// Who uses a view; it is unmounted when nobody does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Holder {
+    /// A mount made by `xebec mount`.
+    Directory {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// A container of `xebec run`, or another process that says when it is done.
+    Process {
+        /// Name of the container.
+        name: String,
+        /// The process; when it is gone, so is its claim.
+        pid: u32,
+        /// Its start time in clock ticks since boot, so that a reused process id is not taken for it.
+        start_time: u64,
+    },
+    /// A snapshot of containerd, until it is removed.
+    Snapshot {
+        /// Its key.
+        key: String,
+    },
+}
+
+impl Holder {
+    /// This process, which may hold several views under names that begin with `what`. When it dies without a word, the
+    /// daemon notices.
+    ///
+    /// # Errors
+    /// When `/proc` does not show this process.
+    pub fn this_process(what: &str) -> Result<Self, Failure> {
+        let pid = std::process::id();
+        let start_time = process::start_time(pid)
+            .ok_or_else(|| Failure::new(FailureKind::Host, "/proc is not mounted, or not this machine's"))?;
+        Ok(Self::Process {
+            name: format!("{what}-{pid}-{start_time}"),
+            pid,
+            start_time,
+        })
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory { path } => write!(f, "the mount on {}", path.display()),
+            Self::Process { name, pid, .. } => write!(f, "{name} (process {pid})"),
+            Self::Snapshot { key } => write!(f, "containerd's snapshot {key}"),
+        }
+    }
+}
+
+/// A layer and its index, as it is written to the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerPair {
+    /// The layer blob.
+    pub layer: Digest,
+    /// Its index.
+    pub index: Digest,
+}
+
+impl From<LayerPair> for LayerKey {
+    fn from(pair: LayerPair) -> Self {
+        Self {
+            layer: pair.layer,
+            index: pair.index,
+        }
+    }
+}
