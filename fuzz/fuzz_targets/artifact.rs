@@ -3,7 +3,7 @@
 #![no_main]
 
 use xebec_format::digest::Digest;
-use xebec_host::artifact::Artifact;
+use xebec_images::artifact::Artifact;
 use xebec_oci::Manifest;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

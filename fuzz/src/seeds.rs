@@ -11,7 +11,7 @@ use xebec_format::runtime_image::{
     Zone,
 };
 use xebec_fuzz::{plain_numbers_of_recording, plain_sections_of_index};
-use xebec_host::artifact::{Artifact, BlobRef, LayerBlobs};
+use xebec_images::artifact::{Artifact, BlobRef, LayerBlobs};
 use xebec_index::indexer::{IndexOptions, index_layer};
 use xebec_oci::Descriptor;
 use xebec_testkit::compression::Compression;

@@ -1,8 +1,9 @@
 //! `xebec cache` and `xebec rmi`.
 
-use xebec_host::image::{Images, seconds_since_1970};
-use xebec_host::inventory::survey;
+use xebec_images::images::Images;
+use xebec_images::inventory::survey;
 use xebec_keeper::client::Daemon;
+use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::{Overrides, Settings};

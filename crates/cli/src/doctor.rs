@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
-use xebec_host::image::Images;
+use xebec_images::images::Images;
 use xebec_kernel::features::{self, Check, Outcome};
 use xebec_oci::{ProbeReport, Reference};
 use xebec_protocol::failure::{Failure, FailureKind};

@@ -4,8 +4,8 @@ mod start;
 
 use std::collections::BTreeMap;
 
-use xebec_host::image::seconds_since_1970;
 use xebec_keeper::client::Daemon;
+use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::explain::{Explanation, WaitReport, WaitState};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;

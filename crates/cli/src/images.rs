@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use xebec_host::check::{CheckedLayer, check_image};
-use xebec_host::image::Images;
-use xebec_host::image::publish::{PublishOptions, Published};
+use xebec_images::check::{CheckedLayer, check_image};
+use xebec_images::images::Images;
+use xebec_images::publish::{PublishOptions, Published};
 use xebec_keeper::client::Daemon;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use xebec_host::image::{Images, seconds_since_1970};
-use xebec_host::inventory::{cached_layers, inspect_image};
 use xebec_host::runtime_image::recordings::Recordings;
+use xebec_images::images::Images;
+use xebec_images::inventory::{cached_layers, inspect_image};
+use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::sync::{Arc, Mutex};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use xebec_host::image::Report;
+use xebec_images::images::Report;
 use xebec_protocol::wire::Reply;
 
 /// Bars by what they are of.

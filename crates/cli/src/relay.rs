@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use tokio::signal::unix::{SignalKind, signal};
-use xebec_host::clients::Clients;
 use xebec_host::relay::{Place, serve};
+use xebec_images::clients::Clients;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::{Overrides, Settings, USUAL_CONTAINERD};

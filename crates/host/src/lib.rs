@@ -9,27 +9,14 @@
 //! * [`page_set`]: sets of pages.
 //! * [`proof`], [`check`], [`inventory`]: what is cached, and whether it is right.
 
-pub mod artifact;
-pub mod check;
-pub mod clients;
 pub mod ctr_pull;
 pub mod events;
-pub mod facts;
 pub mod free;
-pub mod image;
-pub mod inventory;
-pub mod lazy;
 pub mod logins;
-pub mod origin;
 pub mod page_set;
-pub mod proof;
-pub mod registry_memory;
 pub mod relay;
 pub mod runtime_image;
 pub mod sharing;
-pub mod signatures;
-pub mod spool;
-mod urgent;
 pub mod view;
 pub mod worker;
 

@@ -21,7 +21,7 @@ use xebec_kernel::file::write_privately;
 use xebec_oci::Reference;
 use xebec_snapshotter::image_service::{Login, Logins, Ticket};
 
-use crate::image::seconds_since_1970;
+use xebec_kernel::clock::seconds_since_1970;
 
 /// How large a file may be, in bytes. The registry client reads no larger ones than twice that.
 const LARGEST: usize = 512 << 10;

@@ -24,7 +24,7 @@ use xebec_snapshotter::containerd::Containerd;
 use xebec_snapshotter::containerd::ingest::NewBlob;
 use xebec_snapshotter::relay::{Blobs, MissingBlob, Relay};
 
-use crate::clients::Clients;
+use xebec_images::clients::Clients;
 
 /// Where Docker finds containerd, unless somebody says otherwise.
 pub const USUAL_LINK: &str = "/run/xebec-docker/containerd.sock";

@@ -14,8 +14,8 @@ use xebec_format::digest::Digest;
 use xebec_format::image::{FileExtent, ImageTree};
 use xebec_format::layer::{EntryKind, LayerIndex};
 
-use crate::facts;
-use crate::image::PreparedLayer;
+use xebec_images::facts;
+use xebec_images::prepared_layer::PreparedLayer;
 
 /// Where contents are that this host has hashed.
 #[derive(Default)]

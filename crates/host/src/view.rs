@@ -15,13 +15,13 @@ use xebec_format::digest::Digester;
 use xebec_format::erofs::{self, Device};
 use xebec_format::image::ImageTree;
 use xebec_format::merge::merge;
+use xebec_images::prepared_layer::PreparedLayer;
 use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::mount::{Attributes, BackingDevice, Erofs};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::free::{self, Arriving};
-use crate::image::PreparedLayer;
 use crate::page_set::PageSet;
 use crate::sharing::SharedContents;
 

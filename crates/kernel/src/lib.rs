@@ -11,11 +11,13 @@
 //! * [`mod@file`]: files that appear whole, and what of them a process that died has left.
 //! * [`remove`]: removing directories, and nothing that is mounted in them.
 //! * [`writeback`]: bringing files to the disk together.
+//! * [`clock`]: the time, as it is written down.
 //! * [`memory`]: staying in memory when memory is short.
 //! * [`features`]: what this kernel can do, asked by trying it.
 //!
 //! Wherever rustix has a safe wrapper, it is used; the rest is a short `unsafe` block that states its reason.
 
+pub mod clock;
 pub mod fanotify;
 pub mod features;
 pub mod file;

@@ -28,6 +28,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("xebec-keeper", &["xebec-kernel", "xebec-protocol"]),
     (
+        "xebec-images",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-oci",
+            "xebec-index",
+            "xebec-cache",
+            "xebec-container",
+            "xebec-protocol",
+            "xebec-trust",
+        ],
+    ),
+    (
         "xebec-host",
         &[
             "xebec-format",
@@ -38,6 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-container",
             "xebec-protocol",
             "xebec-keeper",
+            "xebec-images",
             "xebec-snapshotter",
             "xebec-trust",
         ],
@@ -63,6 +77,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-container",
             "xebec-protocol",
             "xebec-keeper",
+            "xebec-images",
             "xebec-host",
             "xebec-install",
         ],

@@ -10,10 +10,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
+use xebec_kernel::clock::seconds_since_1970;
 use xebec_kernel::writeback;
 
 use super::roots::{Binding, Listing, Roots, Signing};
@@ -156,7 +156,7 @@ impl Record {
     pub fn set_proven(&mut self) {
         self.disproved = None;
         self.proven = Some(Proof {
-            at: now(),
+            at: seconds_since_1970(),
             method: PROOF_METHOD,
         });
     }
@@ -166,7 +166,7 @@ impl Record {
         const MAX_WHY: usize = 1000;
         self.proven = None;
         self.disproved = Some(Disproof {
-            at: now(),
+            at: seconds_since_1970(),
             why: why.chars().take(MAX_WHY).collect(),
         });
     }
@@ -354,14 +354,10 @@ fn add<T: PartialEq>(facts: &mut Vec<Dated<T>>, fact: T) {
     if facts.len() >= MAX_FACTS {
         facts.remove(0);
     }
-    facts.push(Dated { at: now(), fact });
-}
-
-/// Seconds since 1970; 0 for a clock that is set before.
-fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    facts.push(Dated {
+        at: seconds_since_1970(),
+        fact,
+    });
 }
 
 /// The bytes of a file; `None` if there is none. One byte more than allowed tells the parser that it is too

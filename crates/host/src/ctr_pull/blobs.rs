@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use xebec_format::digest::Digest;
+use xebec_images::registry_failure::registry_failure;
 use xebec_oci::Manifest;
 use xebec_oci::client::FetchedManifest;
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -13,7 +14,6 @@ use xebec_protocol::wire::Reply;
 use xebec_snapshotter::containerd::ingest::{Ingest, NewBlob, REFERS};
 
 use super::{Pull, PulledLayer, refused};
-use crate::image::resolve::registry_failure;
 
 /// Begins labels that say from which repositories of a registry a blob came; a push asks there to mount it.
 const CAME_FROM: &str = "containerd.io/distribution.source.";

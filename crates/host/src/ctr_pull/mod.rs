@@ -14,11 +14,12 @@ mod layers;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde::Serialize;
 use tracing::warn;
 use xebec_format::digest::Digest;
+use xebec_kernel::clock::since_1970;
 use xebec_oci::{Client, Platform, Reference, ResolvedImage};
 use xebec_snapshotter::containerd::images::{Descriptor, Image};
 use xebec_snapshotter::containerd::leases::{EXPIRES, rfc3339};
@@ -27,10 +28,10 @@ use xebec_snapshotter::containerd::{Containerd, ContainerdError};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::ImageRequest;
 
-use crate::clients::Clients;
-use crate::image::Report;
-use crate::image::admission::chain_ids;
-use crate::image::resolve::registry_failure;
+use xebec_images::admission::chain_ids;
+use xebec_images::clients::Clients;
+use xebec_images::images::Report;
+use xebec_images::registry_failure::registry_failure;
 
 /// How long a lease counts that nobody deletes, as containerd's own client has it.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -151,7 +152,7 @@ async fn begin<'a>(
     let client = clients.get(request.docker_config.as_deref())?;
     let image = client.resolve(reference, platform).await;
     let image = image.map_err(|error| registry_failure(&error))?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = since_1970();
     let id = format!("xebec-ctr-pull-{}-{}", now.as_nanos(), std::process::id());
     let labels = HashMap::from([(EXPIRES.to_owned(), rfc3339((now + LONGEST).as_secs()))]);
     // Before it is asked for: who is interrupted meanwhile may have got it.

@@ -13,7 +13,7 @@ use xebec_format::runtime_image::Zone;
 use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
 use xebec_oci::{Descriptor, ImageManifest, Manifest};
 
-use crate::artifact::{self, ArtifactError, BlobRef, EMPTY_CONFIG};
+use xebec_images::artifact::{self, ArtifactError, BlobRef, EMPTY_CONFIG};
 
 /// `artifactType` of the manifest.
 pub const RUNTIME_IMAGE_TYPE: &str = "application/vnd.xebec.runtime-image.v1";

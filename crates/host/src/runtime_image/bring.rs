@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE as PAGE;
 use xebec_format::runtime_image::PageRun;
+use xebec_images::images::{Images, Report};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Mounted, Reply};
 
-use crate::image::{Images, Report};
 use crate::runtime_image::publish::numbered;
 
 /// Reads at a time. Most wait for a span each; more would take the connections that readers in containers need.

@@ -14,7 +14,7 @@ use xebec_format::runtime_image::{CarriedIndex, RecordedLayer, Recording, Zone};
 use xebec_oci::Descriptor;
 use xebec_protocol::failure::{Failure, FailureKind};
 
-use crate::artifact::{BlobRef, LAYER_ANNOTATION, WINDOWS_TYPE};
+use xebec_images::artifact::{BlobRef, LAYER_ANNOTATION, WINDOWS_TYPE};
 
 /// Most bytes of indexes that one zone carries; what is more is had from the index artifact.
 pub const MAX_CARRIED: u64 = 64 << 20;

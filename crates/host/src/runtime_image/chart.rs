@@ -6,11 +6,11 @@ use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{EntryKind, LayerIndex};
 use xebec_format::runtime_image::{PageRun, RecordedLayer, Service};
+use xebec_images::images::Report;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::ImageRequest;
 use xebec_trust::Root;
 
-use crate::image::Report;
 use crate::runtime_image::kept::KeptRecording;
 use crate::runtime_image::recordings::Recordings;
 use crate::runtime_image::summary::{RecordedService, recorded};

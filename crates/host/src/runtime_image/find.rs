@@ -12,19 +12,21 @@ use xebec_container::{ImageConfig, RunError};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::limits::MAX_RECORDING;
 use xebec_format::runtime_image::{Recording, Service, ServiceKey};
+use xebec_images::background_write::BackgroundWrite;
+use xebec_images::found_image::FoundImage;
+use xebec_images::images::Images;
+use xebec_images::referrers::Referrers;
+use xebec_images::registry_failure::registry_failure;
+use xebec_images::signatures;
+use xebec_kernel::clock::seconds_since_1970;
 use xebec_oci::{Client, ClientError, Descriptor};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{ImageRequest, ServiceCommand};
 use xebec_trust::{Evidence, Listing, Policy, Refusal, RepositoryName, Root};
 
-use crate::image::keeping::Keeping;
-use crate::image::referrers::Referrers;
-use crate::image::resolve::{FoundImage, registry_failure};
-use crate::image::{Images, seconds_since_1970};
 use crate::runtime_image::artifact::{self, RUNTIME_IMAGE_TYPE};
 use crate::runtime_image::kept::{KeptRecording, KeptRecordings};
 use crate::runtime_image::recordings::Recordings;
-use crate::signatures;
 
 /// Recordings of one image that are looked at. Anyone who may push can attach any number; who hides a good one behind
 /// many makes a start slower, never wrong.
@@ -160,7 +162,7 @@ impl Recordings {
         found: &FoundImage,
         referrers: &Referrers,
         command: &ServiceCommand,
-    ) -> Result<Result<(FoundRecording, Keeping), Option<String>>, Failure> {
+    ) -> Result<Result<(FoundRecording, BackgroundWrite), Option<String>>, Failure> {
         let Some(wanted) = Wanted::new(found, command)? else {
             return Ok(Err(None));
         };
@@ -175,7 +177,9 @@ impl Recordings {
             self.look_for_newer(client, found, command);
         }
         if suffices || found.offline || asked.is_some_and(|ago| ago < ASK_AGAIN) {
-            return Ok(chosen.map(|chosen| (chosen, Keeping::default())).ok_or(refused));
+            return Ok(chosen
+                .map(|chosen| (chosen, BackgroundWrite::default()))
+                .ok_or(refused));
         }
         let listed = match referrers.is_in_vain() {
             true => Vec::new(),
@@ -196,7 +200,7 @@ impl Recordings {
         let keeping = new.map(|(_, bytes)| {
             let (kept, unsynced) = (self.kept.clone(), self.unsynced().clone());
             let (manifest, name, evidence) = (found.manifest_digest, chosen.name, chosen.evidence.clone());
-            Keeping::begin(move || {
+            BackgroundWrite::begin(move || {
                 kept.keep_soon(manifest, name, &bytes, &evidence, None)?;
                 unsynced.add(manifest, name);
                 Ok(())
@@ -219,7 +223,7 @@ impl Recordings {
         let choice = Choice::new(self, found)?;
         let mut all = self.kept.list(found.manifest_digest);
         if !found.offline {
-            let client = self.images.clients.get(request.docker_config.as_deref())?;
+            let client = self.images.clients().get(request.docker_config.as_deref())?;
             let repository = found.reference.repository();
             let referrers = Referrers::by_type(client.clone(), repository, found.manifest_digest);
             let listed = choice.fetch(&client, &referrers).await;
@@ -304,7 +308,7 @@ impl<'a> Choice<'a> {
     /// What a recording must rest on to be as good as any: the strongest that this host knows of a layer's index, or that
     /// keys may make of it.
     fn needed(&self, images: &Images) -> Root {
-        let record = images.records.get(self.found.manifest_digest);
+        let record = images.records().get(self.found.manifest_digest);
         let known = record
             .iter()
             .flat_map(|record| &record.layers)

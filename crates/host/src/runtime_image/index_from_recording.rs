@@ -8,8 +8,8 @@ use tracing::warn;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{CarriedIndex, PageRun, Recording, ZoneRange, ranges, wanted};
+use xebec_images::choose::Choice;
 
-use crate::image::choose::Choice;
 use crate::runtime_image::carry::MAX_CARRIED;
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::single_flight::{SingleFlight, Turn};

@@ -12,13 +12,14 @@ use serde::Serialize;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{PageRun, RecordedLayer, Recording, Service, ServiceKey};
+use xebec_images::found_image::FoundImage;
+use xebec_images::images::{Images, Report};
+use xebec_images::publish::read_key;
 use xebec_keeper::client::Daemon;
+use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{ImageRequest, Mounted, Reply};
 
-use crate::image::publish::read_key;
-use crate::image::resolve::FoundImage;
-use crate::image::{Images, Report, seconds_since_1970};
 use crate::runtime_image::bring;
 use crate::runtime_image::fold::{Folded, Limit, Numbers, arranged, fold, says_all, standing};
 use crate::runtime_image::kept::KeptRecording;

@@ -6,16 +6,18 @@ use std::time::Instant;
 
 use tracing::warn;
 use xebec_format::digest::Digest;
+use xebec_images::admission::Admission;
+use xebec_images::background_write::BackgroundWrite;
+use xebec_images::choose::{Choice, NotChosen};
+use xebec_images::found_image::FoundImage;
+use xebec_images::images::Report;
+use xebec_images::prepare::PreparedImage;
+use xebec_images::prepared_layer::PreparedLayer;
+use xebec_images::referrers::{ConfigCarriers, Referrers};
 use xebec_oci::Client;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::{ImageRequest, ServiceCommand};
 
-use crate::image::admission::Admission;
-use crate::image::choose::{Choice, NotChosen};
-use crate::image::keeping::Keeping;
-use crate::image::referrers::{ConfigCarriers, Referrers};
-use crate::image::resolve::FoundImage;
-use crate::image::{PreparedImage, PreparedLayer, Report};
 use crate::runtime_image::artifact::RUNTIME_IMAGE_TYPE;
 use crate::runtime_image::find::{ASK_AGAIN, FoundRecording};
 use crate::runtime_image::index_from_recording::CarriedIndexes;
@@ -33,7 +35,7 @@ pub struct Begun {
     /// What is on its way already.
     pub open: Option<ZoneStream>,
     /// It is being written down. What it brings must not be used before that: it could not be distrusted later.
-    pub(crate) keeping: Keeping,
+    pub(crate) keeping: BackgroundWrite,
     /// Others who start the same wait until this goes; it may when it is known which pages are on their way.
     pub(crate) turn: Option<Turn>,
 }
@@ -77,7 +79,7 @@ impl Recordings {
         let start = Instant::now();
         let (found, referrers) = self.resolve_for_service(request, report).await?;
         let resolved = Instant::now();
-        let client = self.images.clients.get(request.docker_config.as_deref())?;
+        let client = self.images.clients().get(request.docker_config.as_deref())?;
         let referrers = referrers.unwrap_or_else(|| {
             let repository = found.reference.repository();
             match found.is_part {
@@ -137,7 +139,7 @@ impl Recordings {
         report: &Report,
     ) -> Result<(Admission, Option<PreparedStart>), Failure> {
         let found = self.images.resolve_for(request, manifest, report).await?;
-        let client = self.images.clients.get(request.docker_config.as_deref())?;
+        let client = self.images.clients().get(request.docker_config.as_deref())?;
         let (repository, digest) = (found.reference.repository(), found.manifest_digest);
         let referrers = Referrers::at_once(client.clone(), repository, digest);
         let mut choice = Choice::new(&self.images, request, &found, &referrers)?;
@@ -153,7 +155,7 @@ impl Recordings {
         let layers: Result<Vec<PreparedLayer>, NotChosen> = chosen.into_iter().collect();
         let prepared = match (layers, recording) {
             (Ok(layers), Some(Ok(begun))) => Some(PreparedStart {
-                image: PreparedImage::new(found, layers, Keeping::default(), Vec::new()),
+                image: PreparedImage::new(found, layers, BackgroundWrite::default(), Vec::new()),
                 recording: Some(Ok(begun)),
             }),
             _ => None,
@@ -179,7 +181,7 @@ impl Recordings {
         let repository = found.reference.repository().clone();
         let source = ZoneSource::new(client, repository, service.paces.clone(), &recording);
         let carried = CarriedIndexes {
-            store: &self.images.store,
+            store: &self.images.store(),
             reference: found.reference.to_string(),
             found: &recording,
             source: &source,

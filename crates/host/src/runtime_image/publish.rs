@@ -13,6 +13,14 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
     CarriedIndex, LaidOut, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, lay_out,
 };
+use xebec_images::artifact::{BlobRef, EMPTY_CONFIG, embedded_config};
+use xebec_images::found_image::FoundImage;
+use xebec_images::images::Report;
+use xebec_images::lazy;
+use xebec_images::publish::read_key;
+use xebec_images::registry_failure::registry_failure;
+use xebec_images::signatures;
+use xebec_kernel::clock::seconds_since_1970;
 use xebec_oci::{BlobSource, Client, Repository};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::LayerPair;
@@ -20,11 +28,6 @@ use xebec_protocol::wire::{ImageRequest, Reply};
 use xebec_trust::Evidence;
 use xebec_trust::PrivateKey;
 
-use crate::artifact::{BlobRef, EMPTY_CONFIG, embedded_config};
-use crate::image::publish::read_key;
-use crate::image::resolve::{FoundImage, registry_failure};
-use crate::image::{Report, seconds_since_1970};
-use crate::lazy;
 use crate::runtime_image::artifact;
 use crate::runtime_image::carry::{self, Carried};
 use crate::runtime_image::fold::after;
@@ -32,7 +35,6 @@ use crate::runtime_image::kept::KeptRecording;
 use crate::runtime_image::record::{RecordOptions, Session};
 use crate::runtime_image::recordings::Recordings;
 use crate::runtime_image::reuse::Reused;
-use crate::signatures;
 
 /// What is done with a recording.
 #[derive(Clone, Debug, Default)]
@@ -140,7 +142,7 @@ impl Recordings {
         local: bool,
         signed: bool,
     ) -> impl Fn(LayerKey) -> bool + use<> {
-        let record = self.images.records.get(found.manifest_digest);
+        let record = self.images.records().get(found.manifest_digest);
         let roots = record.map(|record| record.layers).unwrap_or_default();
         let own = found
             .layers
@@ -177,7 +179,7 @@ impl Recordings {
             self.kept.keep(manifest, name, encoded, &own, Some(&made.zone))?;
             return Ok(None);
         }
-        let client = self.images.clients.get(request.docker_config.as_deref())?;
+        let client = self.images.clients().get(request.docker_config.as_deref())?;
         let digest = push(self.images.store(), &client, found, &made, report).await?;
         if let Some(key) = key {
             signatures::push(&client, found.reference.repository(), key, digest).await?;

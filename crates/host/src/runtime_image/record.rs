@@ -10,12 +10,12 @@ use xebec_cache::layer::FileIdentity;
 use xebec_container::{Directories, Event, ImageConfig, RunOptions};
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
+use xebec_images::images::Report;
 use xebec_keeper::client::Daemon;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Allowed, Holder, ImageRequest, Mounted, Purpose, Reply, Request};
 
-use crate::image::Report;
 use crate::runtime_image::recorder::{Page, Recorder, Watched};
 
 /// How a service is recorded.

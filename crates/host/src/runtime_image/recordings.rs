@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xebec_format::digest::Digest;
+use xebec_images::images::Images;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
-use crate::image::Images;
 use crate::runtime_image::kept::KeptRecordings;
 use crate::runtime_image::profile::Profiles;
 use crate::runtime_image::single_flight::SingleFlight;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{Recording, Service, wanted};
+use xebec_images::images::Report;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::ImageRequest;
 use xebec_trust::Root;
 
-use crate::image::Report;
 use crate::runtime_image::recordings::Recordings;
 
 /// The runtime images of an image.

@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{error, info, warn};
 use xebec_cache::store::LayerKey;
+use xebec_images::facts;
+use xebec_images::images::Report;
+use xebec_images::proof::{self, Verdict};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Completion, ImageRequest, ProvedLayer, Reply};
 
-use crate::facts;
-use crate::image::Report;
-use crate::proof::{self, Verdict};
 use crate::worker::fills::{ServedLayer, Unfilled};
 use crate::worker::requests::Requests;
 

@@ -39,8 +39,8 @@ impl Requests {
     /// Cleans up after those that have ended, and names those that serve on, each once.
     fn look_after_containers(&self, named: &mut BTreeSet<String>) {
         let directories = Directories {
-            state: self.images.paths.containers(),
-            run: self.images.paths.run().to_owned(),
+            state: self.images.paths().containers(),
+            run: self.images.paths().run().to_owned(),
         };
         // Most hosts of containerd have none.
         if !Record::are_kept(&directories.run) {

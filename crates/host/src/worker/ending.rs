@@ -66,7 +66,7 @@ impl Requests {
                     view.reference
                 );
             }
-            unbind_all(&self.images.paths);
+            unbind_all(&self.images.paths());
             self.views.clear();
             self.loadings.retain(|_| false);
             self.fills.refuse(true);
@@ -184,7 +184,7 @@ impl Requests {
     /// Whether the guarded mount shows another directory than the one that is now at its path: somebody removed the
     /// root directory under this daemon, and nothing that is written there could be read through the mount.
     pub(super) fn root_was_replaced(&self) -> bool {
-        let paths = &self.images.paths;
+        let paths = &self.images.paths();
         !is_same(&paths.guarded(), &paths.layers())
     }
 }

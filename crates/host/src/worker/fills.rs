@@ -21,12 +21,12 @@ use xebec_cache::layer::FileIdentity;
 use xebec_cache::progress::Ticket;
 use xebec_cache::store::{LayerKey, Store, StoreError};
 use xebec_format::layer::LayerIndex;
+use xebec_images::clients::Clients;
+use xebec_images::origin::{LayerSource, Readers};
 use xebec_kernel::fanotify::{Denial, FanotifyError, Group};
 use xebec_protocol::settings::Settings;
 
-use crate::clients::Clients;
 use crate::events::{Answer, Event, EventHandler, FileId};
-use crate::origin::{LayerSource, Readers};
 use crate::page_set::PageSet;
 use crate::worker::seldom::Seldom;
 pub use crate::worker::served::ServedLayer;

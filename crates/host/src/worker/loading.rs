@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
+use xebec_images::background_write::BackgroundWrite;
+use xebec_images::prepare::PreparedImage;
 use xebec_oci::Reference;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::Loaded;
 
 use crate::free::Arriving;
-use crate::image::PreparedImage;
-use crate::image::keeping::Keeping;
 use crate::page_set::PageSet;
 use crate::runtime_image::ahead;
 use crate::runtime_image::find::FoundRecording;
@@ -303,14 +303,14 @@ impl Requests {
     }
 
     /// Notes who brings pages into these layers.
-    fn note(&self, injecting: &Injecting, injection: Injection) -> Keeping {
+    fn note(&self, injecting: &Injecting, injection: Injection) -> BackgroundWrite {
         let (store, keys) = (self.images.store().clone(), injecting.layers().to_vec());
         let fills = self.fills.clone();
         let has_unverified = move |key| {
             let served = fills.find(key);
             served.is_none_or(|served| served.layer().has_unverified())
         };
-        Keeping::begin(move || injected::add(&store, &keys, &injection, has_unverified))
+        BackgroundWrite::begin(move || injected::add(&store, &keys, &injection, has_unverified))
     }
 
     /// Has the pages that are here already brought into memory, while the start goes on.
@@ -334,7 +334,7 @@ impl Requests {
             (!is_there).then(|| Arriving {
                 mount: self
                     .images
-                    .paths
+                    .paths()
                     .arriving_mounts()
                     .join(format!("{view}.{number}")),
                 over: false,

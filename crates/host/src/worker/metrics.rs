@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -23,10 +23,11 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::net::{TcpListener, TcpStream};
 use tracing::{debug, info, warn};
+use xebec_images::inventory;
+use xebec_kernel::clock::since_1970;
 use xebec_kernel::process;
 use xebec_snapshotter::lazy::Reason;
 
-use crate::inventory;
 use crate::worker::requests::Requests;
 
 /// What `Content-Type` says of the format.
@@ -350,8 +351,7 @@ fn start_of(pid: u32) -> Option<f64> {
     let ticks = process::start_time(pid)? as f64 / rustix::param::clock_ticks_per_second() as f64;
     let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
-    Some(now - uptime + ticks)
+    Some(since_1970().as_secs_f64() - uptime + ticks)
 }
 
 /// Serves metrics over HTTP, for ever. An address that is taken is tried again: readers come first, so it is no

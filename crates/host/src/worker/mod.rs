@@ -66,6 +66,7 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info, warn};
+use xebec_images::images::Images;
 use xebec_keeper::client;
 use xebec_kernel::file::{remove_abandoned, write_atomically};
 use xebec_kernel::journal::{Custody, LastWord};
@@ -75,7 +76,6 @@ use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::Settings;
 
 use crate::events::{EventLoop, Inherited};
-use crate::image::Images;
 use crate::runtime_image::recordings::Recordings;
 use crate::sharing::SharedContents;
 use crate::worker::fills::FillService;

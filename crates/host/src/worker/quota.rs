@@ -10,10 +10,10 @@ use xebec_cache::policy::{LeastRecentlyUsed, Resident};
 use xebec_cache::room::MakeRoom;
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
+use xebec_images::inventory;
 use xebec_protocol::wire::CacheReport;
 use xebec_protocol::wire::{Collected, CollectedLayer};
 
-use crate::inventory;
 use crate::worker::requests::Requests;
 
 /// On a full disk, room for more than the write that met it: the next ones come at once.
@@ -145,7 +145,7 @@ impl Requests {
         // While a view is being built its metadata is there and it is in no table.
         if let Ok(_none) = self.quota.building.try_write() {
             let views = self.views.list();
-            for entry in fs::read_dir(self.images.paths.views())
+            for entry in fs::read_dir(self.images.paths().views())
                 .into_iter()
                 .flatten()
                 .flatten()
@@ -234,6 +234,6 @@ impl MakeRoom for Evictor {
 }
 
 fn free_bytes(requests: &Requests) -> Option<u64> {
-    let free = rustix::fs::statvfs(requests.images.paths.layers()).ok()?;
+    let free = rustix::fs::statvfs(requests.images.paths().layers()).ok()?;
     Some(free.f_bavail * free.f_frsize)
 }

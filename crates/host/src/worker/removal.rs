@@ -2,12 +2,12 @@
 
 use xebec_cache::evict::{Action, Step};
 use xebec_cache::store::LayerKey;
+use xebec_images::check::known_image;
+use xebec_images::inventory;
+use xebec_images::record::ImageRecord;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Forgotten, ImageRequest};
 
-use crate::check::known_image;
-use crate::image::record::ImageRecord;
-use crate::inventory;
 use crate::worker::requests::Requests;
 
 impl Requests {

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 use xebec_cache::store::LayerKey;
 use xebec_container::Identity;
+use xebec_images::images::{Images, Report};
+use xebec_images::prepare::PreparedImage;
 use xebec_kernel::journal::Journal;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::settings::Settings;
@@ -17,7 +19,6 @@ use xebec_protocol::wire::{
     Allowed, Completion, Holder, ImageRequest, Mounted, Purpose, Reply, Request, ServiceCommand,
 };
 
-use crate::image::{Images, PreparedImage, Report};
 use crate::runtime_image::pace::Paces;
 use crate::runtime_image::prepare::{ForService, PreparedStart};
 use crate::runtime_image::recordings::Recordings;
@@ -361,7 +362,7 @@ impl Requests {
             config,
             stages_ms,
             lazy,
-            recording: is_recording.then(|| self.images.paths.recording_mounts().join(&view.name)),
+            recording: is_recording.then(|| self.images.paths().recording_mounts().join(&view.name)),
             view: view.name.clone(),
         };
         Ok((mounted, view))

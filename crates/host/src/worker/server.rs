@@ -6,11 +6,11 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tracing::debug;
+use xebec_images::images::Report;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{MAX_LINE, Reply, Request};
 use xebec_snapshotter::server::is_of_this_user;
 
-use crate::image::Report;
 use crate::worker::requests::Requests;
 
 /// Serves one connection.

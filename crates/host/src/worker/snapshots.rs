@@ -80,7 +80,7 @@ impl Snapshots {
         let logins = are_kept.then(|| logins_of(requests));
         let layers = Arc::new(Layers::of(requests, logins.clone()));
         let owners = requests.settings.snapshotter.owners().map(Owners::at);
-        tokio::spawn(open(requests.images.paths.clone(), layers, owners, settled));
+        tokio::spawn(open(requests.images.paths().clone(), layers, owners, settled));
         let images = containerd
             .as_ref()
             .zip(logins)
@@ -130,7 +130,7 @@ impl Snapshots {
 
 /// Logins of pulls, which get old.
 fn logins_of(requests: &Requests) -> Arc<KeptLogins> {
-    let paths = &requests.images.paths;
+    let paths = &requests.images.paths();
     let age = requests.settings.snapshotter.login_age;
     let logins = Arc::new(KeptLogins::new(paths.logins(), paths.tried_logins(), age));
     let kept = logins.clone();

@@ -9,6 +9,7 @@ use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::image::InodeId;
 use xebec_format::runtime_image::{PageRun, RecordedLayer, ServiceKey};
+use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_protocol::start_report::{MissedFile, RecordedPages, StartEnd, StartReport};
 use xebec_protocol::wire::Loaded;
 
@@ -18,7 +19,7 @@ use crate::worker::asked::AllAsked;
 use crate::worker::touched::Touched;
 use crate::worker::view_tree::{FilePart, ViewTree};
 use crate::worker::views::Populated;
-use crate::worker::waits::{WaitRecord, milliseconds_since_1970};
+use crate::worker::waits::WaitRecord;
 
 /// Files that a report names.
 const MAX_FILES: usize = 20;

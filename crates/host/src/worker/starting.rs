@@ -8,12 +8,12 @@ use tracing::{error, info};
 use xebec_cache::fill::Patience;
 use xebec_cache::progress::Ticket;
 use xebec_cache::store::LayerKey;
+use xebec_images::prepare::PreparedImage;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Purpose;
 use xebec_trust::Evidence;
 use xebec_trust::RepositoryName;
 
-use crate::image::PreparedImage;
 use crate::page_set::PageSet;
 use crate::runtime_image::corrected;
 use crate::runtime_image::injected::{self, Injection};

@@ -23,11 +23,12 @@ use xebec_container::ImageConfig;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::RecordedLayer;
+use xebec_images::prepare::PreparedImage;
+use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::start_report::{Learned, StartEnd, StartReport};
 use xebec_protocol::wire::{Holder, Loaded, Mounted, Purpose};
 
-use crate::image::PreparedImage;
 use crate::page_set::PageSet;
 use crate::worker::asked::{AllAsked, Watch};
 use crate::worker::learning::profile;
@@ -38,7 +39,6 @@ use crate::worker::start_facts::{Facts, Over, Seen, report};
 use crate::worker::starting::START;
 use crate::worker::touched::Touched;
 use crate::worker::view_tree::ViewTree;
-use crate::worker::waits::milliseconds_since_1970;
 
 /// Starts that are watched at a time. Each may take 1.5 MiB for what it asks for.
 const MAX_ACTIVE: usize = 32;
@@ -434,7 +434,7 @@ impl Requests {
         let Holder::Process { pid, .. } = holder else {
             return None;
         };
-        let running = xebec_container::list(self.images.paths.run()).ok()?;
+        let running = xebec_container::list(self.images.paths().run()).ok()?;
         let mut own = running
             .records
             .into_iter()

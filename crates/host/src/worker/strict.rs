@@ -21,7 +21,7 @@ use xebec_protocol::wire::Purpose;
 use xebec_trust::Evidence;
 use xebec_trust::{Naming, Policy, RepositoryName, Root};
 
-use crate::image::PreparedImage;
+use xebec_images::prepare::PreparedImage;
 
 /// That somebody reads the layers of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,13 +6,14 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use tracing::error;
 use xebec_cache::store::LayerKey;
+use xebec_images::prepare::PreparedImage;
+use xebec_images::prepared_layer::PreparedLayer;
+use xebec_images::thread_priority::RaisedPriority;
 use xebec_kernel::mount;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::Purpose;
 
-use crate::image::{PreparedImage, PreparedLayer};
 use crate::page_set::PageSet;
-use crate::urgent::Urgent;
 use crate::view::{self, MountOptions, ViewOptions};
 use crate::worker::fills::ServedLayer;
 use crate::worker::loading::Loading;
@@ -92,10 +93,10 @@ impl Requests {
             is_complete: &is_complete,
             salt: salt.as_deref(),
         };
-        let urgent = Urgent::begin();
+        let urgent = RaisedPriority::begin();
         let (built, _reservation) = self.build_view(prepared, &options)?;
         let layers = self.serve_all(built.layers(), &prepared.layers)?;
-        let paths = &self.images.paths;
+        let paths = &self.images.paths();
         let recording = is_recording.then(|| paths.recording_mounts().join(&built.name));
         let arriving = self.arriving_mounts(&built.name, &parts);
         let guarded = paths.guarded();
@@ -146,7 +147,7 @@ impl Requests {
     /// Whether the worker before this one came to sync its views is not known.
     pub(super) fn sync_views_again(&self) {
         let metadata = |name: String| {
-            let path = view::metadata(&self.images.paths, &name);
+            let path = view::metadata(&self.images.paths(), &name);
             (name, path)
         };
         let views = self.views.list().into_iter();
@@ -176,7 +177,7 @@ impl Requests {
         options: &ViewOptions<'_>,
     ) -> Result<(view::BuiltView, Reservation), Failure> {
         loop {
-            let built = view::build(&self.images.paths, &prepared.layers, options)?;
+            let built = view::build(&self.images.paths(), &prepared.layers, options)?;
             let own = |key: &LayerKey| prepared.layers.iter().any(|layer| layer.key == *key);
             let reservation = self.fills.usage().reserve(built.layers().iter().copied());
             // One that was evicted before it was reserved is known no more.
@@ -197,7 +198,7 @@ impl Requests {
             let failed = |error| Failure::host(format!("make {}", path.display()), error);
             std::fs::create_dir_all(path).map_err(failed)?;
             if !mount::is_mounted(path).unwrap_or(false) {
-                mount::bind_private(&self.images.paths.layers(), path)
+                mount::bind_private(&self.images.paths().layers(), path)
                     .map_err(|error| Failure::host("mount the cache for a view", error))?;
             }
             // Also one that a worker left that died before it had.

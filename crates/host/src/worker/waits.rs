@@ -9,12 +9,13 @@ use std::io::Read;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use xebec_cache::fill::Patience;
 use xebec_cache::layer::FileIdentity;
 use xebec_cache::progress::{Account, Ticket};
 use xebec_cache::store::LayerKey;
+use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_kernel::journal::waited_since;
 use xebec_protocol::settings::Settings;
 
@@ -332,12 +333,6 @@ impl Waits {
             _ => (event.since, 0),
         }
     }
-}
-
-/// The time.
-pub(super) fn milliseconds_since_1970() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_millis() as u64)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use tracing::{info, warn};
+use xebec_images::found_image::FoundImage;
+use xebec_images::referrers::Referrers;
+use xebec_images::registry_failure::registry_failure;
 use xebec_oci::Client;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::ServiceCommand;
 
 use super::{Choice, Wanted};
-use crate::image::referrers::Referrers;
-use crate::image::resolve::{FoundImage, registry_failure};
 use crate::runtime_image::recordings::Recordings;
 
 /// How often a registry is asked at most, for each image.

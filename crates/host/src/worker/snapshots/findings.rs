@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use xebec_format::digest::Digest;
 use xebec_snapshotter::lazy::NotLazy;
 
-use crate::image::admission::Admission;
+use xebec_images::admission::Admission;
 
 /// How long what was found out of an image is believed: for the layers of one pull.
 const FRESH: Duration = Duration::from_secs(30);

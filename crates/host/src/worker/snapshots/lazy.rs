@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 use tracing::info;
 use xebec_format::digest::Digest;
+use xebec_images::admission::Admission;
+use xebec_images::images::Report;
+use xebec_images::inventory;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{
     Allowed, Holder, ImagePart, ImageRequest, PullPolicy, Purpose, Reply, ServiceCommand,
@@ -23,9 +26,6 @@ use xebec_snapshotter::usage::Usage;
 use xebec_snapshotter::{ErrorKind, LazyImages, SnapshotError};
 
 use super::findings::{Asker, Findings};
-use crate::image::Report;
-use crate::image::admission::Admission;
-use crate::inventory;
 use crate::logins::KeptLogins;
 use crate::runtime_image::prepare::ForService;
 use crate::worker::requests::{Order, Requests};
@@ -396,9 +396,10 @@ pub(super) fn quietly() -> Report {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
+    use xebec_images::admission::AdmittedLayer;
+    use xebec_images::choose::NotChosen;
+
     use super::*;
-    use crate::image::admission::AdmittedLayer;
-    use crate::image::choose::NotChosen;
 
     fn digest(text: &str) -> Digest {
         Digest::of(text.as_bytes())

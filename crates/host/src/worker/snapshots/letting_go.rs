@@ -17,10 +17,10 @@ use tracing::{debug, info, warn};
 use xebec_cache::evict::{Action, Step};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
+use xebec_images::inventory;
 use xebec_snapshotter::lazy::Shown;
 
 use super::lazy::Layers;
-use crate::inventory;
 use crate::worker::requests::Requests;
 use plan::{Leaving, Plan, Seen, plan};
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use tracing::info;
 use xebec_format::digest::Digest;
+use xebec_images::admission::Admission;
 use xebec_oci::{Manifest, Platform, Reference};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::settings::Unproven;
@@ -23,7 +24,6 @@ use xebec_snapshotter::{ErrorKind, SnapshotError};
 
 use super::findings::Asker;
 use super::lazy::{Layers, quietly, request};
-use crate::image::admission::Admission;
 use crate::worker::requests::Requests;
 
 /// What a container's image is.
@@ -306,7 +306,7 @@ impl Refused {
 fn refusal(admission: &Admission, chain: &str, depth: u32) -> Option<Refused> {
     let depth = usize::try_from(depth).unwrap_or(usize::MAX);
     let layers = admission.layers.get(..depth);
-    let is_it = |layers: &&[crate::image::admission::AdmittedLayer]| {
+    let is_it = |layers: &&[xebec_images::admission::AdmittedLayer]| {
         layers
             .last()
             .is_some_and(|layer| layer.chain.to_string() == chain)

@@ -13,8 +13,8 @@ use xebec_format::digest::Digest;
 use xebec_oci::ImageConfig;
 use xebec_snapshotter::lazy::Shown;
 
-use crate::image::admission::chain_ids;
-use crate::image::record::{ImageRecord, KeptFor};
+use xebec_images::admission::chain_ids;
+use xebec_images::record::{ImageRecord, KeptFor};
 
 /// Who wants images.
 pub(super) struct Seen<'a> {

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde_json::json;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
+use xebec_images::admission::chain_ids;
+use xebec_images::record::{ImageRecord, KeptFor, LayerRecord};
 use xebec_snapshotter::lazy::Shown;
 use xebec_trust::Root;
 
 use super::super::plan::{Plan, Seen, plan};
 use super::world::{Actor, World};
 use super::{IMAGES, Without};
-use crate::image::admission::chain_ids;
-use crate::image::record::{ImageRecord, KeptFor, LayerRecord};
 
 /// What was seen so far by who lets go.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]

@@ -1,0 +1,53 @@
+//! What was written down and is not on the disk yet. A sync takes milliseconds on a disk that has nothing else to do, and many
+//! more on one that has, so no start waits for one: upkeep brings to the disk what starts wrote since. A power cut before that costs what it takes to find it out again, and nothing that it damages is
+//! believed (decision 0015).
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Semaphore;
+use xebec_cache::store::LayerKey;
+use xebec_format::digest::Digest;
+
+/// How many requests wait for the disk at once; the others wait without a thread.
+const AT_ONCE: usize = 2;
+
+/// What is to be synced, of one installation.
+#[derive(Clone, Debug)]
+pub(crate) struct DeferredSync {
+    notes: Arc<Mutex<Notes>>,
+    pub(crate) turns: Arc<Semaphore>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// Layers of which the folders are new.
+    pub(crate) layers: BTreeSet<LayerKey>,
+    /// Manifests of images of which the records are.
+    pub(crate) images: BTreeSet<Digest>,
+}
+
+impl Default for DeferredSync {
+    fn default() -> Self {
+        Self {
+            notes: Arc::default(),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+}
+
+impl DeferredSync {
+    /// A layer's folder was made, with what is known about its index.
+    pub(crate) fn add_layer(&self, key: LayerKey) {
+        self.lock().layers.insert(key);
+    }
+
+    /// The first record of an image was written.
+    pub(crate) fn add_image(&self, manifest: Digest) {
+        self.lock().images.insert(manifest);
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,239 @@
+//! What is known and cached: for `xebec inspect`, `images` and `cache stat`.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde::Serialize;
+use xebec_cache::store::LayerKey;
+use xebec_format::PAGE_SIZE;
+use xebec_format::digest::Digest;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::{CacheReport, CachedLayerInfo, ImageRequest};
+
+use crate::check::known_image;
+use crate::facts;
+use crate::images::{Images, Report};
+use crate::lazy::{self, has_table_of_contents};
+
+/// An image, as `xebec inspect` shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ImageInfo {
+    /// The reference, in full.
+    pub reference: String,
+    /// The image index on the way.
+    pub image_index: Option<Digest>,
+    /// The manifest.
+    pub manifest: Digest,
+    /// Operating system and architecture.
+    pub platform: String,
+    /// Size of all layer blobs, in bytes.
+    pub size: u64,
+    /// Whether every layer can be lazy now.
+    pub lazy: bool,
+    /// The layers, bottom to top.
+    pub layers: Vec<LayerInfo>,
+}
+
+/// A layer, as `xebec inspect` shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct LayerInfo {
+    /// The layer blob.
+    pub layer: Digest,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its media type's codec.
+    pub codec: String,
+    /// By what it is lazy: its table of contents, an index; or why it is not.
+    pub lazy_by: String,
+    /// Whether it can be lazy.
+    pub lazy: bool,
+    /// The root of trust that its index rests on.
+    pub trust: String,
+    /// Spans, if an index is on this host.
+    pub spans: Option<u64>,
+    /// Pages of the data space, 0 if unknown.
+    pub pages: u64,
+    /// Pages that are present.
+    pub present_pages: u64,
+}
+
+/// All layers in the cache, as the files tell: who uses them is not looked at.
+///
+/// # Errors
+/// When the cache cannot be read.
+pub fn cached_layers(images: &Images) -> Result<Vec<CachedLayerInfo>, Failure> {
+    let keys = images.store().list()?;
+    Ok(keys.into_iter().map(|key| cached_layer(images, key)).collect())
+}
+
+/// What is cached, who uses it as `user_of` tells, and what may go.
+pub fn survey(
+    images: &Images,
+    limit: Option<u64>,
+    user_of: impl Fn(LayerKey) -> Option<String>,
+) -> CacheReport {
+    let records = images.records().list();
+    let pinned: Vec<_> = records.iter().filter(|record| record.pinned).collect();
+    let keys = images.store().list().unwrap_or_default();
+    let layers = keys.into_iter().map(|key| {
+        let pin = pinned
+            .iter()
+            .find(|record| record.layers.iter().any(|layer| layer.key() == key));
+        CachedLayerInfo {
+            pinned_by: pin.map(|record| match record.references.first() {
+                Some(reference) => reference.clone(),
+                None => record.manifest_digest.to_string(),
+            }),
+            in_use_by: user_of(key),
+            ..cached_layer(images, key)
+        }
+    });
+    let layers: Vec<CachedLayerInfo> = layers.collect();
+    let evictable = layers.iter().filter(|layer| layer.is_evictable());
+    CacheReport {
+        limit,
+        used_bytes: used_bytes(images),
+        evictable_bytes: evictable.map(|layer| layer.disk_bytes).sum(),
+        layers,
+    }
+}
+
+/// What the cache takes on its file system, in bytes.
+pub fn used_bytes(images: &Images) -> u64 {
+    let paths = &images.paths;
+    let named: u64 = [paths.layers(), paths.images(), paths.views()]
+        .iter()
+        .map(|path| disk_bytes(path))
+        .sum();
+    named + arriving_bytes(&paths.layers())
+}
+
+/// What a file, or a directory with all that is in it, takes on its file system, in bytes.
+pub fn disk_bytes(path: &Path) -> u64 {
+    let Ok(metadata) = fs::symlink_metadata(path) else {
+        return 0;
+    };
+    // `st_blocks` counts units of 512 bytes whatever the file system's block size is.
+    let own = metadata.blocks() * 512;
+    if !metadata.is_dir() {
+        return own;
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    own + entries.map(|entry| disk_bytes(&entry.path())).sum::<u64>()
+}
+
+/// What this process's files without a name take (see [`crate::whole_blob_download`]), in bytes.
+fn arriving_bytes(layers: &Path) -> u64 {
+    let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let arriving = descriptors.filter(|entry| {
+        let target = fs::read_link(entry.path()).unwrap_or_default();
+        target.starts_with(layers) && target.to_string_lossy().ends_with("/arriving (deleted)")
+    });
+    let bytes = arriving.filter_map(|entry| Some(fs::metadata(entry.path()).ok()?.blocks() * 512));
+    bytes.sum()
+}
+
+/// A layer that is damaged has no pages.
+fn cached_layer(images: &Images, key: LayerKey) -> CachedLayerInfo {
+    let store = images.store();
+    let (pages, present_pages) = store.look(key).map_or((0, 0), |layer| {
+        (layer.presence().pages(), layer.presence().present())
+    });
+    let last_used = store.last_used(key).duration_since(SystemTime::UNIX_EPOCH);
+    CachedLayerInfo {
+        layer: key.layer,
+        index: key.index,
+        pages,
+        present_pages,
+        disk_bytes: disk_bytes(&store.folder(key)),
+        proven: facts::is_proven(store, key),
+        last_used: last_used.map_or(0, |elapsed| elapsed.as_secs()),
+        pinned_by: None,
+        in_use_by: None,
+    }
+}
+
+/// What is to be known of an image, from the registry and from the cache; nothing is fetched but its manifest,
+/// configuration and indexes.
+///
+/// # Errors
+/// When it cannot be resolved.
+pub async fn inspect_image(
+    images: &Images,
+    request: &ImageRequest,
+    report: &Report,
+) -> Result<ImageInfo, Failure> {
+    let request = match request.reference.parse::<Digest>() {
+        Ok(_) => {
+            let record = known_image(images, request)?;
+            let reference = record.references.first().cloned().ok_or_else(|| {
+                Failure::new(
+                    FailureKind::NotFound,
+                    "that image has no name on this host any more",
+                )
+            })?;
+            ImageRequest {
+                reference,
+                ..request.clone()
+            }
+        }
+        Err(_) => request.clone(),
+    };
+    let found = images.resolve(&request, report).await?;
+    let chosen = images.find_indexes(&request, &found).await?;
+    let config: serde_json::Value = serde_json::from_slice(&found.config_bytes)
+        .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
+    let text = |name: &str| {
+        config
+            .get(name)
+            .and_then(|value| value.as_str())
+            .unwrap_or("?")
+            .to_owned()
+    };
+    let layers = found.layers.iter().zip(chosen).map(|(descriptor, chosen)| {
+        let toc = has_table_of_contents(descriptor);
+        let mut info = LayerInfo {
+            layer: descriptor.digest,
+            size: descriptor.size,
+            codec: descriptor
+                .media_type
+                .rsplit(['.', '+'])
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            lazy_by: String::new(),
+            lazy: false,
+            trust: "-".to_owned(),
+            spans: None,
+            pages: 0,
+            present_pages: 0,
+        };
+        match chosen {
+            Ok(layer) => {
+                let why_not = lazy::why_not(&layer.index);
+                info.codec = format!("{:?}", layer.index.codec).to_lowercase();
+                info.lazy = why_not.is_none();
+                info.lazy_by = why_not
+                    .unwrap_or_else(|| if toc { "its own contents table" } else { "index" }.to_owned());
+                info.trust = layer.root.to_string();
+                info.spans = Some(layer.index.spans.len() as u64);
+                info.pages = layer.index.data_size / PAGE_SIZE;
+                info.present_pages = cached_layer(images, layer.key).present_pages;
+            }
+            Err(not_chosen) => info.lazy_by = format!("not lazy: {}", not_chosen.reason),
+        }
+        info
+    });
+    let layers: Vec<LayerInfo> = layers.collect();
+    Ok(ImageInfo {
+        reference: found.reference.to_string(),
+        image_index: found.image_index.as_ref().map(|(digest, _)| *digest),
+        manifest: found.manifest_digest,
+        platform: format!("{}/{}", text("os"), text("architecture")),
+        size: found.layers.iter().map(|layer| layer.size).sum(),
+        lazy: layers.iter().all(|layer| layer.lazy),
+        layers,
+    })
+}

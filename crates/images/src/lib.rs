@@ -1,0 +1,54 @@
+//! From a reference to layers that can be mounted: the image is resolved, and for each layer an index is found that the policy
+//! admits; and where the bytes of those layers are had from.
+//!
+//! * [`images`]: the images of one installation, what every other module works on.
+//! * [`found_image`], [`prepared_layer`]: an image that was resolved, and a layer whose index is admitted; [`prepare`]: from one to
+//!   the other.
+//! * [`resolve`]: reference → manifest and configuration, from the registry or, when it is down, from a [`record`]; [`referrers`]: what
+//!   the registry lists beside the image.
+//! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the blob's own table of
+//!   contents, one that is offered, the image's index [`artifact`]. [`signatures`] vouch for artifacts, [`facts`] are what this host
+//!   knows of an index, [`budget`] bounds what indexes may take in memory, `index_cache` has those that are decoded.
+//! * [`streaming`]: a layer that has none of these is read whole and indexed while it streams in; [`lazy`] says why.
+//! * [`admission`]: which layers of an image could be lazy, without making any so.
+//! * [`background_write`]: what is written down while a start goes on; `deferred_sync`: and comes to the disk after it.
+//! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
+//! * [`clients`]: the registry clients, [`registry_memory`] what earlier processes learned of registries.
+//! * [`origin`]: where fills get bytes from; [`whole_blob_download`] helps with registries that ignore ranges.
+//! * [`inventory`], [`check`], [`proof`]: what is cached, and whether it is right.
+//!
+//! Promises: what is chosen for an image is admitted by the policy as the user named the image; a layer of another repository is
+//! used only where the image's own repository shows that it has the layer; nothing that a registry sends is held without a limit.
+//!
+//! May use: `format`, `index`, `oci`, `cache`, `kernel`, `trust`, `protocol`, and `container` for configurations of images. It
+//! knows no recordings: who does offers indexes and configurations from them.
+
+pub mod admission;
+pub mod artifact;
+pub mod background_write;
+pub mod budget;
+pub mod check;
+pub mod choose;
+pub mod clients;
+mod deferred_sync;
+pub mod facts;
+pub mod found_image;
+pub mod images;
+mod index_cache;
+pub mod inventory;
+pub mod lazy;
+pub mod origin;
+pub mod prepare;
+pub mod prepared_layer;
+pub mod proof;
+pub mod publish;
+pub mod record;
+pub mod referrers;
+pub mod registry_failure;
+pub mod registry_memory;
+pub mod resolve;
+pub mod signatures;
+pub mod streaming;
+mod sync;
+pub mod thread_priority;
+pub mod whole_blob_download;

@@ -1,0 +1,314 @@
+//! Makes the indexes of an image and publishes them: as an artifact that refers to the image, bound to it by an
+//! image index, signed.
+
+use std::fs;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use xebec_cache::store::LayerKey;
+use xebec_format::digest::Digest;
+use xebec_format::layer::{LayerIndex, Section};
+use xebec_oci::{BlobSource, Client, Repository};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::{ImageRequest, Reply};
+use xebec_trust::{BoundArtifact, Original, PrivateKey, RepositoryName, Root};
+
+use crate::artifact::{Artifact, BlobRef, EMPTY_CONFIG, LayerBlobs};
+use crate::facts;
+use crate::found_image::FoundImage;
+use crate::images::{Images, Report};
+use crate::lazy::has_table_of_contents;
+use crate::record::{KeptFor, LayerRecord};
+use crate::registry_failure::registry_failure;
+use crate::signatures;
+
+/// What to do with the indexes once they are made.
+#[derive(Clone, Debug, Default)]
+pub struct PublishOptions {
+    /// Push them to the image's repository.
+    pub push: bool,
+    /// Push an image index that binds them to the image, and point the reference's tag to it.
+    pub bind: bool,
+    /// Sign the artifact with the private key in this file.
+    pub sign: Option<PathBuf>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Published {
+    /// The image.
+    pub reference: String,
+    /// Its manifest.
+    pub manifest: Digest,
+    /// The artifact, if it was pushed.
+    pub artifact: Option<Digest>,
+    /// The image index that binds it, if one was pushed.
+    pub bound: Option<Digest>,
+    /// The layers.
+    pub layers: Vec<PublishedLayer>,
+}
+
+/// One layer's index.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct PublishedLayer {
+    /// The layer blob.
+    pub layer: Digest,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The index; `None` for a layer with a table of contents of its own, which needs none.
+    pub index: Option<Digest>,
+    /// Size of the index in bytes, without its sections.
+    pub index_size: u64,
+    /// Size of the sections: windows, frame, content digests.
+    pub sections_size: u64,
+    /// Why the layer cannot be lazy even so.
+    pub not_lazy: Option<String>,
+}
+
+impl Images {
+    /// Indexes every layer of an image and publishes what came of it.
+    ///
+    /// # Errors
+    /// As resolving, reading and pushing; the key file; an image that cannot be bound.
+    pub async fn publish(
+        &self,
+        request: &ImageRequest,
+        options: &PublishOptions,
+        report: &Report,
+    ) -> Result<Published, Failure> {
+        let key = options.sign.as_deref().map(read_key).transpose()?;
+        let found = self.resolve(request, report).await?;
+        let client = self.clients.get(request.docker_config.as_deref())?;
+        let repository = found.reference.repository();
+        let reader = RepositoryName::new(repository.registry(), repository.name());
+        let reader = reader.map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let mut layers = Vec::new();
+        let mut artifact = Artifact::default();
+        for (number, descriptor) in found.layers.iter().enumerate() {
+            if has_table_of_contents(descriptor) {
+                layers.push(PublishedLayer::without_index(descriptor.digest, descriptor.size));
+                continue;
+            }
+            let key = match self.own_index(descriptor.digest, &reader) {
+                Some(key) => key,
+                None => self.index_layer(&client, &found, number, None, report).await?,
+            };
+            let bytes = self.store().index_bytes(key)?;
+            let index =
+                LayerIndex::decode(&bytes).map_err(|error| Failure::new(FailureKind::Integrity, error))?;
+            artifact
+                .layers
+                .insert(descriptor.digest, blobs_of(key, bytes.len() as u64, &index));
+            layers.push(PublishedLayer::new(key, bytes.len() as u64, &index));
+        }
+        self.keep_record(&found, &layers)?;
+        let mut published = Published {
+            reference: found.reference.to_string(),
+            manifest: found.manifest_digest,
+            artifact: None,
+            bound: None,
+            layers,
+        };
+        if options.push || options.bind || key.is_some() {
+            let (digest, size) = self.push_artifact(&client, &found, &artifact, report).await?;
+            published.artifact = Some(digest);
+            if let Some(key) = &key {
+                signatures::push(&client, found.reference.repository(), key, digest).await?;
+            }
+            if options.bind {
+                published.bound = Some(bind(&client, &found, digest, size).await?);
+            }
+        }
+        Ok(published)
+    }
+
+    /// An index that this host made itself, with all its sections, of a layer that the repository is known to have: it says what is
+    /// in the layer, and goes where all who may read the repository see it.
+    fn own_index(&self, layer: Digest, reader: &RepositoryName) -> Option<LayerKey> {
+        let whole = |key: &LayerKey| {
+            let directory = self.store().directory().join(key.folder());
+            facts::is_proven(self.store(), *key)
+                && facts::is_open_to(self.store(), *key, reader)
+                && ["windows", "frame", "contents"]
+                    .iter()
+                    .all(|name| directory.join(name).is_file())
+        };
+        self.store().indexes_of(layer).into_iter().find(whole)
+    }
+
+    /// So that this host finds its own indexes for the image without the registry.
+    fn keep_record(&self, found: &FoundImage, layers: &[PublishedLayer]) -> Result<(), Failure> {
+        let records = layers.iter().map(|layer| {
+            Some(LayerRecord {
+                layer: layer.layer,
+                index: layer.index?,
+                root: Root::Proven,
+            })
+        });
+        let Some(layers) = records.collect::<Option<Vec<_>>>() else {
+            return Ok(());
+        };
+        let is_known = self.records().change(found.manifest_digest, |record| {
+            record.kept_for = Some(KeptFor::Commands);
+        });
+        if is_known? {
+            return Ok(());
+        }
+        self.records().put(found.record(layers, KeptFor::Commands))
+    }
+
+    async fn push_artifact(
+        &self,
+        client: &Client,
+        found: &FoundImage,
+        artifact: &Artifact,
+        report: &Report,
+    ) -> Result<(Digest, u64), Failure> {
+        let repository = found.reference.repository();
+        push(client, repository, Bytes::from_static(EMPTY_CONFIG)).await?;
+        let total = artifact
+            .layers
+            .values()
+            .flat_map(LayerBlobs::parts)
+            .map(|(_, blob)| blob.size)
+            .sum();
+        let mut done = 0;
+        for (layer, blobs) in &artifact.layers {
+            let key = LayerKey {
+                layer: *layer,
+                index: blobs.index.digest,
+            };
+            let directory = self.store().directory().join(key.folder());
+            for (name, blob) in blobs.parts() {
+                let path = directory.join(name);
+                let bytes = fs::read(&path)
+                    .map_err(|error| Failure::host(format!("read {}", path.display()), error))?;
+                if Digest::of(&bytes) != blob.digest {
+                    let message = format!("{} is damaged; remove the folder and index again", path.display());
+                    return Err(Failure::new(FailureKind::Integrity, message));
+                }
+                push(client, repository, Bytes::from(bytes)).await?;
+                done += blob.size;
+                report(Reply::Progress {
+                    what: "push indexes".to_owned(),
+                    done,
+                    total: Some(total),
+                });
+            }
+        }
+        let subject = BlobRef {
+            digest: found.manifest_digest,
+            size: found.manifest_bytes.len() as u64,
+        };
+        let order: Vec<Digest> = found.layers.iter().map(|layer| layer.digest).collect();
+        let manifest = artifact.encode(subject.descriptor(&found.media_type), &order);
+        let pushed = client
+            .attach(repository, &manifest)
+            .await
+            .map_err(|error| registry_failure(&error))?;
+        let size = serde_json::to_vec(&manifest).map_or(0, |bytes| bytes.len() as u64);
+        Ok((pushed.digest, size))
+    }
+}
+
+async fn push(client: &Client, repository: &Repository, bytes: Bytes) -> Result<(), Failure> {
+    let pushed = client.push_blob(repository, BlobSource::Bytes(bytes), None).await;
+    pushed.map(|_| ()).map_err(|error| registry_failure(&error))
+}
+
+impl PublishedLayer {
+    fn new(key: LayerKey, index_size: u64, index: &LayerIndex) -> Self {
+        let sections = [&index.windows, &index.frame, &index.contents];
+        Self {
+            layer: key.layer,
+            size: index.layer_size,
+            index: Some(key.index),
+            index_size,
+            sections_size: sections
+                .iter()
+                .filter_map(|section| section.as_ref())
+                .map(|s| s.size)
+                .sum(),
+            not_lazy: crate::lazy::why_not(index),
+        }
+    }
+
+    fn without_index(layer: Digest, size: u64) -> Self {
+        Self {
+            layer,
+            size,
+            index: None,
+            index_size: 0,
+            sections_size: 0,
+            not_lazy: None,
+        }
+    }
+}
+
+fn blobs_of(key: LayerKey, index_size: u64, index: &LayerIndex) -> LayerBlobs {
+    let blob = |section: &Option<Section>| {
+        section.as_ref().map(|section| BlobRef {
+            digest: section.digest,
+            size: section.size,
+        })
+    };
+    LayerBlobs {
+        index: BlobRef {
+            digest: key.index,
+            size: index_size,
+        },
+        windows: blob(&index.windows),
+        frame: blob(&index.frame),
+        contents: blob(&index.contents),
+    }
+}
+
+async fn bind(client: &Client, found: &FoundImage, artifact: Digest, size: u64) -> Result<Digest, Failure> {
+    let platform: xebec_trust::Platform = serde_json::from_slice(&found.config_bytes).map_err(|error| {
+        Failure::new(
+            FailureKind::Integrity,
+            format!("the image's configuration: {error}"),
+        )
+    })?;
+    let original = match &found.image_index {
+        Some((_, bytes)) if !bytes.is_empty() => Original::ImageIndex(bytes),
+        _ => Original::Manifest {
+            media_type: &found.media_type,
+            bytes: &found.manifest_bytes,
+            platform,
+        },
+    };
+    let bound = BoundArtifact {
+        manifest: found.manifest_digest,
+        artifact,
+        artifact_size: size,
+    };
+    let bytes =
+        xebec_trust::bind(&original, &[bound]).map_err(|error| Failure::new(FailureKind::Trust, error))?;
+    let digest = Digest::of(&bytes);
+    let repository = found.reference.repository();
+    // By tag, the tag now names the index that binds; by digest, the user takes the new digest.
+    let name = match found.reference.is_by_digest() {
+        true => digest.to_string(),
+        false => found.reference.manifest_name(),
+    };
+    client
+        .push_manifest(
+            repository,
+            &name,
+            xebec_trust::IMAGE_INDEX_MEDIA_TYPE,
+            bytes.into(),
+        )
+        .await
+        .map_err(|error| registry_failure(&error))?;
+    Ok(digest)
+}
+
+/// Reads a private key, with the password that is in the environment.
+pub fn read_key(path: &std::path::Path) -> Result<PrivateKey, Failure> {
+    let bytes =
+        fs::read(path).map_err(|error| Failure::host(format!("read the key {}", path.display()), error))?;
+    let password = xebec_trust::password_from_environment();
+    PrivateKey::from_pem(&bytes, password.as_ref().map(|password| password.as_slice()))
+        .map_err(|error| Failure::new(FailureKind::Trust, format!("{}: {error}", path.display())))
+}

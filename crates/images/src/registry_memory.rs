@@ -1,0 +1,135 @@
+//! What this host remembers of registries: `<root>/registries.json`, for all programs of the installation and over restarts.
+//!
+//! It is small, seldom read and more seldom written. If it is lost or damaged a start asks a registry once more.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+use xebec_oci::memory::{LACK_LASTS, RegistryMemory};
+
+use xebec_kernel::file::write_for_this_boot;
+
+/// Registries that are remembered; a host has images of a few.
+const MOST: usize = 1000;
+
+/// Held by the task of this program that changes the file, so that none forgets what another learnt meanwhile.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// The file.
+#[derive(Debug)]
+pub struct RememberedRegistries(PathBuf);
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Table {
+    /// When it was seen that they have no referrers API, in seconds since 1970.
+    no_referrers_api: BTreeMap<String, u64>,
+}
+
+impl RememberedRegistries {
+    /// What `file` says, which need not exist.
+    pub fn new(file: PathBuf) -> Self {
+        Self(file)
+    }
+
+    fn read(&self) -> Table {
+        let bytes = fs::read(&self.0).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    /// Another program may write at the same time; then one of the two facts is lost, and is seen again. Nor is it synced:
+    /// a start waits for this.
+    fn write(&self, table: &Table) {
+        let written = serde_json::to_vec(table)
+            .map_err(std::io::Error::from)
+            .and_then(|bytes| write_for_this_boot(&self.0, &bytes));
+        if let Err(error) = written {
+            warn!("{}: {error}", self.0.display());
+        }
+    }
+}
+
+impl RegistryMemory for RememberedRegistries {
+    fn lacked_referrers(&self, server: &str) -> Option<SystemTime> {
+        let seen = *self.read().no_referrers_api.get(server)?;
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seen))
+    }
+
+    fn saw_referrers(&self, server: &str, has: bool) {
+        let _one = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.read();
+        let now = xebec_kernel::clock::seconds_since_1970();
+        let known = &mut table.no_referrers_api;
+        known.retain(|_, seen| now.saturating_sub(*seen) < LACK_LASTS.as_secs());
+        match has {
+            true => known.remove(server),
+            false if known.len() < MOST => known.insert(server.to_owned(), now),
+            false => return,
+        };
+        self.write(&table);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_programs_know_it_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("registries.json");
+        let (one, other) = (
+            RememberedRegistries::new(file.clone()),
+            RememberedRegistries::new(file.clone()),
+        );
+        assert_eq!(one.lacked_referrers("a:5000"), None);
+        one.saw_referrers("a:5000", false);
+        one.saw_referrers("b", false);
+        let ago = other.lacked_referrers("a:5000").unwrap().elapsed().unwrap();
+        assert!(ago < LACK_LASTS);
+        other.saw_referrers("a:5000", true);
+        assert_eq!(one.lacked_referrers("a:5000"), None);
+        assert!(one.lacked_referrers("b").is_some());
+
+        fs::write(&file, r#"{"no_referrers_api": {"old": 1000}}"#).unwrap();
+        assert!(
+            one.lacked_referrers("old").is_some(),
+            "who asks looks how old it is"
+        );
+        one.saw_referrers("new", false);
+        assert_eq!(one.lacked_referrers("old"), None, "it is not kept for ever");
+
+        fs::write(&file, "{").unwrap();
+        assert_eq!(one.lacked_referrers("new"), None);
+        one.saw_referrers("new", false);
+        assert!(one.lacked_referrers("new").is_some(), "it is made anew");
+    }
+
+    #[test]
+    fn what_many_learn_at_once_is_all_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("registries.json");
+        let servers: Vec<String> = (0..32).map(|number| format!("registry-{number}")).collect();
+        std::thread::scope(|scope| {
+            for server in &servers {
+                let memory = RememberedRegistries::new(file.clone());
+                scope.spawn(move || memory.saw_referrers(server, false));
+            }
+        });
+        let memory = RememberedRegistries::new(file);
+        let lost = servers
+            .iter()
+            .filter(|server| memory.lacked_referrers(server).is_none());
+        assert_eq!(lost.count(), 0);
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            1,
+            "and nothing is left over"
+        );
+    }
+}
