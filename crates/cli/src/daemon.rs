@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use xebec_host::events::{Inherited, take_inherited};
+use xebec_fill::events::{Inherited, take_inherited};
 use xebec_host::worker;
 use xebec_keeper::client::Daemon;
 use xebec_protocol::failure::{Failure, FailureKind};

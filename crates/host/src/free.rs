@@ -19,7 +19,7 @@ use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::image::{FileExtent, ImageTree};
 
-use crate::page_set::{PageSet, common};
+use xebec_fill::page_set::{PageSet, common};
 
 /// Pages in a part, but for the last: one costs a mount, a mark, and a device for each layer, some 0.4 ms, as ten events do.
 const PART: u64 = 1024;

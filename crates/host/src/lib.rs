@@ -10,10 +10,8 @@
 //! * [`proof`], [`check`], [`inventory`]: what is cached, and whether it is right.
 
 pub mod ctr_pull;
-pub mod events;
 pub mod free;
 pub mod logins;
-pub mod page_set;
 pub mod relay;
 pub mod runtime_image;
 pub mod sharing;

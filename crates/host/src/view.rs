@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use xebec_cache::store::LayerKey;
+use xebec_fill::page_set::PageSet;
 use xebec_format::digest::Digester;
 use xebec_format::erofs::{self, Device};
 use xebec_format::image::ImageTree;
@@ -22,7 +23,6 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::free::{self, Arriving};
-use crate::page_set::PageSet;
 use crate::sharing::SharedContents;
 
 /// A view that is built but perhaps not mounted.

@@ -1,6 +1,6 @@
 //! One worker after another, each a process of its own: what a dead one read, its successor answers.
 //!
-//! The deterministic part of what `crates/host/tests/keeper` does at random. A worker here is this executable
+//! The deterministic part of what `crates/fill/tests/keeper` does at random. A worker here is this executable
 //! again, started with the group and the journal at the numbers 3 and 4, as the keeper does.
 
 mod isolation;

@@ -15,17 +15,17 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tracing::warn;
 use xebec_cache::store::LayerKey;
+use xebec_fill::inflight_pages::Coming;
+use xebec_fill::page_set::{PageSet, difference, normal};
+use xebec_fill::served::ServedLayer;
 use xebec_format::PAGE_SIZE;
 use xebec_format::runtime_image::{PageRun, Recording, Segment, open_segment, ranges, wanted};
 use xebec_protocol::wire::Loaded;
 use xebec_trust::Root;
 
 use crate::free;
-use crate::page_set::{PageSet, difference, normal};
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::zone::{ZoneSource, ZoneStream};
-use crate::worker::arrival::Coming;
-use crate::worker::served::ServedLayer;
 use crate::worker::strict::{Injecting, Writing};
 
 /// Ranges that are asked for at the same time.

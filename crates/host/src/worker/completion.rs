@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{error, info, warn};
 use xebec_cache::store::LayerKey;
+use xebec_fill::fill_service::{ServedLayer, Unfilled};
 use xebec_images::facts;
 use xebec_images::images::Report;
 use xebec_images::proof::{self, Verdict};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Completion, ImageRequest, ProvedLayer, Reply};
 
-use crate::worker::fills::{ServedLayer, Unfilled};
 use crate::worker::requests::Requests;
 
 /// How long after a layer became complete its proof begins: putting it together and hashing it takes a core, which

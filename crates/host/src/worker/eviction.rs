@@ -2,7 +2,7 @@
 //!
 //! In this order, and whoever dies on the way leaves a consistent cache:
 //! 1. No request under way relies on the layer, no view that is used reads it, no fill of it is under way; new ones
-//!    wait ([`Usage`](crate::worker::usage::Usage)). Views that linger are unmounted.
+//!    wait ([`Usage`](xebec_fill::usage::Usage)). Views that linger are unmounted.
 //! 2. A lease proves that nobody else has its data file open: no view that was unmounted lazily, no command that
 //!    looks at it. Whoever opens it from now on waits.
 //! 3. Views stop being built on its files ([`SharedContents`](crate::sharing::SharedContents)).

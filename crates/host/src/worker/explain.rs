@@ -8,6 +8,7 @@ use std::time::Duration;
 use tracing::warn;
 use xebec_cache::progress::Phase;
 use xebec_cache::store::{LayerKey, Store};
+use xebec_fill::waits::WaitRecord;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{EntryKind, LayerIndex};
 use xebec_oci::Reference;
@@ -16,7 +17,6 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Holder;
 
 use crate::worker::requests::Requests;
-use crate::worker::waits::WaitRecord;
 
 /// How often slow readers are looked for: a quarter of the time that makes them slow, but not more often or rarely.
 const SHORTEST_LOOK: Duration = Duration::from_millis(100);

@@ -7,6 +7,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
+use xebec_fill::fill_service::FillService;
+use xebec_fill::page_set::PageSet;
+use xebec_fill::unverified_sources::{self, Injection};
 use xebec_images::background_write::BackgroundWrite;
 use xebec_images::prepare::PreparedImage;
 use xebec_oci::Reference;
@@ -14,13 +17,10 @@ use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::Loaded;
 
 use crate::free::Arriving;
-use crate::page_set::PageSet;
 use crate::runtime_image::ahead;
 use crate::runtime_image::find::FoundRecording;
-use crate::runtime_image::injected::{self, Injection};
 use crate::runtime_image::load::{Loader, Target};
 use crate::runtime_image::prepare::{Begun, PreparedStart};
-use crate::worker::fills::FillService;
 use crate::worker::requests::Requests;
 use crate::worker::start_facts::Recorded;
 use crate::worker::strict::Injecting;
@@ -310,7 +310,7 @@ impl Requests {
             let served = fills.find(key);
             served.is_none_or(|served| served.layer().has_unverified())
         };
-        BackgroundWrite::begin(move || injected::add(&store, &keys, &injection, has_unverified))
+        BackgroundWrite::begin(move || unverified_sources::add(&store, &keys, &injection, has_unverified))
     }
 
     /// Has the pages that are here already brought into memory, while the start goes on.

@@ -74,18 +74,7 @@ impl Requests {
     fn register_readers(&self, registry: &mut Registry) {
         let waits = self.fills.waits();
         let journal = self.journal.counters();
-        registry.register_with_unit(
-            "xebec_reader_wait",
-            "How long readers waited whose pages were missing",
-            Unit::Seconds,
-            waits.metrics().waits.clone(),
-        );
-        registry.register_with_unit(
-            "xebec_reader_wait_phase",
-            "What they waited for: queue, token, registry, body, pause, verify, disk",
-            Unit::Seconds,
-            waits.metrics().phases.clone(),
-        );
+        waits.metrics().register(registry);
         gauge(
             registry,
             "xebec_readers_waiting",

@@ -22,8 +22,6 @@
 //! * `seldom`: what is said once a minute. [`server`]: the socket. [`snapshots`]: containerd's.
 //! * [`upkeep`]: what is done for the cache in the background; `containers`: after containers whose command was killed.
 
-pub mod arrival;
-pub mod asked;
 mod background;
 mod completion;
 mod containers;
@@ -31,8 +29,6 @@ pub mod deaths;
 mod ending;
 mod eviction;
 pub mod explain;
-pub mod fills;
-mod identify;
 mod learning;
 mod loading;
 pub mod metrics;
@@ -40,8 +36,6 @@ mod populate;
 pub mod quota;
 mod removal;
 pub mod requests;
-mod seldom;
-pub mod served;
 pub mod server;
 pub mod snapshots;
 mod start_facts;
@@ -52,12 +46,9 @@ pub mod strict;
 pub mod suspects;
 pub mod touched;
 pub mod upkeep;
-pub mod usage;
 pub mod view_tree;
 mod viewing;
 pub mod views;
-mod wait_metrics;
-pub mod waits;
 
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,6 +57,8 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info, warn};
+use xebec_fill::events::{EventLoop, Inherited};
+use xebec_fill::fill_service::FillService;
 use xebec_images::images::Images;
 use xebec_keeper::client;
 use xebec_kernel::file::{remove_abandoned, write_atomically};
@@ -75,10 +68,8 @@ use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::Settings;
 
-use crate::events::{EventLoop, Inherited};
 use crate::runtime_image::recordings::Recordings;
 use crate::sharing::SharedContents;
-use crate::worker::fills::FillService;
 use crate::worker::requests::Requests;
 use crate::worker::suspects::Suspects;
 use crate::worker::views::Views;

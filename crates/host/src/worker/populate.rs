@@ -18,9 +18,9 @@ use std::sync::Arc;
 use rustix::fs::{Advice, fadvise};
 use tokio::sync::mpsc;
 use tracing::debug;
+use xebec_fill::page_set::{PageSet, common};
 use xebec_format::PAGE_SIZE;
 
-use crate::page_set::{PageSet, common};
 use crate::worker::requests::Requests;
 use crate::worker::view_tree::{FilePart, ViewTree, open_below};
 use crate::worker::viewing::HeldView;

@@ -5,6 +5,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use xebec_cache::store::LayerKey;
+use xebec_fill::access_log::AllAsked;
+use xebec_fill::page_set::PageSet;
+use xebec_fill::waits::WaitRecord;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::image::InodeId;
@@ -13,13 +16,10 @@ use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_protocol::start_report::{MissedFile, RecordedPages, StartEnd, StartReport};
 use xebec_protocol::wire::Loaded;
 
-use crate::page_set::PageSet;
 use crate::runtime_image::find::FoundRecording;
-use crate::worker::asked::AllAsked;
 use crate::worker::touched::Touched;
 use crate::worker::view_tree::{FilePart, ViewTree};
 use crate::worker::views::Populated;
-use crate::worker::waits::WaitRecord;
 
 /// Files that a report names.
 const MAX_FILES: usize = 20;

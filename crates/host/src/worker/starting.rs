@@ -8,18 +8,18 @@ use tracing::{error, info};
 use xebec_cache::fill::Patience;
 use xebec_cache::progress::Ticket;
 use xebec_cache::store::LayerKey;
+use xebec_fill::correction_count;
+use xebec_fill::page_set::PageSet;
+use xebec_fill::served::ServedLayer;
+use xebec_fill::unverified_sources::{self, Injection};
 use xebec_images::prepare::PreparedImage;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Purpose;
 use xebec_trust::Evidence;
 use xebec_trust::RepositoryName;
 
-use crate::page_set::PageSet;
-use crate::runtime_image::corrected;
-use crate::runtime_image::injected::{self, Injection};
 use crate::worker::populate;
 use crate::worker::requests::Requests;
-use crate::worker::served::ServedLayer;
 use crate::worker::strict::{Injecting, Use};
 use crate::worker::views::ViewRecord;
 
@@ -102,7 +102,7 @@ impl Requests {
                 Some(policy) => policy,
                 None => policy.insert(self.images.policy()?),
             };
-            let injections = injected::load(self.images.store(), layer.key).unwrap_or_default();
+            let injections = unverified_sources::load(self.images.store(), layer.key).unwrap_or_default();
             let suffices = |injection: &Injection| {
                 let root = injection.evidence.root(policy, &repository, found.naming());
                 root.is_ok_and(|root| root >= layer.root)
@@ -131,7 +131,7 @@ impl Requests {
         compared.map_err(|error| Failure::new(FailureKind::Registry, error))?;
         // Not only in memory: a power cut may bring back what was injected, and whoever injects next must not vouch for that.
         self.sync_layer(served).await?;
-        injected::clear(self.images.store(), layer.key(), || {
+        unverified_sources::clear(self.images.store(), layer.key(), || {
             !layer.may_have_unverified() && !self.strictness.is_injecting(layer.key())
         });
         Ok(())
@@ -144,7 +144,7 @@ impl Requests {
             self.raise_lies(&served);
         }
         let _one = self.corrections.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = layers.map(|key| corrected::count(self.images.store(), key));
+        let counts = layers.map(|key| correction_count::count(self.images.store(), key));
         let corrections = counts.fold(0, u64::wrapping_add);
         (corrections > 0).then(|| format!("after {corrections} corrections"))
     }
@@ -162,14 +162,14 @@ impl Requests {
             if lies.is_empty() {
                 return;
             }
-            (lies, corrected::add(self.images.store(), key))
+            (lies, correction_count::add(self.images.store(), key))
         };
         let noted = noted.inspect_err(|failure| error!("{failure}"));
         error!(
             "ALARM: a runtime image brought other contents than {key} has, in its pages {lies:?}. They are corrected, and \
              its recordings are not used again; who pushed them may have meant harm"
         );
-        for injection in injected::load(self.images.store(), key).unwrap_or_default() {
+        for injection in unverified_sources::load(self.images.store(), key).unwrap_or_default() {
             if !injection.evidence.own
                 && let Err(failure) = self.recordings.kept().distrust(injection.recording)
             {

@@ -1,7 +1,7 @@
 //! Starts of services, from the mount until they are ready: what each asked for, what its recording was good for, and
 //! what is to be learned from it.
 //!
-//! While a start is **active** its layers note what is asked for ([`crate::worker::asked`]). Its command says when it is over;
+//! While a start is **active** its layers note what is asked for ([`xebec_fill::access_log`]). Its command says when it is over;
 //! one without a probe is over when its container ends, and one that goes on for long is given up. Then, in a thread for
 //! that and never on the start's way, the page cache of its view is looked at ([`crate::worker::touched`]), the report is
 //! made (`start_facts`) and, if asked for, a profile kept. A view is given back only after that.
@@ -20,6 +20,9 @@ use counts::Counts;
 use tracing::{debug, warn};
 use xebec_cache::store::LayerKey;
 use xebec_container::ImageConfig;
+use xebec_fill::access_log::{AllAsked, Watch};
+use xebec_fill::page_set::PageSet;
+use xebec_fill::served::ServedLayer;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::RecordedLayer;
@@ -29,12 +32,9 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::start_report::{Learned, StartEnd, StartReport};
 use xebec_protocol::wire::{Holder, Loaded, Mounted, Purpose};
 
-use crate::page_set::PageSet;
-use crate::worker::asked::{AllAsked, Watch};
 use crate::worker::learning::profile;
 use crate::worker::loading::{Pending, SOON, STILL_COMING};
 use crate::worker::requests::Requests;
-use crate::worker::served::ServedLayer;
 use crate::worker::start_facts::{Facts, Over, Seen, report};
 use crate::worker::starting::START;
 use crate::worker::touched::Touched;
@@ -413,7 +413,7 @@ impl Requests {
     }
 
     /// The waits that began while it started, of its container and of processes outside of all.
-    fn waits_of(&self, start: &ActiveStart, over: &Over) -> Vec<crate::worker::waits::WaitRecord> {
+    fn waits_of(&self, start: &ActiveStart, over: &Over) -> Vec<xebec_fill::waits::WaitRecord> {
         let mut waits = self.fills.waits().since(start.facts.began_ms);
         waits.retain(|wait| {
             let is_layer = |key: LayerKey| {

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use xebec_cache::store::LayerKey;
+use xebec_fill::fill_service::ServedLayer;
 use xebec_format::PAGE_SIZE;
 use xebec_format::layer::{Entry, EntryKind, LayerIndex};
 use xebec_kernel::journal::Custody;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Counters, SnapshotStatus, Status, Touched, ViewStatus};
 
-use crate::worker::fills::ServedLayer;
 use crate::worker::requests::Requests;
 use crate::worker::views::ViewRecord;
 

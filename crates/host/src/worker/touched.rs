@@ -10,11 +10,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use tracing::debug;
+use xebec_fill::page_set::PageSet;
 use xebec_format::PAGE_SIZE;
 use xebec_format::image::InodeId;
 use xebec_kernel::page_cache::cached;
 
-use crate::page_set::PageSet;
 use crate::worker::view_tree::{ViewTree, open_below};
 
 /// Which pages were read.

@@ -11,10 +11,10 @@ use std::time::{Duration, SystemTime};
 use tracing::{debug, error, warn};
 use xebec_cache::presence::SyncError;
 use xebec_cache::store::LayerKey;
+use xebec_fill::correction_count;
+use xebec_fill::fill_service::{FillService, ServedLayer};
 use xebec_protocol::failure::Failure;
 
-use crate::runtime_image::corrected;
-use crate::worker::fills::{FillService, ServedLayer};
 use crate::worker::requests::Requests;
 
 /// How often layers are synced: what a power cut costs at most is fetched again in about the same time.
@@ -113,7 +113,7 @@ impl Requests {
     /// nobody reads the layer's files in place of their own.
     fn distrust_memory(&self, key: LayerKey) {
         self.shared.forget(key);
-        if let Err(failure) = corrected::add(self.images.store(), key) {
+        if let Err(failure) = correction_count::add(self.images.store(), key) {
             warn!("{failure}");
         }
     }

@@ -10,7 +10,7 @@ use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::image::{ImageTree, InodeId, InodeKind};
 
-use crate::page_set::{PageSet, common};
+use xebec_fill::page_set::{PageSet, common};
 
 /// A view's tree, and which layer each of its devices is of.
 #[derive(Clone, Debug)]

@@ -6,6 +6,9 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use tracing::error;
 use xebec_cache::store::LayerKey;
+use xebec_fill::fill_service::ServedLayer;
+use xebec_fill::page_set::PageSet;
+use xebec_fill::usage::Reservation;
 use xebec_images::prepare::PreparedImage;
 use xebec_images::prepared_layer::PreparedLayer;
 use xebec_images::thread_priority::RaisedPriority;
@@ -13,13 +16,10 @@ use xebec_kernel::mount;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::Purpose;
 
-use crate::page_set::PageSet;
 use crate::view::{self, MountOptions, ViewOptions};
-use crate::worker::fills::ServedLayer;
 use crate::worker::loading::Loading;
 use crate::worker::requests::{Order, Requests};
 use crate::worker::strict::Reliance;
-use crate::worker::usage::Reservation;
 use crate::worker::view_tree::ViewTree;
 use crate::worker::views::{Claim, ViewKey};
 

@@ -19,6 +19,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 use xebec_cache::store::LayerKey;
+use xebec_fill::page_set::PageSet;
 use xebec_format::digest::Digest;
 use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::mount::{self, Attributes, BackingDevice, MountError};
@@ -28,7 +29,6 @@ use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Allowed, Completion, Holder, LayerPair};
 
 use crate::free::Arriving;
-use crate::page_set::PageSet;
 use crate::view::{self, BuiltView, MountOptions};
 use crate::worker::strict::Use;
 use crate::worker::views::known::KnownViews;

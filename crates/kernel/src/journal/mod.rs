@@ -22,7 +22,7 @@
 //! What must outlive any one process stands here too: who keeps, who serves, and how the last worker ended
 //! ([`LastWord`], [`Custody`]).
 //!
-//! Proven by killing workers at every step under load: `crates/host/tests/keeper`.
+//! Proven by killing workers at every step under load: `crates/fill/tests/keeper`.
 
 mod clock;
 mod error;

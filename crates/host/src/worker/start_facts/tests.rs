@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
+use xebec_fill::access_log::{Watch, Watchers};
 use xebec_format::runtime_image::PageRun;
 
 use super::*;
-use crate::worker::asked::{Watch, Watchers};
 use crate::worker::learning::profile;
 
 const LAYERS: [u8; 2] = [1, 2];

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use xebec_cache::store::LayerKey;
+use xebec_fill::page_set::PageSet;
 use xebec_format::digest::{Digest, Digester};
 use xebec_format::layer::LayerIndex;
 use xebec_images::prepared_layer::PreparedLayer;
 
 use super::Views;
-use crate::page_set::PageSet;
 use crate::view::BuiltView;
 use crate::worker::view_tree::ViewTree;
 

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use xebec_fill::page_set::PageSet;
+
 use super::Views;
-use crate::page_set::PageSet;
 
 /// Pages of a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

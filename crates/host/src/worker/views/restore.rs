@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use tracing::{error, info, warn};
+use xebec_fill::fill_service::FillService;
 use xebec_kernel::mount;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
@@ -15,7 +16,6 @@ use super::ours::{remove_own_mount, remove_unused_mount};
 use super::readers::Readers;
 use super::{ViewRecord, Views};
 use crate::view;
-use crate::worker::fills::FillService;
 use crate::worker::suspects::Suspects;
 
 impl Views {

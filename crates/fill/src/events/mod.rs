@@ -17,65 +17,19 @@
 //! Why the worker reads, and not the keeper: `docs/decisions/0003-who-reads-events.md`.
 
 mod answer;
+mod error;
+mod event;
 mod event_loop;
 mod inherited;
 
 pub use answer::Answer;
+pub use error::EventError;
+pub use event::Event;
 pub use event_loop::EventLoop;
 pub use inherited::{Inherited, LeftEvents, take_inherited};
 pub use xebec_kernel::journal::FileId;
 
 use std::sync::Arc;
-
-use xebec_kernel::journal::JournalError;
-
-/// What keeps a worker from serving.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EventError {
-    /// A descriptor that the keeper hands down is missing.
-    #[error(
-        "descriptor {number} ({what}) was not handed down: {source}; \
-         a worker is started by the keeper, not by hand"
-    )]
-    NotInherited {
-        /// What should have been there.
-        what: &'static str,
-        /// At which number.
-        number: i32,
-        /// What was wrong with it.
-        source: std::io::Error,
-    },
-    /// The journal could not be taken over.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The thread that reads events could not be started.
-    #[error("cannot start the thread that reads events: {source}")]
-    Thread {
-        /// What was wrong.
-        source: std::io::Error,
-    },
-}
-
-/// A reader waits for bytes of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Number of the event; it tells events apart in logs.
-    pub serial: u64,
-    /// The process that reads.
-    pub pid: i32,
-    /// Which file; `None` when the worker that read the event died before it looked. The range must then be
-    /// filled in *every* guarded file that is not complete, before the event is allowed.
-    pub file: Option<FileId>,
-    /// First byte wanted.
-    pub offset: u64,
-    /// Number of bytes wanted.
-    pub count: u64,
-    /// How many workers died while they filled it.
-    pub deaths: u32,
-    /// When its reader began to wait, for [`xebec_kernel::journal::waited_since`].
-    pub since: u64,
-}
 
 /// Brings bytes in.
 pub trait EventHandler: Send + Sync + 'static {

@@ -28,10 +28,10 @@ use xebec_protocol::settings::Settings;
 
 use crate::events::{Answer, Event, EventHandler, FileId};
 use crate::page_set::PageSet;
-use crate::worker::seldom::Seldom;
-pub use crate::worker::served::ServedLayer;
-use crate::worker::usage::Usage;
-use crate::worker::waits::{Waiter, Waits};
+use crate::rate_limited_log::RateLimitedLog;
+pub use crate::served::ServedLayer;
+use crate::usage::Usage;
+use crate::waits::{Waiter, Waits};
 
 /// The repositories of the images for which a layer is read.
 pub type RepositoriesOf = Box<dyn Fn(LayerKey) -> BTreeSet<String> + Send + Sync>;
@@ -42,25 +42,25 @@ const COMPLETION_GROUPS: usize = 3;
 
 /// The layers that are served, and what serves them.
 pub struct FillService {
-    pub(super) store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     clients: Arc<Clients>,
     group: Arc<Group>,
-    pub(super) runtime: tokio::runtime::Handle,
+    pub(crate) runtime: tokio::runtime::Handle,
     stats: Arc<FillStats>,
     memory: Arc<Memory>,
     events: AtomicU64,
     waits: Waits,
     completed: UnboundedSender<LayerKey>,
-    pub(super) layers: RwLock<HashMap<FileIdentity, Arc<ServedLayer>>>,
+    pub(crate) layers: RwLock<HashMap<FileIdentity, Arc<ServedLayer>>>,
     usage: Arc<Usage>,
     /// Who looks for files that nobody knows: one at a time.
-    pub(super) identifying: Arc<Semaphore>,
+    pub(crate) identifying: Arc<Semaphore>,
     /// Readers of files that are no layer's.
-    pub(super) strangers: Seldom,
+    pub(crate) strangers: RateLimitedLog,
     /// Readers who were refused on a full disk.
-    no_room: Seldom,
+    no_room: RateLimitedLog,
     /// Layers of which could not be written down what is on disk.
-    pub(super) unnoted: Seldom,
+    pub unnoted: RateLimitedLog,
     /// Who reads what.
     repositories: Arc<OnceLock<RepositoriesOf>>,
     /// The daemon is ending: nothing is brought in any more.
@@ -90,9 +90,9 @@ impl FillService {
             layers: RwLock::default(),
             usage: Arc::default(),
             identifying: Arc::new(Semaphore::new(1)),
-            strangers: Seldom::default(),
-            no_room: Seldom::default(),
-            unnoted: Seldom::default(),
+            strangers: RateLimitedLog::default(),
+            no_room: RateLimitedLog::default(),
+            unnoted: RateLimitedLog::default(),
             repositories: Arc::default(),
             refusing: watch::Sender::new(false),
         })
@@ -327,7 +327,7 @@ impl FillService {
     }
 
     /// Has a complete layer proven, and compared with what was injected.
-    pub(super) fn tell_complete(&self, key: LayerKey) {
+    pub fn tell_complete(&self, key: LayerKey) {
         // Nobody listens any more only when the worker is ending.
         let _ = self.completed.send(key);
     }
@@ -454,7 +454,7 @@ impl FillService {
     }
 
     /// Answers a reader of a layer's data at once if its pages are there; else a task does when they are.
-    pub(super) fn handle_known(
+    pub(crate) fn handle_known(
         self: Arc<Self>,
         served: &Arc<ServedLayer>,
         event: &Event,

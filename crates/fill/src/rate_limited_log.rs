@@ -8,7 +8,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 /// One thing that happens.
 #[derive(Debug, Default)]
-pub(super) struct Seldom(Mutex<State>);
+pub struct RateLimitedLog(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -16,9 +16,9 @@ struct State {
     unsaid: u64,
 }
 
-impl Seldom {
+impl RateLimitedLog {
     /// Whether to say it this time, and then how often it happened without being said since the last time.
-    pub(super) fn say(&self) -> Option<u64> {
+    pub fn say(&self) -> Option<u64> {
         self.say_at(Instant::now())
     }
 
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn it_is_said_once_a_minute_and_the_others_are_counted() {
-        let (seldom, start) = (Seldom::default(), Instant::now());
+        let (seldom, start) = (RateLimitedLog::default(), Instant::now());
         assert_eq!(seldom.say_at(start), Some(0));
         assert_eq!(seldom.say_at(start + PAUSE / 2), None);
         assert_eq!(seldom.say_at(start + PAUSE / 2), None);

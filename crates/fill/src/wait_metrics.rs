@@ -6,6 +6,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
 use xebec_cache::progress::{Phase, Phases};
 
 /// Bounds of the histogram of waits, in seconds: from a span on the same network to the default `fill_wait`.
@@ -14,23 +15,21 @@ const WAIT_BUCKETS: [f64; 14] = [
 ];
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(crate) struct ResultLabel {
+struct ResultLabel {
     result: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(crate) struct PhaseLabel {
+struct PhaseLabel {
     phase: &'static str,
 }
 
-pub(crate) type Seconds = Counter<f64, std::sync::atomic::AtomicU64>;
+type Seconds = Counter<f64, std::sync::atomic::AtomicU64>;
 
 /// What is counted here: the waits of readers.
-pub(super) struct WaitMetrics {
-    /// By what came of them.
-    pub(crate) waits: Family<ResultLabel, Histogram, fn() -> Histogram>,
-    /// By what they waited for.
-    pub(crate) phases: Family<PhaseLabel, Seconds>,
+pub struct WaitMetrics {
+    waits: Family<ResultLabel, Histogram, fn() -> Histogram>,
+    phases: Family<PhaseLabel, Seconds>,
 }
 
 impl Default for WaitMetrics {
@@ -49,8 +48,24 @@ impl Default for WaitMetrics {
 }
 
 impl WaitMetrics {
+    /// Registers both metrics.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register_with_unit(
+            "xebec_reader_wait",
+            "How long readers waited whose pages were missing",
+            Unit::Seconds,
+            self.waits.clone(),
+        );
+        registry.register_with_unit(
+            "xebec_reader_wait_phase",
+            "What they waited for: queue, token, registry, body, pause, verify, disk",
+            Unit::Seconds,
+            self.phases.clone(),
+        );
+    }
+
     /// Counts a wait that is over: how long it was, whether the reader got its pages, and what it was spent on.
-    pub(super) fn count(&self, waited: Duration, is_served: bool, mut phases: Phases) {
+    pub(crate) fn count(&self, waited: Duration, is_served: bool, mut phases: Phases) {
         let result = match is_served {
             true => "served",
             false => "refused",

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use xebec_host::events::{self, Answer, Event, EventHandler, EventLoop, FileId};
+use xebec_fill::events::{self, Answer, Event, EventHandler, EventLoop, FileId};
 use xebec_keeper::REPLACE;
 use xebec_kernel::journal::LastWord;
 use xebec_kernel::process::{Signals, Spawn};

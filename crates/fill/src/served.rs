@@ -10,22 +10,22 @@ use xebec_cache::layer::CachedLayer;
 use xebec_cache::presence::SyncError;
 use xebec_format::PAGE_SIZE;
 
-use crate::runtime_image::injected;
-use crate::worker::arrival::Arrivals;
-use crate::worker::asked::Watchers;
+use crate::access_log::Watchers;
+use crate::inflight_pages::Arrivals;
+use crate::unverified_sources;
 
 /// A layer that is served.
 pub struct ServedLayer {
     filler: Arc<Filler>,
     touched: Mutex<Vec<u64>>,
     watchers: Watchers,
-    pub(super) silenced: AtomicBool,
+    pub(crate) silenced: AtomicBool,
     arrivals: Arrivals,
 }
 
 impl ServedLayer {
     /// A layer that `filler` fills, of which nobody has read anything yet.
-    pub(super) fn new(filler: Arc<Filler>) -> Self {
+    pub(crate) fn new(filler: Arc<Filler>) -> Self {
         let words = filler.layer().presence().pages().div_ceil(64) as usize;
         Self {
             filler,
@@ -41,11 +41,11 @@ impl ServedLayer {
     ///
     /// # Errors
     /// As of [`CachedLayer::sync`]. That a note cannot be synced is none: nothing is lost, and nothing more believed.
-    pub(super) fn sync(&self) -> Result<bool, SyncError> {
+    pub fn sync(&self) -> Result<bool, SyncError> {
         let layer = self.layer();
         let mut are_noted = true;
         let synced = layer.sync(|| {
-            let noted = injected::sync(layer.directory());
+            let noted = unverified_sources::sync(layer.directory());
             are_noted = noted.is_ok();
             noted
         });
@@ -59,7 +59,7 @@ impl ServedLayer {
     }
 
     /// Whether nobody but the table of served layers knows it, or any part of it.
-    pub(super) fn is_idle(self: &Arc<Self>) -> bool {
+    pub(crate) fn is_idle(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) == 1
             && Arc::strong_count(&self.filler) == 1
             && Arc::strong_count(self.layer()) == 1
@@ -76,7 +76,7 @@ impl ServedLayer {
     }
 
     /// The starts that want to know what is asked for.
-    pub(super) fn watchers(&self) -> &Watchers {
+    pub fn watchers(&self) -> &Watchers {
         &self.watchers
     }
 
@@ -106,7 +106,7 @@ impl ServedLayer {
     }
 
     /// Notes that readers asked for a range.
-    pub(super) fn touch(&self, range: &Range<u64>) {
+    pub(crate) fn touch(&self, range: &Range<u64>) {
         let mut touched = self
             .touched
             .lock()

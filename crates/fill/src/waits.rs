@@ -20,7 +20,7 @@ use xebec_kernel::journal::waited_since;
 use xebec_protocol::settings::Settings;
 
 use crate::events::Event;
-use crate::worker::wait_metrics::WaitMetrics;
+use crate::wait_metrics::WaitMetrics;
 
 /// Waits that are remembered. A start of a large service raises a few thousand; at half a KiB each this is 4 MiB.
 const REMEMBERED: usize = 8192;
@@ -68,7 +68,7 @@ impl Process {
 }
 
 /// The container's name in the text of `/proc/PID/cgroup`.
-pub(super) fn container_of(cgroups: &str) -> Option<String> {
+pub(crate) fn container_of(cgroups: &str) -> Option<String> {
     let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     paths
         .filter_map(xebec_container::container_at)
@@ -200,7 +200,7 @@ impl Waits {
     }
 
     /// What is counted of waits.
-    pub(super) fn metrics(&self) -> &WaitMetrics {
+    pub fn metrics(&self) -> &WaitMetrics {
         &self.metrics
     }
 

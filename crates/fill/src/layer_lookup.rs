@@ -17,15 +17,15 @@ use xebec_kernel::lease::Lease;
 use xebec_protocol::failure::Failure;
 
 use crate::events::{Answer, Event};
-use crate::worker::fills::FillService;
-use crate::worker::served::ServedLayer;
+use crate::fill_service::FillService;
+use crate::served::ServedLayer;
 
 /// Name of a layer's data file.
 const DATA: &str = "data";
 
 impl FillService {
     /// The layer whose data file this is, if it is served.
-    pub(super) fn known(&self, identity: FileIdentity) -> Option<Arc<ServedLayer>> {
+    pub(crate) fn known(&self, identity: FileIdentity) -> Option<Arc<ServedLayer>> {
         let layers = self
             .layers
             .read()
@@ -36,7 +36,7 @@ impl FillService {
     /// An event of a file that is no served layer's data. The thread that reads events answers it where the file's name
     /// says what it is; else it is looked for elsewhere, one at a time: that may take a walk through the whole cache, and
     /// who reads strange files decides how often.
-    pub(super) fn handle_unknown(
+    pub(crate) fn handle_unknown(
         self: Arc<Self>,
         identity: FileIdentity,
         event: Event,
@@ -129,7 +129,7 @@ impl FillService {
     ///
     /// # Errors
     /// When it cannot be told.
-    pub(super) fn is_open(&self, key: LayerKey) -> Result<bool, Failure> {
+    pub fn is_open(&self, key: LayerKey) -> Result<bool, Failure> {
         if self.store.is_complete(key) {
             return Ok(false);
         }
@@ -146,7 +146,7 @@ impl FillService {
     }
 
     /// Every layer that an event of an unknown file can be of.
-    pub(super) fn candidates(&self) -> Result<Vec<Arc<ServedLayer>>, Failure> {
+    pub(crate) fn candidates(&self) -> Result<Vec<Arc<ServedLayer>>, Failure> {
         for key in self.read_unserved()? {
             self.serve(key, None)?;
         }
