@@ -10,12 +10,9 @@
 //! * [`proof`], [`check`], [`inventory`]: what is cached, and whether it is right.
 
 pub mod ctr_pull;
-pub mod free;
 pub mod logins;
 pub mod relay;
 pub mod runtime_image;
-pub mod sharing;
-pub mod view;
 pub mod worker;
 
 pub use xebec_format::PAGE_SIZE;

@@ -54,6 +54,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "xebec-views",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-trust",
+            "xebec-container",
+            "xebec-snapshotter",
+            "xebec-oci",
+            "xebec-cache",
+            "xebec-protocol",
+            "xebec-images",
+            "xebec-fill",
+        ],
+    ),
+    (
         "xebec-host",
         &[
             "xebec-format",
@@ -67,6 +82,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-keeper",
             "xebec-images",
             "xebec-fill",
+            "xebec-views",
         ],
     ),
     (

@@ -22,11 +22,11 @@ use xebec_format::PAGE_SIZE;
 use xebec_format::runtime_image::{PageRun, Recording, Segment, open_segment, ranges, wanted};
 use xebec_protocol::wire::Loaded;
 use xebec_trust::Root;
+use xebec_views::bypass_devices;
+use xebec_views::recording_admission::{Injecting, Writing};
 
-use crate::free;
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::zone::{ZoneSource, ZoneStream};
-use crate::worker::strict::{Injecting, Writing};
 
 /// Ranges that are asked for at the same time.
 const REQUESTS: usize = 4;
@@ -161,7 +161,7 @@ impl Loader {
             let target = self.layers.get(usize::from(seen.run.layer))?.as_ref()?;
             Some((target.served.layer().key(), seen.run.first..seen.run.end()))
         });
-        free::parts(touched, pages)
+        bypass_devices::parts(touched, pages)
     }
 
     /// Tells when more has come, as long as something comes.

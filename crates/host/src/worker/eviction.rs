@@ -5,7 +5,7 @@
 //!    wait ([`Usage`](xebec_fill::usage::Usage)). Views that linger are unmounted.
 //! 2. A lease proves that nobody else has its data file open: no view that was unmounted lazily, no command that
 //!    looks at it. Whoever opens it from now on waits.
-//! 3. Views stop being built on its files ([`SharedContents`](crate::sharing::SharedContents)).
+//! 3. Views stop being built on its files ([`SharedContents`](xebec_views::sharing::SharedContents)).
 //! 4. The file's ignore mark goes, so that who opens it by the guarded path raises events again.
 //! 5. Its pages are punched, claims first (`CachedLayer::punch`), or its folder loses its name and is removed.
 

@@ -15,15 +15,15 @@ use xebec_images::prepare::PreparedImage;
 use xebec_oci::Reference;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::Loaded;
+use xebec_views::bypass_devices::Arriving;
+use xebec_views::recording_admission::Injecting;
 
-use crate::free::Arriving;
 use crate::runtime_image::ahead;
 use crate::runtime_image::find::FoundRecording;
 use crate::runtime_image::load::{Loader, Target};
 use crate::runtime_image::prepare::{Begun, PreparedStart};
 use crate::worker::requests::Requests;
 use crate::worker::start_facts::Recorded;
-use crate::worker::strict::Injecting;
 use crate::worker::viewing::HeldView;
 
 /// How long who asks waits for what is still coming.

@@ -42,13 +42,8 @@ mod start_facts;
 mod starting;
 pub mod starts;
 mod status;
-pub mod strict;
-pub mod suspects;
-pub mod touched;
 pub mod upkeep;
-pub mod view_tree;
 mod viewing;
-pub mod views;
 
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,12 +62,12 @@ use xebec_kernel::process::{self, Child};
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::Settings;
+use xebec_views::sharing::SharedContents;
+use xebec_views::unguarded_views::Suspects;
+use xebec_views::views::Views;
 
 use crate::runtime_image::recordings::Recordings;
-use crate::sharing::SharedContents;
 use crate::worker::requests::Requests;
-use crate::worker::suspects::Suspects;
-use crate::worker::views::Views;
 
 /// A daemon without views ends after this long without a request. It costs little, and a start that finds it
 /// running saves a few milliseconds.

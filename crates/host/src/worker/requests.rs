@@ -20,21 +20,21 @@ use xebec_protocol::wire::LayerPair;
 use xebec_protocol::wire::{
     Allowed, Completion, Holder, ImageRequest, Mounted, Purpose, Reply, Request, ServiceCommand,
 };
+use xebec_views::recording_admission::{Reliance, Strictness, Use};
+use xebec_views::sharing::SharedContents;
+use xebec_views::unguarded_views::Suspects;
+use xebec_views::views::Views;
 
 use crate::runtime_image::pace::Paces;
 use crate::runtime_image::prepare::{ForService, PreparedStart};
 use crate::runtime_image::recordings::Recordings;
-use crate::sharing::SharedContents;
 use crate::worker::background::{Background, run_without_turn};
 use crate::worker::loading::{Loading, Loadings};
 use crate::worker::quota::Quota;
 use crate::worker::snapshots::Snapshots;
 use crate::worker::start_facts::Over;
 use crate::worker::starts::Starts;
-use crate::worker::strict::{Reliance, Strictness, Use};
-use crate::worker::suspects::Suspects;
 use crate::worker::viewing::HeldView;
-use crate::worker::views::Views;
 
 /// How often an image is prepared anew because a layer of it was evicted meanwhile. Once it is prepared its layers
 /// are the last to go, so a second time is unlikely.

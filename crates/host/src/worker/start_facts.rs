@@ -15,11 +15,11 @@ use xebec_format::runtime_image::{PageRun, RecordedLayer, ServiceKey};
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_protocol::start_report::{MissedFile, RecordedPages, StartEnd, StartReport};
 use xebec_protocol::wire::Loaded;
+use xebec_views::page_cache_residency::Touched;
+use xebec_views::view_tree::{FilePart, ViewTree};
+use xebec_views::views::Populated;
 
 use crate::runtime_image::find::FoundRecording;
-use crate::worker::touched::Touched;
-use crate::worker::view_tree::{FilePart, ViewTree};
-use crate::worker::views::Populated;
 
 /// Files that a report names.
 const MAX_FILES: usize = 20;

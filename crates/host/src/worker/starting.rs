@@ -17,11 +17,11 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Purpose;
 use xebec_trust::Evidence;
 use xebec_trust::RepositoryName;
+use xebec_views::page_cache_prefill;
+use xebec_views::recording_admission::{Injecting, Use};
+use xebec_views::views::ViewRecord;
 
-use crate::worker::populate;
 use crate::worker::requests::Requests;
-use crate::worker::strict::{Injecting, Use};
-use crate::worker::views::ViewRecord;
 
 /// How long after its mount a view reads no further than the page that is asked for. While a service starts, what it
 /// needs is there already, and reading ahead of it would fetch what it does not need.
@@ -183,7 +183,7 @@ impl Requests {
             if view.reads(key) {
                 // Who has not mapped them reads what is right from now on.
                 if let Some(known) = self.views.known_by_name(&view.name) {
-                    populate::forget(&known.tree, &view.path, &wrong);
+                    page_cache_prefill::forget(&known.tree, &view.path, &wrong);
                 }
                 error!(
                     "ALARM: {} is mounted with it, for {:?}; stop what runs on it",

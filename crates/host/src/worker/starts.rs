@@ -3,7 +3,7 @@
 //!
 //! While a start is **active** its layers note what is asked for ([`xebec_fill::access_log`]). Its command says when it is over;
 //! one without a probe is over when its container ends, and one that goes on for long is given up. Then, in a thread for
-//! that and never on the start's way, the page cache of its view is looked at ([`crate::worker::touched`]), the report is
+//! that and never on the start's way, the page cache of its view is looked at ([`xebec_views::page_cache_residency`]), the report is
 //! made (`start_facts`) and, if asked for, a profile kept. A view is given back only after that.
 //!
 //! All of it is in this worker's memory, and bounded: a worker that is replaced forgets.
@@ -31,14 +31,14 @@ use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::start_report::{Learned, StartEnd, StartReport};
 use xebec_protocol::wire::{Holder, Loaded, Mounted, Purpose};
+use xebec_views::page_cache_residency::Touched;
+use xebec_views::view_tree::ViewTree;
 
 use crate::worker::learning::profile;
 use crate::worker::loading::{Pending, SOON, STILL_COMING};
 use crate::worker::requests::Requests;
 use crate::worker::start_facts::{Facts, Over, Seen, report};
 use crate::worker::starting::START;
-use crate::worker::touched::Touched;
-use crate::worker::view_tree::ViewTree;
 
 /// Starts that are watched at a time. Each may take 1.5 MiB for what it asks for.
 const MAX_ACTIVE: usize = 32;

@@ -9,9 +9,9 @@ use xebec_format::layer::{Entry, EntryKind, LayerIndex};
 use xebec_kernel::journal::Custody;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Counters, SnapshotStatus, Status, Touched, ViewStatus};
+use xebec_views::views::ViewRecord;
 
 use crate::worker::requests::Requests;
-use crate::worker::views::ViewRecord;
 
 impl Requests {
     fn snapshots_problem(&self) -> Option<String> {

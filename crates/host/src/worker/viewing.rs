@@ -15,13 +15,13 @@ use xebec_images::thread_priority::RaisedPriority;
 use xebec_kernel::mount;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::Purpose;
+use xebec_views::recording_admission::Reliance;
+use xebec_views::view::{self, MountOptions, ViewOptions};
+use xebec_views::view_tree::ViewTree;
+use xebec_views::views::{Claim, ViewKey};
 
-use crate::view::{self, MountOptions, ViewOptions};
 use crate::worker::loading::Loading;
 use crate::worker::requests::{Order, Requests};
-use crate::worker::strict::Reliance;
-use crate::worker::view_tree::ViewTree;
-use crate::worker::views::{Claim, ViewKey};
 
 /// A view that is held.
 pub(super) struct HeldView {

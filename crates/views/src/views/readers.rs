@@ -8,19 +8,19 @@ use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
 use xebec_cache::store::LayerKey;
 use xebec_oci::Reference;
 
-use super::{ViewRecord, Views};
-use crate::worker::strict::Use;
+use super::record::ViewRecord;
+use crate::recording_admission::Use;
 
 /// A view, as far as it matters here.
-struct Reader {
-    layers: Vec<LayerKey>,
+pub(super) struct Reader {
+    pub(super) layers: Vec<LayerKey>,
     /// As in references without tag.
-    repositories: BTreeSet<String>,
+    pub(super) repositories: BTreeSet<String>,
 }
 
 /// The readers of all layers.
 #[derive(Default)]
-pub(super) struct Readers(RwLock<Arc<[Reader]>>);
+pub(super) struct Readers(pub(super) RwLock<Arc<[Reader]>>);
 
 impl Readers {
     /// Those of a table.
@@ -44,22 +44,6 @@ impl Reader {
             layers: record.layers.iter().map(|pair| (*pair).into()).collect(),
             repositories: names.filter_map(repository).collect(),
         }
-    }
-}
-
-impl Views {
-    /// The repositories of the images for which a layer is read.
-    pub fn readers_of(&self, key: LayerKey) -> BTreeSet<String> {
-        let readers = self
-            .readers
-            .0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let readers = readers.iter().filter(|reader| reader.layers.contains(&key));
-        readers
-            .flat_map(|reader| reader.repositories.iter().cloned())
-            .collect()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The metadata is written here, never taken from the network, and whole before the mount. Data files that are
 //! incomplete are opened by the guarded path, so that reading them raises events; complete ones by the ordinary
-//! path, and so are the devices of free pages ([`crate::free`]) once these are there. A file whose contents this host has hashed in another
+//! path, and so are the devices of free pages ([`crate::bypass_devices`]) once these are there. A file whose contents this host has hashed in another
 //! complete layer points there instead of to its own layer, so those bytes are never fetched.
 
 use std::fs::File;
@@ -22,7 +22,7 @@ use xebec_kernel::mount::{Attributes, BackingDevice, Erofs};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
-use crate::free::{self, Arriving};
+use crate::bypass_devices::{self, Arriving};
 use crate::sharing::SharedContents;
 
 /// A view that is built but perhaps not mounted.
@@ -84,7 +84,7 @@ pub fn build(
         shared.redirect(layers, &mut tree, &mut devices);
     }
     let first_free = devices.len();
-    let parts = free::redirect(options.free, &mut tree, &mut devices, options.is_complete);
+    let parts = bypass_devices::redirect(options.free, &mut tree, &mut devices, options.is_complete);
     let table: Vec<Device> = devices.iter().map(|(key, size)| device(*key, *size)).collect();
     let erofs_options = erofs::Options {
         uuid: uuid(&devices, &parts, options.salt),
@@ -196,7 +196,7 @@ pub(crate) fn unsafe_for_hosts() -> Attributes {
 }
 
 /// Where the metadata of the view of that name is.
-pub(crate) fn metadata(paths: &Paths, name: &str) -> PathBuf {
+pub fn metadata(paths: &Paths, name: &str) -> PathBuf {
     paths.views().join(format!("{name}.erofs"))
 }
 

@@ -25,7 +25,7 @@ use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::LayerPair;
 use xebec_protocol::wire::{ProcessStatus, SuspectStatus};
 
-use crate::worker::views::ViewRecord;
+use crate::views::ViewRecord;
 use places::Places;
 
 /// Asks statx for a number of a mount that is never used again (`include/uapi/linux/stat.h`).
@@ -381,7 +381,7 @@ mod tests {
             backing: None,
             was_shared: false,
             was_populated: false,
-            populated: crate::worker::views::PopulatedNote::default(),
+            populated: crate::views::PopulatedNote::default(),
             narrowed: 0,
         }
     }

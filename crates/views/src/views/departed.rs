@@ -14,15 +14,16 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 use xebec_cache::store::LayerKey;
+use xebec_kernel::clock::milliseconds_since_start;
 use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::lease::Lease;
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::LayerPair;
 
-use super::lingering::milliseconds_since_start;
-use super::{ViewRecord, Views};
+use super::record::ViewRecord;
+use super::table::Views;
+use crate::recording_admission::Use;
 use crate::view;
-use crate::worker::strict::Use;
 
 /// What is kept of one.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -49,7 +49,7 @@ impl Use {
     }
 
     /// The use of an image that is prepared.
-    pub(super) fn of(prepared: &PreparedImage, purpose: &Purpose) -> Self {
+    pub fn of(prepared: &PreparedImage, purpose: &Purpose) -> Self {
         let needs = prepared.layers.iter().map(|layer| Need {
             layer: layer.key.layer,
             index: layer.key.index,
@@ -74,7 +74,7 @@ impl Use {
     }
 
     /// Whether pages that a recording brings into a layer are believed.
-    pub(super) fn believes(&self, evidence: &Evidence, key: LayerKey, policy: &Policy) -> bool {
+    pub fn believes(&self, evidence: &Evidence, key: LayerKey, policy: &Policy) -> bool {
         let Some(needed) = self.need(key) else { return true };
         let Ok(reference) = self.reference.parse::<Reference>() else {
             return false;
@@ -166,7 +166,7 @@ pub struct Writing<'a> {
 impl Strictness {
     /// Relies on an image's layers from now on. Returns once nothing is written to them that would not be believed; nothing of
     /// that will be from now on.
-    pub(super) async fn claim(self: &Arc<Self>, by: Use, policy: &Policy) -> Reliance {
+    pub async fn claim(self: &Arc<Self>, by: Use, policy: &Policy) -> Reliance {
         let by = Arc::new(by);
         self.lock().claims.push(by.clone());
         let reliance = Reliance {
@@ -187,7 +187,7 @@ impl Strictness {
 
     /// Begins to bring pages into those of the layers that nobody reads who would not believe them. `mounted` are the
     /// uses of mounted views; `None` stands for one of which nothing is known.
-    pub(super) fn inject(
+    pub fn inject(
         self: &Arc<Self>,
         layers: impl IntoIterator<Item = LayerKey>,
         evidence: &Evidence,
@@ -216,7 +216,7 @@ impl Strictness {
     }
 
     /// Whether somebody is bringing pages into the layer.
-    pub(super) fn is_injecting(&self, key: LayerKey) -> bool {
+    pub fn is_injecting(&self, key: LayerKey) -> bool {
         self.lock().injecting.iter().any(|what| what.is_open(key))
     }
 
@@ -240,7 +240,7 @@ impl Strictness {
 
 impl Reliance {
     /// For whom; to be kept with the view.
-    pub(super) fn by(&self) -> &Use {
+    pub fn by(&self) -> &Use {
         &self.by
     }
 }

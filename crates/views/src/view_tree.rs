@@ -105,7 +105,7 @@ impl ViewTree {
 }
 
 /// Opens a file of a view. Neither a link nor another mount leads anywhere else.
-pub(super) fn open_below(root: &File, path: &[u8]) -> std::io::Result<File> {
+pub fn open_below(root: &File, path: &[u8]) -> std::io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     Ok(openat2(root, path, flags, Mode::empty(), resolve)?.into())
@@ -116,13 +116,13 @@ pub(super) fn open_below(root: &File, path: &[u8]) -> std::io::Result<File> {
     clippy::single_range_in_vec_init,
     reason = "single runs are what this is about"
 )]
-pub(super) mod tests {
+pub(crate) mod tests {
     use xebec_format::digest::Digest;
     use xebec_format::image::{Child, FileExtent, Inode};
 
     use super::*;
 
-    pub(in crate::worker) fn key(number: u8) -> LayerKey {
+    pub(crate) fn key(number: u8) -> LayerKey {
         LayerKey {
             layer: Digest::from_bytes([number; 32]),
             index: Digest::from_bytes([9; 32]),
@@ -145,7 +145,7 @@ pub(super) mod tests {
     }
 
     /// `/dir/file`: four pages of layer 1 from its page 10 on, of which the second is reached by another device.
-    pub(in crate::worker) fn view() -> ViewTree {
+    pub(crate) fn view() -> ViewTree {
         let extent = |file_page: u64, device, pages: u64| FileExtent {
             file_offset: file_page * PAGE_SIZE,
             device,
@@ -170,7 +170,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::worker) fn set(key: LayerKey, runs: &[Range<u64>]) -> PageSet {
+    pub(crate) fn set(key: LayerKey, runs: &[Range<u64>]) -> PageSet {
         let mut set = PageSet::default();
         set.insert(key, runs.to_vec());
         set

@@ -15,7 +15,7 @@ use xebec_format::PAGE_SIZE;
 use xebec_format::image::InodeId;
 use xebec_kernel::page_cache::cached;
 
-use crate::worker::view_tree::{ViewTree, open_below};
+use crate::view_tree::{ViewTree, open_below};
 
 /// Which pages were read.
 #[derive(Debug, Default)]
@@ -105,7 +105,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
-    use crate::worker::view_tree::tests::{key, set, view};
+    use crate::view_tree::tests::{key, set, view};
 
     #[test]
     fn what_was_read_is_told_from_what_was_not() {

@@ -1,52 +1,40 @@
 //! Mounted views: over which layers, where, and for whom. Each has a file in the run directory, so that the next
-//! worker knows it. A view that nobody holds any more **lingers** for a while (`views/lingering.rs`) and is unmounted then.
+//! worker knows it. A view that nobody holds any more **lingers** for a while (`views/idle_views.rs`) and is unmounted then.
 
 mod departed;
-mod known;
-mod lingering;
-mod ours;
+mod idle_views;
+mod own_mounts;
 mod populated;
+mod queries;
 mod readers;
+mod record;
 mod restore;
+mod table;
+mod view_cache;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use tracing::warn;
-use xebec_cache::store::LayerKey;
 use xebec_fill::page_set::PageSet;
 use xebec_format::digest::Digest;
-use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::mount::{self, Attributes, BackingDevice, MountError};
 use xebec_kernel::process;
 use xebec_protocol::failure::{Failure, FailureKind};
-use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Allowed, Completion, Holder, LayerPair};
 
-use crate::free::Arriving;
+use crate::bypass_devices::Arriving;
+use crate::recording_admission::Use;
 use crate::view::{self, BuiltView, MountOptions};
-use crate::worker::strict::Use;
-use crate::worker::views::known::KnownViews;
-pub use crate::worker::views::known::{KnownView, ViewKey};
-use crate::worker::views::ours::{remove_own_mount, remove_unused_mount, unmount_view};
-pub use crate::worker::views::populated::{Populated, PopulatedNote};
-use crate::worker::views::readers::{Readers, Table};
-
-/// The table of views.
-pub struct Views {
-    paths: Paths,
-    /// How long a view stays mounted that nobody holds.
-    linger: Duration,
-    table: Mutex<BTreeMap<String, ViewRecord>>,
-    readers: Readers,
-    /// What views of the table were built from, so that they are found without being built again.
-    known: Mutex<KnownViews>,
-}
+use crate::views::own_mounts::{remove_own_mount, remove_unused_mount, unmount_view};
+pub use crate::views::populated::{Populated, PopulatedNote};
+pub use crate::views::record::ViewRecord;
+use crate::views::record::same;
+pub use crate::views::table::Views;
+pub use crate::views::view_cache::{KnownView, ViewKey};
 
 /// A view that is held.
 pub struct Held {
@@ -54,72 +42,6 @@ pub struct Held {
     pub path: PathBuf,
     /// Whether it was mounted before, so that others may have read it.
     pub was_mounted: bool,
-}
-
-/// What is kept of a view.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ViewRecord {
-    /// Its name.
-    pub name: String,
-    /// Where it is mounted.
-    pub path: PathBuf,
-    /// The image it was made for first.
-    pub reference: String,
-    /// That image's manifest.
-    pub manifest: Digest,
-    /// Its layers, in the order of its devices.
-    pub layers: Vec<LayerPair>,
-    /// Who uses it; nobody while it lingers.
-    pub holders: Vec<Holder>,
-    /// Since when nobody does, in milliseconds since the host was started.
-    #[serde(default)]
-    pub unused_since_ms: Option<u64>,
-    /// Its metadata could not be written, so nobody else gets it.
-    #[serde(default)]
-    pub is_spoiled: bool,
-    /// How the rest of it is to be brought in, if that was asked for; a later worker goes on with it.
-    #[serde(default)]
-    pub completion: Option<Completion>,
-    /// For whom its layers are read, as far as it is known: what runtime images bring must be good enough for all.
-    #[serde(default)]
-    pub uses: Vec<Use>,
-    /// A mount of the blob cache that is this view's own, and goes with it.
-    #[serde(default)]
-    pub own_mount: Option<PathBuf>,
-    /// By what it reaches start-up pages that were not all there when it was mounted, a part each. A worker that does not know
-    /// of parts, or a record that has none, is no harm: mounts that no record names are guarded.
-    #[serde(default, rename = "arriving_parts")]
-    pub arriving: Vec<Arriving>,
-    /// The backing device whose read-ahead is kept small while a service starts.
-    #[serde(default)]
-    pub narrow: Option<String>,
-    /// The view's backing device.
-    #[serde(default)]
-    pub backing: Option<String>,
-    /// Whether more than one has held it since it was mounted, one after the other or together.
-    #[serde(default)]
-    pub was_shared: bool,
-    /// Whether anything was brought into its page cache before somebody read it.
-    #[serde(default)]
-    pub was_populated: bool,
-    /// What it was. Not known to a later worker.
-    #[serde(skip)]
-    pub populated: PopulatedNote,
-    /// How often its read-ahead was made small: who makes it large again later must mean the same time.
-    #[serde(skip)]
-    pub(super) narrowed: u64,
-}
-
-impl ViewRecord {
-    /// Whether somebody uses it.
-    pub fn is_held(&self) -> bool {
-        !self.holders.is_empty()
-    }
-
-    /// Whether it reads a layer.
-    pub fn reads(&self, key: LayerKey) -> bool {
-        self.layers.iter().any(|pair| LayerKey::from(*pair) == key)
-    }
 }
 
 /// For whom a view is held.
@@ -470,34 +392,6 @@ impl Views {
     /// Whether nobody uses any.
     pub fn are_unused(&self) -> bool {
         !self.lock().values().any(ViewRecord::is_held)
-    }
-
-    fn write(&self, record: &ViewRecord) -> Result<(), Failure> {
-        let path = self.record_path(&record.name);
-        let bytes =
-            serde_json::to_vec_pretty(record).map_err(|error| Failure::host("encode a view", error))?;
-        // After a restart of the host nothing is mounted.
-        write_for_this_boot(&path, &bytes)
-            .map_err(|error| Failure::host(format!("write {}", path.display()), error))
-    }
-
-    fn record_path(&self, name: &str) -> PathBuf {
-        self.paths.mounts().join(format!("{name}.json"))
-    }
-
-    fn lock(&self) -> Table<'_> {
-        let records = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        Table::new(records, &self.readers)
-    }
-}
-
-/// Whether two holders are the same claim. A container is known by its name alone: it names one at a time.
-fn same(one: &Holder, other: &Holder) -> bool {
-    match (one, other) {
-        (Holder::Directory { path: one }, Holder::Directory { path: other }) => one == other,
-        (Holder::Process { name: one, .. }, Holder::Process { name: other, .. }) => one == other,
-        (Holder::Snapshot { key: one }, Holder::Snapshot { key: other }) => one == other,
-        _ => false,
     }
 }
 

@@ -17,7 +17,8 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::Holder;
 
-use super::{ViewRecord, Views, same};
+use super::record::{ViewRecord, same};
+use super::table::Views;
 use crate::view;
 
 impl Views {

@@ -12,11 +12,12 @@ use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
 use super::departed::depart;
-use super::ours::{remove_own_mount, remove_unused_mount};
+use super::own_mounts::{remove_own_mount, remove_unused_mount};
 use super::readers::Readers;
-use super::{ViewRecord, Views};
+use super::record::ViewRecord;
+use super::table::Views;
+use crate::unguarded_views::Suspects;
 use crate::view;
-use crate::worker::suspects::Suspects;
 
 impl Views {
     /// Reads the records of an earlier worker back, serves their layers, and drops views that are not mounted. After

@@ -9,15 +9,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use tracing::{debug, warn};
+use xebec_kernel::clock::milliseconds_since_start;
 use xebec_kernel::mount::{self, BackingDevice};
 
 use super::departed::depart;
-use super::ours::{remove_own_mount, remove_unused_mount, unmount_view};
-use super::{ViewRecord, Views};
+use super::own_mounts::{remove_own_mount, remove_unused_mount, unmount_view};
+use super::record::ViewRecord;
+use super::table::Views;
 use crate::view;
 
 /// Views that linger at a time. Each is a mount, its metadata on the disk, and what is in the page cache, which the kernel
@@ -133,12 +133,4 @@ impl Views {
         let _ = fs::remove_file(view::metadata(&self.paths, name));
         true
     }
-}
-
-/// By a clock that nobody sets.
-pub(super) fn milliseconds_since_start() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    let seconds = Duration::from_secs(now.tv_sec.unsigned_abs());
-    let rest = Duration::from_nanos(now.tv_nsec.unsigned_abs());
-    u64::try_from((seconds + rest).as_millis()).unwrap_or(u64::MAX)
 }

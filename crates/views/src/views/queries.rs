@@ -1,0 +1,118 @@
+//! What is asked of the table: views that would be built again, what was brought into the page cache of one, who reads a layer.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use xebec_cache::store::LayerKey;
+use xebec_images::prepared_layer::PreparedLayer;
+
+use super::populated::{Populated, PopulatedNote};
+use super::table::Views;
+use super::view_cache::{KnownView, KnownViews, MAX_INODES, MAX_WEIGHT, ViewKey};
+use crate::view::BuiltView;
+use crate::view_tree::ViewTree;
+
+impl Views {
+    /// The mounted view that would be built from this, if one is known. It may be gone when it is to be held.
+    pub fn known(&self, key: &ViewKey) -> Option<Arc<KnownView>> {
+        self.lock_known().0.get(key).cloned()
+    }
+
+    /// A mounted view, if it is known what it was built from.
+    pub fn known_by_name(&self, name: &str) -> Option<Arc<KnownView>> {
+        let known = self.lock_known();
+        known.0.values().find(|view| view.name == name).cloned()
+    }
+
+    /// Remembers what a view was built from that is held.
+    pub fn know(&self, key: ViewKey, built: &BuiltView, layers: &[PreparedLayer]) {
+        // Not one that was taken down meanwhile: what is taken down is forgotten under this lock.
+        let table = self.lock();
+        if !table.contains_key(&built.name) {
+            return;
+        }
+        let mut known = self.lock_known();
+        let others = || known.0.iter().filter(|(other, _)| **other != key);
+        let inodes: usize = others().map(|(_, view)| view.tree.tree.inodes.len()).sum();
+        let before: u64 = others().map(|(_, view)| view.weight).sum();
+        let weight: u64 = layers.iter().map(|layer| layer.index.weight()).sum();
+        if inodes + built.tree.inodes.len() > MAX_INODES || before + weight > MAX_WEIGHT {
+            return;
+        }
+        let view = KnownView {
+            name: built.name.clone(),
+            first_free: built.first_free,
+            tree: ViewTree {
+                tree: built.tree.clone(),
+                devices: built.devices.clone(),
+            },
+            _indexes: layers.iter().map(|layer| layer.index.clone()).collect(),
+            weight,
+        };
+        known.0.insert(key, Arc::new(view));
+    }
+
+    /// A view is not mounted any more.
+    pub(super) fn forget_built(&self, name: &str) {
+        self.lock_known().0.retain(|_, view| view.name != name);
+    }
+
+    fn lock_known(&self) -> MutexGuard<'_, KnownViews> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where it is noted what is brought into a view's page cache; `None` if it is not mounted.
+    pub fn populated_note(&self, name: &str) -> Option<PopulatedNote> {
+        self.lock().get(name).map(|record| record.populated.clone())
+    }
+
+    /// Notes pages that are about to be brought into a view's page cache; `false` if nobody holds that mount of it any more.
+    pub fn note_populated(&self, name: &str, note: &PopulatedNote, more: &Populated) -> bool {
+        let mut table = self.lock();
+        let record = table
+            .get_mut(name)
+            .filter(|record| record.is_held() && Arc::ptr_eq(&record.populated.0, &note.0));
+        let Some(record) = record else { return false };
+        let mut populated = note.lock();
+        populated.brought.add(&more.brought);
+        populated.left_out.add(&more.left_out);
+        drop(populated);
+        if !record.was_populated {
+            record.was_populated = true;
+            // Lost, it makes what a later worker says of a start on this very view too high.
+            let _ = self.write(record);
+        }
+        true
+    }
+
+    /// What was brought into a view's page cache; `None` if a worker before this one did that, and what it was is not known.
+    pub fn populated(&self, name: &str) -> Option<Populated> {
+        let table = self.lock();
+        let Some(record) = table.get(name) else {
+            return Some(Populated::default());
+        };
+        let populated = record.populated.lock().clone();
+        (populated != Populated::default() || !record.was_populated).then_some(populated)
+    }
+
+    /// Whether somebody holds that mount of a view.
+    pub fn is_held(&self, name: &str, note: &PopulatedNote) -> bool {
+        let table = self.lock();
+        let record = table.get(name);
+        record.is_some_and(|record| record.is_held() && Arc::ptr_eq(&record.populated.0, &note.0))
+    }
+
+    /// The repositories of the images for which a layer is read.
+    pub fn readers_of(&self, key: LayerKey) -> BTreeSet<String> {
+        let readers = self
+            .readers
+            .0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let readers = readers.iter().filter(|reader| reader.layers.contains(&key));
+        readers
+            .flat_map(|reader| reader.repositories.iter().cloned())
+            .collect()
+    }
+}

@@ -1,0 +1,88 @@
+//! What is kept of a view.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use xebec_cache::store::LayerKey;
+use xebec_format::digest::Digest;
+use xebec_protocol::wire::{Completion, Holder, LayerPair};
+
+use super::populated::PopulatedNote;
+use crate::bypass_devices::Arriving;
+use crate::recording_admission::Use;
+
+/// What is kept of a view.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ViewRecord {
+    /// Its name.
+    pub name: String,
+    /// Where it is mounted.
+    pub path: PathBuf,
+    /// The image it was made for first.
+    pub reference: String,
+    /// That image's manifest.
+    pub manifest: Digest,
+    /// Its layers, in the order of its devices.
+    pub layers: Vec<LayerPair>,
+    /// Who uses it; nobody while it lingers.
+    pub holders: Vec<Holder>,
+    /// Since when nobody does, in milliseconds since the host was started.
+    #[serde(default)]
+    pub unused_since_ms: Option<u64>,
+    /// Its metadata could not be written, so nobody else gets it.
+    #[serde(default)]
+    pub is_spoiled: bool,
+    /// How the rest of it is to be brought in, if that was asked for; a later worker goes on with it.
+    #[serde(default)]
+    pub completion: Option<Completion>,
+    /// For whom its layers are read, as far as it is known: what runtime images bring must be good enough for all.
+    #[serde(default)]
+    pub uses: Vec<Use>,
+    /// A mount of the blob cache that is this view's own, and goes with it.
+    #[serde(default)]
+    pub own_mount: Option<PathBuf>,
+    /// By what it reaches start-up pages that were not all there when it was mounted, a part each. A worker that does not know
+    /// of parts, or a record that has none, is no harm: mounts that no record names are guarded.
+    #[serde(default, rename = "arriving_parts")]
+    pub arriving: Vec<Arriving>,
+    /// The backing device whose read-ahead is kept small while a service starts.
+    #[serde(default)]
+    pub narrow: Option<String>,
+    /// The view's backing device.
+    #[serde(default)]
+    pub backing: Option<String>,
+    /// Whether more than one has held it since it was mounted, one after the other or together.
+    #[serde(default)]
+    pub was_shared: bool,
+    /// Whether anything was brought into its page cache before somebody read it.
+    #[serde(default)]
+    pub was_populated: bool,
+    /// What it was. Not known to a later worker.
+    #[serde(skip)]
+    pub populated: PopulatedNote,
+    /// How often its read-ahead was made small: who makes it large again later must mean the same time.
+    #[serde(skip)]
+    pub(crate) narrowed: u64,
+}
+
+impl ViewRecord {
+    /// Whether somebody uses it.
+    pub fn is_held(&self) -> bool {
+        !self.holders.is_empty()
+    }
+
+    /// Whether it reads a layer.
+    pub fn reads(&self, key: LayerKey) -> bool {
+        self.layers.iter().any(|pair| LayerKey::from(*pair) == key)
+    }
+}
+
+/// Whether two holders are the same claim. A container is known by its name alone: it names one at a time.
+pub(super) fn same(one: &Holder, other: &Holder) -> bool {
+    match (one, other) {
+        (Holder::Directory { path: one }, Holder::Directory { path: other }) => one == other,
+        (Holder::Process { name: one, .. }, Holder::Process { name: other, .. }) => one == other,
+        (Holder::Snapshot { key: one }, Holder::Snapshot { key: other }) => one == other,
+        _ => false,
+    }
+}
