@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use xebec_host::runtime_image::recordings::Recordings;
 use xebec_images::images::Images;
 use xebec_images::inventory::{cached_layers, inspect_image};
 use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
+use xebec_recordings::recordings::Recordings;
 
 use crate::args::{ImageJson, InspectArgs, Json};
 use crate::progress::Progress;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use xebec_host::runtime_image::merge::{MergeOptions, Merged, merge};
-use xebec_host::runtime_image::publish::{PublishOptions, Published};
-use xebec_host::runtime_image::record::{RecordOptions, record as run_recorded};
-use xebec_host::runtime_image::recordings::Recordings;
 use xebec_keeper::client::Daemon;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
+use xebec_recordings::merge::{MergeOptions, Merged, merge};
+use xebec_recordings::publish::{PublishOptions, Published};
+use xebec_recordings::record::{RecordOptions, record as run_recorded};
+use xebec_recordings::recordings::Recordings;
 
 use crate::args::RecordArgs;
 use crate::progress::Progress;

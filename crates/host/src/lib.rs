@@ -12,7 +12,6 @@
 pub mod ctr_pull;
 pub mod logins;
 pub mod relay;
-pub mod runtime_image;
 pub mod worker;
 
 pub use xebec_format::PAGE_SIZE;

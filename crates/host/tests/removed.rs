@@ -21,7 +21,7 @@ use rustix::mount::{MountFlags, mount};
 use xebec_cache::disk::{Disk, RealDisk};
 use xebec_container::{Directories as ContainerDirectories, cleanup_stale};
 use xebec_format::digest::Digest;
-use xebec_host::runtime_image::kept::KeptRecordings;
+use xebec_recordings::recording_store::KeptRecordings;
 use xebec_snapshotter::directories::{Directories, Looks};
 
 const LIMIT: Duration = Duration::from_secs(30);

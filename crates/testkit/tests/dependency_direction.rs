@@ -69,6 +69,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "xebec-recordings",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-trust",
+            "xebec-container",
+            "xebec-oci",
+            "xebec-cache",
+            "xebec-protocol",
+            "xebec-keeper",
+            "xebec-images",
+            "xebec-fill",
+            "xebec-views",
+        ],
+    ),
+    (
         "xebec-host",
         &[
             "xebec-format",
@@ -83,6 +99,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-images",
             "xebec-fill",
             "xebec-views",
+            "xebec-recordings",
         ],
     ),
     (
@@ -105,6 +122,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-keeper",
             "xebec-images",
             "xebec-fill",
+            "xebec-recordings",
             "xebec-host",
             "xebec-install",
         ],

@@ -10,8 +10,8 @@ use xebec_container::confinement::{
     Bytes, Cpus, MemorySwap, PidsLimit, SecurityOption, Tmpfs, Ulimit, read_env_file,
 };
 use xebec_container::{CAPABILITIES, Capability, Confinement, Net, Probe, RunOptions, Volume};
-use xebec_host::runtime_image::fold::Limit;
 use xebec_protocol::wire::ServiceCommand;
+use xebec_recordings::merge_pages::Limit;
 
 use super::{ImageArgs, Pull};
 

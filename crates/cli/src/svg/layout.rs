@@ -1,6 +1,6 @@
 //! Where things are in the picture of a recording.
 
-use xebec_host::runtime_image::chart::{Chart, Mark};
+use xebec_recordings::chart::{Chart, Mark};
 
 /// Most rectangles of page runs. At 60 bytes each the picture stays under a megabyte.
 pub(super) const MAX_RECTS: usize = 12_000;

@@ -5,7 +5,7 @@ mod layout;
 mod xml;
 
 use xebec_host::PAGE_SIZE;
-use xebec_host::runtime_image::chart::{Chart, ChartLayer};
+use xebec_recordings::chart::{Chart, ChartLayer};
 
 use crate::text;
 use layout::{Band, apart, bands, beginning_of, end_of, spots, ticks};
@@ -302,8 +302,8 @@ fn of_layer(chart: &Chart, number: usize, layer: &ChartLayer) -> String {
 
 #[cfg(test)]
 mod tests {
-    use xebec_host::runtime_image::chart::{ChartFile, Mark};
-    use xebec_host::runtime_image::summary::RecordedService;
+    use xebec_recordings::chart::{ChartFile, Mark};
+    use xebec_recordings::summary::RecordedService;
 
     use super::*;
 

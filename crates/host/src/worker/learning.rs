@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use xebec_format::runtime_image::ServiceKey;
 use xebec_protocol::start_report::StartEnd;
+use xebec_recordings::profile::Profile;
 
-use crate::runtime_image::profile::Profile;
 use crate::worker::start_facts::{Facts, Over, Seen, Sorted, runs_of};
 
 /// Pages that a profile may miss: a gigabyte. One that missed more says little about a start.

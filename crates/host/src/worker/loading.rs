@@ -15,13 +15,13 @@ use xebec_images::prepare::PreparedImage;
 use xebec_oci::Reference;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::Loaded;
+use xebec_recordings::find::FoundRecording;
+use xebec_recordings::load::{Loader, Target};
+use xebec_recordings::local_read_ahead;
+use xebec_recordings::prepare::{Begun, PreparedStart};
 use xebec_views::bypass_devices::Arriving;
 use xebec_views::recording_admission::Injecting;
 
-use crate::runtime_image::ahead;
-use crate::runtime_image::find::FoundRecording;
-use crate::runtime_image::load::{Loader, Target};
-use crate::runtime_image::prepare::{Begun, PreparedStart};
 use crate::worker::requests::Requests;
 use crate::worker::start_facts::Recorded;
 use crate::worker::viewing::HeldView;
@@ -320,7 +320,7 @@ impl Requests {
             for (key, runs) in present.layers() {
                 let served = layers.iter().find(|served| served.layer().key() == key);
                 if let Some(served) = served {
-                    ahead::ask(served.layer(), runs);
+                    local_read_ahead::ask(served.layer(), runs);
                 }
             }
         });

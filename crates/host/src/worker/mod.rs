@@ -62,11 +62,11 @@ use xebec_kernel::process::{self, Child};
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::Settings;
+use xebec_recordings::recordings::Recordings;
 use xebec_views::sharing::SharedContents;
 use xebec_views::unguarded_views::Suspects;
 use xebec_views::views::Views;
 
-use crate::runtime_image::recordings::Recordings;
 use crate::worker::requests::Requests;
 
 /// A daemon without views ends after this long without a request. It costs little, and a start that finds it

@@ -20,14 +20,14 @@ use xebec_protocol::wire::LayerPair;
 use xebec_protocol::wire::{
     Allowed, Completion, Holder, ImageRequest, Mounted, Purpose, Reply, Request, ServiceCommand,
 };
+use xebec_recordings::bandwidth::Paces;
+use xebec_recordings::prepare::{ForService, PreparedStart};
+use xebec_recordings::recordings::Recordings;
 use xebec_views::recording_admission::{Reliance, Strictness, Use};
 use xebec_views::sharing::SharedContents;
 use xebec_views::unguarded_views::Suspects;
 use xebec_views::views::Views;
 
-use crate::runtime_image::pace::Paces;
-use crate::runtime_image::prepare::{ForService, PreparedStart};
-use crate::runtime_image::recordings::Recordings;
 use crate::worker::background::{Background, run_without_turn};
 use crate::worker::loading::{Loading, Loadings};
 use crate::worker::quota::Quota;

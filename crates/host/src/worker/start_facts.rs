@@ -19,7 +19,7 @@ use xebec_views::page_cache_residency::Touched;
 use xebec_views::view_tree::{FilePart, ViewTree};
 use xebec_views::views::Populated;
 
-use crate::runtime_image::find::FoundRecording;
+use xebec_recordings::find::FoundRecording;
 
 /// Files that a report names.
 const MAX_FILES: usize = 20;

@@ -19,6 +19,7 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{
     Allowed, Holder, ImagePart, ImageRequest, PullPolicy, Purpose, Reply, ServiceCommand,
 };
+use xebec_recordings::prepare::ForService;
 use xebec_snapshotter::containerd::owners::ContainerImage;
 use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Shown, Verdict};
 use xebec_snapshotter::record::LazyLayer;
@@ -27,7 +28,6 @@ use xebec_snapshotter::{ErrorKind, LazyImages, SnapshotError};
 
 use super::findings::{Asker, Findings};
 use crate::logins::KeptLogins;
-use crate::runtime_image::prepare::ForService;
 use crate::worker::requests::{Order, Requests};
 
 /// How long a tag is shown another's layers of the same chain, before its registry is asked again for its own: a start asks

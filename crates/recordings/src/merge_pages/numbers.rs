@@ -3,14 +3,14 @@
 use xebec_cache::store::LayerKey;
 use xebec_format::runtime_image::{PageRun, RecordedLayer, SeenRun, Service};
 
-use crate::runtime_image::profile::Profile;
+use crate::profile::Profile;
 
 /// The places of somebody's layers among those of an image.
-pub(in crate::runtime_image) struct Numbers(Vec<u16>);
+pub(crate) struct Numbers(Vec<u16>);
 
 impl Numbers {
     /// `None` if one of the layers is not in the image as it is used here: pages mean nothing then.
-    pub(in crate::runtime_image) fn new(theirs: &[RecordedLayer], ours: &[RecordedLayer]) -> Option<Self> {
+    pub(crate) fn new(theirs: &[RecordedLayer], ours: &[RecordedLayer]) -> Option<Self> {
         let key = |layer: &RecordedLayer| LayerKey {
             layer: layer.layer,
             index: layer.index,
@@ -36,7 +36,7 @@ impl Numbers {
     }
 
     /// A service with its pages by our numbers.
-    pub(in crate::runtime_image) fn service(&self, service: &Service) -> Service {
+    pub(crate) fn service(&self, service: &Service) -> Service {
         let touched = service.touched.iter().map(|seen| SeenRun {
             run: self.run(seen.run),
             ..*seen
@@ -48,7 +48,7 @@ impl Numbers {
     }
 
     /// A profile with its pages by our numbers.
-    pub(in crate::runtime_image) fn profile(&self, profile: &Profile) -> Profile {
+    pub(crate) fn profile(&self, profile: &Profile) -> Profile {
         let runs = |runs: &[PageRun]| runs.iter().map(|run| self.run(*run)).collect();
         Profile {
             missed: runs(&profile.missed),

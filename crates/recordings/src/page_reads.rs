@@ -15,7 +15,7 @@ use xebec_images::images::{Images, Report};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Mounted, Reply};
 
-use crate::runtime_image::publish::numbered;
+use crate::publish::numbered;
 
 /// Reads at a time. Most wait for a span each; more would take the connections that readers in containers need.
 const READERS: usize = 4;

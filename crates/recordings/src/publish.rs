@@ -28,13 +28,13 @@ use xebec_protocol::wire::{ImageRequest, Reply};
 use xebec_trust::Evidence;
 use xebec_trust::PrivateKey;
 
-use crate::runtime_image::artifact;
-use crate::runtime_image::carry::{self, Carried};
-use crate::runtime_image::fold::after;
-use crate::runtime_image::kept::KeptRecording;
-use crate::runtime_image::record::{RecordOptions, Session};
-use crate::runtime_image::recordings::Recordings;
-use crate::runtime_image::reuse::Reused;
+use crate::artifact;
+use crate::bundled_indexes::{self, Carried};
+use crate::merge_pages::after;
+use crate::record::{RecordOptions, Session};
+use crate::recording_store::KeptRecording;
+use crate::recordings::Recordings;
+use crate::segment_dedup::Reused;
 
 /// What is done with a recording.
 #[derive(Clone, Debug, Default)]
@@ -445,7 +445,7 @@ async fn push(
     if !made.zone.is_empty() {
         push_blob(client, repository, Bytes::copy_from_slice(&made.zone)).await?;
     }
-    let windows = carry::windows(store, &made.recording)?;
+    let windows = bundled_indexes::windows(store, &made.recording)?;
     for (key, section) in &windows {
         // Whoever has them whole made the index, which may not have been pushed; else they came from the registry.
         if let Ok(bytes) = std::fs::read(store.folder(*key).join("windows"))
@@ -456,7 +456,7 @@ async fn push(
     }
     let windows = windows
         .iter()
-        .map(|(key, section)| carry::windows_descriptor(key.layer, section));
+        .map(|(key, section)| bundled_indexes::windows_descriptor(key.layer, section));
     let subject = BlobRef {
         digest: found.manifest_digest,
         size: found.manifest_bytes.len() as u64,

@@ -9,9 +9,9 @@ use xebec_images::images::Images;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
-use crate::runtime_image::kept::KeptRecordings;
-use crate::runtime_image::profile::Profiles;
-use crate::runtime_image::single_flight::SingleFlight;
+use crate::profile::Profiles;
+use crate::recording_store::KeptRecordings;
+use crate::single_flight::SingleFlight;
 
 /// The recordings of one installation, and its images.
 #[derive(Clone)]
@@ -60,7 +60,7 @@ impl Recordings {
     }
 
     /// The same, but registries are asked with logins of pulls that are under way.
-    pub(crate) fn trying_logins(&self) -> Self {
+    pub fn trying_logins(&self) -> Self {
         Self {
             images: self.images.trying_logins(),
             ..self.clone()

@@ -1,7 +1,7 @@
 //! Makes one recording of all that is known of an image's services: `xebec record --merge`.
 //!
 //! What is in the new recording is this host's own word: recordings and profiles only say which pages are wanted
-//! ([`crate::runtime_image::fold`]). The pages themselves are read like those of any reader, through a view that is held
+//! ([`crate::merge_pages`]). The pages themselves are read like those of any reader, through a view that is held
 //! meanwhile and lets nothing in that was not compared, and a segment of an earlier recording is used again only if all
 //! of it is the same. Nothing is run.
 
@@ -20,13 +20,13 @@ use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{ImageRequest, Mounted, Reply};
 
-use crate::runtime_image::bring;
-use crate::runtime_image::fold::{Folded, Limit, Numbers, arranged, fold, says_all, standing};
-use crate::runtime_image::kept::KeptRecording;
-use crate::runtime_image::profile::{KeptProfile, Profile};
-use crate::runtime_image::publish::{Made, Plan, make, numbered};
-use crate::runtime_image::record::hold;
-use crate::runtime_image::recordings::Recordings;
+use crate::merge_pages::{Folded, Limit, Numbers, arranged, fold, says_all, standing};
+use crate::page_reads;
+use crate::profile::{KeptProfile, Profile};
+use crate::publish::{Made, Plan, make, numbered};
+use crate::record::hold;
+use crate::recording_store::KeptRecording;
+use crate::recordings::Recordings;
 
 /// What is done with the recording, and how much profiles may add to it.
 #[derive(Clone, Debug, Default)]
@@ -129,7 +129,7 @@ pub fn merge(
     let folded = sources.fold(options.limit);
     let services: Vec<Service> = folded.iter().map(|(folded, _)| folded.service.clone()).collect();
     let order = arranged(&services);
-    let brought_bytes = bring::pages(images, &mounted, &order, report)?;
+    let brought_bytes = page_reads::pages(images, &mounted, &order, report)?;
     let earlier: Vec<Recording> = admitted
         .recordings
         .iter()

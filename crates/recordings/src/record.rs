@@ -16,7 +16,7 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Allowed, Holder, ImageRequest, Mounted, Purpose, Reply, Request};
 
-use crate::runtime_image::recorder::{Page, Recorder, Watched};
+use crate::recorder::{Page, Recorder, Watched};
 
 /// How a service is recorded.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::ServiceCommand;
 
 use super::{Choice, Wanted};
-use crate::runtime_image::recordings::Recordings;
+use crate::recordings::Recordings;
 
 /// How often a registry is asked at most, for each image.
 const LOOK_AGAIN: Duration = Duration::from_secs(10 * 60);

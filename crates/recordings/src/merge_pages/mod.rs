@@ -13,8 +13,8 @@ use std::collections::{HashMap, HashSet};
 
 use xebec_format::runtime_image::{PageRun, SeenRun, Service};
 
-use crate::runtime_image::find::date;
-use crate::runtime_image::profile::Profile;
+use crate::find::date;
+use crate::profile::Profile;
 pub use limit::Limit;
 pub(super) use numbers::Numbers;
 pub(super) use order::{Page, arranged, pages};

@@ -10,7 +10,7 @@ use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::ImageRequest;
 use xebec_trust::Root;
 
-use crate::runtime_image::recordings::Recordings;
+use crate::recordings::Recordings;
 
 /// The runtime images of an image.
 #[derive(Clone, Debug, Serialize)]

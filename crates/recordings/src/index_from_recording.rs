@@ -10,10 +10,10 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{CarriedIndex, PageRun, Recording, ZoneRange, ranges, wanted};
 use xebec_images::choose::Choice;
 
-use crate::runtime_image::carry::MAX_CARRIED;
-use crate::runtime_image::find::FoundRecording;
-use crate::runtime_image::single_flight::{SingleFlight, Turn};
-use crate::runtime_image::zone::{ZoneSource, ZoneStream};
+use crate::bundled_indexes::MAX_CARRIED;
+use crate::find::FoundRecording;
+use crate::single_flight::{SingleFlight, Turn};
+use crate::zone::{ZoneSource, ZoneStream};
 
 /// How long a start waits for another to bring what both need. One that succeeds takes seconds at most.
 const TURN: Duration = Duration::from_secs(30);

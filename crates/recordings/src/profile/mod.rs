@@ -206,7 +206,7 @@ impl Profiles {
             return Err(bad(format!("{} bytes are too many", bytes.len())));
         }
         let folder = self.of_image(profile.image);
-        let name = Name::new(profile, &bytes)?.to_string();
+        let name = Name::new(profile.started, &profile.service, &bytes)?.to_string();
         fs::create_dir_all(&folder)
             .and_then(|()| write_atomically(&folder.join(&name), &bytes))
             .map_err(|error| Failure::host(format!("keep a profile in {}", folder.display()), error))?;

@@ -10,9 +10,9 @@ use bytes::{Bytes, BytesMut};
 use xebec_format::runtime_image::Zone;
 use xebec_oci::{BlobStream, Client, Repository};
 
-use crate::runtime_image::find::FoundRecording;
-use crate::runtime_image::pace::Paces;
-use crate::runtime_image::receiving::{Part, Receiving};
+use crate::bandwidth::Paces;
+use crate::buffered_body::{Part, Receiving};
+use crate::find::FoundRecording;
 
 /// Where the zones of a recording are had from.
 #[derive(Clone)]

@@ -25,8 +25,8 @@ use xebec_trust::Root;
 use xebec_views::bypass_devices;
 use xebec_views::recording_admission::{Injecting, Writing};
 
-use crate::runtime_image::find::FoundRecording;
-use crate::runtime_image::zone::{ZoneSource, ZoneStream};
+use crate::find::FoundRecording;
+use crate::zone::{ZoneSource, ZoneStream};
 
 /// Ranges that are asked for at the same time.
 const REQUESTS: usize = 4;

@@ -11,9 +11,9 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::ImageRequest;
 use xebec_trust::Root;
 
-use crate::runtime_image::kept::KeptRecording;
-use crate::runtime_image::recordings::Recordings;
-use crate::runtime_image::summary::{RecordedService, recorded};
+use crate::recording_store::KeptRecording;
+use crate::recordings::Recordings;
+use crate::summary::{RecordedService, recorded};
 
 /// A recorded service, its files and its pages.
 #[derive(Clone, Debug)]

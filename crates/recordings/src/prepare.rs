@@ -18,13 +18,13 @@ use xebec_oci::Client;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::{ImageRequest, ServiceCommand};
 
-use crate::runtime_image::artifact::RUNTIME_IMAGE_TYPE;
-use crate::runtime_image::find::{ASK_AGAIN, FoundRecording};
-use crate::runtime_image::index_from_recording::CarriedIndexes;
-use crate::runtime_image::pace::Paces;
-use crate::runtime_image::recordings::Recordings;
-use crate::runtime_image::single_flight::Turn;
-use crate::runtime_image::zone::{ZoneSource, ZoneStream};
+use crate::artifact::RUNTIME_IMAGE_TYPE;
+use crate::bandwidth::Paces;
+use crate::find::{ASK_AGAIN, FoundRecording};
+use crate::index_from_recording::CarriedIndexes;
+use crate::recordings::Recordings;
+use crate::single_flight::Turn;
+use crate::zone::{ZoneSource, ZoneStream};
 
 /// A recording by which a service is started.
 pub struct Begun {
@@ -35,9 +35,9 @@ pub struct Begun {
     /// What is on its way already.
     pub open: Option<ZoneStream>,
     /// It is being written down. What it brings must not be used before that: it could not be distrusted later.
-    pub(crate) keeping: BackgroundWrite,
+    pub keeping: BackgroundWrite,
     /// Others who start the same wait until this goes; it may when it is known which pages are on their way.
-    pub(crate) turn: Option<Turn>,
+    pub turn: Option<Turn>,
 }
 
 /// An image whose layers all have an admitted index, and the recording by which a service of it is started.
@@ -131,7 +131,7 @@ impl Recordings {
     ///
     /// # Errors
     /// When the image cannot be resolved or the registry cannot be asked for indexes.
-    pub(crate) async fn admission(
+    pub async fn admission(
         &self,
         request: &ImageRequest,
         manifest: Option<Digest>,

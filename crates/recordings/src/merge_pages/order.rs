@@ -5,13 +5,13 @@ use std::collections::{HashMap, HashSet};
 
 use xebec_format::runtime_image::{PageRun, Service};
 
-use crate::runtime_image::profile::Profile;
+use crate::profile::Profile;
 
 /// A page, by the place of its layer.
-pub(in crate::runtime_image) type Page = (u16, u64);
+pub(crate) type Page = (u16, u64);
 
 /// The pages of a run.
-pub(in crate::runtime_image) fn pages(run: &PageRun) -> impl Iterator<Item = Page> + use<> {
+pub(crate) fn pages(run: &PageRun) -> impl Iterator<Item = Page> + use<> {
     let layer = run.layer;
     (run.first..run.end()).map(move |page| (layer, page))
 }
@@ -55,7 +55,7 @@ pub(super) fn most_often(order: &[Page], times: &HashMap<Page, usize>, limit: u6
 /// The pages of all services in the order in which they are to stand in a zone, so that those of each service are close
 /// together: what only one needs, then what several need, then what each of the others needs alone. With two services
 /// both find theirs in one piece. Each part is in the order of first access.
-pub(in crate::runtime_image) fn arranged(services: &[Service]) -> Vec<PageRun> {
+pub(crate) fn arranged(services: &[Service]) -> Vec<PageRun> {
     let of_service = |service: &Service| -> Vec<Page> {
         service.touched.iter().flat_map(|seen| pages(&seen.run)).collect()
     };

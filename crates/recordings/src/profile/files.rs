@@ -5,9 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use xebec_format::digest::Digest;
+use xebec_format::runtime_image::ServiceKey;
 use xebec_protocol::failure::Failure;
-
-use crate::runtime_image::profile::Profile;
 
 /// Profiles of one service that are kept. A dozen show what starts have in common; more would only make them older.
 pub(super) const MAX_OF_SERVICE: usize = 16;
@@ -25,11 +24,11 @@ pub(super) struct Name {
 }
 
 impl Name {
-    pub(super) fn new(profile: &Profile, bytes: &[u8]) -> Result<Self, Failure> {
-        let key = serde_json::to_vec(&(&profile.service.argv, &profile.service.env));
+    pub(super) fn new(started: u64, service: &ServiceKey, bytes: &[u8]) -> Result<Self, Failure> {
+        let key = serde_json::to_vec(&(&service.argv, &service.env));
         let key = key.map_err(|error| Failure::host("encode a profile", error))?;
         Ok(Self {
-            started: profile.started,
+            started,
             service: Digest::of(&key).short(),
             contents: Digest::of(bytes).short(),
         })

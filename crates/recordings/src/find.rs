@@ -24,9 +24,9 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{ImageRequest, ServiceCommand};
 use xebec_trust::{Evidence, Listing, Policy, Refusal, RepositoryName, Root};
 
-use crate::runtime_image::artifact::{self, RUNTIME_IMAGE_TYPE};
-use crate::runtime_image::kept::{KeptRecording, KeptRecordings};
-use crate::runtime_image::recordings::Recordings;
+use crate::artifact::{self, RUNTIME_IMAGE_TYPE};
+use crate::recording_store::{KeptRecording, KeptRecordings};
+use crate::recordings::Recordings;
 
 /// Recordings of one image that are looked at. Anyone who may push can attach any number; who hides a good one behind
 /// many makes a start slower, never wrong.
