@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
-use xebec_host::ctr_pull::{Pulled, PulledLayer, Target, pull};
+use xebec_daemon::ctr_pull::{Pulled, PulledLayer, Target, pull};
 use xebec_images::clients::Clients;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;

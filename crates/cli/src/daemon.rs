@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use xebec_daemon::{failpoints, worker};
 use xebec_fill::events::{Inherited, take_inherited};
-use xebec_host::worker;
 use xebec_keeper::client::Daemon;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
@@ -108,7 +108,7 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
 
 /// The worker's main: `xebec worker ROOT RUN OVERRIDES`.
 pub(crate) fn worker() -> ExitCode {
-    worker::deaths::arrange();
+    failpoints::arrange();
     // Before anything else opens a descriptor.
     let inherited = match take_inherited() {
         Ok(inherited) => inherited,

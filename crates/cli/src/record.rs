@@ -58,7 +58,7 @@ fn print_published(published: &Published) {
         "{}: {} pages touched ({}), {} in the runtime image, {} of the image",
         published.argv.join(" "),
         published.pages,
-        text::size(published.pages * xebec_host::PAGE_SIZE),
+        text::size(published.pages * xebec_format::PAGE_SIZE),
         text::size(bytes),
         text::share(bytes, published.image_bytes),
     );
@@ -102,7 +102,7 @@ fn print_merged(merged: &Merged) {
         merged.recordings.len(),
         merged.profiles,
         merged.pages,
-        text::size(merged.pages * xebec_host::PAGE_SIZE),
+        text::size(merged.pages * xebec_format::PAGE_SIZE),
         text::size(bytes),
         text::share(bytes, merged.image_bytes),
     );

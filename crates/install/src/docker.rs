@@ -10,8 +10,8 @@ mod command;
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use xebec_daemon::relay::USUAL_LINK;
 use xebec_format::digest::Digest;
-use xebec_host::relay::USUAL_LINK;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::settings::USUAL_CONTAINERD;
 

@@ -85,7 +85,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "xebec-host",
+        "xebec-daemon",
         &[
             "xebec-format",
             "xebec-kernel",
@@ -109,12 +109,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-kernel",
             "xebec-protocol",
             "xebec-keeper",
-            "xebec-host",
+            "xebec-daemon",
         ],
     ),
     (
         "xebec-cli",
         &[
+            "xebec-format",
             "xebec-kernel",
             "xebec-container",
             "xebec-oci",
@@ -123,7 +124,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-images",
             "xebec-fill",
             "xebec-recordings",
-            "xebec-host",
+            "xebec-daemon",
             "xebec-install",
         ],
     ),

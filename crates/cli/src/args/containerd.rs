@@ -73,7 +73,7 @@ pub(crate) struct DockerRelayArgs {
     #[arg(long, value_name = "SOCKET", env = "CONTAINERD_ADDRESS")]
     pub(crate) address: Option<PathBuf>,
     /// The name at which Docker finds containerd. Its directory is made, and closed to others.
-    #[arg(long, value_name = "LINK", default_value = xebec_host::relay::USUAL_LINK)]
+    #[arg(long, value_name = "LINK", default_value = xebec_daemon::relay::USUAL_LINK)]
     pub(crate) link: PathBuf,
     #[command(flatten)]
     pub(crate) named: SnapshotterName,

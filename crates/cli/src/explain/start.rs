@@ -1,6 +1,6 @@
 //! `xebec explain --start`: what one start asked for, and what its recording was good for.
 
-use xebec_host::PAGE_SIZE;
+use xebec_format::PAGE_SIZE;
 use xebec_keeper::client::Daemon;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::start_report::{Learned, RecordedPages, StartEnd, StartReport};

@@ -4,7 +4,7 @@
 mod layout;
 mod xml;
 
-use xebec_host::PAGE_SIZE;
+use xebec_format::PAGE_SIZE;
 use xebec_recordings::chart::{Chart, ChartLayer};
 
 use crate::text;

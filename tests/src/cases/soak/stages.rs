@@ -17,7 +17,7 @@ use crate::world::World;
 /// How far apart the looks at the walkers are.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Stages that each event passes; see `crates/host/src/worker/deaths.rs`.
+/// Stages that each event passes; see `crates/daemon/src/failpoints.rs`.
 const OF_EVENTS: [&str; 6] = ["read", "recorded", "cleared", "answering", "answered", "freed"];
 /// Stages that only a fill passes.
 const OF_FILLS: [&str; 4] = ["fetched", "verified", "written", "claimed"];

@@ -1,0 +1,67 @@
+//! Containers whose `xebec run` was killed. What is left of one that has ended (its overlay, above all, which keeps its image's
+//! view and with it the daemon) is cleaned up here, since there may be no next `xebec run`. One that serves on is named in
+//! the log, and left alone.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{info, warn};
+use xebec_container::{Directories, Record, cleanup_stale, list};
+
+use crate::requests::Requests;
+
+/// How often it is looked for them.
+const LOOK: Duration = Duration::from_secs(20);
+
+/// Runs until the worker ends.
+pub(super) async fn run(requests: Arc<Requests>) {
+    let mut named = BTreeSet::new();
+    let mut tick = tokio::time::interval(LOOK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let looked = requests.without_turn(move |this| {
+            this.look_after_containers(&mut named);
+            named
+        });
+        match looked.await {
+            Ok(names) => named = names,
+            Err(failure) => {
+                warn!("{failure}");
+                named = BTreeSet::new();
+            }
+        }
+    }
+}
+
+impl Requests {
+    /// Cleans up after those that have ended, and names those that serve on, each once.
+    fn look_after_containers(&self, named: &mut BTreeSet<String>) {
+        let directories = Directories {
+            state: self.images.paths().containers(),
+            run: self.images.paths().run().to_owned(),
+        };
+        // Most hosts of containerd have none.
+        if !Record::are_kept(&directories.run) {
+            return;
+        }
+        match cleanup_stale(&directories) {
+            Ok(0) => {}
+            Ok(cleaned) => info!("cleaned up after {cleaned} containers whose `xebec run` was killed"),
+            Err(error) => warn!("{error}"),
+        }
+        let running = list(&directories.run).unwrap_or_default().records;
+        let orphans: Vec<Record> = running.into_iter().filter(|one| !one.is_supervised()).collect();
+        for orphan in &orphans {
+            if named.insert(orphan.id.clone()) {
+                warn!(
+                    container = orphan.id,
+                    pid = orphan.pid,
+                    "a container serves on although its `xebec run` was killed; ending its process ends it"
+                );
+            }
+        }
+        named.retain(|id| orphans.iter().any(|orphan| orphan.id == *id));
+    }
+}

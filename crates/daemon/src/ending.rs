@@ -1,0 +1,190 @@
+//! When the daemon may end, and how it ends all the same: whoever still reads gets the bytes or an error, never zeros.
+//!
+//! The group must not close while anybody can read a hole. A stop by force unmounts every view, and from then on pages
+//! that are missing are refused with `EIO`; the daemon ends when nobody has a file of an incomplete layer open any more.
+//! If it is asked for an image before that, it goes on as if nothing had been, unless the whole daemon was told to end
+//! (SIGTERM to its keeper). Whether anybody does is asked of the kernel, by a lease on each file that is not complete.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tracing::{info, warn};
+use xebec_kernel::file::is_same;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::Reply;
+
+use crate::requests::Requests;
+use crate::snapshots::unbind_all;
+use crate::upkeep;
+
+/// How long what is just ending by itself (a refused reader, a sync) may take, before whoever stops the daemon is told
+/// that it stays.
+const MOMENT: Duration = Duration::from_secs(1);
+/// How often it is looked meanwhile.
+const LOOK: Duration = Duration::from_millis(10);
+
+impl Requests {
+    /// `xebec daemon stop`. Blocks.
+    pub(super) fn stop(&self, force: bool) -> Result<Reply, Failure> {
+        self.views.sweep();
+        if !force && let Some(reason) = self.views_mounted() {
+            let message = format!("{reason}. Unmount them first, or use --force");
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+        let reason = match force {
+            true => self.begin_to_end(),
+            false => self.end_in_a_moment(),
+        };
+        match reason {
+            None => {
+                self.stop.notify_one();
+                Ok(Reply::Done)
+            }
+            Some(reason) if force => Ok(Reply::Stays { reason }),
+            Some(reason) => {
+                let message = format!("{reason}. End those processes first, or use --force");
+                Err(Failure::new(FailureKind::Usage, message))
+            }
+        }
+    }
+
+    /// Unmounts every view, used or not, and refuses what is read all the same. Gives the reason why the daemon stays.
+    /// Blocks.
+    pub(super) fn begin_to_end(&self) -> Option<String> {
+        {
+            // A view that is being mounted just now goes, too; one that is mounted later takes the stop back.
+            let _none = self
+                .quota
+                .building
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            for view in self.views.held() {
+                warn!(
+                    "told to stop: view {} of {} is unmounted under its users",
+                    view.path.display(),
+                    view.reference
+                );
+            }
+            unbind_all(&self.images.paths());
+            self.views.clear();
+            self.loadings.retain(|_| false);
+            self.fills.refuse(true);
+        }
+        let reason = self.end_in_a_moment();
+        if let Some(reason) = &reason {
+            warn!(
+                "told to stop, but {reason}: pages that are missing are refused with EIO, and the daemon ends \
+                 after its readers"
+            );
+        }
+        reason
+    }
+
+    /// Whether a stop that had to wait for readers can be finished. Blocks.
+    pub(super) fn has_come_to_its_end(&self) -> bool {
+        if self.fills.is_refusing() {
+            self.end_if_unused().is_none()
+        } else if self.journal.stop_requested() {
+            // Told to an earlier worker, which did not come to do it.
+            self.begin_to_end().is_none()
+        } else {
+            false
+        }
+    }
+
+    /// Goes on after a stop by force that was not finished yet, because somebody wants an image. False when it is
+    /// finished, so that another daemon is to be asked.
+    ///
+    /// # Errors
+    /// When the whole daemon was told to end by a signal, which is not taken back.
+    pub(super) fn goes_on(&self) -> Result<bool, Failure> {
+        if self.ended.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        if self.journal.stop_requested() {
+            let message = "the daemon was told to end, and stays only for readers of views that are unmounted; end those \
+                           processes, then try again";
+            return Err(Failure::new(FailureKind::Host, message));
+        }
+        if self.fills.is_refusing() {
+            info!("asked for an image: going on");
+            self.fills.refuse(false);
+        }
+        Ok(true)
+    }
+
+    /// Ends, or gives the reason why not; what is just ending by itself is waited for. Blocks.
+    fn end_in_a_moment(&self) -> Option<String> {
+        let deadline = Instant::now() + MOMENT;
+        loop {
+            let reason = self.end_if_unused();
+            if reason.is_none() || Instant::now() > deadline {
+                return reason;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Ends if nothing needs the daemon: no view is mounted from then on. Gives the reason why not. Blocks.
+    pub(super) fn end_if_unused(&self) -> Option<String> {
+        // What takes long is done before views have to wait for it.
+        if let Some(reason) = self.reason_to_stay() {
+            return Some(reason);
+        }
+        let _none = self
+            .quota
+            .building
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        // One that was mounted since lingers perhaps.
+        let reason = self.reason_to_stay();
+        self.ended.store(reason.is_none(), Ordering::Release);
+        reason
+    }
+
+    fn views_mounted(&self) -> Option<String> {
+        let views = self.views.held();
+        let names: Vec<_> = views.iter().map(|view| view.path.display().to_string()).collect();
+        (!names.is_empty()).then(|| format!("views are mounted: {}", names.join(", ")))
+    }
+
+    fn reason_to_stay(&self) -> Option<String> {
+        if let Some(reason) = self.views_mounted() {
+            return Some(reason);
+        }
+        self.views.take_down_unused(|_| true);
+        if let Some(suspect) = self.suspects.status().first() {
+            return Some(format!(
+                "processes are still on an old view of {}",
+                suspect.reference
+            ));
+        }
+        let owed = self.journal.counters().owed;
+        if owed > 0 {
+            return Some(format!("{owed} readers wait for bytes"));
+        }
+        // A layer that this process serves is open here; who else has it open is found once it is served no more.
+        upkeep::sync_served(&self.fills);
+        self.forget_unused();
+        let keys = match self.images.store().list() {
+            Ok(keys) => keys,
+            Err(error) => return Some(error.to_string()),
+        };
+        keys.into_iter().find_map(|key| match self.fills.is_open(key) {
+            Ok(false) => None,
+            Ok(true) if self.fills.find(key).is_some() => Some(format!("{key} is being read or brought in")),
+            Ok(true) => Some(format!(
+                "{key} is still read by a view that was unmounted under its users, perhaps in a container"
+            )),
+            Err(failure) => Some(failure.to_string()),
+        })
+    }
+
+    /// Whether the guarded mount shows another directory than the one that is now at its path: somebody removed the
+    /// root directory under this daemon, and nothing that is written there could be read through the mount.
+    pub(super) fn root_was_replaced(&self) -> bool {
+        let paths = &self.images.paths();
+        !is_same(&paths.guarded(), &paths.layers())
+    }
+}

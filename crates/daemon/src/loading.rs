@@ -1,0 +1,401 @@
+//! Runtime images on their way: while the pages come, the view is mounted and the container made.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tracing::{info, warn};
+use xebec_fill::fill_service::FillService;
+use xebec_fill::page_set::PageSet;
+use xebec_fill::unverified_sources::{self, Injection};
+use xebec_images::background_write::BackgroundWrite;
+use xebec_images::prepare::PreparedImage;
+use xebec_oci::Reference;
+use xebec_protocol::failure::Failure;
+use xebec_protocol::wire::Loaded;
+use xebec_recordings::find::FoundRecording;
+use xebec_recordings::load::{Loader, Target};
+use xebec_recordings::local_read_ahead;
+use xebec_recordings::prepare::{Begun, PreparedStart};
+use xebec_views::bypass_devices::Arriving;
+use xebec_views::recording_admission::Injecting;
+
+use crate::requests::Requests;
+use crate::start_facts::Recorded;
+use crate::view_lease::HeldView;
+
+/// How long who asks waits for what is still coming.
+pub(super) const SOON: Duration = Duration::from_secs(2);
+/// What is said of it then.
+pub(super) const STILL_COMING: &str = "it was still coming";
+/// How often it is looked whether a part of the pages is there, even if nothing came by this start: others may bring it.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A runtime image that was loaded, or could not be.
+#[derive(Clone, Debug)]
+pub(super) struct LoadedImage {
+    /// What it came to.
+    pub(super) loaded: Loaded,
+    /// What became of which pages, if it was used.
+    pub(super) recorded: Option<Recorded>,
+}
+
+/// Tells what loading came to, once that is known.
+pub(super) type Outcome = watch::Receiver<Option<LoadedImage>>;
+
+/// A runtime image that is being loaded, or was, or may not be.
+pub(super) struct Loading {
+    /// The pages that a view may reach by free devices once they are there.
+    pub(super) free: PageSet,
+    /// What brings them, if anything does.
+    loader: Option<Arc<Loader>>,
+    /// Of what the recording names, as far as it is known before it is loaded.
+    recorded: Option<Recorded>,
+    outcome: Outcome,
+    task: Option<EndedWithIt>,
+}
+
+/// A task that goes on for nobody once this is gone.
+struct EndedWithIt(AbortHandle);
+
+impl Drop for EndedWithIt {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A runtime image that a start waits for, if it does.
+#[derive(Clone)]
+pub(super) struct Pending {
+    /// What its recording names, if it is used.
+    pub(super) recorded: Option<Recorded>,
+    /// What it comes to.
+    pub(super) outcome: Outcome,
+}
+
+impl Loading {
+    fn refused(reason: String) -> Self {
+        let image = LoadedImage {
+            loaded: Loaded::refused(reason),
+            recorded: None,
+        };
+        Self {
+            free: PageSet::default(),
+            loader: None,
+            recorded: None,
+            outcome: watch::channel(Some(image)).1,
+            task: None,
+        }
+    }
+
+    /// Its pages, in the parts in which they come; one if they are all there.
+    pub(super) fn parts(&self, fills: &FillService) -> Vec<PageSet> {
+        match &self.loader {
+            Some(loader) if !fills.have(&self.free) => loader.parts(&self.free),
+            _ => vec![self.free.clone()],
+        }
+    }
+}
+
+/// What is loaded, by view, as long as the view is there: for nobody nothing is.
+#[derive(Default)]
+pub(super) struct Loadings(Mutex<Table>);
+
+type Table = HashMap<String, Vec<(Outcome, Option<EndedWithIt>)>>;
+
+impl Loadings {
+    fn note(&self, view: &str, outcome: Outcome, task: Option<EndedWithIt>) {
+        let mut table = self.lock();
+        let known = table.entry(view.to_owned()).or_default();
+        known.retain(|(outcome, _)| outcome.borrow().is_none());
+        known.push((outcome, task));
+    }
+
+    /// What the last start on a view loaded, if that is known soon; `None` if nothing was to be loaded.
+    pub(super) async fn of(&self, view: &str) -> Option<Loaded> {
+        let mut outcome = self.lock().get(view)?.last()?.0.clone();
+        let known = tokio::time::timeout(SOON, outcome.wait_for(Option::is_some)).await;
+        match known {
+            Ok(Ok(image)) => image.as_ref().map(|image| image.loaded.clone()),
+            _ => Some(Loaded::refused(STILL_COMING.to_owned())),
+        }
+    }
+
+    /// Forgets all but those of these views.
+    pub(super) fn retain(&self, keep: impl Fn(&str) -> bool) {
+        self.lock().retain(|view, _| keep(view));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Requests {
+    /// Begins to load the runtime image of a service; `None` when there is no recording of it.
+    pub(super) async fn begin_loading(
+        self: &Arc<Self>,
+        prepared: &PreparedImage,
+        recording: Option<Result<Begun, String>>,
+    ) -> Result<Option<Loading>, Failure> {
+        let Begun {
+            found,
+            source,
+            open,
+            keeping,
+            turn,
+        } = match recording {
+            Some(Ok(begun)) => begun,
+            Some(Err(refused)) => {
+                warn!("{}: {refused}", prepared.found.reference);
+                return Ok(Some(Loading::refused(refused)));
+            }
+            None => return Ok(None),
+        };
+        let targets = prepared.layers.iter().map(|layer| {
+            Ok(Target {
+                served: self.fills.serve(layer.key, Some(&layer.index))?,
+                root: layer.root,
+            })
+        });
+        let targets: Vec<Target> = targets.collect::<Result<_, Failure>>()?;
+        let rest = found.rest.clone();
+        let loader = Arc::new(Loader::new(source.clone(), found.clone(), &targets));
+        self.read_ahead(&targets, loader.free_pages());
+        let injection = Injection {
+            recording: found.name,
+            evidence: found.evidence.clone(),
+        };
+        let keys = loader
+            .writable()
+            .filter(|target| !target.served.layer().is_complete())
+            .map(|target| target.served.layer().key());
+        let injecting = self.begin_injecting(keys.collect(), &found.evidence).await?;
+        let noting = self.note(&injecting, injection.clone());
+        let before = loader.free_pages();
+        let free = loader.allow(injecting);
+        // Who starts the same sees now what is on its way.
+        drop(turn);
+        let (told, outcome) = watch::channel(None);
+        let (this, loading) = (self.clone(), loader.clone());
+        let image = prepared.found.reference.clone();
+        let recorded = Recorded::new(&found, &before, &before);
+        let task = tokio::spawn(async move {
+            // Before the first page is written: what vouches for it, and by what it could be distrusted.
+            let noted = async {
+                keeping.end().await?;
+                noting.end().await
+            };
+            if let Err(failure) = noted.await {
+                warn!("{image}: {failure}; nothing is brought in");
+                loading.give_up();
+                told.send_replace(Some(LoadedImage {
+                    loaded: Loaded::refused(failure.to_string()),
+                    recorded: None,
+                }));
+                return;
+            }
+            let loaded = loading.load(open).await;
+            for target in &targets {
+                this.fills.silence_if_complete(&target.served);
+            }
+            info!(
+                %image,
+                pages = loaded.pages,
+                missing = loaded.missing,
+                injected = loaded.injected,
+                bytes = loaded.bytes,
+                requests = loaded.requests,
+                ms = loaded.milliseconds,
+                "runtime image loaded"
+            );
+            let recorded = Recorded::new(&found, &before, &loading.free_pages());
+            told.send_replace(Some(LoadedImage {
+                loaded,
+                recorded: Some(recorded),
+            }));
+            for service in rest {
+                let other = FoundRecording {
+                    service,
+                    rest: Vec::new(),
+                    ..(*found).clone()
+                };
+                let loader = Arc::new(Loader::new(source.clone(), Arc::new(other), &targets));
+                if let Err(failure) = this.follow(&image, &loader, injection.clone()).await {
+                    return warn!("{image}: what other services need is not brought in: {failure}");
+                }
+            }
+        });
+        Ok(Some(Loading {
+            free,
+            loader: Some(loader),
+            recorded: Some(recorded),
+            outcome,
+            task: Some(EndedWithIt(task.abort_handle())),
+        }))
+    }
+
+    /// Loads the runtime image of an image of which there is no view yet. It is pulled, so one is likely to follow; then it
+    /// finds the pages here, or on their way.
+    pub(super) fn load_ahead(self: &Arc<Self>, start: PreparedStart) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            let PreparedStart {
+                image: prepared,
+                mut recording,
+            } = start;
+            let image = prepared.found.reference.clone();
+            if let Some(Ok(begun)) = &mut recording {
+                // Other services follow when a container comes: they would be broken off here, in their midst or not.
+                Arc::make_mut(&mut begun.found).rest.clear();
+            }
+            let loaded = async {
+                // An ending daemon begins nothing.
+                let Some(_reservation) = this
+                    .reserve(&prepared)
+                    .await?
+                    .filter(|_| this.goes_on().is_ok_and(|on| on))
+                else {
+                    return Ok(());
+                };
+                let loading = this.begin_loading(&prepared, recording).await?;
+                // Its indexes are not held as long as a registry likes.
+                drop(prepared);
+                if let Some(mut loading) = loading {
+                    let _ = loading.outcome.wait_for(Option::is_some).await;
+                }
+                this.forget_unused();
+                Ok::<_, Failure>(())
+            };
+            if let Err(failure) = loaded.await {
+                warn!(%image, "its runtime image is not loaded with the pull: {failure}");
+            }
+        });
+    }
+
+    /// Brings in what another service of the image needs, after the one for which its view was made: it is not known yet
+    /// which of them will run. Nobody waits for it.
+    async fn follow(
+        self: &Arc<Self>,
+        image: &Reference,
+        loader: &Arc<Loader>,
+        injection: Injection,
+    ) -> Result<(), Failure> {
+        let keys = loader
+            .writable()
+            .filter(|target| !target.served.layer().is_complete())
+            .map(|target| target.served.layer().key());
+        let injecting = self.begin_injecting(keys.collect(), &injection.evidence).await?;
+        // Again: the first service may not have been allowed to bring pages into all of these layers.
+        self.note(&injecting, injection).end().await?;
+        loader.allow(injecting);
+        let loaded = loader.load(None).await;
+        info!(
+            %image,
+            pages = loaded.pages,
+            missing = loaded.missing,
+            injected = loaded.injected,
+            "what another service of the image needs has followed"
+        );
+        Ok(())
+    }
+
+    /// Notes who brings pages into these layers.
+    fn note(&self, injecting: &Injecting, injection: Injection) -> BackgroundWrite {
+        let (store, keys) = (self.images.store().clone(), injecting.layers().to_vec());
+        let fills = self.fills.clone();
+        let has_unverified = move |key| {
+            let served = fills.find(key);
+            served.is_none_or(|served| served.layer().has_unverified())
+        };
+        BackgroundWrite::begin(move || unverified_sources::add(&store, &keys, &injection, has_unverified))
+    }
+
+    /// Has the pages that are here already brought into memory, while the start goes on.
+    fn read_ahead(&self, targets: &[Target], present: PageSet) {
+        let layers: Vec<_> = targets.iter().map(|target| target.served.clone()).collect();
+        tokio::task::spawn_blocking(move || {
+            for (key, runs) in present.layers() {
+                let served = layers.iter().find(|served| served.layer().key() == key);
+                if let Some(served) = served {
+                    local_read_ahead::ask(served.layer(), runs);
+                }
+            }
+        });
+    }
+
+    /// By what a view reaches each part of its free pages: a mount of the blob cache of its own, that is guarded until the part
+    /// is there, if it is not yet.
+    pub(super) fn arriving_mounts(&self, view: &str, parts: &[PageSet]) -> Vec<Option<Arriving>> {
+        let arriving = |(number, pages): (usize, &PageSet)| {
+            let is_there = self.fills.have(pages);
+            (!is_there).then(|| Arriving {
+                mount: self
+                    .images
+                    .paths()
+                    .arriving_mounts()
+                    .join(format!("{view}.{number}")),
+                over: false,
+                pages: Some(Arc::new(pages.clone())),
+            })
+        };
+        parts.iter().enumerate().map(arriving).collect()
+    }
+
+    /// Takes the guard off each part of a view's free pages once all of it is there; if some pages never come, it stays.
+    /// What is there is brought into the view's page cache, if the view is to be populated.
+    pub(super) fn finish_loading(
+        self: &Arc<Self>,
+        view: &HeldView,
+        mut loading: Loading,
+        populates: bool,
+    ) -> Pending {
+        let pending = Pending {
+            recorded: loading.recorded.take(),
+            outcome: loading.outcome.clone(),
+        };
+        self.loadings
+            .note(&view.name, loading.outcome.clone(), loading.task.take());
+        let populate = populates.then(|| self.populate(view, &loading.free)).flatten();
+        let (this, view) = (self.clone(), view.name.clone());
+        // The loader itself would keep readers waiting for what nobody brings any more.
+        let more = loading.loader.take().and_then(|loader| loader.subscribe());
+        let mut outcome = loading.outcome;
+        let mut coming = self.views.arriving(&view);
+        let is_there = move |pages: Arc<PageSet>| populate.as_ref().map(|populate| populate.send(pages));
+        let apart = coming
+            .iter()
+            .fold(loading.free, |there, (_, pages)| there.without(pages));
+        if !apart.is_empty() {
+            is_there(Arc::new(apart));
+        }
+        tokio::spawn(async move {
+            let mut look = || {
+                coming.retain(|(mount, pages)| {
+                    let are_there = this.fills.have(pages);
+                    if are_there
+                        && this
+                            .views
+                            .arrived(&view, mount, |mount| this.fills.unguard(mount))
+                    {
+                        is_there(pages.clone());
+                    }
+                    !are_there
+                });
+                !coming.is_empty()
+            };
+            if let Some(mut more) = more {
+                let mut is_coming = true;
+                while is_coming && look() {
+                    let told = tokio::time::timeout(LOOK, more.changed()).await;
+                    is_coming = !matches!(told, Ok(Err(_)));
+                }
+            }
+            let _ = outcome.wait_for(Option::is_some).await;
+            look();
+        });
+        pending
+    }
+}

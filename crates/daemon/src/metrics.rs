@@ -1,0 +1,418 @@
+//! Metrics for Prometheus: what `docs/operations.md` lists, in the OpenMetrics text format.
+//!
+//! Most values are counted elsewhere and only read here, when somebody asks. Counters begin at zero with each worker,
+//! which Prometheus' `rate` takes for what it is; `xebec_worker_restarts_total` alone goes on, from the journal.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::CONTENT_TYPE;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::net::{TcpListener, TcpStream};
+use tracing::{debug, info, warn};
+use xebec_images::inventory;
+use xebec_kernel::clock::since_1970;
+use xebec_kernel::process;
+use xebec_snapshotter::lazy::Reason;
+
+use crate::requests::Requests;
+
+/// What `Content-Type` says of the format.
+const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How often an address that is taken is tried again.
+const BIND_AGAIN: Duration = Duration::from_secs(5);
+/// A connection that has sent no request for this long is closed.
+const SLOWEST_REQUEST: Duration = Duration::from_secs(10);
+/// Connections at a time; Prometheus needs one.
+const MAX_CONNECTIONS: usize = 16;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct SourceLabel {
+    source: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+impl Requests {
+    /// The metrics as text.
+    ///
+    /// # Errors
+    /// None, in practice: the text is written to memory.
+    pub(super) fn metrics(&self) -> Result<String, fmt::Error> {
+        let mut registry = Registry::default();
+        self.register_readers(&mut registry);
+        self.register_fills(&mut registry);
+        self.starts.register(&mut registry);
+        self.register_processes(&mut registry);
+        self.register_snapshots(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+
+    fn register_readers(&self, registry: &mut Registry) {
+        let waits = self.fills.waits();
+        let journal = self.journal.counters();
+        waits.metrics().register(registry);
+        gauge(
+            registry,
+            "xebec_readers_waiting",
+            "Readers who wait for missing pages",
+            journal.owed,
+        );
+        registry.register_with_unit(
+            "xebec_oldest_reader_wait",
+            "How long the oldest of them has waited; 0 when there is none",
+            Unit::Seconds,
+            ConstGauge::new(journal.oldest.unwrap_or_default().as_secs_f64()),
+        );
+        counter(
+            registry,
+            "xebec_events",
+            "Reads that asked for pages of incomplete layers",
+            self.fills.events(),
+        );
+        let hits = self.fills.stats().hits.load(std::sync::atomic::Ordering::Relaxed);
+        counter(
+            registry,
+            "xebec_event_hits",
+            "Of these, reads whose pages were there",
+            hits,
+        );
+        counter(
+            registry,
+            "xebec_queue_overflows",
+            "Times that the kernel dropped events; any is an alarm",
+            journal.overflows,
+        );
+    }
+
+    fn register_fills(&self, registry: &mut Registry) {
+        let fills = self.fills.stats();
+        let network = self.images.clients().stats();
+        let read =
+            |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
+        let fill_counters = [
+            (
+                "xebec_fill_requests",
+                "Fetches of runs of spans that came",
+                read(&fills.requests),
+            ),
+            (
+                "xebec_fill_spans",
+                "Spans verified and written",
+                read(&fills.spans),
+            ),
+            (
+                "xebec_fill_joins",
+                "Spans that another reader was waiting for already",
+                read(&fills.joins),
+            ),
+            (
+                "xebec_fill_failures",
+                "Fetches that were given up",
+                read(&fills.failures),
+            ),
+            (
+                "xebec_fill_refetches",
+                "Fetches repeated because the bytes were wrong",
+                read(&fills.refetches),
+            ),
+            (
+                "xebec_runtime_image_pages",
+                "Pages that runtime images brought in",
+                read(&fills.injected_pages),
+            ),
+            (
+                "xebec_runtime_image_pages_compared",
+                "Pages of them that were compared with their layer",
+                read(&fills.checked_pages),
+            ),
+            (
+                "xebec_runtime_image_pages_wrong",
+                "Pages of them that were not what their layer has",
+                read(&fills.lies),
+            ),
+            (
+                "xebec_registry_requests",
+                "HTTP requests to registries and token servers",
+                network.requests,
+            ),
+            (
+                "xebec_registry_retries",
+                "Tries that failed and were followed by another",
+                network.retries,
+            ),
+            ("xebec_registry_tokens", "Tokens obtained", network.tokens),
+        ];
+        for (name, help, value) in fill_counters {
+            counter(registry, name, help, value);
+        }
+        let byte_counters = [
+            (
+                "xebec_fill_written",
+                "Plain bytes written to the cache",
+                read(&fills.bytes_written),
+            ),
+            (
+                "xebec_registry_received",
+                "Bytes of answers' bodies, for whatever purpose",
+                network.bytes_received,
+            ),
+        ];
+        for (name, help, value) in byte_counters {
+            registry.register_with_unit(name, help, Unit::Bytes, ConstCounter::new(value));
+        }
+        let sources: Family<SourceLabel, Counter> = Family::default();
+        let sums = fills
+            .sources
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (source, bytes) in sums.iter() {
+            let label = SourceLabel {
+                source: source.to_string(),
+            };
+            sources.get_or_create(&label).inc_by(*bytes);
+        }
+        registry.register_with_unit(
+            "xebec_fill_fetched",
+            "Compressed bytes for fills, by registry or mirror; spool: of a blob that came whole; cache: kept here",
+            Unit::Bytes,
+            sources,
+        );
+    }
+
+    fn register_snapshots(&self, registry: &mut Registry) {
+        let Some(figures) = self.snapshots.figures() else {
+            return;
+        };
+        let kinds: Family<KindLabel, Gauge> = Family::default();
+        for (kind, count) in [
+            ("active", figures.active),
+            ("view", figures.views),
+            ("committed", figures.committed - figures.committed_lazy),
+            ("lazy", figures.committed_lazy),
+        ] {
+            let label = KindLabel { kind };
+            kinds
+                .get_or_create(&label)
+                .set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        registry.register(
+            "xebec_snapshots",
+            "Snapshots of containerd, by kind; lazy: committed ones that stand for a layer that is read where it is",
+            kinds,
+        );
+        counter(
+            registry,
+            "xebec_layers_admitted",
+            "Layers that containerd did not have to fetch",
+            figures.lazy,
+        );
+        let reasons: Family<ReasonLabel, Counter> = Family::default();
+        // A series that is there from the start has a rate from the start.
+        for reason in Reason::ALL.map(Reason::name) {
+            let count = figures.unpacked.get(reason).copied().unwrap_or_default();
+            reasons.get_or_create(&ReasonLabel { reason }).inc_by(count);
+        }
+        registry.register(
+            "xebec_layers_unpacked",
+            "Layers that containerd was left to unpack, by reason",
+            reasons,
+        );
+    }
+
+    fn register_processes(&self, registry: &mut Registry) {
+        let served = self.fills.all();
+        let complete = served.iter().filter(|layer| layer.layer().is_complete()).count();
+        gauge(
+            registry,
+            "xebec_layers_served",
+            "Layers of mounted views",
+            served.len() as u64,
+        );
+        gauge(
+            registry,
+            "xebec_layers_complete",
+            "Of these, layers that are local",
+            complete as u64,
+        );
+        gauge(
+            registry,
+            "xebec_views",
+            "Mounted views that are in use",
+            self.views.held().len() as u64,
+        );
+        gauge(
+            registry,
+            "xebec_views_lingering",
+            "Mounted views that are kept for the next start",
+            (self.views.list().len() - self.views.held().len()) as u64,
+        );
+        let cached = inventory::used_bytes(&self.images);
+        registry.register_with_unit(
+            "xebec_cache",
+            "What cached layers take on their file system",
+            Unit::Bytes,
+            ConstGauge::new(i64::try_from(cached).unwrap_or(i64::MAX)),
+        );
+        let journal = self.journal.counters();
+        counter(
+            registry,
+            "xebec_worker_restarts",
+            "Workers that died and were replaced, since the daemon started",
+            u64::from(journal.deaths),
+        );
+        let worker = self.fills.waits().started_ms() as f64 / 1e3;
+        let keeper = start_of(journal.keeper_pid.unsigned_abs());
+        for (name, help, at) in [
+            (
+                "xebec_worker_start_time",
+                "When the worker started, since 1970",
+                Some(worker),
+            ),
+            (
+                "xebec_keeper_start_time",
+                "When the keeper started, since 1970",
+                keeper,
+            ),
+        ] {
+            if let Some(at) = at {
+                registry.register_with_unit(name, help, Unit::Seconds, ConstGauge::new(at));
+            }
+        }
+        let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count) as u64;
+        gauge(
+            registry,
+            "process_open_fds",
+            "Descriptors that the worker has open",
+            descriptors,
+        );
+        gauge(
+            registry,
+            "process_max_fds",
+            "How many it may have",
+            xebec_kernel::process::open_file_limit(),
+        );
+        registry.register(
+            "xebec_build",
+            "The daemon's version",
+            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
+        );
+    }
+}
+
+pub(super) fn counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    registry.register(name, help, ConstCounter::new(value));
+}
+
+fn gauge(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    registry.register(
+        name,
+        help,
+        ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)),
+    );
+}
+
+/// When a process started, in seconds since 1970.
+fn start_of(pid: u32) -> Option<f64> {
+    let ticks = process::start_time(pid)? as f64 / rustix::param::clock_ticks_per_second() as f64;
+    let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+    let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;
+    Some(since_1970().as_secs_f64() - uptime + ticks)
+}
+
+/// Serves metrics over HTTP, for ever. An address that is taken is tried again: readers come first, so it is no
+/// reason for the worker to end.
+pub(super) async fn serve(address: SocketAddr, requests: Arc<Requests>) {
+    let mut said = false;
+    let listener = loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(error) if said => debug!("cannot serve metrics at {address}: {error}"),
+            Err(error) => {
+                warn!("cannot serve metrics at {address}: {error}; it is tried again every {BIND_AGAIN:?}");
+                said = true;
+            }
+        }
+        tokio::time::sleep(BIND_AGAIN).await;
+    };
+    info!("metrics at http://{address}/metrics");
+    let places = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let requests = requests.clone();
+                tokio::spawn(async move {
+                    converse(stream, requests).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                warn!("cannot accept a connection that asks for metrics: {error}");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, requests: Arc<Requests>) {
+    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let requests = requests.clone();
+        async move { Ok::<_, Infallible>(answer(&request, &requests)) }
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(SLOWEST_REQUEST)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = served.await {
+        debug!(%error, "a connection that asked for metrics broke");
+    }
+}
+
+fn answer<B>(request: &Request<B>, requests: &Requests) -> Response<Full<Bytes>> {
+    let plain = |status: StatusCode, text: &str| {
+        let mut response = Response::new(Full::from(text.to_owned()));
+        *response.status_mut() = status;
+        response
+    };
+    if request.uri().path() != "/metrics" {
+        return plain(StatusCode::NOT_FOUND, "metrics are at /metrics\n");
+    }
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return plain(StatusCode::METHOD_NOT_ALLOWED, "metrics are for reading\n");
+    }
+    match requests.metrics() {
+        Ok(text) => {
+            let mut response = Response::new(Full::from(text));
+            let format = hyper::header::HeaderValue::from_static(FORMAT);
+            response.headers_mut().insert(CONTENT_TYPE, format);
+            response
+        }
+        Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error}\n")),
+    }
+}

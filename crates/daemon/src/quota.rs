@@ -1,0 +1,239 @@
+//! How large the cache may be, and how it is brought down to that: a plan first, then step by step.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+use tracing::{info, warn};
+use xebec_cache::evict::{Action, Step, plan};
+use xebec_cache::policy::{LeastRecentlyUsed, Resident};
+use xebec_cache::room::MakeRoom;
+use xebec_cache::store::LayerKey;
+use xebec_format::PAGE_SIZE;
+use xebec_images::inventory;
+use xebec_protocol::wire::CacheReport;
+use xebec_protocol::wire::{Collected, CollectedLayer};
+
+use crate::requests::Requests;
+
+/// On a full disk, room for more than the write that met it: the next ones come at once.
+const ROOM_AHEAD: u64 = 32 << 20;
+
+/// What eviction needs beyond the cache itself.
+#[derive(Default)]
+pub struct Quota {
+    /// One collection at a time.
+    pub(super) collecting: Mutex<()>,
+    /// Held for reading while a view is written but not yet mounted.
+    pub(super) building: RwLock<()>,
+    /// Whether it was said already that the limit cannot be kept.
+    is_over: Mutex<bool>,
+}
+
+impl Requests {
+    /// What is cached, who uses it, and what may go.
+    pub(super) fn survey(&self) -> CacheReport {
+        let limit = self.settings.cache_size.map(|size| size.0);
+        inventory::survey(&self.images, limit, |key| {
+            let request = || {
+                let is_reserved = self.fills.usage().is_reserved(key);
+                is_reserved.then(|| "a request under way".to_owned())
+            };
+            self.user_of(key).or_else(request)
+        })
+    }
+
+    /// Brings the cache down to `target` bytes, and removes what nothing refers to. With `dry_run` only says what would
+    /// go.
+    pub(super) fn collect(&self, target: Option<u64>, dry_run: bool) -> Collected {
+        let _one = self
+            .quota
+            .collecting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let leftovers = self.remove_leftovers(dry_run);
+        let report = self.survey();
+        let excess = target.map_or(0, |target| report.used_bytes.saturating_sub(target));
+        let mut collected = self.free(&report, excess, dry_run);
+        collected.leftover_bytes = leftovers;
+        collected.limit = target;
+        collected
+    }
+
+    /// Evicts about `excess` bytes; where a layer turns out to be in use, the next one goes instead.
+    fn free(&self, report: &CacheReport, excess: u64, dry_run: bool) -> Collected {
+        let mut collected = Collected {
+            used_before: report.used_bytes,
+            used_after: report.used_bytes,
+            dry_run,
+            ..Collected::default()
+        };
+        let mut left = excess;
+        let mut tried = BTreeSet::new();
+        while left > 0 {
+            let may_go = report.layers.iter().filter(|layer| layer.is_evictable());
+            let residents: Vec<Resident> = may_go
+                .map(|layer| layer.resident())
+                .filter(|resident| !tried.contains(&resident.key))
+                .collect();
+            let steps = plan(&LeastRecentlyUsed, residents, left, |key| self.held(key));
+            if steps.is_empty() {
+                break;
+            }
+            for step in steps {
+                tried.insert(step.key);
+                let kept = match dry_run {
+                    true => None,
+                    false => self.evict(&step).err(),
+                };
+                if kept.is_none() {
+                    left = left.saturating_sub(step.bytes);
+                    collected.used_after = collected.used_after.saturating_sub(step.bytes);
+                }
+                collected.layers.push(describe(&step, kept));
+            }
+        }
+        collected.missing_bytes = left;
+        collected
+    }
+
+    /// What layers lack, in bytes.
+    pub(super) fn missing_bytes(&self, keys: &[LayerKey]) -> u64 {
+        let missing = keys.iter().filter_map(|key| {
+            let layer = self.images.store().look(*key).ok()?;
+            Some((layer.presence().pages() - layer.presence().present()) * PAGE_SIZE)
+        });
+        missing.sum()
+    }
+
+    fn held(&self, key: LayerKey) -> Vec<std::ops::Range<u64>> {
+        let Ok(layer) = self.images.store().look(key) else {
+            return Vec::new();
+        };
+        layer.presence().held(0..layer.presence().pages())
+    }
+
+    /// Keeps the limit, with room for `extra` bytes that are about to come.
+    pub(super) fn enforce(&self, extra: u64) {
+        let Some(limit) = self.settings.cache_size.map(|size| size.0) else {
+            return;
+        };
+        if inventory::used_bytes(&self.images).saturating_add(extra) <= limit {
+            *self.quota.is_over.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            return;
+        }
+        let collected = self.collect(Some(limit.saturating_sub(extra)), false);
+        if collected.used_before != collected.used_after {
+            info!(
+                "the cache was brought from {} to {} bytes; the limit is {limit}",
+                collected.used_before, collected.used_after
+            );
+        }
+        let mut is_over = self.quota.is_over.lock().unwrap_or_else(PoisonError::into_inner);
+        if collected.used_after > limit && !*is_over {
+            warn!(
+                "the cache has {} bytes, the limit is {limit}, and nothing more of it may go: the rest is in use or pinned",
+                collected.used_after
+            );
+        }
+        *is_over = collected.used_after > limit;
+    }
+
+    /// Removes metadata of views that are not mounted, as a boot leaves it. Gives the bytes.
+    pub(super) fn remove_strange_metadata(&self, dry_run: bool) -> u64 {
+        let mut bytes = 0;
+        // While a view is being built its metadata is there and it is in no table.
+        if let Ok(_none) = self.quota.building.try_write() {
+            let views = self.views.list();
+            for entry in fs::read_dir(self.images.paths().views())
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
+                let path = entry.path();
+                let name = path.file_stem().unwrap_or_default().to_string_lossy();
+                let is_metadata = path.extension().is_some_and(|extension| extension == "erofs");
+                if is_metadata && !views.iter().any(|view| view.name == name) {
+                    bytes += inventory::disk_bytes(&path);
+                    if !dry_run {
+                        let _ = fs::remove_file(&path);
+                    }
+                }
+            }
+        }
+        bytes
+    }
+
+    /// The same, and records of images that have neither a name nor a layer any more.
+    fn remove_leftovers(&self, dry_run: bool) -> u64 {
+        let bytes = self.remove_strange_metadata(dry_run);
+        for record in self.images.records().list() {
+            let has_layers = record
+                .layers
+                .iter()
+                .any(|layer| self.images.store().contains(layer.key()));
+            if record.references.is_empty() && !record.pinned && !has_layers && !dry_run {
+                let _ = self.images.records().remove(record.manifest_digest);
+            }
+        }
+        bytes
+    }
+}
+
+fn describe(step: &Step, kept: Option<String>) -> CollectedLayer {
+    let pages = match &step.action {
+        Action::Remove => None,
+        Action::Punch(runs) => Some(runs.iter().map(|run| run.end - run.start).sum()),
+    };
+    CollectedLayer {
+        layer: step.key.layer,
+        index: step.key.index,
+        bytes: pages.map_or(step.bytes, |pages: u64| pages * PAGE_SIZE),
+        punched_pages: pages,
+        kept,
+    }
+}
+
+/// Makes room on a full disk by evicting.
+pub(super) struct Evictor {
+    requests: Weak<Requests>,
+}
+
+impl Evictor {
+    /// Evicts for the writers of these requests' store.
+    pub(super) fn of(requests: &Arc<Requests>) -> Arc<dyn MakeRoom> {
+        Arc::new(Self {
+            requests: Arc::downgrade(requests),
+        })
+    }
+}
+
+impl MakeRoom for Evictor {
+    fn make_room(&self, bytes: u64) -> bool {
+        let Some(requests) = self.requests.upgrade() else {
+            return false;
+        };
+        let _one = requests
+            .quota
+            .collecting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Another writer may have made room while this one waited.
+        if free_bytes(&requests).is_some_and(|free| free > bytes.saturating_mul(2)) {
+            return true;
+        }
+        let leftovers = requests.remove_leftovers(false);
+        let collected = requests.free(&requests.survey(), bytes.saturating_add(ROOM_AHEAD), false);
+        let freed = leftovers + collected.used_before - collected.used_after;
+        // Who gets nothing says so.
+        if freed > 0 {
+            warn!("the disk is full: {freed} bytes of the cache were evicted");
+        }
+        freed > 0
+    }
+}
+
+fn free_bytes(requests: &Requests) -> Option<u64> {
+    let free = rustix::fs::statvfs(requests.images.paths().layers()).ok()?;
+    Some(free.f_bavail * free.f_frsize)
+}

@@ -1,0 +1,111 @@
+//! Forgetting images, and keeping them: `xebec rmi`, `xebec cache pin`.
+
+use xebec_cache::evict::{Action, Step};
+use xebec_cache::store::LayerKey;
+use xebec_images::check::known_image;
+use xebec_images::inventory;
+use xebec_images::record::ImageRecord;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::{Forgotten, ImageRequest};
+
+use crate::requests::Requests;
+
+impl Requests {
+    /// Takes a name from an image; when it was the last, or the image was named by digest, forgets the image and removes
+    /// the layers that no other image refers to.
+    ///
+    /// # Errors
+    /// When the image is not known, is pinned, or is in use.
+    pub(super) fn forget_image(&self, request: &ImageRequest) -> Result<Forgotten, Failure> {
+        let mut record = known_image(&self.images, request)?;
+        let mut forgotten = Forgotten {
+            reference: request.reference.clone(),
+            manifest: record.manifest_digest,
+            left: Vec::new(),
+            removed_layers: 0,
+            removed_bytes: 0,
+            kept: Vec::new(),
+        };
+        let name: Option<xebec_oci::Reference> = request.reference.parse().ok();
+        let name = name.map(|reference| reference.to_string());
+        let taken = name.as_ref().is_some_and(|name| record.references.remove(name));
+        if taken && record.references.iter().any(|name| !name.contains('@')) {
+            forgotten.left = record.references.iter().cloned().collect();
+            let records = self.images.records();
+            records.change(record.manifest_digest, |record| {
+                name.iter().for_each(|name| {
+                    record.references.remove(name);
+                });
+            })?;
+            return Ok(forgotten);
+        }
+        if record.pinned {
+            let message = format!(
+                "{} is pinned; `xebec cache unpin {}` comes first",
+                request.reference, request.reference
+            );
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+        if let Some(users) = self.users_of(&record) {
+            let message = format!(
+                "{} is in use by {users}; stop or unmount that first",
+                request.reference
+            );
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+        self.views
+            .take_down_unused(|view| view.manifest == record.manifest_digest);
+        self.images.records().remove(record.manifest_digest)?;
+        self.recordings.kept().forget(record.manifest_digest)?;
+        let others = self.images.records().list();
+        for layer in &record.layers {
+            let key = layer.key();
+            let is_wanted = others
+                .iter()
+                .any(|other| other.layers.iter().any(|layer| layer.key() == key));
+            if is_wanted || !self.images.store().contains(key) {
+                continue;
+            }
+            let bytes = inventory::disk_bytes(&self.images.store().folder(key));
+            let step = Step {
+                key,
+                action: Action::Remove,
+                bytes,
+            };
+            match self.evict(&step) {
+                Ok(()) => {
+                    forgotten.removed_layers += 1;
+                    forgotten.removed_bytes += bytes;
+                }
+                Err(reason) => forgotten.kept.push(format!("{key} stays: {reason}")),
+            }
+        }
+        Ok(forgotten)
+    }
+
+    /// Keeps the layers of an image whatever the limit is, or no more.
+    ///
+    /// # Errors
+    /// When the image is not known, or its record cannot be written.
+    pub(super) fn pin(&self, request: &ImageRequest, pinned: bool) -> Result<(), Failure> {
+        let manifest = known_image(&self.images, request)?.manifest_digest;
+        let records = self.images.records();
+        match records.change(manifest, |record| record.pinned = pinned)? {
+            true => Ok(()),
+            // Forgotten a moment ago, which is said.
+            false => known_image(&self.images, request).map(drop),
+        }
+    }
+
+    /// Who has the image mounted: views made for it, and those that another image with the same files shares with it.
+    fn users_of(&self, record: &ImageRecord) -> Option<String> {
+        let views = self.views.held();
+        let reads_all = |pairs: &[LayerKey]| record.layers.iter().all(|layer| pairs.contains(&layer.key()));
+        let view = views.iter().find(|view| {
+            let keys: Vec<LayerKey> = view.layers.iter().map(|pair| (*pair).into()).collect();
+            view.manifest == record.manifest_digest || (!record.layers.is_empty() && reads_all(&keys))
+        })?;
+        let holders: Vec<String> = view.holders.iter().map(ToString::to_string).collect();
+        Some(holders.join(", "))
+    }
+}

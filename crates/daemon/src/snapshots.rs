@@ -1,0 +1,192 @@
+//! containerd's snapshots, served.
+//!
+//! The keeper holds the socket, so that a client that connects while there is no worker waits for the next one. Whether it
+//! listens decides, not the settings, which may have changed since the keeper read them: who can connect is answered. Until
+//! the store is open calls wait, and if it cannot be opened they are told why, while it is tried again. Calls that are under
+//! way when a worker ends are finished, if they are quick; a client whose call is not repeats it.
+
+mod binds;
+mod findings;
+mod lazy;
+mod letting_go;
+mod own;
+
+use std::os::unix::net::UnixListener;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tracing::{error, info, warn};
+use xebec_keeper::listens;
+use xebec_protocol::paths::Paths;
+use xebec_snapshotter::containerd::owners::Owners;
+use xebec_snapshotter::image_service::ImageService;
+use xebec_snapshotter::server::{self, Opened};
+use xebec_snapshotter::{Figures, Snapshotter};
+
+use crate::logins::KeptLogins;
+use crate::requests::Requests;
+pub(super) use binds::unbind_all;
+use lazy::Layers;
+
+/// How long calls under way may take when the worker ends.
+const LAST_CALLS: Duration = Duration::from_secs(1);
+/// How long it is until a store is tried again that could not be opened, the first time; then twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// How often it is looked whether what removed snapshots showed can go by now.
+const LET_GO: Duration = Duration::from_secs(10);
+/// The longest.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// The service, if it runs.
+#[derive(Default)]
+pub struct Snapshots {
+    serving: OnceLock<Serving>,
+}
+
+struct Serving {
+    opened: watch::Receiver<Opened<Layers>>,
+    stop: watch::Sender<bool>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Snapshots {
+    /// Serves whoever connects to the socket, if it listens. What keeps it from that is said in the log: readers need this
+    /// worker all the same.
+    pub(super) fn serve(requests: &Arc<Requests>, listener: &UnixListener) {
+        if !listens(listener) {
+            if requests.settings.snapshotter.enabled {
+                error!(
+                    "containerd is not served: the keeper has no socket for it; its messages say why. After a change of \
+                     the settings, reload the service"
+                );
+            }
+            return;
+        }
+        let listener = listener.try_clone().and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            tokio::net::UnixListener::from_std(listener)
+        });
+        let listener = match listener {
+            Ok(listener) => listener,
+            Err(problem) => return error!("containerd cannot be served: {problem}"),
+        };
+        let (stop, told) = watch::channel(false);
+        let (settled, opened) = watch::channel(Opened::Opening);
+        let containerd = &requests.settings.snapshotter.image_service;
+        // Those that are kept grow old whether or not new ones come.
+        let are_kept = containerd.is_some() || requests.settings.snapshotter.login_age.is_some();
+        let logins = are_kept.then(|| logins_of(requests));
+        let layers = Arc::new(Layers::of(requests, logins.clone()));
+        let owners = requests.settings.snapshotter.owners().map(Owners::at);
+        tokio::spawn(open(requests.images.paths().clone(), layers, owners, settled));
+        let images = containerd
+            .as_ref()
+            .zip(logins)
+            .map(|(containerd, logins)| Arc::new(ImageService::new(containerd, logins)));
+        let task = tokio::spawn(server::serve(listener, opened.clone(), images, told));
+        let _ = requests.snapshots.serving.set(Serving {
+            opened,
+            stop,
+            task: Mutex::new(Some(task)),
+        });
+    }
+
+    /// Whether containerd can connect. It cannot start a daemon that has ended.
+    pub(super) fn are_served(&self) -> bool {
+        self.serving.get().is_some()
+    }
+
+    /// Takes no more calls, and waits for those under way.
+    pub(super) async fn end(&self) {
+        let Some(serving) = self.serving.get() else {
+            return;
+        };
+        let _ = serving.stop.send(true);
+        let task = serving.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            let _ = tokio::time::timeout(LAST_CALLS, task).await;
+        }
+    }
+
+    /// What was done and what there is, if the service runs.
+    pub(super) fn figures(&self) -> Option<Figures> {
+        let Opened::Open(snapshotter) = &*self.serving.get()?.opened.borrow() else {
+            return None;
+        };
+        let figures = snapshotter.figures();
+        figures.inspect_err(|problem| warn!("{problem}")).ok()
+    }
+
+    /// What keeps the service from running that containerd asks for, if anything does.
+    pub(super) fn problem(&self) -> Option<String> {
+        match &*self.serving.get()?.opened.borrow() {
+            Opened::Failed(problem) => Some(problem.clone()),
+            Opened::Opening | Opened::Open(_) => None,
+        }
+    }
+}
+
+/// Logins of pulls, which get old.
+fn logins_of(requests: &Requests) -> Arc<KeptLogins> {
+    let paths = &requests.images.paths();
+    let age = requests.settings.snapshotter.login_age;
+    let logins = Arc::new(KeptLogins::new(paths.logins(), paths.tried_logins(), age));
+    let kept = logins.clone();
+    tokio::spawn(async move {
+        loop {
+            let same = kept.clone();
+            match spawn_blocking(move || same.forget_old()).await {
+                Ok(Some(pause)) => tokio::time::sleep(pause).await,
+                _ => return,
+            }
+        }
+    });
+    logins
+}
+
+/// Opens the store, and goes on trying: a full disk is emptied, and a file system mounted.
+async fn open(
+    paths: Paths,
+    layers: Arc<Layers>,
+    owners: Option<Owners>,
+    settled: watch::Sender<Opened<Layers>>,
+) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let (root, layers) = (paths.snapshots(), layers.clone());
+        let opened =
+            spawn_blocking(move || Snapshotter::open(&root, layers).map_err(|error| error.to_string()));
+        let problem = match opened.await.map_err(|error| error.to_string()).flatten() {
+            Ok(snapshotter) => {
+                let snapshotter = snapshotter.asking(owners);
+                if let Err(problem) = snapshotter.reconcile().await {
+                    warn!("snapshots: {problem}");
+                }
+                info!("serving containerd's snapshots");
+                let snapshotter = Arc::new(snapshotter);
+                let served = Arc::downgrade(&snapshotter);
+                settled.send_replace(Opened::Open(snapshotter));
+                return let_go(served).await;
+            }
+            Err(problem) => problem,
+        };
+        error!(
+            "containerd's snapshots cannot be served, trying again in {} s: {problem}",
+            pause.as_secs_f32()
+        );
+        settled.send_replace(Opened::Failed(problem));
+        tokio::time::sleep(pause).await;
+        pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}
+
+/// Lets go what removed snapshots showed, where that could not be done when they were removed.
+async fn let_go(snapshotter: Weak<Snapshotter<Layers>>) {
+    while let Some(snapshotter) = snapshotter.upgrade() {
+        snapshotter.let_go().await;
+        drop(snapshotter);
+        tokio::time::sleep(LET_GO).await;
+    }
+}

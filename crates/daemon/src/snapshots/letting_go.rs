@@ -1,0 +1,115 @@
+//! What containerd has removed leaves the cache: who removes an image wants its room.
+//!
+//! [`plan`] says what goes, and [`Requests::let_go`] does it. In between others go on, so before each layer goes it is asked once
+//! more whether somebody wants it, when nobody can begin to rely on it any more ([`Requests::evict_unless`]). That no pull relies
+//! on what is found out of an image that goes is seen to by who asks ([`Layers::leave`], and `pulls.rs` of the snapshotter).
+//! `letting_go/protocol.rs` plays all of them against each other.
+
+mod plan;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod protocol;
+
+use std::collections::HashSet;
+use std::sync::PoisonError;
+
+use tracing::{debug, info, warn};
+use xebec_cache::evict::{Action, Step};
+use xebec_cache::store::LayerKey;
+use xebec_format::digest::Digest;
+use xebec_images::inventory;
+use xebec_snapshotter::lazy::Shown;
+
+use super::lazy::Layers;
+use crate::requests::Requests;
+use plan::{Leaving, Plan, Seen, plan};
+
+impl Layers {
+    /// See [`xebec_snapshotter::LazyImages::let_go`].
+    pub(super) async fn leave(&self, shown: Shown) -> bool {
+        let Ok(requests) = self.requests() else {
+            return true;
+        };
+        // Who pulls one of them next finds it out anew, and has it recorded again.
+        self.findings.forget_manifests(&shown.gone);
+        // Of others a pull may be about to make the next snapshot.
+        let found = self.findings.manifests();
+        let pulled = shown.pulled.iter().filter_map(|manifest| manifest.parse().ok());
+        let stays: HashSet<Digest> = pulled.chain(found.iter().flatten().copied()).collect();
+        let left = requests.in_background(move |requests| requests.let_go(&shown, found.as_ref()));
+        let is_done = left.await.unwrap_or(false);
+        self.findings.forget_others(&stays);
+        is_done
+    }
+}
+
+impl Requests {
+    /// Lets go what no snapshot shows any more. Says whether all of it went.
+    fn let_go(&self, shown: &Shown, found: Option<&HashSet<Digest>>) -> bool {
+        let collecting = self.quota.collecting.lock();
+        let _one = collecting.unwrap_or_else(PoisonError::into_inner);
+        let views = self.views.held();
+        let seen = Seen {
+            shown,
+            found,
+            is_viewed: &|manifest| views.iter().any(|view| view.manifest == manifest),
+        };
+        let plan = plan(self.images.records().list(), &seen);
+        let mut is_done = plan.is_all;
+        for image in &plan.leaving {
+            is_done &= self.let_image_go(image, &plan);
+        }
+        is_done
+    }
+
+    /// First the layers: while one of them stays, its record says for whom.
+    fn let_image_go(&self, image: &Leaving, plan: &Plan) -> bool {
+        let manifest = image.record.manifest_digest;
+        if image.is_whole {
+            self.views.take_down_unused(|view| view.manifest == manifest);
+        }
+        let (mut bytes, mut have_all_gone) = (0, true);
+        for layer in image.layers() {
+            match self.let_layer_go(layer, plan) {
+                Ok(freed) => bytes += freed,
+                Err(reason) => {
+                    have_all_gone = false;
+                    debug!("{layer} stays, though containerd has removed it: {reason}");
+                }
+            }
+        }
+        if image.is_whole && have_all_gone {
+            let forgotten = self.recordings.kept().forget(manifest).and_then(|()| {
+                let records = self.images.records();
+                records.remove_if(manifest, |record| !plan.is_wanted_again(record))
+            });
+            if let Err(failure) = forgotten {
+                warn!("{failure}");
+                return false;
+            }
+        }
+        // One without a lazy layer takes nothing here.
+        if bytes > 0 {
+            let name = image.record.references.first().cloned();
+            let name = name.unwrap_or_else(|| manifest.to_string());
+            info!("{name}: containerd has removed it; {bytes} bytes of its layers were evicted");
+        }
+        have_all_gone
+    }
+
+    /// The bytes that a layer took, if nobody wants it.
+    fn let_layer_go(&self, key: LayerKey, plan: &Plan) -> Result<u64, String> {
+        if plan.wanted.contains(&key) || !self.images.store().contains(key) {
+            return Ok(0);
+        }
+        let bytes = inventory::disk_bytes(&self.images.store().folder(key));
+        let action = Action::Remove;
+        let step = Step { key, action, bytes };
+        // Who has had it recorded for himself meanwhile relies on it.
+        self.evict_unless(&step, || {
+            let records = self.images.records().list();
+            records.iter().any(|record| plan.is_relied_on(record, key))
+        })?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,444 @@
+//! As which image's a container is shown its lazy layers, when its image's name is another one than they were let in for.
+//!
+//! Layers that were let in for a tag prove nothing to who names a digest, and the author of one image nothing to who wants
+//! another's. So the image that the container names is found, first among what is known here, then by its registry, and
+//! its layers are judged for that name. What is not vouched for is refused, or read whole and proven, as the settings say.
+//!
+//! Layers that this host has proven are those of their chain ID whatever the image is called, so nobody is asked about them.
+//! Nothing less lets in an image that is nowhere but on this host (committed, built, tagged): the layers below it came by
+//! another name, and containerd does not say whether a name was made here or pulled.
+
+use std::sync::Arc;
+
+use tracing::info;
+use xebec_format::digest::Digest;
+use xebec_images::admission::Admission;
+use xebec_oci::{Manifest, Platform, Reference};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::settings::Unproven;
+use xebec_protocol::wire::{ImagePart, Reply};
+use xebec_snapshotter::containerd::owners::ContainerImage;
+use xebec_snapshotter::lazy::Reason;
+use xebec_snapshotter::record::LazyLayer;
+use xebec_snapshotter::{ErrorKind, SnapshotError};
+
+use super::findings::Asker;
+use super::lazy::{Layers, quietly, request};
+use crate::requests::Requests;
+
+/// What a container's image is.
+#[derive(Debug, PartialEq, Eq)]
+struct Named {
+    reference: Reference,
+    /// The manifest for this platform, if that is known.
+    manifest: Option<Digest>,
+}
+
+impl Named {
+    /// # Errors
+    /// Why that name cannot be read. containerd takes more than registries do, digests by other algorithms among it.
+    fn of(image: &ContainerImage, layer: &LazyLayer) -> Result<Self, String> {
+        let reference = match image.name.parse::<Digest>() {
+            // Of the image's configuration, which says what its layers are.
+            Ok(_) => as_by_digest(layer)
+                .ok_or_else(|| format!("{} at {} names no image", layer.reference, layer.manifest))?,
+            Err(_) => {
+                let named = image.name.parse();
+                named.map_err(|error| format!("{error}"))?
+            }
+        };
+        let target = image.digest.as_ref().and_then(|digest| digest.parse().ok());
+        let target = reference.digest().or(target);
+        let manifest = target.and_then(|target| manifest_of(target, image.document.as_deref(), layer));
+        Ok(Self { reference, manifest })
+    }
+
+    /// Whether it means no more than what the layers were let in for: a tag of the same repository.
+    fn is_near(&self, layer: &LazyLayer) -> bool {
+        let admitted = layer.reference.parse::<Reference>();
+        !self.reference.is_by_digest()
+            && admitted.is_ok_and(|admitted| admitted.repository() == self.reference.repository())
+    }
+
+    fn is_what_was_let_in(&self, layer: &LazyLayer) -> bool {
+        let admitted = layer.reference.parse::<Reference>();
+        let is_same = admitted.is_ok_and(|admitted| admitted.to_string() == self.reference.to_string());
+        let is_there = |manifest: Digest| manifest.to_string() == layer.manifest;
+        (is_same || self.is_near(layer)) && self.manifest.is_none_or(is_there)
+    }
+}
+
+/// A layer's image by its digest, in the repository that it was let in from.
+fn as_by_digest(layer: &LazyLayer) -> Option<Reference> {
+    let admitted: Reference = layer.reference.parse().ok()?;
+    Some(admitted.repository().at(layer.manifest.parse().ok()?))
+}
+
+/// The manifest that a digest leads to, of which the document is at hand or not.
+fn manifest_of(target: Digest, document: Option<&[u8]>, layer: &LazyLayer) -> Option<Digest> {
+    let shown = layer.manifest.parse().ok();
+    if Some(target) == shown {
+        return shown;
+    }
+    let document = document.filter(|document| Digest::of(document) == target)?;
+    match Manifest::parse(document, None).ok()? {
+        Manifest::Image(_) => Some(target),
+        Manifest::Index(index) => {
+            let mut listed = index.manifests.iter().map(|entry| entry.digest);
+            match shown.filter(|shown| listed.any(|listed| listed == *shown)) {
+                Some(shown) => Some(shown),
+                None => index.select(&Platform::host()).map(|entry| entry.digest),
+            }
+        }
+    }
+}
+
+impl Layers {
+    /// See [`xebec_snapshotter::LazyImages::own`].
+    pub(super) async fn find_own(
+        &self,
+        image: &ContainerImage,
+        chain: &str,
+        layer: &LazyLayer,
+    ) -> Result<LazyLayer, SnapshotError> {
+        // There is a container, but of no image.
+        if image.name.is_empty() {
+            return Ok(layer.clone());
+        }
+        let named = match Named::of(image, layer) {
+            Ok(named) => named,
+            Err(unreadable) => {
+                let proven = self.proven(chain, layer).await;
+                let reason = format!("its image's name is not understood: {unreadable}");
+                let kind = ErrorKind::FailedPrecondition;
+                return proven.ok_or_else(|| unlike(&format!("{:?}", image.name), layer, &reason, kind));
+            }
+        };
+        if named.is_what_was_let_in(layer) {
+            return Ok(layer.clone());
+        }
+        if let Ok(id) = image.name.parse::<Digest>()
+            && !self.has_id(id, image, layer).await
+        {
+            let reason = "its image has another configuration, or other blobs";
+            let proven = self.proven(chain, layer).await;
+            return proven.ok_or_else(|| unlike(&image.name, layer, reason, ErrorKind::FailedPrecondition));
+        }
+        let name = named.reference.to_string();
+        let as_its_own = |manifest: Digest| LazyLayer {
+            reference: name.clone(),
+            manifest: manifest.to_string(),
+            ..layer.clone()
+        };
+        let requests = self.requests().map_err(ending)?;
+        if let Some(manifest) = named.manifest
+            && self
+                .is_vouched_for(&requests, &name, manifest, chain, layer.depth)
+                .await
+        {
+            return Ok(as_its_own(manifest));
+        }
+        if let Some(proven) = self.proven(chain, layer).await {
+            return Ok(proven);
+        }
+        let manifest = named.manifest.map(|manifest| manifest.to_string());
+        let asked = (name.clone(), manifest.clone(), chain.to_owned());
+        if named.is_near(layer) && self.has_fallen_back(&asked) {
+            return Ok(layer.clone());
+        }
+        let refused = match self.find(Asker::Other, &name, manifest.as_deref()).await {
+            Ok(admission) => match refusal(&admission, chain, layer.depth) {
+                None => return Ok(as_its_own(admission.manifest)),
+                Some(refused) => Refused {
+                    manifest: Some(admission.manifest),
+                    ..refused
+                },
+            },
+            Err(not_lazy) => Refused {
+                is_away: not_lazy.reason == Reason::Unreachable,
+                ..Refused::because(not_lazy.detail)
+            },
+        };
+        if named.is_near(layer) {
+            // Who may push one tag may push the other.
+            self.fell_back(asked);
+            return Ok(layer.clone());
+        }
+        // Who is told what would help may have done it before he asks again.
+        self.forget(&name, manifest.as_deref());
+        if requests.settings.snapshotter.unproven == Unproven::Prove {
+            info!("{name}: {}; its layers are read whole and proven", refused.reason);
+            let failed =
+                |failure: Failure| unlike(&name, layer, &failure.to_string(), ErrorKind::Unavailable);
+            if let (true, Some(manifest)) = (refused.can_be_proven, refused.manifest) {
+                let proven = self.prove(&requests, &name, manifest, layer.depth).await;
+                match proven {
+                    Ok(()) => return Ok(as_its_own(manifest)),
+                    Err(failure) => info!("{name}: {failure}"),
+                }
+            }
+            // The image is not where its name says, or another one by now: it may be on this host only.
+            if let (Some(shown), Ok(manifest)) = (as_by_digest(layer), layer.manifest.parse()) {
+                let shown = shown.to_string();
+                let proven = self.prove(&requests, &shown, manifest, layer.depth).await;
+                proven.map_err(failed)?;
+            }
+            if let Some(proven) = self.proven(chain, layer).await {
+                return Ok(proven);
+            }
+        }
+        let kind = match refused.is_away {
+            true => ErrorKind::Unavailable,
+            false => ErrorKind::FailedPrecondition,
+        };
+        Err(unlike(&name, layer, &refused.reason, kind))
+    }
+
+    /// See [`xebec_snapshotter::LazyImages::holds_for_all`]. What an image binds or signs says nothing of another image's
+    /// layers, so only a proof will do.
+    pub(super) async fn holds(&self, chain: &str, layer: &LazyLayer) -> bool {
+        self.proven(chain, layer).await.is_some()
+    }
+
+    /// The layers up to and with `layer`, as those of their image's digest, if this host has proven that they are what the
+    /// chain ID says. Then they are that of every image that has the chain.
+    async fn proven(&self, chain: &str, layer: &LazyLayer) -> Option<LazyLayer> {
+        let (requests, name) = (self.requests().ok()?, as_by_digest(layer)?.to_string());
+        let manifest = layer.manifest.parse().ok()?;
+        let (judged, are_proven) = judge(&requests, &name, manifest, layer.depth).await?;
+        (are_proven && judged.to_string() == chain).then(|| LazyLayer {
+            reference: name,
+            ..layer.clone()
+        })
+    }
+
+    /// Whether the image that a layer was let in for has this ID, and containerd's image is that one. An ID names a
+    /// configuration, which says what the layers hold, but not which blobs they are: another manifest may list others.
+    async fn has_id(&self, id: Digest, image: &ContainerImage, layer: &LazyLayer) -> bool {
+        let Ok(shown) = layer.manifest.parse::<Digest>() else {
+            return false;
+        };
+        let target = image.digest.as_ref().and_then(|digest| digest.parse().ok());
+        let leads = target.and_then(|target| manifest_of(target, image.document.as_deref(), layer));
+        if leads.is_some_and(|manifest| manifest != shown) {
+            return false;
+        }
+        let Ok(requests) = self.requests() else {
+            return false;
+        };
+        let config = move |requests: &Requests| {
+            let record = requests.images.records().get(shown)?;
+            Some(Digest::of(record.config.as_bytes()))
+        };
+        matches!(requests.in_background(config).await, Ok(Some(config)) if config == id)
+    }
+
+    async fn is_vouched_for(
+        &self,
+        requests: &Arc<Requests>,
+        name: &str,
+        manifest: Digest,
+        chain: &str,
+        depth: u32,
+    ) -> bool {
+        let judged = judge(requests, name, manifest, depth).await;
+        judged.is_some_and(|(judged, _)| judged.to_string() == chain)
+    }
+
+    /// Reads what is not vouched for whole, so that this host knows what it holds. A client that gives up waiting changes
+    /// nothing of that; the next one waits for it.
+    async fn prove(
+        &self,
+        requests: &Arc<Requests>,
+        name: &str,
+        manifest: Digest,
+        layers: u32,
+    ) -> Result<(), Failure> {
+        let part = ImagePart { manifest, layers };
+        let request = request(requests, name, Some(part));
+        let (requests, proving) = (requests.clone(), self.proving.clone());
+        let proven = tokio::spawn(async move {
+            let _one = proving.lock().await;
+            match requests.prove_image(&request, &quietly()).await? {
+                Reply::Proved { layers } => match layers.into_iter().find_map(|layer| layer.problem) {
+                    Some(problem) => Err(Failure::new(FailureKind::Integrity, problem)),
+                    None => Ok(()),
+                },
+                _ => Ok(()),
+            }
+        });
+        proven
+            .await
+            .map_err(|error| Failure::host("prove an image's layers", error))?
+    }
+}
+
+/// The chain ID of a manifest's lowest layers, if this host knows them and what vouches for them suffices for that name; and
+/// whether it has proven them.
+async fn judge(requests: &Arc<Requests>, name: &str, manifest: Digest, depth: u32) -> Option<(Digest, bool)> {
+    let request = request(requests, name, None);
+    let layers = usize::try_from(depth).ok()?;
+    let judged =
+        requests.in_background(move |requests| requests.images.judge_known(&request, manifest, layers));
+    judged.await.ok()?.ok()?
+}
+
+/// Why an image's layers are not shown.
+struct Refused {
+    reason: String,
+    is_away: bool,
+    manifest: Option<Digest>,
+    can_be_proven: bool,
+}
+
+impl Refused {
+    fn because(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            is_away: false,
+            manifest: None,
+            can_be_proven: false,
+        }
+    }
+}
+
+/// Why the lowest layers of an image are not those of a chain, or may not be used.
+fn refusal(admission: &Admission, chain: &str, depth: u32) -> Option<Refused> {
+    let depth = usize::try_from(depth).unwrap_or(usize::MAX);
+    let layers = admission.layers.get(..depth);
+    let is_it = |layers: &&[xebec_images::admission::AdmittedLayer]| {
+        layers
+            .last()
+            .is_some_and(|layer| layer.chain.to_string() == chain)
+    };
+    let Some(layers) = layers.filter(is_it) else {
+        return Some(Refused::because("its layers are others by now"));
+    };
+    let missing = layers.iter().find_map(|layer| layer.not_lazy.as_ref())?;
+    Some(Refused {
+        can_be_proven: true,
+        ..Refused::because(&missing.reason)
+    })
+}
+
+fn unlike(name: &str, layer: &LazyLayer, reason: &str, kind: ErrorKind) -> SnapshotError {
+    // That name leads to them in any case; the image's own may be known to no registry.
+    let shown = as_by_digest(layer).map_or_else(|| layer.reference.clone(), |shown| shown.to_string());
+    let message = format!(
+        "a container of {name} is not started on layers that were let in for {}: {reason}. Prove them on this host \
+         (`xebec check --prove {shown}`), have what vouches for them be enough (docs/trust.md), or let them be proven \
+         when they are needed: `unproven = \"prove\"` in [snapshotter] of daemon.toml",
+        layer.reference
+    );
+    SnapshotError::new(kind, message)
+}
+
+fn ending(failure: Failure) -> SnapshotError {
+    SnapshotError::new(ErrorKind::Unavailable, failure)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use super::*;
+
+    fn digest(text: &str) -> Digest {
+        Digest::of(text.as_bytes())
+    }
+
+    fn layer(reference: &str) -> LazyLayer {
+        LazyLayer {
+            reference: reference.to_owned(),
+            manifest: digest("shown").to_string(),
+            layer: String::new(),
+            depth: 3,
+        }
+    }
+
+    fn named(name: &str, digest: Option<Digest>, document: Option<&str>) -> Named {
+        let image = ContainerImage {
+            name: name.to_owned(),
+            digest: digest.map(|digest| digest.to_string()),
+            document: document.map(|text| text.as_bytes().to_vec()),
+        };
+        Named::of(&image, &layer("registry.example/app:1")).unwrap()
+    }
+
+    fn index(listed: &[(&str, &str)]) -> String {
+        let entries = listed.iter().map(|(name, architecture)| {
+            format!(
+                r#"{{"mediaType": "application/vnd.oci.image.manifest.v1+json", "size": 1, "digest": "{}",
+                     "platform": {{"os": "linux", "architecture": "{architecture}"}}}}"#,
+                digest(name)
+            )
+        });
+        let entries: Vec<String> = entries.collect();
+        format!(r#"{{"schemaVersion": 2, "manifests": [{}]}}"#, entries.join(","))
+    }
+
+    #[test]
+    fn names_that_want_nothing_more() {
+        let here = layer("registry.example/app:1");
+        let shown = digest("shown");
+        let listing = index(&[("other", "s390x"), ("shown", "amd64")]);
+        assert!(named("registry.example/app:1", None, None).is_what_was_let_in(&here));
+        assert!(named("registry.example/app:1", Some(shown), None).is_what_was_let_in(&here));
+        assert!(named("registry.example/app:2", Some(shown), None).is_what_was_let_in(&here));
+        let by_index = named("registry.example/app:1", Some(digest(&listing)), Some(&listing));
+        assert!(by_index.is_what_was_let_in(&here));
+        // Another image, or nobody knows.
+        assert!(
+            !named("registry.example/app:1", Some(digest("x")), Some("x"))
+                .is_near(&layer("other.example/app:1"))
+        );
+        assert!(!named("registry.example/other:1", Some(shown), None).is_what_was_let_in(&here));
+        let by_digest = format!("registry.example/app@{shown}");
+        assert!(!named(&by_digest, Some(shown), None).is_what_was_let_in(&here));
+        let both = format!("registry.example/app:1@{shown}");
+        assert!(!named(&both, None, None).is_what_was_let_in(&here));
+        assert!(named(&both, None, None).is_what_was_let_in(&layer(&both)));
+        // An image's ID.
+        let by_id = named(&digest("configuration").to_string(), None, None);
+        assert_eq!(by_id.reference.to_string(), by_digest);
+        assert!(!by_id.is_what_was_let_in(&here));
+    }
+
+    #[test]
+    fn names_that_are_not_understood_mean_something() {
+        let of = |name: &str| {
+            let name = name.to_owned();
+            let image = ContainerImage {
+                name,
+                ..ContainerImage::default()
+            };
+            Named::of(&image, &layer("registry.example/app:1"))
+        };
+        let long = format!("registry.example/app@sha512:{}", "ab".repeat(64));
+        for name in [
+            &*long,
+            "registry.example/app@",
+            "Registry App",
+            "registry.example/app:1@x",
+        ] {
+            assert!(of(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn where_a_digest_leads() {
+        let here = layer("registry.example/app:1");
+        let lead = |text: &str| manifest_of(digest(text), Some(text.as_bytes()), &here);
+        assert_eq!(
+            lead(&index(&[("new", "amd64"), ("shown", "arm64")])),
+            Some(digest("shown"))
+        );
+        let architecture = Platform::host().architecture;
+        let others = index(&[("s390", "s390x"), ("new", &architecture)]);
+        assert_eq!(lead(&others), Some(digest("new")));
+        assert_eq!(lead("no JSON"), None);
+        assert_eq!(manifest_of(digest("shown"), None, &here), Some(digest("shown")));
+        assert_eq!(manifest_of(digest("index"), None, &here), None);
+        // What is not what its digest says says nothing.
+        assert_eq!(manifest_of(digest("index"), Some(others.as_bytes()), &here), None);
+    }
+}

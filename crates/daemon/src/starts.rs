@@ -1,0 +1,479 @@
+//! Starts of services, from the mount until they are ready: what each asked for, what its recording was good for, and
+//! what is to be learned from it.
+//!
+//! While a start is **active** its layers note what is asked for ([`xebec_fill::access_log`]). Its command says when it is over;
+//! one without a probe is over when its container ends, and one that goes on for long is given up. Then, in a thread for
+//! that and never on the start's way, the page cache of its view is looked at ([`xebec_views::page_cache_residency`]), the report is
+//! made (`start_facts`) and, if asked for, a profile kept. A view is given back only after that.
+//!
+//! All of it is in this worker's memory, and bounded: a worker that is replaced forgets.
+
+mod counts;
+
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use counts::Counts;
+use tracing::{debug, warn};
+use xebec_cache::store::LayerKey;
+use xebec_container::ImageConfig;
+use xebec_fill::access_log::{AllAsked, Watch};
+use xebec_fill::page_set::PageSet;
+use xebec_fill::served::ServedLayer;
+use xebec_format::PAGE_SIZE;
+use xebec_format::digest::Digest;
+use xebec_format::runtime_image::RecordedLayer;
+use xebec_images::prepare::PreparedImage;
+use xebec_kernel::clock::milliseconds_since_1970;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::start_report::{Learned, StartEnd, StartReport};
+use xebec_protocol::wire::{Holder, Loaded, Mounted, Purpose};
+use xebec_views::page_cache_residency::Touched;
+use xebec_views::view_tree::ViewTree;
+
+use crate::integrity_check::START;
+use crate::learning::profile;
+use crate::loading::{Pending, SOON, STILL_COMING};
+use crate::requests::Requests;
+use crate::start_facts::{Facts, Over, Seen, report};
+
+/// Starts that are watched at a time. Each may take 1.5 MiB for what it asks for.
+const MAX_ACTIVE: usize = 32;
+/// Inodes of the views of all active starts: some 150 bytes each. A start of a view beyond that has no file names, and what
+/// it touched of its recording is not known.
+const MAX_INODES: usize = 500_000;
+/// Starts that are remembered.
+const REMEMBERED: usize = 64;
+/// How long a start without a probe is watched.
+const WITHOUT_PROBE: Duration = Duration::from_secs(60);
+/// How long one with a probe is.
+const WITH_PROBE: Duration = Duration::from_secs(600);
+/// How often a profile of one service is kept if all starts learn. Profiles of a service are alike, and for an exact one
+/// reads are not ahead.
+const LEARN_AGAIN: Duration = Duration::from_secs(600);
+/// Files of complete layers that are looked at: some 10 µs each, if nobody did before.
+const MAX_FILES: usize = 20_000;
+/// Services whose last profile is remembered for that.
+const MAX_LEARNED: usize = 1024;
+
+/// The table of starts.
+#[derive(Default)]
+pub struct Starts {
+    active: Mutex<Vec<Arc<ActiveStart>>>,
+    past: Mutex<VecDeque<StartReport>>,
+    learned: Mutex<HashMap<Digest, Instant>>,
+    counts: Counts,
+}
+
+/// What is known of a start before its view is mounted.
+pub(super) struct StartPlan {
+    argv: Vec<String>,
+    /// Whether a profile is to be kept.
+    pub(super) learns: bool,
+    has_probe: bool,
+    /// The image's layers.
+    layers: Vec<LayerKey>,
+}
+
+/// A start that is watched.
+pub(super) struct ActiveStart {
+    view: String,
+    path: PathBuf,
+    facts: Facts,
+    /// What loading its recording comes to.
+    loading: Option<Pending>,
+    learns: bool,
+    began: Instant,
+    holder: Holder,
+    limit: Duration,
+    /// Whether the view reads nothing ahead, as far as it is known from its mount.
+    is_narrow: bool,
+    is_shared: AtomicBool,
+    watch: Arc<Watch>,
+    tree: Mutex<Option<ViewTree>>,
+    inodes: usize,
+    is_over: tokio::sync::Mutex<bool>,
+}
+
+impl ActiveStart {
+    /// What is known of it, with what loading its recording came to.
+    async fn facts_at_end(&self, patience: Duration) -> Facts {
+        let mut facts = self.facts.clone();
+        let Some(mut loading) = self.loading.clone() else {
+            return facts;
+        };
+        let known = tokio::time::timeout(patience, loading.outcome.wait_for(Option::is_some)).await;
+        match known {
+            Ok(Ok(image)) => {
+                facts.loaded = image.as_ref().map(|image| image.loaded.clone());
+                facts.recorded = image.as_ref().and_then(|image| image.recorded.clone());
+            }
+            _ => {
+                facts.loaded = Some(Loaded::refused(STILL_COMING.to_owned()));
+                facts.recorded = loading.recorded;
+            }
+        }
+        facts
+    }
+}
+
+impl Starts {
+    fn of(&self, holder: &Holder) -> Vec<Arc<ActiveStart>> {
+        let active = lock(&self.active);
+        active
+            .iter()
+            .filter(|start| start.holder == *holder)
+            .cloned()
+            .collect()
+    }
+
+    /// Somebody else uses the view from now on.
+    pub(super) fn note_shared(&self, view: &str) {
+        let active = lock(&self.active);
+        for start in active.iter().filter(|start| start.view == view) {
+            start.is_shared.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn add(&self, start: Arc<ActiveStart>) -> bool {
+        let mut active = lock(&self.active);
+        if active.len() >= MAX_ACTIVE {
+            debug!("{} starts are watched already", active.len());
+            return false;
+        }
+        // Those that keep their trees.
+        let with_tree = active.iter().filter(|start| lock(&start.tree).is_some());
+        let inodes: usize = with_tree.map(|start| start.inodes).sum();
+        if inodes + start.inodes > MAX_INODES {
+            *lock(&start.tree) = None;
+        }
+        active.push(start);
+        true
+    }
+
+    fn remember(&self, report: StartReport) {
+        self.counts.count(&report);
+        let mut past = lock(&self.past);
+        if past.len() >= REMEMBERED {
+            past.pop_front();
+        }
+        past.push_back(report);
+    }
+
+    /// Whether a profile of the service is due, which it then is not for a while.
+    fn is_due(&self, manifest: Digest, argv: &[String]) -> bool {
+        let mut name = manifest.as_bytes().to_vec();
+        for word in argv {
+            name.extend_from_slice(word.as_bytes());
+            name.push(0);
+        }
+        let (name, now) = (Digest::of(&name), Instant::now());
+        let mut learned = lock(&self.learned);
+        learned.retain(|_, at| now.duration_since(*at) < LEARN_AGAIN);
+        if learned.contains_key(&name) || learned.len() >= MAX_LEARNED {
+            return false;
+        }
+        learned.insert(name, now);
+        true
+    }
+}
+
+impl Requests {
+    /// What is known of a start before its view is mounted; `None` when it is none, or not to be watched.
+    pub(super) fn plan_start(&self, prepared: &PreparedImage, purpose: &Purpose) -> Option<StartPlan> {
+        let Purpose::Service(command) = purpose else {
+            return None;
+        };
+        let config = ImageConfig::from_blob(&prepared.found.config_bytes).ok()?;
+        let argv = xebec_container::args(&config, command.entrypoint.as_deref(), &command.command).ok()?;
+        let by_setting = || {
+            let manifest = prepared.found.manifest_digest;
+            self.settings.learn && command.has_probe && self.starts.is_due(manifest, &argv)
+        };
+        Some(StartPlan {
+            learns: command.learn || by_setting(),
+            has_probe: command.has_probe,
+            layers: prepared.layers.iter().map(|layer| layer.key).collect(),
+            argv,
+        })
+    }
+
+    /// Watches a start whose view is mounted.
+    pub(super) fn begin_start(
+        self: &Arc<Self>,
+        plan: StartPlan,
+        holder: Holder,
+        mounted: &Mounted,
+        layers: &[Arc<ServedLayer>],
+        tree: ViewTree,
+        loading: Option<Pending>,
+    ) {
+        let (is_shared, is_narrow) = self.views.look(&mounted.view).unwrap_or_default();
+        if is_shared {
+            self.starts.note_shared(&mounted.view);
+        }
+        let command = match &holder {
+            Holder::Process { pid, .. } => *pid,
+            Holder::Directory { .. } | Holder::Snapshot { .. } => 0,
+        };
+        let mut different: Vec<RecordedLayer> = Vec::new();
+        let mut watched = Vec::new();
+        let mut present = PageSet::default();
+        // Others are read in place of files of these, and are complete.
+        let is_own = |served: &&Arc<ServedLayer>| plan.layers.contains(&served.layer().key());
+        let borrows = !layers.iter().all(|served| is_own(&served));
+        for served in layers.iter().filter(is_own) {
+            let layer = RecordedLayer {
+                layer: served.layer().key().layer,
+                index: served.layer().key().index,
+                data_size: served.layer().table().data_size,
+            };
+            // A layer may stand in an image twice: it counts where it stands first.
+            if different.iter().all(|known| known.layer != layer.layer)
+                && let Ok(number) = u16::try_from(different.len())
+            {
+                let pages = served.layer().presence();
+                present.insert(served.layer().key(), pages.held(0..pages.pages()));
+                different.push(layer);
+                watched.push((number, served));
+            }
+        }
+        let watch = Arc::new(Watch::new(command));
+        let start = Arc::new(ActiveStart {
+            view: mounted.view.clone(),
+            path: mounted.path.clone(),
+            facts: Facts {
+                reference: mounted.reference.clone(),
+                manifest: mounted.manifest,
+                argv: plan.argv,
+                layers: different,
+                present,
+                borrows,
+                recorded: None,
+                loaded: None,
+                began_ms: milliseconds_since_1970(),
+            },
+            loading,
+            learns: plan.learns,
+            began: Instant::now(),
+            holder,
+            limit: match plan.has_probe {
+                true => WITH_PROBE,
+                false => WITHOUT_PROBE,
+            },
+            is_narrow,
+            is_shared: AtomicBool::new(is_shared),
+            watch: watch.clone(),
+            inodes: tree.tree.inodes.len(),
+            tree: Mutex::new(Some(tree)),
+            is_over: tokio::sync::Mutex::new(false),
+        });
+        if !self.starts.add(start.clone()) {
+            if start.learns {
+                self.widen_after(start.view.clone(), START);
+            }
+            return;
+        }
+        for (number, served) in watched {
+            served.watchers().add(number, watch.clone());
+        }
+        let (this, limit) = (self.clone(), start.limit);
+        // Not held for so long: what it has is freed when it is over.
+        let start = Arc::downgrade(&start);
+        tokio::spawn(async move {
+            tokio::time::sleep(limit).await;
+            if let Some(start) = start.upgrade() {
+                let over = Over {
+                    end: StartEnd::Limit,
+                    container: None,
+                    at_ms: milliseconds_since_1970(),
+                };
+                this.end_start(start, over).await;
+            }
+        });
+    }
+
+    /// The starts of a holder are over, if they were not before. Returns when all that is to be known of them is.
+    pub(super) async fn end_starts(self: &Arc<Self>, holder: &Holder, over: &Over) {
+        for start in self.starts.of(holder) {
+            self.end_start(start, over.clone()).await;
+        }
+    }
+
+    async fn end_start(self: &Arc<Self>, start: Arc<ActiveStart>, over: Over) {
+        let mut is_over = start.is_over.lock().await;
+        if *is_over {
+            return;
+        }
+        let ended = start.clone();
+        // A container that is gone is not kept waiting.
+        let patience = match over.end {
+            StartEnd::Ended => Duration::ZERO,
+            StartEnd::Ready | StartEnd::Limit => SOON,
+        };
+        let facts = start.facts_at_end(patience).await;
+        let concluded = self
+            .in_background(move |this| this.conclude(&ended, &facts, over))
+            .await;
+        if let Err(failure) = concluded {
+            warn!("what a start asked for is not known: {failure}");
+        }
+        if start.learns {
+            // While it learns nothing is read ahead, however long it takes; whether that held was asked just now.
+            let rest = match &start.loading {
+                Some(_) => START.saturating_sub(start.began.elapsed()),
+                None => Duration::ZERO,
+            };
+            self.widen_after(start.view.clone(), rest);
+        }
+        *is_over = true;
+        lock(&self.starts.active).retain(|active| !Arc::ptr_eq(active, &start));
+    }
+
+    /// Blocks, for some milliseconds.
+    fn conclude(&self, start: &ActiveStart, facts: &Facts, mut over: Over) {
+        let began = Instant::now();
+        let (is_shared, is_narrow) = self.views.look(&start.view).unwrap_or_default();
+        let tree = lock(&start.tree).take();
+        let nothing = PageSet::default();
+        let recorded = facts
+            .recorded
+            .as_ref()
+            .map_or(&nothing, |recorded| &recorded.pages);
+        let look = |pages: &PageSet, limit| match &tree {
+            Some(tree) => tree.touched(&start.path, pages, limit),
+            None => pages.is_empty().then(Touched::default),
+        };
+        let touched = look(recorded, usize::MAX).unwrap_or_default();
+        let mut silent = PageSet::default();
+        for layer in &start.facts.layers {
+            let key = LayerKey {
+                layer: layer.layer,
+                index: layer.index,
+            };
+            let Some(served) = self.fills.find(key) else {
+                continue;
+            };
+            served.watchers().remove(&start.watch);
+            let all = 0..layer.data_size / PAGE_SIZE;
+            let was_complete = start.facts.present.runs(key) == std::slice::from_ref(&all);
+            if served.layer().is_complete() && (start.learns || !was_complete) {
+                silent.insert(key, vec![all]);
+            }
+        }
+        let unnoticed = look(&silent.without(recorded), MAX_FILES);
+        // Asked after looking: what was brought there meanwhile was noted before.
+        let populated = self.views.populated(&start.view);
+        let is_said = |said: Touched| match &populated {
+            Some(populated) => said.without(&populated.brought),
+            None => Touched::default(),
+        };
+        let unnoticed = unnoticed.filter(|_| populated.is_some());
+        let (touched, unnoticed) = (is_said(touched), unnoticed.map(is_said));
+        if over.container.is_none() {
+            over.container = self.container_of_command(&start.holder);
+        }
+        let AllAsked { mut entries, is_full } = start.watch.take(over.container.as_deref());
+        let watched_ms = over.at_ms.saturating_sub(start.facts.began_ms);
+        entries.retain(|entry| u64::from(entry.at) <= watched_ms);
+        let seen = Seen {
+            touched,
+            populated: populated.unwrap_or_default(),
+            unnoticed,
+            asked: AllAsked { entries, is_full },
+            waits: self.waits_of(start, &over),
+            is_exact: start.is_narrow && is_narrow,
+            is_shared: is_shared || start.is_shared.load(Ordering::Relaxed),
+        };
+        let mut report = report(facts, &over, &seen, tree.as_ref());
+        if start.learns {
+            let learned = profile(facts, &over, &seen).and_then(|profile| {
+                let kept = self.recordings.profiles().add(&profile);
+                kept.map(|()| profile).map_err(|failure| failure.to_string())
+            });
+            report.learned = Some(match learned {
+                Ok(profile) => Learned::Kept {
+                    missed: profile.missed.iter().map(|run| u64::from(run.pages)).sum(),
+                    touched: profile
+                        .touched
+                        .map(|runs| runs.iter().map(|run| u64::from(run.pages)).sum()),
+                },
+                Err(reason) => Learned::Not(reason),
+            });
+        }
+        debug!(
+            image = start.facts.reference,
+            ms = began.elapsed().as_secs_f64() * 1e3,
+            "looked at what a start asked for"
+        );
+        self.starts.remember(report);
+    }
+
+    /// The waits that began while it started, of its container and of processes outside of all.
+    fn waits_of(&self, start: &ActiveStart, over: &Over) -> Vec<xebec_fill::waits::WaitRecord> {
+        let mut waits = self.fills.waits().since(start.facts.began_ms);
+        waits.retain(|wait| {
+            let is_layer = |key: LayerKey| {
+                let mut layers = start.facts.layers.iter();
+                layers.any(|layer| layer.layer == key.layer && layer.index == key.index)
+            };
+            let is_own = match (&wait.process.container, &over.container) {
+                (Some(one), Some(other)) => one == other,
+                _ => true,
+            };
+            is_own && wait.began <= over.at_ms && wait.key.is_some_and(is_layer)
+        });
+        waits
+    }
+
+    /// The container that a command runs now.
+    fn container_of_command(&self, holder: &Holder) -> Option<String> {
+        let Holder::Process { pid, .. } = holder else {
+            return None;
+        };
+        let running = xebec_container::list(self.images.paths().run()).ok()?;
+        let mut own = running
+            .records
+            .into_iter()
+            .filter(|record| record.supervisor.unsigned_abs() == *pid);
+        own.next().map(|record| record.id)
+    }
+
+    /// The last start: of a container or an image, if that is named.
+    pub(super) async fn explain_start(self: &Arc<Self>, name: Option<&str>) -> Result<StartReport, Failure> {
+        // One that is just over is waited for; one that goes on is not.
+        let active: Vec<Arc<ActiveStart>> = lock(&self.starts.active).clone();
+        for start in &active {
+            drop(start.is_over.lock().await);
+        }
+        let reference = name.and_then(|name| name.parse::<xebec_oci::Reference>().ok());
+        let reference = reference.map(|reference| reference.to_string());
+        let past = lock(&self.starts.past);
+        let is_meant = |report: &&StartReport| {
+            let Some(name) = name else { return true };
+            report.container.as_deref() == Some(name)
+                || report.manifest.to_string() == name
+                || Some(&report.reference) == reference.as_ref()
+        };
+        let found = past.iter().rev().find(is_meant).cloned();
+        found.ok_or_else(|| {
+            let what = name.map_or_else(String::new, |name| format!(" of {name}"));
+            let goes_on = match active.is_empty() {
+                true => "",
+                false => "; one goes on",
+            };
+            let message = format!(
+                "no start{what} is remembered{goes_on}. The last {REMEMBERED} are, since the daemon's worker started; those \
+                 with --no-runtime-image are not watched"
+            );
+            Failure::new(FailureKind::NotFound, message)
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

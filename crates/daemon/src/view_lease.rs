@@ -1,0 +1,211 @@
+//! From an image that is prepared to a view of it that is held: the one that is mounted, or a new one.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use tracing::error;
+use xebec_cache::store::LayerKey;
+use xebec_fill::fill_service::ServedLayer;
+use xebec_fill::page_set::PageSet;
+use xebec_fill::usage::Reservation;
+use xebec_images::prepare::PreparedImage;
+use xebec_images::prepared_layer::PreparedLayer;
+use xebec_images::thread_priority::RaisedPriority;
+use xebec_kernel::mount;
+use xebec_protocol::failure::Failure;
+use xebec_protocol::wire::Purpose;
+use xebec_views::recording_admission::Reliance;
+use xebec_views::view::{self, MountOptions, ViewOptions};
+use xebec_views::view_tree::ViewTree;
+use xebec_views::views::{Claim, ViewKey};
+
+use crate::loading::Loading;
+use crate::requests::{Order, Requests};
+
+/// A view that is held.
+pub(super) struct HeldView {
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    /// The layers that it reads, each once.
+    pub(super) layers: Vec<Arc<ServedLayer>>,
+    pub(super) tree: ViewTree,
+    /// Whether it was mounted before, so that others may have read it.
+    pub(super) was_mounted: bool,
+    /// How long it took to build it, in milliseconds; 0 if it was mounted.
+    pub(super) built_ms: f64,
+}
+
+impl Requests {
+    /// Holds a view of an image: one that is mounted if it has all that the image's view would have now, else a new one.
+    pub(super) fn hold_view(
+        &self,
+        prepared: &PreparedImage,
+        order: &Order,
+        loading: Option<&Loading>,
+        reliance: &Reliance,
+    ) -> Result<HeldView, Failure> {
+        let is_recording = order.purpose == Purpose::Recording;
+        let salt = match is_recording {
+            true => Some(order.holder.to_string()),
+            false => self.salt(prepared.layers.iter().map(|layer| layer.key)),
+        };
+        let none = PageSet::default();
+        let free_pages = loading.map_or(&none, |loading| &loading.free);
+        let is_complete = |key| self.fills.is_complete(key);
+        let read_ahead_kib = (is_recording || order.learns || !free_pages.is_empty()).then_some(0);
+        let reference = prepared.found.reference.to_string();
+        let claim = || Claim {
+            reference: &reference,
+            manifest: prepared.found.manifest_digest,
+            holder: order.holder.clone(),
+            completion: order.completion,
+            by: reliance.by().clone(),
+            allowed: order.allowed,
+        };
+        // Before it is built: what comes to be shared meanwhile makes it another.
+        let shared = self.shared.state();
+        let key = ViewKey::new(&prepared.layers, free_pages, is_complete, shared, salt.as_deref());
+        if !is_recording && let Some(known) = self.views.known(&key) {
+            let _reservation = self.fills.usage().reserve(known.layers().iter().copied());
+            // One of another image's may have been evicted meanwhile; then it is built without that.
+            let layers = self.serve_all(known.layers(), &prepared.layers);
+            if order.learns {
+                self.views.take_down_unused(|view| view.name == known.name);
+            }
+            if let Ok(layers) = layers
+                && let Some(path) = self.views.hold_mounted(&known.name, claim(), read_ahead_kib)?
+            {
+                return Ok(HeldView {
+                    name: known.name.clone(),
+                    path,
+                    layers,
+                    tree: known.tree.clone(),
+                    was_mounted: true,
+                    built_ms: 0.0,
+                });
+            }
+        }
+        let parts = loading.map_or_else(Vec::new, |loading| loading.parts(&self.fills));
+        let options = ViewOptions {
+            shared: (!is_recording).then_some(&self.shared),
+            free: &parts,
+            is_complete: &is_complete,
+            salt: salt.as_deref(),
+        };
+        let urgent = RaisedPriority::begin();
+        let (built, _reservation) = self.build_view(prepared, &options)?;
+        let layers = self.serve_all(built.layers(), &prepared.layers)?;
+        let paths = &self.images.paths();
+        let recording = is_recording.then(|| paths.recording_mounts().join(&built.name));
+        let arriving = self.arriving_mounts(&built.name, &parts);
+        let guarded = paths.guarded();
+        let own = arriving.iter().flatten().map(|part| part.mount.as_path());
+        let own: Vec<&Path> = own.chain(recording.as_deref()).collect();
+        let how = MountOptions {
+            guarded: recording.as_deref().unwrap_or(&guarded),
+            free: &arriving,
+            is_complete: &|key| !is_recording && self.fills.is_complete(key),
+            read_ahead_kib,
+        };
+        if order.learns {
+            self.views.take_down_unused(|view| view.name == built.name);
+        }
+        let held = self
+            .views
+            .hold(&built, claim(), &how, || self.open_own_mounts(&own))?;
+        drop(urgent);
+        if !held.was_mounted {
+            self.unsynced_views()
+                .push((built.name.clone(), built.metadata.clone()));
+        }
+        if !is_recording {
+            self.views.know(key, &built, &prepared.layers);
+        }
+        Ok(HeldView {
+            name: built.name,
+            path: held.path,
+            layers,
+            tree: ViewTree {
+                tree: built.tree,
+                devices: built.devices,
+            },
+            was_mounted: held.was_mounted,
+            built_ms: built.milliseconds,
+        })
+    }
+
+    /// `own` are the image's; a view may read files of others.
+    fn serve_all(&self, keys: &[LayerKey], own: &[PreparedLayer]) -> Result<Vec<Arc<ServedLayer>>, Failure> {
+        let served = keys.iter().map(|key| {
+            let own = own.iter().find(|layer| layer.key == *key);
+            self.fills.serve(*key, own.map(|layer| layer.index.as_ref()))
+        });
+        Ok(served.collect::<Result<_, _>>()?)
+    }
+
+    /// Whether the worker before this one came to sync its views is not known.
+    pub(super) fn sync_views_again(&self) {
+        let metadata = |name: String| {
+            let path = view::metadata(&self.images.paths(), &name);
+            (name, path)
+        };
+        let views = self.views.list().into_iter();
+        self.unsynced_views()
+            .extend(views.map(|view| metadata(view.name)));
+    }
+
+    fn unsynced_views(&self) -> MutexGuard<'_, Vec<(String, PathBuf)>> {
+        self.unsynced_views.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the metadata of the views that were mounted since to the disk. Blocks.
+    pub(super) fn sync_views(&self) {
+        let views = std::mem::take(&mut *self.unsynced_views());
+        for (name, metadata) in views {
+            if let Err(failure) = view::sync(&metadata) {
+                error!("{failure}; containers on the view may come to read it damaged");
+                self.views.spoil(&name);
+            }
+        }
+    }
+
+    /// Builds a view. The layers whose files it shares stay until the reservation goes.
+    fn build_view(
+        &self,
+        prepared: &PreparedImage,
+        options: &ViewOptions<'_>,
+    ) -> Result<(view::BuiltView, Reservation), Failure> {
+        loop {
+            let built = view::build(&self.images.paths(), &prepared.layers, options)?;
+            let own = |key: &LayerKey| prepared.layers.iter().any(|layer| layer.key == *key);
+            let reservation = self.fills.usage().reserve(built.layers().iter().copied());
+            // One that was evicted before it was reserved is known no more.
+            if built
+                .layers()
+                .iter()
+                .all(|key| own(key) || self.shared.knows(*key))
+            {
+                return Ok((built, reservation));
+            }
+        }
+    }
+
+    /// Mounts of the blob cache for one view: they are guarded as the usual one is, and nothing else is opened by them.
+    /// Called while nobody else can make or remove them.
+    fn open_own_mounts(&self, paths: &[&Path]) -> Result<(), Failure> {
+        for path in paths {
+            let failed = |error| Failure::host(format!("make {}", path.display()), error);
+            std::fs::create_dir_all(path).map_err(failed)?;
+            if !mount::is_mounted(path).unwrap_or(false) {
+                mount::bind_private(&self.images.paths().layers(), path)
+                    .map_err(|error| Failure::host("mount the cache for a view", error))?;
+            }
+            // Also one that a worker left that died before it had.
+            self.fills
+                .guard(path)
+                .map_err(|error| Failure::host("guard the view's own mount", error))?;
+        }
+        Ok(())
+    }
+}
