@@ -14,7 +14,7 @@ use xebec_images::proof::{self, Verdict};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Completion, ImageRequest, ProvedLayer, Reply};
 
-use crate::requests::Requests;
+use crate::services::Services;
 
 /// How long after a layer became complete its proof begins: putting it together and hashing it takes a core, which
 /// the container that is just starting needs more.
@@ -23,7 +23,7 @@ const PROOF_DELAY: Duration = Duration::from_secs(5);
 /// When it is tried again to compare what runtime images brought, after the registry could not be asked.
 const PROOF_AGAIN: Duration = Duration::from_secs(60);
 
-impl Requests {
+impl Services {
     /// Goes on with what earlier workers were to bring in.
     pub(super) fn resume_completions(self: &Arc<Self>) {
         for view in self.views.held() {

@@ -9,13 +9,13 @@ use std::time::Duration;
 use tracing::{info, warn};
 use xebec_container::{Directories, Record, cleanup_stale, list};
 
-use crate::requests::Requests;
+use crate::services::Services;
 
 /// How often it is looked for them.
 const LOOK: Duration = Duration::from_secs(20);
 
 /// Runs until the worker ends.
-pub(super) async fn run(requests: Arc<Requests>) {
+pub(super) async fn run(requests: Arc<Services>) {
     let mut named = BTreeSet::new();
     let mut tick = tokio::time::interval(LOOK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -35,7 +35,7 @@ pub(super) async fn run(requests: Arc<Requests>) {
     }
 }
 
-impl Requests {
+impl Services {
     /// Cleans up after those that have ended, and names those that serve on, each once.
     fn look_after_containers(&self, named: &mut BTreeSet<String>) {
         let directories = Directories {

@@ -14,7 +14,7 @@ use xebec_kernel::file::is_same;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Reply;
 
-use crate::requests::Requests;
+use crate::services::Services;
 use crate::snapshots::unbind_all;
 use crate::upkeep;
 
@@ -24,7 +24,7 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// How often it is looked meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
 
-impl Requests {
+impl Services {
     /// `xebec daemon stop`. Blocks.
     pub(super) fn stop(&self, force: bool) -> Result<Reply, Failure> {
         self.views.sweep();
@@ -55,7 +55,7 @@ impl Requests {
         {
             // A view that is being mounted just now goes, too; one that is mounted later takes the stop back.
             let _none = self
-                .quota
+                .eviction
                 .building
                 .write()
                 .unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +133,7 @@ impl Requests {
             return Some(reason);
         }
         let _none = self
-            .quota
+            .eviction
             .building
             .write()
             .unwrap_or_else(PoisonError::into_inner);

@@ -18,9 +18,9 @@ use xebec_cache::evict::{Action, Step};
 use xebec_cache::store::LayerKey;
 use xebec_kernel::lease::Lease;
 
-use crate::requests::Requests;
+use crate::services::Services;
 
-impl Requests {
+impl Services {
     /// Carries a step out.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use xebec_protocol::explain::{Explanation, WaitReport, WaitState};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Holder;
 
-use crate::requests::Requests;
+use crate::services::Services;
 
 /// How often slow readers are looked for: a quarter of the time that makes them slow, but not more often or rarely.
 const SHORTEST_LOOK: Duration = Duration::from_millis(100);
@@ -136,7 +136,7 @@ impl Subject {
     }
 }
 
-impl Requests {
+impl Services {
     /// Names readers in the log who wait long, for as long as the worker lives.
     pub(super) async fn watch_slow_readers(self: Arc<Self>) {
         let period = (self.fills.waits().slow() / 4).clamp(SHORTEST_LOOK, LONGEST_LOOK);

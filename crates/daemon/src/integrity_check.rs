@@ -21,15 +21,13 @@ use xebec_views::page_cache_prefill;
 use xebec_views::recording_admission::{Injecting, Use};
 use xebec_views::views::ViewRecord;
 
-use crate::requests::Requests;
+use crate::services::Services;
+use crate::start_table::START;
 
-/// How long after its mount a view reads no further than the page that is asked for. While a service starts, what it
-/// needs is there already, and reading ahead of it would fetch what it does not need.
-pub(super) const START: Duration = Duration::from_secs(20);
 /// The kernel's own read-ahead.
 const READ_AHEAD_KIB: u32 = 128;
 
-impl Requests {
+impl Services {
     /// Who reads which layers, and what they need: by mounted views, also those that nobody is known to use any more, and by views
     /// that were unmounted under their readers. Suspects are views of which nothing is known.
     fn readers(&self) -> Vec<(Vec<LayerKey>, Option<Use>)> {

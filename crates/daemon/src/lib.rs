@@ -5,7 +5,8 @@
 //! the run directory. A new worker reads them back before it reads events.
 //!
 //! * [`worker`]: its start, and what it waits for.
-//! * [`requests`]: what the command line asks for; [`server`]: the socket. `view_lease`: how a request comes by a view; `completion`:
+//! * [`services`]: what all of these share. [`requests`]: what the command line asks for, and who does it; [`server`]: the socket.
+//!   `mounts`, `preparation`: an image is prepared and mounted for somebody. `view_lease`: how a request comes by a view; `completion`:
 //!   layers that are brought in whole, and proven; `removal`: forgetting and pinning images; `status`: what the daemon tells of itself;
 //!   [`explain`]: what readers waited for; `ending`: when it may end.
 //! * [`starts`]: what services ask for while they start, told in `start_facts`, kept by `learning`. `loading`: runtime images on their
@@ -28,21 +29,32 @@ mod containers;
 pub mod ctr_pull;
 mod ending;
 mod eviction;
+mod eviction_locks;
 pub mod explain;
 pub mod failpoints;
+mod held_view;
 mod integrity_check;
 mod learning;
+mod loaded_images;
 mod loading;
 pub mod logins;
 pub mod metrics;
+mod mounts;
+mod openmetrics;
+mod order;
 mod populate;
+mod preparation;
 pub mod quota;
 pub mod relay;
 mod removal;
 pub mod requests;
 pub mod server;
+pub mod services;
+mod snapshot_service;
 pub mod snapshots;
+mod start_counts;
 mod start_facts;
+mod start_table;
 pub mod starts;
 mod status;
 pub mod upkeep;

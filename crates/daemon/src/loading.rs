@@ -1,13 +1,10 @@
 //! Runtime images on their way: while the pages come, the view is mounted and the container made.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tracing::{info, warn};
-use xebec_fill::fill_service::FillService;
 use xebec_fill::page_set::PageSet;
 use xebec_fill::unverified_sources::{self, Injection};
 use xebec_images::background_write::BackgroundWrite;
@@ -22,118 +19,15 @@ use xebec_recordings::prepare::{Begun, PreparedStart};
 use xebec_views::bypass_devices::Arriving;
 use xebec_views::recording_admission::Injecting;
 
-use crate::requests::Requests;
+use crate::held_view::HeldView;
+use crate::loaded_images::{EndedWithIt, LoadedImage, Loading, Pending};
+use crate::services::Services;
 use crate::start_facts::Recorded;
-use crate::view_lease::HeldView;
 
-/// How long who asks waits for what is still coming.
-pub(super) const SOON: Duration = Duration::from_secs(2);
-/// What is said of it then.
-pub(super) const STILL_COMING: &str = "it was still coming";
 /// How often it is looked whether a part of the pages is there, even if nothing came by this start: others may bring it.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A runtime image that was loaded, or could not be.
-#[derive(Clone, Debug)]
-pub(super) struct LoadedImage {
-    /// What it came to.
-    pub(super) loaded: Loaded,
-    /// What became of which pages, if it was used.
-    pub(super) recorded: Option<Recorded>,
-}
-
-/// Tells what loading came to, once that is known.
-pub(super) type Outcome = watch::Receiver<Option<LoadedImage>>;
-
-/// A runtime image that is being loaded, or was, or may not be.
-pub(super) struct Loading {
-    /// The pages that a view may reach by free devices once they are there.
-    pub(super) free: PageSet,
-    /// What brings them, if anything does.
-    loader: Option<Arc<Loader>>,
-    /// Of what the recording names, as far as it is known before it is loaded.
-    recorded: Option<Recorded>,
-    outcome: Outcome,
-    task: Option<EndedWithIt>,
-}
-
-/// A task that goes on for nobody once this is gone.
-struct EndedWithIt(AbortHandle);
-
-impl Drop for EndedWithIt {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// A runtime image that a start waits for, if it does.
-#[derive(Clone)]
-pub(super) struct Pending {
-    /// What its recording names, if it is used.
-    pub(super) recorded: Option<Recorded>,
-    /// What it comes to.
-    pub(super) outcome: Outcome,
-}
-
-impl Loading {
-    fn refused(reason: String) -> Self {
-        let image = LoadedImage {
-            loaded: Loaded::refused(reason),
-            recorded: None,
-        };
-        Self {
-            free: PageSet::default(),
-            loader: None,
-            recorded: None,
-            outcome: watch::channel(Some(image)).1,
-            task: None,
-        }
-    }
-
-    /// Its pages, in the parts in which they come; one if they are all there.
-    pub(super) fn parts(&self, fills: &FillService) -> Vec<PageSet> {
-        match &self.loader {
-            Some(loader) if !fills.have(&self.free) => loader.parts(&self.free),
-            _ => vec![self.free.clone()],
-        }
-    }
-}
-
-/// What is loaded, by view, as long as the view is there: for nobody nothing is.
-#[derive(Default)]
-pub(super) struct Loadings(Mutex<Table>);
-
-type Table = HashMap<String, Vec<(Outcome, Option<EndedWithIt>)>>;
-
-impl Loadings {
-    fn note(&self, view: &str, outcome: Outcome, task: Option<EndedWithIt>) {
-        let mut table = self.lock();
-        let known = table.entry(view.to_owned()).or_default();
-        known.retain(|(outcome, _)| outcome.borrow().is_none());
-        known.push((outcome, task));
-    }
-
-    /// What the last start on a view loaded, if that is known soon; `None` if nothing was to be loaded.
-    pub(super) async fn of(&self, view: &str) -> Option<Loaded> {
-        let mut outcome = self.lock().get(view)?.last()?.0.clone();
-        let known = tokio::time::timeout(SOON, outcome.wait_for(Option::is_some)).await;
-        match known {
-            Ok(Ok(image)) => image.as_ref().map(|image| image.loaded.clone()),
-            _ => Some(Loaded::refused(STILL_COMING.to_owned())),
-        }
-    }
-
-    /// Forgets all but those of these views.
-    pub(super) fn retain(&self, keep: impl Fn(&str) -> bool) {
-        self.lock().retain(|view, _| keep(view));
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Requests {
+impl Services {
     /// Begins to load the runtime image of a service; `None` when there is no recording of it.
     pub(super) async fn begin_loading(
         self: &Arc<Self>,

@@ -28,7 +28,8 @@ use xebec_kernel::clock::since_1970;
 use xebec_kernel::process;
 use xebec_snapshotter::lazy::Reason;
 
-use crate::requests::Requests;
+use crate::openmetrics::{counter, gauge};
+use crate::services::Services;
 
 /// What `Content-Type` says of the format.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -54,7 +55,7 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
-impl Requests {
+impl Services {
     /// The metrics as text.
     ///
     /// # Errors
@@ -63,7 +64,7 @@ impl Requests {
         let mut registry = Registry::default();
         self.register_readers(&mut registry);
         self.register_fills(&mut registry);
-        self.starts.register(&mut registry);
+        self.starts.counts.register(&mut registry);
         self.register_processes(&mut registry);
         self.register_snapshots(&mut registry);
         let mut text = String::new();
@@ -323,18 +324,6 @@ impl Requests {
     }
 }
 
-pub(super) fn counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
-    registry.register(name, help, ConstCounter::new(value));
-}
-
-fn gauge(registry: &mut Registry, name: &str, help: &str, value: u64) {
-    registry.register(
-        name,
-        help,
-        ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)),
-    );
-}
-
 /// When a process started, in seconds since 1970.
 fn start_of(pid: u32) -> Option<f64> {
     let ticks = process::start_time(pid)? as f64 / rustix::param::clock_ticks_per_second() as f64;
@@ -345,7 +334,7 @@ fn start_of(pid: u32) -> Option<f64> {
 
 /// Serves metrics over HTTP, for ever. An address that is taken is tried again: readers come first, so it is no
 /// reason for the worker to end.
-pub(super) async fn serve(address: SocketAddr, requests: Arc<Requests>) {
+pub(super) async fn serve(address: SocketAddr, requests: Arc<Services>) {
     let mut said = false;
     let listener = loop {
         match TcpListener::bind(address).await {
@@ -380,7 +369,7 @@ pub(super) async fn serve(address: SocketAddr, requests: Arc<Requests>) {
     }
 }
 
-async fn converse(stream: TcpStream, requests: Arc<Requests>) {
+async fn converse(stream: TcpStream, requests: Arc<Services>) {
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
         let requests = requests.clone();
         async move { Ok::<_, Infallible>(answer(&request, &requests)) }
@@ -394,7 +383,7 @@ async fn converse(stream: TcpStream, requests: Arc<Requests>) {
     }
 }
 
-fn answer<B>(request: &Request<B>, requests: &Requests) -> Response<Full<Bytes>> {
+fn answer<B>(request: &Request<B>, requests: &Services) -> Response<Full<Bytes>> {
     let plain = |status: StatusCode, text: &str| {
         let mut response = Response::new(Full::from(text.to_owned()));
         *response.status_mut() = status;

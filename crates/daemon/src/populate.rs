@@ -7,10 +7,10 @@ use tracing::debug;
 use xebec_fill::page_set::PageSet;
 use xebec_views::page_cache_prefill::Prefill;
 
-use crate::requests::Requests;
-use crate::view_lease::HeldView;
+use crate::held_view::HeldView;
+use crate::services::Services;
 
-impl Requests {
+impl Services {
     /// Brings sets of the free pages of a view that was just mounted into the page cache of its files, one after the other as
     /// they are told. Each must be there, and guarded no more. `None` if the free pages are too few or too many.
     pub(super) fn populate(

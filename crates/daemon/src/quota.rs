@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use tracing::{info, warn};
 use xebec_cache::evict::{Action, Step, plan};
@@ -14,23 +14,12 @@ use xebec_images::inventory;
 use xebec_protocol::wire::CacheReport;
 use xebec_protocol::wire::{Collected, CollectedLayer};
 
-use crate::requests::Requests;
+use crate::services::Services;
 
 /// On a full disk, room for more than the write that met it: the next ones come at once.
 const ROOM_AHEAD: u64 = 32 << 20;
 
-/// What eviction needs beyond the cache itself.
-#[derive(Default)]
-pub struct Quota {
-    /// One collection at a time.
-    pub(super) collecting: Mutex<()>,
-    /// Held for reading while a view is written but not yet mounted.
-    pub(super) building: RwLock<()>,
-    /// Whether it was said already that the limit cannot be kept.
-    is_over: Mutex<bool>,
-}
-
-impl Requests {
+impl Services {
     /// What is cached, who uses it, and what may go.
     pub(super) fn survey(&self) -> CacheReport {
         let limit = self.settings.cache_size.map(|size| size.0);
@@ -47,7 +36,7 @@ impl Requests {
     /// go.
     pub(super) fn collect(&self, target: Option<u64>, dry_run: bool) -> Collected {
         let _one = self
-            .quota
+            .eviction
             .collecting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +108,11 @@ impl Requests {
             return;
         };
         if inventory::used_bytes(&self.images).saturating_add(extra) <= limit {
-            *self.quota.is_over.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            *self
+                .eviction
+                .is_over
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = false;
             return;
         }
         let collected = self.collect(Some(limit.saturating_sub(extra)), false);
@@ -129,7 +122,11 @@ impl Requests {
                 collected.used_before, collected.used_after
             );
         }
-        let mut is_over = self.quota.is_over.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_over = self
+            .eviction
+            .is_over
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if collected.used_after > limit && !*is_over {
             warn!(
                 "the cache has {} bytes, the limit is {limit}, and nothing more of it may go: the rest is in use or pinned",
@@ -143,7 +140,7 @@ impl Requests {
     pub(super) fn remove_strange_metadata(&self, dry_run: bool) -> u64 {
         let mut bytes = 0;
         // While a view is being built its metadata is there and it is in no table.
-        if let Ok(_none) = self.quota.building.try_write() {
+        if let Ok(_none) = self.eviction.building.try_write() {
             let views = self.views.list();
             for entry in fs::read_dir(self.images.paths().views())
                 .into_iter()
@@ -196,12 +193,12 @@ fn describe(step: &Step, kept: Option<String>) -> CollectedLayer {
 
 /// Makes room on a full disk by evicting.
 pub(super) struct Evictor {
-    requests: Weak<Requests>,
+    requests: Weak<Services>,
 }
 
 impl Evictor {
     /// Evicts for the writers of these requests' store.
-    pub(super) fn of(requests: &Arc<Requests>) -> Arc<dyn MakeRoom> {
+    pub(super) fn of(requests: &Arc<Services>) -> Arc<dyn MakeRoom> {
         Arc::new(Self {
             requests: Arc::downgrade(requests),
         })
@@ -214,7 +211,7 @@ impl MakeRoom for Evictor {
             return false;
         };
         let _one = requests
-            .quota
+            .eviction
             .collecting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -233,7 +230,7 @@ impl MakeRoom for Evictor {
     }
 }
 
-fn free_bytes(requests: &Requests) -> Option<u64> {
+fn free_bytes(requests: &Services) -> Option<u64> {
     let free = rustix::fs::statvfs(requests.images.paths().layers()).ok()?;
     Some(free.f_bavail * free.f_frsize)
 }

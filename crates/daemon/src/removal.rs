@@ -8,9 +8,9 @@ use xebec_images::record::ImageRecord;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Forgotten, ImageRequest};
 
-use crate::requests::Requests;
+use crate::services::Services;
 
-impl Requests {
+impl Services {
     /// Takes a name from an image; when it was the last, or the image was named by digest, forgets the image and removes
     /// the layers that no other image refers to.
     ///

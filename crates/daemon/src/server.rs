@@ -11,10 +11,10 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{MAX_LINE, Reply, Request};
 use xebec_snapshotter::server::is_of_this_user;
 
-use crate::requests::Requests;
+use crate::services::Services;
 
 /// Serves one connection.
-pub async fn converse(stream: UnixStream, requests: Arc<Requests>) {
+pub async fn converse(stream: UnixStream, requests: Arc<Services>) {
     // The socket's own permissions say so already; they may have been changed, or somebody may have handed a connection on.
     if !is_of_this_user(&stream) {
         return;

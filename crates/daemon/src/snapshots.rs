@@ -12,26 +12,25 @@ mod letting_go;
 mod own;
 
 use std::os::unix::net::UnixListener;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
 use xebec_keeper::listens;
 use xebec_protocol::paths::Paths;
+use xebec_snapshotter::Snapshotter;
 use xebec_snapshotter::containerd::owners::Owners;
 use xebec_snapshotter::image_service::ImageService;
 use xebec_snapshotter::server::{self, Opened};
-use xebec_snapshotter::{Figures, Snapshotter};
 
 use crate::logins::KeptLogins;
-use crate::requests::Requests;
+use crate::services::Services;
+use crate::snapshot_service::Serving;
 pub(super) use binds::unbind_all;
 use lazy::Layers;
 
-/// How long calls under way may take when the worker ends.
-const LAST_CALLS: Duration = Duration::from_secs(1);
 /// How long it is until a store is tried again that could not be opened, the first time; then twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// How often it is looked whether what removed snapshots showed can go by now.
@@ -39,22 +38,11 @@ const LET_GO: Duration = Duration::from_secs(10);
 /// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// The service, if it runs.
-#[derive(Default)]
-pub struct Snapshots {
-    serving: OnceLock<Serving>,
-}
-
-struct Serving {
-    opened: watch::Receiver<Opened<Layers>>,
-    stop: watch::Sender<bool>,
-    task: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Snapshots {
+impl Services {
     /// Serves whoever connects to the socket, if it listens. What keeps it from that is said in the log: readers need this
     /// worker all the same.
-    pub(super) fn serve(requests: &Arc<Requests>, listener: &UnixListener) {
+    pub(crate) fn serve_containerd(self: &Arc<Self>, listener: &UnixListener) {
+        let requests = self;
         if !listens(listener) {
             if requests.settings.snapshotter.enabled {
                 error!(
@@ -86,50 +74,29 @@ impl Snapshots {
             .zip(logins)
             .map(|(containerd, logins)| Arc::new(ImageService::new(containerd, logins)));
         let task = tokio::spawn(server::serve(listener, opened.clone(), images, told));
-        let _ = requests.snapshots.serving.set(Serving {
-            opened,
+        let (counted, settled) = (opened.clone(), opened);
+        let figures = move || match &*counted.borrow() {
+            Opened::Open(snapshotter) => snapshotter
+                .figures()
+                .inspect_err(|problem| warn!("{problem}"))
+                .ok(),
+            Opened::Opening | Opened::Failed(_) => None,
+        };
+        let problem = move || match &*settled.borrow() {
+            Opened::Failed(problem) => Some(problem.clone()),
+            Opened::Opening | Opened::Open(_) => None,
+        };
+        requests.snapshots.serve(Serving {
+            figures: Box::new(figures),
+            problem: Box::new(problem),
             stop,
             task: Mutex::new(Some(task)),
         });
     }
-
-    /// Whether containerd can connect. It cannot start a daemon that has ended.
-    pub(super) fn are_served(&self) -> bool {
-        self.serving.get().is_some()
-    }
-
-    /// Takes no more calls, and waits for those under way.
-    pub(super) async fn end(&self) {
-        let Some(serving) = self.serving.get() else {
-            return;
-        };
-        let _ = serving.stop.send(true);
-        let task = serving.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(task) = task {
-            let _ = tokio::time::timeout(LAST_CALLS, task).await;
-        }
-    }
-
-    /// What was done and what there is, if the service runs.
-    pub(super) fn figures(&self) -> Option<Figures> {
-        let Opened::Open(snapshotter) = &*self.serving.get()?.opened.borrow() else {
-            return None;
-        };
-        let figures = snapshotter.figures();
-        figures.inspect_err(|problem| warn!("{problem}")).ok()
-    }
-
-    /// What keeps the service from running that containerd asks for, if anything does.
-    pub(super) fn problem(&self) -> Option<String> {
-        match &*self.serving.get()?.opened.borrow() {
-            Opened::Failed(problem) => Some(problem.clone()),
-            Opened::Opening | Opened::Open(_) => None,
-        }
-    }
 }
 
 /// Logins of pulls, which get old.
-fn logins_of(requests: &Requests) -> Arc<KeptLogins> {
+fn logins_of(requests: &Services) -> Arc<KeptLogins> {
     let paths = &requests.images.paths();
     let age = requests.settings.snapshotter.login_age;
     let logins = Arc::new(KeptLogins::new(paths.logins(), paths.tried_logins(), age));

@@ -8,15 +8,10 @@
 //!
 //! All of it is in this worker's memory, and bounded: a worker that is replaced forgets.
 
-mod counts;
-
-use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use counts::Counts;
 use tracing::{debug, warn};
 use xebec_cache::store::LayerKey;
 use xebec_container::ImageConfig;
@@ -24,164 +19,29 @@ use xebec_fill::access_log::{AllAsked, Watch};
 use xebec_fill::page_set::PageSet;
 use xebec_fill::served::ServedLayer;
 use xebec_format::PAGE_SIZE;
-use xebec_format::digest::Digest;
 use xebec_format::runtime_image::RecordedLayer;
 use xebec_images::prepare::PreparedImage;
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::start_report::{Learned, StartEnd, StartReport};
-use xebec_protocol::wire::{Holder, Loaded, Mounted, Purpose};
+use xebec_protocol::wire::{Holder, Mounted, Purpose};
 use xebec_views::page_cache_residency::Touched;
 use xebec_views::view_tree::ViewTree;
 
-use crate::integrity_check::START;
 use crate::learning::profile;
-use crate::loading::{Pending, SOON, STILL_COMING};
-use crate::requests::Requests;
+use crate::loaded_images::{Pending, SOON};
+use crate::services::Services;
 use crate::start_facts::{Facts, Over, Seen, report};
+use crate::start_table::{ActiveStart, REMEMBERED, START, StartPlan, lock};
 
-/// Starts that are watched at a time. Each may take 1.5 MiB for what it asks for.
-const MAX_ACTIVE: usize = 32;
-/// Inodes of the views of all active starts: some 150 bytes each. A start of a view beyond that has no file names, and what
-/// it touched of its recording is not known.
-const MAX_INODES: usize = 500_000;
-/// Starts that are remembered.
-const REMEMBERED: usize = 64;
 /// How long a start without a probe is watched.
 const WITHOUT_PROBE: Duration = Duration::from_secs(60);
 /// How long one with a probe is.
 const WITH_PROBE: Duration = Duration::from_secs(600);
-/// How often a profile of one service is kept if all starts learn. Profiles of a service are alike, and for an exact one
-/// reads are not ahead.
-const LEARN_AGAIN: Duration = Duration::from_secs(600);
 /// Files of complete layers that are looked at: some 10 µs each, if nobody did before.
 const MAX_FILES: usize = 20_000;
-/// Services whose last profile is remembered for that.
-const MAX_LEARNED: usize = 1024;
 
-/// The table of starts.
-#[derive(Default)]
-pub struct Starts {
-    active: Mutex<Vec<Arc<ActiveStart>>>,
-    past: Mutex<VecDeque<StartReport>>,
-    learned: Mutex<HashMap<Digest, Instant>>,
-    counts: Counts,
-}
-
-/// What is known of a start before its view is mounted.
-pub(super) struct StartPlan {
-    argv: Vec<String>,
-    /// Whether a profile is to be kept.
-    pub(super) learns: bool,
-    has_probe: bool,
-    /// The image's layers.
-    layers: Vec<LayerKey>,
-}
-
-/// A start that is watched.
-pub(super) struct ActiveStart {
-    view: String,
-    path: PathBuf,
-    facts: Facts,
-    /// What loading its recording comes to.
-    loading: Option<Pending>,
-    learns: bool,
-    began: Instant,
-    holder: Holder,
-    limit: Duration,
-    /// Whether the view reads nothing ahead, as far as it is known from its mount.
-    is_narrow: bool,
-    is_shared: AtomicBool,
-    watch: Arc<Watch>,
-    tree: Mutex<Option<ViewTree>>,
-    inodes: usize,
-    is_over: tokio::sync::Mutex<bool>,
-}
-
-impl ActiveStart {
-    /// What is known of it, with what loading its recording came to.
-    async fn facts_at_end(&self, patience: Duration) -> Facts {
-        let mut facts = self.facts.clone();
-        let Some(mut loading) = self.loading.clone() else {
-            return facts;
-        };
-        let known = tokio::time::timeout(patience, loading.outcome.wait_for(Option::is_some)).await;
-        match known {
-            Ok(Ok(image)) => {
-                facts.loaded = image.as_ref().map(|image| image.loaded.clone());
-                facts.recorded = image.as_ref().and_then(|image| image.recorded.clone());
-            }
-            _ => {
-                facts.loaded = Some(Loaded::refused(STILL_COMING.to_owned()));
-                facts.recorded = loading.recorded;
-            }
-        }
-        facts
-    }
-}
-
-impl Starts {
-    fn of(&self, holder: &Holder) -> Vec<Arc<ActiveStart>> {
-        let active = lock(&self.active);
-        active
-            .iter()
-            .filter(|start| start.holder == *holder)
-            .cloned()
-            .collect()
-    }
-
-    /// Somebody else uses the view from now on.
-    pub(super) fn note_shared(&self, view: &str) {
-        let active = lock(&self.active);
-        for start in active.iter().filter(|start| start.view == view) {
-            start.is_shared.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn add(&self, start: Arc<ActiveStart>) -> bool {
-        let mut active = lock(&self.active);
-        if active.len() >= MAX_ACTIVE {
-            debug!("{} starts are watched already", active.len());
-            return false;
-        }
-        // Those that keep their trees.
-        let with_tree = active.iter().filter(|start| lock(&start.tree).is_some());
-        let inodes: usize = with_tree.map(|start| start.inodes).sum();
-        if inodes + start.inodes > MAX_INODES {
-            *lock(&start.tree) = None;
-        }
-        active.push(start);
-        true
-    }
-
-    fn remember(&self, report: StartReport) {
-        self.counts.count(&report);
-        let mut past = lock(&self.past);
-        if past.len() >= REMEMBERED {
-            past.pop_front();
-        }
-        past.push_back(report);
-    }
-
-    /// Whether a profile of the service is due, which it then is not for a while.
-    fn is_due(&self, manifest: Digest, argv: &[String]) -> bool {
-        let mut name = manifest.as_bytes().to_vec();
-        for word in argv {
-            name.extend_from_slice(word.as_bytes());
-            name.push(0);
-        }
-        let (name, now) = (Digest::of(&name), Instant::now());
-        let mut learned = lock(&self.learned);
-        learned.retain(|_, at| now.duration_since(*at) < LEARN_AGAIN);
-        if learned.contains_key(&name) || learned.len() >= MAX_LEARNED {
-            return false;
-        }
-        learned.insert(name, now);
-        true
-    }
-}
-
-impl Requests {
+impl Services {
     /// What is known of a start before its view is mounted; `None` when it is none, or not to be watched.
     pub(super) fn plan_start(&self, prepared: &PreparedImage, purpose: &Purpose) -> Option<StartPlan> {
         let Purpose::Service(command) = purpose else {
@@ -472,8 +332,4 @@ impl Requests {
             Failure::new(FailureKind::NotFound, message)
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -11,9 +11,9 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Counters, SnapshotStatus, Status, Touched, ViewStatus};
 use xebec_views::views::ViewRecord;
 
-use crate::requests::Requests;
+use crate::services::Services;
 
-impl Requests {
+impl Services {
     fn snapshots_problem(&self) -> Option<String> {
         let is_missed = self.settings.snapshotter.enabled && !self.snapshots.are_served();
         match is_missed {

@@ -15,7 +15,7 @@ use xebec_fill::correction_count;
 use xebec_fill::fill_service::{FillService, ServedLayer};
 use xebec_protocol::failure::Failure;
 
-use crate::requests::Requests;
+use crate::services::Services;
 
 /// How often layers are synced: what a power cut costs at most is fetched again in about the same time.
 const SYNC: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const SYNC: Duration = Duration::from_secs(10);
 const LAST_USE: Duration = Duration::from_secs(300);
 
 /// Runs until the worker ends.
-pub(super) async fn run(requests: Arc<Requests>) {
+pub(super) async fn run(requests: Arc<Services>) {
     let this = requests.clone();
     let left = move || {
         this.sync_views_again();
@@ -84,7 +84,7 @@ fn sync_one(fills: &FillService, served: &Arc<ServedLayer>) -> Result<(), SyncEr
     synced.map(|_| ())
 }
 
-impl Requests {
+impl Services {
     /// Brings what starts wrote down to the disk.
     pub(super) fn sync_notes(&self) {
         self.sync_views();

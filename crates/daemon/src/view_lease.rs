@@ -20,23 +20,12 @@ use xebec_views::view::{self, MountOptions, ViewOptions};
 use xebec_views::view_tree::ViewTree;
 use xebec_views::views::{Claim, ViewKey};
 
-use crate::loading::Loading;
-use crate::requests::{Order, Requests};
+use crate::held_view::HeldView;
+use crate::loaded_images::Loading;
+use crate::order::Order;
+use crate::services::Services;
 
-/// A view that is held.
-pub(super) struct HeldView {
-    pub(super) name: String,
-    pub(super) path: PathBuf,
-    /// The layers that it reads, each once.
-    pub(super) layers: Vec<Arc<ServedLayer>>,
-    pub(super) tree: ViewTree,
-    /// Whether it was mounted before, so that others may have read it.
-    pub(super) was_mounted: bool,
-    /// How long it took to build it, in milliseconds; 0 if it was mounted.
-    pub(super) built_ms: f64,
-}
-
-impl Requests {
+impl Services {
     /// Holds a view of an image: one that is mounted if it has all that the image's view would have now, else a new one.
     pub(super) fn hold_view(
         &self,

@@ -22,8 +22,8 @@ use xebec_views::sharing::SharedContents;
 use xebec_views::unguarded_views::Suspects;
 use xebec_views::views::Views;
 
-use crate::requests::Requests;
-use crate::{background, containers, loading, metrics, quota, server, snapshots, starts, upkeep};
+use crate::services::Services;
+use crate::{containers, metrics, quota, server, upkeep};
 
 /// A daemon without views ends after this long without a request. It costs little, and a start that finds it
 /// running saves a few milliseconds.
@@ -109,7 +109,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         views.map_or_else(Default::default, |views| views.readers_of(key))
     }));
     journal.set_unguarded(false);
-    let requests = Arc::new(Requests {
+    let requests = Arc::new(Services {
         images,
         recordings,
         fills: fills.clone(),
@@ -118,18 +118,18 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         shared: Arc::new(SharedContents::default()),
         journal: journal.clone(),
         settings,
-        quota: quota::Quota::default(),
+        eviction: Default::default(),
         paces: Arc::default(),
         strictness: Arc::default(),
-        starts: starts::Starts::default(),
-        loadings: loading::Loadings::default(),
-        background: background::Background::default(),
+        starts: Default::default(),
+        loadings: Default::default(),
+        background: Default::default(),
         unsynced_views: std::sync::Mutex::default(),
         corrections: std::sync::Mutex::default(),
         stop: tokio::sync::Notify::new(),
         ended: AtomicBool::new(false),
         hand_over: tokio::sync::Notify::new(),
-        snapshots: snapshots::Snapshots::default(),
+        snapshots: Default::default(),
     });
     requests.images.store().room().set(quota::Evictor::of(&requests));
     requests.learn_shared_contents();
@@ -164,7 +164,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         let _inside = runtime.enter();
         requests.resume_completions();
         requests.widen_restored();
-        snapshots::Snapshots::serve(&requests, &containerd);
+        requests.serve_containerd(&containerd);
     }
     // The original stays open under its number, where a keeper that takes over finds it.
     let accepting = listener
@@ -222,7 +222,7 @@ impl Orders {
 }
 
 /// Whether somebody is there to start the next worker. If not, this one must go on: it holds the group.
-fn keeper_lives(requests: &Requests) -> bool {
+fn keeper_lives(requests: &Services) -> bool {
     let keeper = Child::open(requests.journal.counters().keeper_pid);
     let lives = keeper.is_ok_and(|keeper| !keeper.has_ended().unwrap_or(true));
     if !lives {
@@ -234,7 +234,7 @@ fn keeper_lives(requests: &Requests) -> bool {
 /// Serves until there is nothing more to do, or somebody else is to do it; gives what is to be said at the end.
 async fn serve(
     listener: UnixListener,
-    requests: Arc<Requests>,
+    requests: Arc<Services>,
     mut orders: Orders,
 ) -> Result<LastWord, Failure> {
     let failed = |error| Failure::host("listen for the command line", error);
@@ -288,12 +288,12 @@ async fn serve(
             // The keeper hands a request to stop on. Status 0 says that nothing needs events any more, so views go
             // first: one that stayed mounted would show zeros.
             _ = orders.stop.recv() => {
-                if requests.without_turn(Requests::begin_to_end).await?.is_none() {
+                if requests.without_turn(Services::begin_to_end).await?.is_none() {
                     return Ok(LastWord::Finished);
                 }
             }
             _ = sweep.tick() => {
-                if requests.without_turn(Requests::has_come_to_its_end).await? {
+                if requests.without_turn(Services::has_come_to_its_end).await? {
                     return Ok(LastWord::Finished);
                 }
                 requests.sweep();
@@ -313,7 +313,7 @@ async fn serve(
                     && Arc::strong_count(&connections) == 1
                 {
                     if idle_since.elapsed() > IDLE
-                        && let Some(reason) = requests.without_turn(Requests::end_if_unused).await?
+                        && let Some(reason) = requests.without_turn(Services::end_if_unused).await?
                     {
                         debug!("not idle: {reason}");
                         idle_since = tokio::time::Instant::now();

@@ -13,7 +13,7 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Reply;
 use xebec_snapshotter::containerd::ingest::{Ingest, NewBlob, REFERS};
 
-use super::{Pull, PulledLayer, refused};
+use super::pull::{Pull, PulledLayer, refused};
 
 /// Begins labels that say from which repositories of a registry a blob came; a push asks there to mount it.
 const CAME_FROM: &str = "containerd.io/distribution.source.";

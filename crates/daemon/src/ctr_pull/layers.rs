@@ -13,7 +13,7 @@ use xebec_snapshotter::containerd::images;
 use xebec_snapshotter::containerd::snapshots::Snapshots;
 use xebec_snapshotter::record::{LAZY, UNPACKED_BECAUSE};
 
-use super::{Pull, PulledLayer, refused};
+use super::pull::{Pull, PulledLayer, refused};
 
 /// Longest label, name and value together, in bytes, that containerd takes.
 const LONGEST_LABEL: usize = 4096;

@@ -11,16 +11,18 @@
 
 mod blobs;
 mod layers;
+mod pull;
+
+pub use pull::{PulledLayer, Target};
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
 use tracing::warn;
 use xebec_format::digest::Digest;
 use xebec_kernel::clock::since_1970;
-use xebec_oci::{Client, Platform, Reference, ResolvedImage};
+use xebec_oci::{Platform, Reference};
 use xebec_snapshotter::containerd::images::{Descriptor, Image};
 use xebec_snapshotter::containerd::leases::{EXPIRES, rfc3339};
 use xebec_snapshotter::containerd::{Containerd, ContainerdError};
@@ -33,26 +35,13 @@ use xebec_images::clients::Clients;
 use xebec_images::images::Report;
 use xebec_images::registry_failure::registry_failure;
 
+use pull::{Pull, refused};
+
 /// How long a lease counts that nobody deletes, as containerd's own client has it.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long containerd may take to take back what it has of a pull that failed, and to delete a lease.
 const LAST_CALLS: Duration = Duration::from_secs(10);
-
-/// Where to, and how.
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// containerd's socket.
-    pub socket: PathBuf,
-    /// The namespace of containerd.
-    pub namespace: String,
-    /// What containerd calls our snapshotter.
-    pub snapshotter: String,
-    /// Fetch the blobs of lazy layers, too, for what needs them.
-    pub blobs: bool,
-    /// Fail rather than unpack.
-    pub require_lazy: bool,
-}
 
 /// What came of it.
 #[derive(Clone, Debug, Serialize)]
@@ -65,34 +54,6 @@ pub struct Pulled {
     pub manifest: Digest,
     /// The layers, the lowest first.
     pub layers: Vec<PulledLayer>,
-}
-
-/// One layer.
-#[derive(Clone, Debug, Serialize)]
-pub struct PulledLayer {
-    /// Its blob.
-    pub layer: Digest,
-    /// The blob's size in bytes.
-    pub size: u64,
-    /// The name of its snapshot.
-    pub chain: Digest,
-    /// Whether it is read where it is.
-    pub is_lazy: bool,
-    /// Why not, if it was unpacked now.
-    pub unpacked_because: Option<String>,
-    /// What was fetched of the blob, in bytes.
-    pub fetched: u64,
-}
-
-/// One pull.
-struct Pull<'a> {
-    client: Client,
-    containerd: Containerd,
-    image: ResolvedImage,
-    target: &'a Target,
-    /// Nobody else's: names of blobs and snapshots on their way begin with it.
-    id: String,
-    report: &'a Report,
 }
 
 /// Has containerd know an image, with every layer lazy that can be. Ends early, as a failure, when `interrupted` does.
@@ -174,6 +135,30 @@ async fn begin<'a>(
     pull.run().await
 }
 
+fn length(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn wrong(error: impl std::fmt::Display) -> Failure {
+    Failure::new(FailureKind::Usage, error)
+}
+
+/// What keeps containerd from asking our snapshotter, and what to do about it.
+fn unknown_snapshotter(error: &ContainerdError, target: &Target) -> Failure {
+    let text = error.to_string();
+    let advice = if text.contains("snapshotter not loaded") {
+        "`xebec install` puts it into containerd's configuration; or name another one by --snapshotter"
+    } else {
+        "is Xebec's daemon running, with [snapshotter] enabled (`xebec daemon status`)?"
+    };
+    let message = format!(
+        "containerd at {} cannot ask the snapshotter {:?}: {text}; {advice}",
+        target.socket.display(),
+        target.snapshotter
+    );
+    Failure::new(FailureKind::Host, message)
+}
+
 impl Pull<'_> {
     /// Deletes the lease, and what it alone holds of a pull that has failed: that is gone when this returns.
     async fn end(&self, has_failed: bool) -> Result<(), Failure> {
@@ -239,34 +224,6 @@ impl Pull<'_> {
             },
         }
     }
-}
-
-fn length(bytes: usize) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
-}
-
-fn wrong(error: impl std::fmt::Display) -> Failure {
-    Failure::new(FailureKind::Usage, error)
-}
-
-fn refused(error: &ContainerdError) -> Failure {
-    Failure::new(FailureKind::Host, error)
-}
-
-/// What keeps containerd from asking our snapshotter, and what to do about it.
-fn unknown_snapshotter(error: &ContainerdError, target: &Target) -> Failure {
-    let text = error.to_string();
-    let advice = if text.contains("snapshotter not loaded") {
-        "`xebec install` puts it into containerd's configuration; or name another one by --snapshotter"
-    } else {
-        "is Xebec's daemon running, with [snapshotter] enabled (`xebec daemon status`)?"
-    };
-    let message = format!(
-        "containerd at {} cannot ask the snapshotter {:?}: {text}; {advice}",
-        target.socket.display(),
-        target.snapshotter
-    );
-    Failure::new(FailureKind::Host, message)
 }
 
 #[cfg(test)]

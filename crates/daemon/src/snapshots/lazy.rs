@@ -28,7 +28,8 @@ use xebec_snapshotter::{ErrorKind, LazyImages, SnapshotError};
 
 use super::findings::{Asker, Findings};
 use crate::logins::KeptLogins;
-use crate::requests::{Order, Requests};
+use crate::order::Order;
+use crate::services::Services;
 
 /// How long a tag is shown another's layers of the same chain, before its registry is asked again for its own: a start asks
 /// for mounts twice, and a container that fails is started over and over.
@@ -44,7 +45,7 @@ pub(super) type Asked = (String, Option<String>, String);
 
 /// The images of a daemon, for containerd.
 pub(super) struct Layers {
-    requests: Weak<Requests>,
+    requests: Weak<Services>,
     pub(super) findings: Findings,
     /// Images that were not shown their own layers, but the same chain of another tag's.
     fallen_back: Mutex<HashMap<Asked, Instant>>,
@@ -55,7 +56,7 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    pub(super) fn of(requests: &Arc<Requests>, logins: Option<Arc<KeptLogins>>) -> Layers {
+    pub(super) fn of(requests: &Arc<Services>, logins: Option<Arc<KeptLogins>>) -> Layers {
         Layers {
             requests: Arc::downgrade(requests),
             findings: Findings::default(),
@@ -65,7 +66,7 @@ impl Layers {
         }
     }
 
-    pub(super) fn requests(&self) -> Result<Arc<Requests>, Failure> {
+    pub(super) fn requests(&self) -> Result<Arc<Services>, Failure> {
         let gone = || Failure::new(FailureKind::Host, "the daemon is ending");
         self.requests.upgrade().ok_or_else(gone)
     }
@@ -166,7 +167,7 @@ impl Layers {
     /// pages come by is to wait for it.
     async fn check(
         &self,
-        requests: &Arc<Requests>,
+        requests: &Arc<Services>,
         layer: &LazyLayer,
         holder: Holder,
     ) -> Result<Option<PathBuf>, Failure> {
@@ -374,7 +375,7 @@ fn said_later() -> ServiceCommand {
     }
 }
 
-pub(super) fn request(requests: &Requests, reference: &str, part: Option<ImagePart>) -> ImageRequest {
+pub(super) fn request(requests: &Services, reference: &str, part: Option<ImagePart>) -> ImageRequest {
     ImageRequest {
         reference: reference.to_owned(),
         platform: None,

@@ -1,7 +1,7 @@
 //! What containerd has removed leaves the cache: who removes an image wants its room.
 //!
-//! [`plan`] says what goes, and [`Requests::let_go`] does it. In between others go on, so before each layer goes it is asked once
-//! more whether somebody wants it, when nobody can begin to rely on it any more ([`Requests::evict_unless`]). That no pull relies
+//! [`plan`] says what goes, and [`Services::let_go`] does it. In between others go on, so before each layer goes it is asked once
+//! more whether somebody wants it, when nobody can begin to rely on it any more ([`Services::evict_unless`]). That no pull relies
 //! on what is found out of an image that goes is seen to by who asks ([`Layers::leave`], and `pulls.rs` of the snapshotter).
 //! `letting_go/protocol.rs` plays all of them against each other.
 
@@ -21,7 +21,7 @@ use xebec_images::inventory;
 use xebec_snapshotter::lazy::Shown;
 
 use super::lazy::Layers;
-use crate::requests::Requests;
+use crate::services::Services;
 use plan::{Leaving, Plan, Seen, plan};
 
 impl Layers {
@@ -43,10 +43,10 @@ impl Layers {
     }
 }
 
-impl Requests {
+impl Services {
     /// Lets go what no snapshot shows any more. Says whether all of it went.
     fn let_go(&self, shown: &Shown, found: Option<&HashSet<Digest>>) -> bool {
-        let collecting = self.quota.collecting.lock();
+        let collecting = self.eviction.collecting.lock();
         let _one = collecting.unwrap_or_else(PoisonError::into_inner);
         let views = self.views.held();
         let seen = Seen {

@@ -24,7 +24,7 @@ use xebec_snapshotter::{ErrorKind, SnapshotError};
 
 use super::findings::Asker;
 use super::lazy::{Layers, quietly, request};
-use crate::requests::Requests;
+use crate::services::Services;
 
 /// What a container's image is.
 #[derive(Debug, PartialEq, Eq)]
@@ -226,7 +226,7 @@ impl Layers {
         let Ok(requests) = self.requests() else {
             return false;
         };
-        let config = move |requests: &Requests| {
+        let config = move |requests: &Services| {
             let record = requests.images.records().get(shown)?;
             Some(Digest::of(record.config.as_bytes()))
         };
@@ -235,7 +235,7 @@ impl Layers {
 
     async fn is_vouched_for(
         &self,
-        requests: &Arc<Requests>,
+        requests: &Arc<Services>,
         name: &str,
         manifest: Digest,
         chain: &str,
@@ -249,7 +249,7 @@ impl Layers {
     /// nothing of that; the next one waits for it.
     async fn prove(
         &self,
-        requests: &Arc<Requests>,
+        requests: &Arc<Services>,
         name: &str,
         manifest: Digest,
         layers: u32,
@@ -275,7 +275,7 @@ impl Layers {
 
 /// The chain ID of a manifest's lowest layers, if this host knows them and what vouches for them suffices for that name; and
 /// whether it has proven them.
-async fn judge(requests: &Arc<Requests>, name: &str, manifest: Digest, depth: u32) -> Option<(Digest, bool)> {
+async fn judge(requests: &Arc<Services>, name: &str, manifest: Digest, depth: u32) -> Option<(Digest, bool)> {
     let request = request(requests, name, None);
     let layers = usize::try_from(depth).ok()?;
     let judged =

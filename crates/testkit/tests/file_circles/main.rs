@@ -22,7 +22,6 @@ use modules::Sources;
 const KNOWN: &[(&str, &[usize])] = &[
     ("cli", &[13, 3]),
     ("container", &[32]),
-    ("daemon", &[10, 2]),
     ("snapshotter", &[3, 2, 2, 2]),
     ("testkit", &[4, 4, 2]),
 ];

@@ -8,8 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use xebec_protocol::start_report::{Learned, StartReport};
 
-use super::Starts;
-use crate::metrics::counter;
+use crate::openmetrics::counter;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RecordingLabel {
@@ -23,7 +22,7 @@ struct PagesLabel {
 
 /// Sums over starts.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     with: AtomicU64,
     refused: AtomicU64,
     without: AtomicU64,
@@ -35,7 +34,7 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Counts a start that is over.
-    pub(super) fn count(&self, report: &StartReport) {
+    pub(crate) fn count(&self, report: &StartReport) {
         let add = |count: &AtomicU64, more: u64| {
             count.fetch_add(more, Ordering::Relaxed);
         };
@@ -53,17 +52,15 @@ impl Counts {
             add(&self.profiles, 1);
         }
     }
-}
 
-impl Starts {
     /// Adds what was counted to the metrics.
     pub(crate) fn register(&self, registry: &mut Registry) {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let starts: Family<RecordingLabel, Counter> = Family::default();
         for (recording, count) in [
-            ("used", &self.counts.with),
-            ("refused", &self.counts.refused),
-            ("none", &self.counts.without),
+            ("used", &self.with),
+            ("refused", &self.refused),
+            ("none", &self.without),
         ] {
             starts
                 .get_or_create(&RecordingLabel { recording })
@@ -76,9 +73,9 @@ impl Starts {
         );
         let all: Family<PagesLabel, Counter> = Family::default();
         for (pages, count) in [
-            ("touched", &self.counts.touched),
-            ("unused", &self.counts.unused),
-            ("missed", &self.counts.missed),
+            ("touched", &self.touched),
+            ("unused", &self.unused),
+            ("missed", &self.missed),
         ] {
             all.get_or_create(&PagesLabel { pages }).inc_by(read(count));
         }
@@ -91,7 +88,7 @@ impl Starts {
             registry,
             "xebec_start_profiles",
             "Profiles of starts that were kept",
-            read(&self.counts.profiles),
+            read(&self.profiles),
         );
     }
 }

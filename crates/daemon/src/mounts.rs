@@ -1,0 +1,176 @@
+//! An image is mounted for somebody: prepared, admitted for what its layers are read by, loaded, held.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tracing::warn;
+use xebec_cache::store::LayerKey;
+use xebec_container::Identity;
+use xebec_images::images::Report;
+use xebec_images::prepare::PreparedImage;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::wire::LayerPair;
+use xebec_protocol::wire::{Holder, ImageRequest, Mounted, Purpose, Reply};
+use xebec_views::recording_admission::{Reliance, Use};
+
+use crate::held_view::HeldView;
+use crate::loaded_images::Loading;
+use crate::order::Order;
+use crate::services::Services;
+
+impl Services {
+    pub(super) async fn mount(
+        self: &Arc<Self>,
+        request: &ImageRequest,
+        require_lazy: bool,
+        mut order: Order,
+        report: &Report,
+    ) -> Result<Reply, Failure> {
+        let completion = order.completion;
+        let service = match &order.purpose {
+            Purpose::Service(command) => Some(command),
+            Purpose::Files | Purpose::Recording => None,
+        };
+        let (start, reservation) = self.prepare(request, require_lazy, service, report).await?;
+        let (mut prepared, recording) = (start.image, start.recording);
+        if order.purpose != Purpose::Recording {
+            self.fetch_contents(request, &mut prepared).await;
+        }
+        let policy = self.images.policy()?;
+        let reliance = self
+            .strictness
+            .claim(Use::of(&prepared, &order.purpose), &policy)
+            .await;
+        self.check_injected(&prepared, &order.purpose).await?;
+        let loading = self.begin_loading(&prepared, recording).await?;
+        prepared.written().await?;
+        let is_free = loading.as_ref().is_some_and(|loading| !loading.free.is_empty());
+        let plan = match order.holder {
+            // containerd does not say when it is ready, or what it is.
+            Holder::Snapshot { .. } => None,
+            _ => self.plan_start(&prepared, &order.purpose),
+        };
+        let learns = plan.as_ref().is_some_and(|plan| plan.learns);
+        order.learns = learns;
+        let holder = order.holder.clone();
+        let mounted = self.in_background(move |this| {
+            let _reservation = reservation;
+            let _building = this
+                .eviction
+                .building
+                .read()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            // The daemon may have been told to stop since the image was asked for.
+            match this.goes_on()? {
+                true => {
+                    let mounted = this.mount_prepared(prepared, order, loading.as_ref(), &reliance);
+                    mounted.map(|(mounted, view)| Some((mounted, view, loading)))
+                }
+                false => Ok(None),
+            }
+        });
+        let Some((mounted, view, loading)) = mounted.await?? else {
+            return Ok(Reply::Again);
+        };
+        let populates = is_free && !learns && !view.was_mounted;
+        let loaded = loading.map(|loading| self.finish_loading(&view, loading, populates));
+        // What learns is let read ahead when it has learned.
+        if is_free && !learns {
+            self.widen_later(mounted.view.clone());
+        }
+        match plan {
+            Some(plan) => self.begin_start(plan, holder, &mounted, &view.layers, view.tree, loaded),
+            None => self.starts.note_shared(&mounted.view),
+        }
+        self.complete_in_background(view.layers, completion);
+        Ok(Reply::Mounted(Box::new(mounted)))
+    }
+
+    /// Keeps with what is known of an image who its user is, unless that is kept already.
+    pub(crate) async fn remember_user(self: &Arc<Self>, holder: Holder, user: Identity) {
+        let remember = move |this: &Self| {
+            let views = this.views.held();
+            let view = views.into_iter().find(|view| view.holders.contains(&holder))?;
+            let records = this.images.records();
+            let remembered = records.change(view.manifest, |record| record.user = Some(user));
+            remembered.err()
+        };
+        if let Ok(Some(failure)) = self.in_background(remember).await {
+            warn!("{failure}");
+        }
+    }
+
+    fn mount_prepared(
+        &self,
+        prepared: PreparedImage,
+        order: Order,
+        loading: Option<&Loading>,
+        reliance: &Reliance,
+    ) -> Result<(Mounted, HeldView), Failure> {
+        let start = Instant::now();
+        let view = self.hold_view(&prepared, &order, loading, reliance)?;
+        let mut stages_ms: std::collections::BTreeMap<String, f64> = prepared
+            .stages_ms
+            .iter()
+            .map(|(name, ms)| ((*name).to_owned(), *ms))
+            .collect();
+        stages_ms.insert("view".to_owned(), view.built_ms);
+        stages_ms.insert(
+            "mount".to_owned(),
+            start.elapsed().as_secs_f64() * 1e3 - view.built_ms,
+        );
+        let config: serde_json::Value = serde_json::from_slice(&prepared.found.config_bytes)
+            .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
+        let lazy = !prepared.layers.iter().any(|layer| layer.read_whole);
+        let layers = view.layers.iter().map(|served| LayerPair {
+            layer: served.layer().key().layer,
+            index: served.layer().key().index,
+        });
+        let is_recording = order.purpose == Purpose::Recording;
+        let mounted = Mounted {
+            layers: layers.collect(),
+            path: view.path.clone(),
+            reference: prepared.found.reference.to_string(),
+            manifest: prepared.found.manifest_digest,
+            config,
+            stages_ms,
+            lazy,
+            recording: is_recording.then(|| self.images.paths().recording_mounts().join(&view.name)),
+            view: view.name.clone(),
+        };
+        Ok((mounted, view))
+    }
+
+    /// Content digests are worth a request only when there is something to share with.
+    async fn fetch_contents(&self, request: &ImageRequest, prepared: &mut PreparedImage) {
+        if self.shared.is_empty() {
+            return;
+        }
+        for layer in &mut prepared.layers {
+            self.images.fetch_contents(request, &prepared.found, layer).await;
+        }
+    }
+
+    /// Called now and then.
+    pub(super) fn sweep(&self) {
+        self.views.sweep();
+        self.suspects.sweep();
+        self.forget_unused();
+    }
+
+    /// Layers of no view are served no more; their files stay.
+    pub(super) fn forget_unused(&self) {
+        // A layer that is forgotten takes what it found with it.
+        for served in self.fills.all() {
+            self.raise_lies(&served);
+        }
+        let views = self.views.list();
+        // Nothing comes for a view that lingers.
+        self.loadings
+            .retain(|name| views.iter().any(|view| view.name == name && view.is_held()));
+        let views = views.into_iter().flat_map(|view| view.layers);
+        let used: HashSet<LayerKey> = views.chain(self.suspects.layers()).map(LayerKey::from).collect();
+        self.fills.retain(|key| used.contains(&key));
+    }
+}

@@ -1,0 +1,15 @@
+//! What a view is mounted for.
+
+use xebec_protocol::wire::{Allowed, Completion, Holder, Purpose};
+
+/// What a view is mounted for.
+pub(crate) struct Order {
+    pub(crate) holder: Holder,
+    pub(crate) completion: Option<Completion>,
+    pub(crate) purpose: Purpose,
+    /// What is allowed on the directory that holds it.
+    pub(crate) allowed: Allowed,
+    /// A profile is to be kept: nothing is read ahead at first, whether there are free pages or not, and what earlier
+    /// starts read is in nobody's memory.
+    pub(crate) learns: bool,
+}
