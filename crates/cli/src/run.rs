@@ -7,7 +7,9 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use xebec_container::{Directories, Event, Herald, Identity, ImageConfig, Prepared, RunError, RunOptions};
+use xebec_container::{
+    ConfigNotifier, Directories, Event, Identity, ImageConfig, Prepared, RunError, RunOptions,
+};
 use xebec_keeper::client::Daemon;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
@@ -104,7 +106,7 @@ fn run_container(paths: &Paths, args: RunArgs) -> Result<ExitCode, Problem> {
     let progress = Arc::new(Progress::new());
     let prepared = Prepared::begin(&options, &directories, {
         let (daemon, progress) = (daemon.clone(), progress.clone());
-        move |herald| mount(&daemon, &request, &progress, herald)
+        move |notifier| mount(&daemon, &request, &progress, notifier)
     });
     // It may still be shown how far its image has come.
     let (prepared, mounted) = prepared.inspect_err(|_| progress.end())?;
@@ -253,13 +255,13 @@ fn mount(
     daemon: &Daemon,
     request: &Request,
     progress: &Progress,
-    herald: &Herald,
+    notifier: &ConfigNotifier,
 ) -> Result<Mounted, Failure> {
     let mut listen = |reply: &Reply| match reply {
         // What is wrong with it will be said of the image that is mounted.
         Reply::Configuration { config, user } => {
             if let Ok(image) = ImageConfig::from_json(config) {
-                herald.tell(image, user.clone());
+                notifier.tell(image, user.clone());
             }
         }
         reply => progress.show(reply),

@@ -32,11 +32,11 @@ use xebec_kernel::mount::automount::DOOR_SOURCE;
 use xebec_kernel::mount::{Attributes, Detached, MountInfo, Overlay, Top, mounts};
 use xebec_kernel::remove::remove_tree;
 
-use super::command::Process;
-use super::confined::Confined;
 use super::control_groups::{self, INTERVAL, ROUNDS};
+use super::process::Process;
 use super::record::{self, Record};
 use super::runtime::Runtime;
+use super::security_context::SecurityContext;
 use super::spec::{self, SpecInput};
 use super::{Directories, Net, RunError, RunOptions};
 
@@ -63,7 +63,7 @@ pub(super) struct Bundle {
     state: PathBuf,
     record: Record,
     runtime: Runtime,
-    confined: Confined,
+    confined: SecurityContext,
     rm: bool,
     open: bool,
     /// Whether there ever was a container. A layer that nothing could write to is not kept.
@@ -78,7 +78,7 @@ impl Bundle {
         options: &RunOptions,
         dirs: &Directories,
         runtime: &Runtime,
-        confined: Confined,
+        confined: SecurityContext,
     ) -> Result<Self, RunError> {
         let id = match &options.id {
             Some(id) if is_name(id) => id.clone(),

@@ -12,7 +12,7 @@ use rustix::process::{
 
 use super::bundle::Bundle;
 use super::signal::exit_code_of;
-use super::supervise::Happening;
+use super::supervisor::SupervisorEvent;
 use super::{ExitCode, RunError};
 
 /// Makes this process the parent of every process below it whose own parent ends. The runtime ends after
@@ -60,7 +60,7 @@ impl Init {
     }
 
     /// Tells of its end, without reaping it: its number must stay its own while others look at it.
-    pub(super) fn watch(&self, sender: &Sender<Happening>) -> Result<(), RunError> {
+    pub(super) fn watch(&self, sender: &Sender<SupervisorEvent>) -> Result<(), RunError> {
         let failed = |source| RunError::System {
             doing: "watch the container's first process",
             source,
@@ -77,7 +77,7 @@ impl Init {
                     Ok(None) | Err(_) => break ExitCode(u8::MAX),
                 }
             };
-            let _ = sender.send(Happening::Exited(code));
+            let _ = sender.send(SupervisorEvent::Exited(code));
         };
         thread::Builder::new()
             .name("container-exit".into())

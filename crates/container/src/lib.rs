@@ -18,45 +18,47 @@
 
 mod bundle;
 mod capabilities;
-mod command;
-mod confined;
+mod cgroup_warm_up;
 pub mod confinement;
-mod connection;
 mod control_groups;
-mod early;
+mod env_file;
 mod error;
-mod gate;
+mod exec_fifo;
 mod image_config;
 mod init;
-mod joining;
 mod labels;
 mod output;
+mod prediction;
 mod probe;
+mod probe_watch;
+mod process;
 mod record;
 mod runtime;
 mod seccomp;
+mod security_context;
 mod signal;
 mod spec;
-mod supervise;
+mod stdio;
+mod supervisor;
 mod terminal;
 mod user;
-mod watch;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 pub use capabilities::{Capability, NAMES as CAPABILITIES};
-pub use command::args;
 pub use confinement::Confinement;
 pub use control_groups::container_at;
+pub use env_file::{EnvFileError, read as read_env_file};
 pub use error::RunError;
 pub use image_config::{ImageConfig, ImageConfigError};
 pub use probe::{Probe, ProbeParseError};
+pub use process::args;
 pub use record::outlived;
 pub use record::{Record, RecordError, Running, cleanup_stale, list};
 pub use signal::{SignalParseError, StopSignal};
-pub use supervise::Herald;
+pub use supervisor::ConfigNotifier;
 pub use user::{Identity, UserError};
 
 /// How long a container may take to become ready before it is stopped, unless told otherwise. The slowest
@@ -290,9 +292,9 @@ impl From<ExitCode> for std::process::ExitCode {
 /// Dropped, nothing is left of it.
 pub struct Prepared<'a> {
     // In this order: the runtime ends before its directory goes.
-    early: early::Early,
+    early: prediction::PredictedCreate,
     bundle: bundle::Bundle,
-    attention: supervise::Attention,
+    queue: supervisor::EventQueue,
     options: &'a RunOptions,
 }
 
@@ -309,7 +311,7 @@ impl<'a> Prepared<'a> {
     pub fn begin<T: Send + 'static>(
         options: &'a RunOptions,
         dirs: &Directories,
-        image: impl FnOnce(&Herald) -> T + Send + 'static,
+        image: impl FnOnce(&ConfigNotifier) -> T + Send + 'static,
     ) -> Result<(Self, T), RunError> {
         for volume in &options.volumes {
             volume.check()?;
@@ -319,28 +321,25 @@ impl<'a> Prepared<'a> {
             return Err(RunError::NoTerminal);
         }
         let mut runtime = runtime::Runtime::find(options.runtime.as_deref(), dirs)?;
-        let confined = confined::Confined::decide(options, &runtime)?;
+        let confined = security_context::SecurityContext::decide(options, &runtime)?;
         runtime.filter_by(confined.filters.outer.clone());
         // It may take long, and whoever does not want to wait for it is not held up.
         if let Err(error) = record::cleanup_stale(dirs) {
             tracing::warn!(%error, "containers that were left behind could not be cleaned up");
         }
-        let attention = supervise::Attention::begin()?;
+        let queue = supervisor::EventQueue::begin()?;
         let bundle = bundle::Bundle::claim(options, dirs, &runtime, confined)?;
-        let image = attention.spawn(image)?;
+        let image = queue.spawn(image)?;
         let mut prepared = Prepared {
-            early: early::Early::begin(&bundle, options)?,
+            early: prediction::PredictedCreate::begin(&bundle, options)?,
             bundle,
-            attention,
+            queue,
             options,
         };
         let Prepared {
-            early,
-            bundle,
-            attention,
-            ..
+            early, bundle, queue, ..
         } = &mut prepared;
-        let found = attention.wait(image, |says, user| early.tell(bundle, says, user, options))?;
+        let found = queue.wait(image, |says, user| early.tell(bundle, says, user, options))?;
         Ok((prepared, found))
     }
 
@@ -365,17 +364,17 @@ impl<'a> Prepared<'a> {
         // In this order, too.
         let Prepared {
             options,
-            attention,
+            queue,
             mut bundle,
             mut early,
         } = self;
         probe::refuse_ready_before(options)?;
         let stop_signal = image.stop_signal()?;
-        let resolve = || command::Process::resolve(view, image, options);
+        let resolve = || process::Process::resolve(view, image, options);
         let told = early.told(&bundle, image, options);
         let is_told = told.is_some();
         // Who was told has it already.
-        let mut joining = (!is_told).then(joining::QuickJoining::begin);
+        let mut joining = (!is_told).then(cgroup_warm_up::CgroupWarmUp::begin);
         let mut process = told.map_or_else(resolve, Ok)?;
         let root = bundle.mount(view, &process)?;
         early.open(&bundle, &root);
@@ -391,22 +390,22 @@ impl<'a> Prepared<'a> {
             false => {
                 // Before the runtime can make the container.
                 init::adopt()?;
-                joining.get_or_insert_with(joining::QuickJoining::begin);
+                joining.get_or_insert_with(cgroup_warm_up::CgroupWarmUp::begin);
                 Some(bundle.write_spec(&process, options)?)
             }
         };
-        let orders = supervise::Orders {
+        let orders = supervisor::SupervisorConfig {
             options,
             stop_signal,
             began,
             user: options.user.is_none().then_some(process.identity),
         };
-        let making = supervise::Making {
+        let making = supervisor::PendingCreate {
             early,
             config,
             joining,
         };
-        let outcome = supervise::supervise(&mut bundle, making, &orders, attention, events);
+        let outcome = supervisor::supervise(&mut bundle, making, &orders, queue, events);
         let closed = bundle.close();
         let code = outcome?;
         closed?;

@@ -13,7 +13,7 @@ use std::thread;
 use rustix::io::Errno;
 
 use super::probe::{LogPattern, Probe};
-use super::supervise::Happening;
+use super::supervisor::SupervisorEvent;
 
 /// Longest part of a line that is searched and remembered. Longer lines are data rather than messages.
 const LINE_LIMIT: usize = 64 << 10;
@@ -86,11 +86,16 @@ pub(super) struct Search {
     line: Vec<u8>,
     from: Destination,
     tail: Tail,
-    sender: Sender<Happening>,
+    sender: Sender<SupervisorEvent>,
 }
 
 impl Search {
-    pub(super) fn new(probes: &[Probe], from: Destination, tail: &Tail, sender: &Sender<Happening>) -> Self {
+    pub(super) fn new(
+        probes: &[Probe],
+        from: Destination,
+        tail: &Tail,
+        sender: &Sender<SupervisorEvent>,
+    ) -> Self {
         let patterns = probes
             .iter()
             .enumerate()
@@ -145,7 +150,7 @@ impl Search {
             let seen = pattern.is_match(line);
             if seen {
                 // Nobody listens any more when the container is being stopped.
-                let _ = sender.send(Happening::Seen(*index));
+                let _ = sender.send(SupervisorEvent::Seen(*index));
             }
             !seen
         });
@@ -233,13 +238,13 @@ mod tests {
             .iter()
             .map(|pattern| format!("log:{pattern}").parse().unwrap())
             .collect();
-        let (sender, happenings) = mpsc::channel();
+        let (sender, events_in) = mpsc::channel();
         let tail = Tail::default();
         let mut search = Search::new(&probes, Destination::Stderr, &tail, &sender);
         pieces.iter().for_each(|piece| search.take(piece));
         drop((search, sender));
-        let seen = happenings.iter().map(|happening| match happening {
-            Happening::Seen(index) => index,
+        let seen = events_in.iter().map(|event| match event {
+            SupervisorEvent::Seen(index) => index,
             _ => usize::MAX,
         });
         (seen.collect(), tail.sentence())

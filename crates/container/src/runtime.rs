@@ -19,7 +19,7 @@ use xebec_kernel::mount::Top;
 use xebec_kernel::process::{Instruction, filter_system_calls, with_umask};
 
 use super::bundle::{Bundle, is_name};
-use super::{Directories, RunError, gate};
+use super::{Directories, RunError, exec_fifo};
 
 /// In order of preference: runc is the one that takes every layout of control groups.
 const RUNTIMES: [&str; 2] = ["runc", "crun"];
@@ -130,7 +130,7 @@ impl Runtime {
 
     /// Lets the command of a container begin whose first process is `init`.
     pub(super) fn start(&self, id: &str, bundle: &Path, init: BorrowedFd<'_>) -> Result<(), RunError> {
-        if !self.is_crun() && gate::open(&self.root.join(id), init) {
+        if !self.is_crun() && exec_fifo::open(&self.root.join(id), init) {
             return Ok(());
         }
         let log = log_in(bundle);

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::{Handle, Signals};
 
-use super::supervise::Happening;
+use super::supervisor::SupervisorEvent;
 use super::{ExitCode, RunError};
 
 /// First real-time signal as the C library counts, and the last; Linux `signal(7)` on every architecture that
@@ -114,7 +114,7 @@ const SIGNALS: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, S
 pub(super) struct SignalWatch(Handle);
 
 impl SignalWatch {
-    pub(super) fn start(sender: &Sender<Happening>) -> Result<Self, RunError> {
+    pub(super) fn start(sender: &Sender<SupervisorEvent>) -> Result<Self, RunError> {
         let failed = |source| RunError::System {
             doing: "listen for signals",
             source,
@@ -124,7 +124,7 @@ impl SignalWatch {
         let sender = sender.clone();
         let listen = move || {
             for signal in signals.forever() {
-                if sender.send(Happening::Signal(signal)).is_err() {
+                if sender.send(SupervisorEvent::Signal(signal)).is_err() {
                     break;
                 }
             }

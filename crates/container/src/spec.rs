@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::command::Process;
-use super::confined::Confined;
 use super::confinement::{Confinement, Tmpfs};
+use super::process::Process;
+use super::security_context::SecurityContext;
 use super::{Net, Volume};
 
 /// The version whose members are used; everything since runc 1.0 reads it.
@@ -62,7 +62,7 @@ pub(super) struct SpecInput<'a> {
     pub network_files: &'a [(PathBuf, &'static str)],
     /// What it may do and use, as it was asked for and as it was decided.
     pub confinement: &'a Confinement,
-    pub confined: &'a Confined,
+    pub confined: &'a SecurityContext,
     /// Whether this host can limit swap.
     pub can_limit_swap: bool,
     /// Whether the host's control groups are version 2 alone; then the container gets a namespace of them.

@@ -6,10 +6,8 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args, ValueHint};
-use xebec_container::confinement::{
-    Bytes, Cpus, MemorySwap, PidsLimit, SecurityOption, Tmpfs, Ulimit, read_env_file,
-};
-use xebec_container::{CAPABILITIES, Capability, Confinement, Net, Probe, RunOptions, Volume};
+use xebec_container::confinement::{Bytes, Cpus, MemorySwap, PidsLimit, SecurityOption, Tmpfs, Ulimit};
+use xebec_container::{CAPABILITIES, Capability, Confinement, Net, Probe, RunOptions, Volume, read_env_file};
 use xebec_protocol::wire::ServiceCommand;
 use xebec_recordings::merge_pages::Limit;
 

@@ -1,11 +1,9 @@
 //! What a container may do and use, beyond what its image says: the options of that name, as users of docker know them.
 
-mod environment;
 mod limits;
 mod security;
 mod tmpfs;
 
-pub use self::environment::{EnvFileError, read as read_env_file};
 pub use self::limits::{Bytes, Cpus, MemorySwap, PidsLimit, Ulimit};
 pub use self::security::SecurityOption;
 pub use self::tmpfs::Tmpfs;

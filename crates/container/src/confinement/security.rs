@@ -11,7 +11,7 @@ pub enum SecurityOption {
     /// `seccomp=unconfined`: no filter of system calls.
     SeccompUnconfined,
     /// `seccomp=builtin`: the usual one.
-    SeccompUsual,
+    SeccompBuiltin,
     /// `seccomp=FILE`: one in docker's format.
     SeccompFile(PathBuf),
     /// `apparmor=unconfined`.
@@ -53,7 +53,7 @@ impl FromStr for SecurityOption {
             ("no-new-privileges", "false") => Self::NoNewPrivileges(false),
             ("no-new-privileges", _) => return Err(wrong("it is true or false")),
             ("seccomp", "unconfined") => Self::SeccompUnconfined,
-            ("seccomp", "builtin") => Self::SeccompUsual,
+            ("seccomp", "builtin") => Self::SeccompBuiltin,
             ("apparmor", "unconfined") => Self::AppArmorUnconfined,
             ("label", "disable") => Self::LabelDisable,
             ("systempaths", "unconfined") => Self::SystemPathsUnconfined,

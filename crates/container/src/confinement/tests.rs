@@ -201,25 +201,3 @@ fn security_options_are_written_in_either_way() {
         assert!(read(text).is_err(), "{text}");
     }
 }
-
-#[test]
-fn files_of_variables_are_read_as_docker_reads_them() {
-    let own = |name: &str| (name == "OWN").then(|| "mine".to_owned());
-    let text = "\u{feff}A=1\n# no\n\n  B = x \nC=\"quoted\" # kept\nOWN\nNOT_SET\nD=a=b\r\nE=\n";
-    let error = read_env_file(text.as_bytes(), own).unwrap_err();
-    assert_eq!(error.line, 4, "{error}");
-    let text = text.replace("B = x ", "B= x ");
-    let variables = read_env_file(text.as_bytes(), own).unwrap();
-    let lines: Vec<String> = variables
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    assert_eq!(
-        lines,
-        ["A=1", "B= x ", "C=\"quoted\" # kept", "OWN=mine", "D=a=b", "E="]
-    );
-    for text in [&b"=x"[..], b"A B=1", b"A\xff=1", b"A B"] {
-        assert!(read_env_file(text, own).is_err(), "{text:?}");
-    }
-    assert!(read_env_file(&vec![b'#'; 5 << 20], own).is_err());
-}

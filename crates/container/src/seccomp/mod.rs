@@ -21,15 +21,15 @@
 //! Runtimes other than runc and crun may need other calls for themselves (one that starts a virtual machine talks to it by
 //! `AF_VSOCK`), and the numbers are known for x86-64 only; everybody else is given the allow list by names, and pays for it.
 
-mod calls;
-mod given;
+mod custom_profile;
 mod program;
+mod syscalls;
 
 use serde_json::{Value, json};
 use xebec_kernel::process::Instruction;
 
-use self::calls::{Answer, CALLS, Call};
-pub(super) use self::given::{read, version};
+pub(super) use self::custom_profile::{read, version};
+use self::syscalls::{Answer, CALLS, Call};
 use super::capabilities::Capabilities;
 
 /// `EPERM` and `ENOSYS`, the same on every architecture that Linux containers run on but MIPS.
@@ -68,11 +68,11 @@ const PERSONALITIES: [u32; 5] = [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 pub(super) enum Filter {
     /// The list above.
     #[default]
-    Usual,
+    Default,
     /// Nothing.
     Unconfined,
     /// A profile of the user's, as the runtime wants it.
-    Given(Value),
+    Custom(Value),
 }
 
 /// The filters of a container.
@@ -95,15 +95,15 @@ impl Filters {
     ) -> Self {
         match filter {
             Filter::Unconfined => Filters::default(),
-            Filter::Given(profile) => Filters {
+            Filter::Custom(profile) => Filters {
                 outer: None,
                 profile: Some(profile.clone()),
             },
-            Filter::Usual if takes_outer && cfg!(target_arch = "x86_64") => Filters {
+            Filter::Default if takes_outer && cfg!(target_arch = "x86_64") => Filters {
                 outer: Some(program::allow_list(capabilities, socketcall)),
                 profile: Some(deny_list(capabilities, socketcall)),
             },
-            Filter::Usual => Filters {
+            Filter::Default => Filters {
                 outer: None,
                 profile: Some(allow_list(capabilities, socketcall)),
             },

@@ -6,7 +6,7 @@
 use xebec_kernel::process::Instruction;
 
 use super::super::capabilities::Capabilities;
-use super::calls::{Answer, CALLS, Call};
+use super::syscalls::{Answer, CALLS, Call};
 use super::{ENOSYS, EPERM, FAMILIES, PERSONALITIES, SOCKET_MAKERS};
 
 /// `BPF_LD | BPF_W | BPF_ABS`: takes 32 bits of what is known of the call.

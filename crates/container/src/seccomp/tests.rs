@@ -47,9 +47,9 @@ fn what_only_the_runtime_may_the_inner_filter_refuses() {
 
 #[test]
 fn who_starts_a_container_decides_which_filters_there_are() {
-    let usual = Filters::new(&Filter::Usual, with(&[]), true, false);
+    let usual = Filters::new(&Filter::Default, with(&[]), true, false);
     assert_eq!(usual.outer.is_some(), cfg!(target_arch = "x86_64"));
-    let other = Filters::new(&Filter::Usual, with(&[]), false, false);
+    let other = Filters::new(&Filter::Default, with(&[]), false, false);
     assert!(other.outer.is_none());
     assert_eq!(
         other.profile.map(|profile| profile["defaultAction"].clone()),
@@ -57,7 +57,7 @@ fn who_starts_a_container_decides_which_filters_there_are() {
     );
     let none = Filters::new(&Filter::Unconfined, with(&[]), true, false);
     assert!(none.outer.is_none() && none.profile.is_none());
-    let given = Filters::new(&Filter::Given(json!({"x": 1})), with(&[]), true, false);
+    let given = Filters::new(&Filter::Custom(json!({"x": 1})), with(&[]), true, false);
     assert!(given.outer.is_none() && given.profile == Some(json!({"x": 1})));
 }
 

@@ -26,12 +26,12 @@ fn process(env: &[(&str, &str)]) -> Process {
 static PLAIN: LazyLock<Confinement> = LazyLock::new(Confinement::default);
 
 /// On the host's network.
-static USUAL: LazyLock<Confined> = LazyLock::new(|| {
+static USUAL: LazyLock<SecurityContext> = LazyLock::new(|| {
     let capabilities = Capabilities::of(&[], &[], Net::Host, Capabilities::ALL);
-    Confined {
+    SecurityContext {
         capabilities,
-        filters: Filters::new(&Filter::Usual, capabilities, true, false),
-        ..Confined::default()
+        filters: Filters::new(&Filter::Default, capabilities, true, false),
+        ..SecurityContext::default()
     }
 });
 
@@ -154,14 +154,14 @@ fn options_are_what_the_runtime_is_told() {
             .collect(),
         ..Confinement::default()
     };
-    let confined = Confined {
+    let confined = SecurityContext {
         no_new_privileges: true,
         shows_system_paths: true,
         labels: Labels {
             apparmor: Some("some-profile".into()),
             selinux: Some(("its:process".into(), "its:files".into())),
         },
-        ..Confined::default()
+        ..SecurityContext::default()
     };
     let spec = config_json(&SpecInput {
         confinement: &confinement,

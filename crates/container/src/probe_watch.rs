@@ -19,7 +19,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::probe::{self, Probe};
 use super::runtime::Runtime;
-use super::supervise::Happening;
+use super::supervisor::SupervisorEvent;
 use super::{Net, RunError};
 
 /// The first pause, and the longest.
@@ -31,7 +31,7 @@ const PAUSE_SHARE: u32 = 20;
 
 /// The container that is watched.
 #[derive(Clone)]
-pub(super) struct Watched {
+pub(super) struct ProbeTarget {
     pub id: String,
     pub pid: i32,
     pub net: Net,
@@ -40,17 +40,17 @@ pub(super) struct Watched {
 
 /// The look-outs of a container. They end when this is dropped, at the latest after the attempt that they
 /// are making.
-pub(super) struct Watch(Arc<Gate>);
+pub(super) struct ProbeWatch(Arc<Gate>);
 
-impl Watch {
+impl ProbeWatch {
     /// Starts a look-out for every probe that needs one: `log:` is seen by the copying of output, and `exit`
     /// by the end of the container.
     pub(super) fn start(
         probes: &[Probe],
-        watched: &Watched,
-        sender: &Sender<Happening>,
+        watched: &ProbeTarget,
+        sender: &Sender<SupervisorEvent>,
     ) -> Result<Self, RunError> {
-        let watch = Watch(Arc::new(Gate::default()));
+        let watch = ProbeWatch(Arc::new(Gate::default()));
         for (index, probe) in probes.iter().enumerate() {
             if matches!(probe, Probe::Log(_) | Probe::Exit) {
                 continue;
@@ -67,9 +67,9 @@ impl Watch {
                 .spawn(move || {
                     // The receiver is gone when the container has ended; then nobody wants to know.
                     let _ = match look_out(&probe, &watched, &gate) {
-                        Ok(true) => sender.send(Happening::Seen(index)),
+                        Ok(true) => sender.send(SupervisorEvent::Seen(index)),
                         Ok(false) => Ok(()),
-                        Err(error) => sender.send(Happening::Broken(index, error)),
+                        Err(error) => sender.send(SupervisorEvent::Broken(index, error)),
                     };
                 })
                 .map_err(|source| RunError::Probe { probe: name, source })?;
@@ -78,13 +78,13 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for ProbeWatch {
     fn drop(&mut self) {
         self.0.close();
     }
 }
 
-fn look_out(probe: &Probe, watched: &Watched, gate: &Gate) -> io::Result<bool> {
+fn look_out(probe: &Probe, watched: &ProbeTarget, gate: &Gate) -> io::Result<bool> {
     let network = matches!(probe, Probe::Port(_) | Probe::Http(_));
     if network && watched.net == Net::None {
         let namespace = File::open(format!("/proc/{}/ns/net", watched.pid))?;
@@ -111,7 +111,7 @@ fn look_out(probe: &Probe, watched: &Watched, gate: &Gate) -> io::Result<bool> {
     }
 }
 
-fn is_seen(probe: &Probe, watched: &Watched) -> io::Result<bool> {
+fn is_seen(probe: &Probe, watched: &ProbeTarget) -> io::Result<bool> {
     match probe {
         Probe::Port(port) => Ok(probe::port_accepts(*port)),
         Probe::Http(url) => Ok(url.is_ready()),

@@ -1,14 +1,10 @@
 //! What containers leave on record, on the disk and in the mount table, and who cleans it up. As in `container_run`, every case runs
 //! in a process of its own.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
 use std::fs;
 use std::time::{Duration, Instant};
 
-use support::{Case, case, wait_until};
+use crate::support::{Case, case, wait_until};
 use xebec_container::{Record, cleanup_stale, list};
 use xebec_kernel::mount::{Attributes, Overlay};
 

@@ -1,13 +1,9 @@
 //! Probes, and what becomes of containers that are ready, or never are. As in `container_run`, every case runs in a process of its
 //! own.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::case;
+use crate::support::{case, free_port};
 
 #[test]
 fn a_ready_container_is_stopped_with_the_images_signal_and_killed_if_it_stays() {
@@ -56,7 +52,7 @@ fn every_kind_of_probe_is_seen() {
             "http://127.0.0.1:PORT/",
             "http://localhost:PORT/index.html",
         ] {
-            let port = support::free_port().to_string();
+            let port = free_port().to_string();
             case.set("probe", &probe.replace("PORT", &port))
                 .shell(&web.replace("PORT", &port));
             let run = case.run();

@@ -17,7 +17,7 @@ use crate::control_groups::{self, INTERVAL, ROUNDS};
 /// Kills a runtime, and the processes that it has begun, which are this one's children from then on ([`super::init::adopt`]); neither
 /// gets to say where its container's errors go that the other one is gone. Removes the control groups at `group` (as in a bundle's
 /// `cgroupsPath`), which are empty then.
-pub(super) fn end(runtime: &mut Child, group: &str) {
+pub(super) fn kill(runtime: &mut Child, group: &str) {
     let process = Pid::from_child(runtime);
     if let Ok(held) = pidfd_open(process, PidfdFlags::empty()) {
         let _ = pidfd_send_signal(&held, Signal::STOP);
@@ -89,7 +89,7 @@ mod tests {
         assert!(Begun::hold(Pid::from_child(&runtime), number(&other)).is_none());
         assert!(Begun::hold(Pid::from_child(&runtime), this.as_raw_pid()).is_none());
         assert!(Begun::hold(this, number(&other)).is_some());
-        end(&mut runtime, "/xebec/none");
+        kill(&mut runtime, "/xebec/none");
         assert!(other.try_wait().unwrap().is_none());
         other.kill().unwrap();
         other.wait().unwrap();
@@ -106,7 +106,7 @@ mod tests {
         let lines = BufReader::new(runtime.stdout.take().unwrap()).lines();
         let numbers = lines.map(Result::unwrap).take_while(|line| !line.is_empty());
         let numbers: Vec<i32> = numbers.map(|number| number.parse().unwrap()).collect();
-        end(&mut runtime, "/xebec/none");
+        kill(&mut runtime, "/xebec/none");
         for number in &numbers {
             assert_eq!(
                 Stat::of(*number),

@@ -9,24 +9,24 @@ use std::time::Instant;
 use super::bundle::Bundle;
 use super::output::{self, Copying, Destination, Search, Tail};
 use super::runtime::Streams;
-use super::supervise::Happening;
+use super::supervisor::SupervisorEvent;
 use super::terminal::{ConsoleSocket, OUTPUT_PATIENCE, Terminal};
 use super::{RunError, RunOptions};
 
 /// How the container's standard streams will reach this process.
 #[derive(Default)]
-pub(super) struct Connection {
+pub(super) struct ContainerStdio {
     pub socket: Option<ConsoleSocket>,
     pipes: Vec<(io::PipeReader, Destination)>,
 }
 
-impl Connection {
+impl ContainerStdio {
     pub(super) fn prepare(bundle: &Bundle, options: &RunOptions) -> Result<Self, RunError> {
         let socket = match options.tty {
             true => Some(ConsoleSocket::bind(bundle.console_socket())?),
             false => None,
         };
-        Ok(Connection {
+        Ok(ContainerStdio {
             socket,
             pipes: Vec::new(),
         })
@@ -82,7 +82,7 @@ impl Connection {
         self,
         options: &RunOptions,
         tail: &Tail,
-        sender: &Sender<Happening>,
+        sender: &Sender<SupervisorEvent>,
     ) -> Result<Passing, RunError> {
         let failed = |source| RunError::System {
             doing: "copy the container's output",

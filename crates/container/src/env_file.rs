@@ -6,7 +6,7 @@
 use std::fmt;
 
 /// Largest file that is read. The kernel takes 2 MiB of arguments and environment together (`ARG_MAX` as a rule).
-pub(super) const FILE_LIMIT: usize = 4 << 20;
+const FILE_LIMIT: usize = 4 << 20;
 
 /// What is wrong with a file of variables.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,4 +62,32 @@ pub fn read(
         variables.extend(value.map(|value| (name.to_owned(), value)));
     }
     Ok(variables)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_variables_are_read_as_docker_reads_them() {
+        let own = |name: &str| (name == "OWN").then(|| "mine".to_owned());
+        let text = "\u{feff}A=1\n# no\n\n  B = x \nC=\"quoted\" # kept\nOWN\nNOT_SET\nD=a=b\r\nE=\n";
+        let error = read(text.as_bytes(), own).unwrap_err();
+        assert_eq!(error.line, 4, "{error}");
+        let text = text.replace("B = x ", "B= x ");
+        let variables = read(text.as_bytes(), own).unwrap();
+        let lines: Vec<String> = variables
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        assert_eq!(
+            lines,
+            ["A=1", "B= x ", "C=\"quoted\" # kept", "OWN=mine", "D=a=b", "E="]
+        );
+        for text in [&b"=x"[..], b"A B=1", b"A\xff=1", b"A B"] {
+            assert!(read(text, own).is_err(), "{text:?}");
+        }
+        assert!(read(&vec![b'#'; 5 << 20], own).is_err());
+    }
 }

@@ -1,15 +1,11 @@
 //! Containers whose runtime is started before their image is there. As in `container_run`, every case runs in a process of its
 //! own.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use support::{Case, Running, case, wait_until};
+use crate::support::{Case, Running, case, wait_until};
 use xebec_container::cleanup_stale;
 
 /// How long the image takes where it is not waited for.

@@ -12,22 +12,22 @@ use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 
 use super::bundle::Bundle;
-use super::connection;
-use super::early::Early;
+use super::cgroup_warm_up::CgroupWarmUp;
 use super::init::Init;
-use super::joining::QuickJoining;
 use super::output::Tail;
+use super::prediction::PredictedCreate;
 use super::probe::Probe;
+use super::probe_watch::{ProbeTarget, ProbeWatch};
 use super::signal::SignalWatch;
+use super::stdio;
 use super::terminal::Terminal;
-use super::watch::{Watch, Watched};
 use super::{Event, ExitCode, Identity, ImageConfig, RunError, RunOptions, StopSignal};
 
 /// How many times somebody asks for the end before the container is killed.
 const URGES: u32 = 3;
 
 /// Something that the supervisor has to know.
-pub(super) enum Happening {
+pub(super) enum SupervisorEvent {
     /// What was done beside the preparations is done.
     Done,
     /// It is known what the image says, and perhaps who its user is.
@@ -43,7 +43,7 @@ pub(super) enum Happening {
 }
 
 /// What the supervisor was told.
-pub(super) struct Orders<'a> {
+pub(super) struct SupervisorConfig<'a> {
     pub options: &'a RunOptions,
     pub stop_signal: StopSignal,
     pub began: Instant,
@@ -53,39 +53,39 @@ pub(super) struct Orders<'a> {
 
 /// What happens, from the moment that this is made. Made before anything that would have to be cleaned up, it
 /// keeps a signal from ending this process in between.
-pub(super) struct Attention {
-    sender: Sender<Happening>,
-    happenings: Receiver<Happening>,
+pub(super) struct EventQueue {
+    sender: Sender<SupervisorEvent>,
+    events_in: Receiver<SupervisorEvent>,
     _signals: SignalWatch,
 }
 
-impl Attention {
+impl EventQueue {
     pub(super) fn begin() -> Result<Self, RunError> {
-        let (sender, happenings) = mpsc::channel();
+        let (sender, events_in) = mpsc::channel();
         let _signals = SignalWatch::start(&sender)?;
-        Ok(Attention {
+        Ok(EventQueue {
             sender,
-            happenings,
+            events_in,
             _signals,
         })
     }
 
-    /// Has something done in a thread of its own, which is to be waited for by [`Attention::wait`].
+    /// Has something done in a thread of its own, which is to be waited for by [`EventQueue::wait`].
     pub(super) fn spawn<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Herald) -> T + Send + 'static,
+        work: impl FnOnce(&ConfigNotifier) -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, RunError> {
         /// Tells of the end also when the work panics.
-        struct Telling(Sender<Happening>);
+        struct Telling(Sender<SupervisorEvent>);
         impl Drop for Telling {
             fn drop(&mut self) {
-                let _ = self.0.send(Happening::Done);
+                let _ = self.0.send(SupervisorEvent::Done);
             }
         }
         let telling = Telling(self.sender.clone());
         let work = move || {
             let telling = telling;
-            work(&Herald(telling.0.clone()))
+            work(&ConfigNotifier(telling.0.clone()))
         };
         let thread = std::thread::Builder::new().name("image".into());
         thread.spawn(work).map_err(|source| RunError::System {
@@ -101,10 +101,10 @@ impl Attention {
         mut know: impl FnMut(&ImageConfig, Option<&Identity>),
     ) -> Result<T, RunError> {
         loop {
-            match self.happenings.recv() {
-                Ok(Happening::Done) | Err(_) => break,
-                Ok(Happening::Known(image, user)) => know(&image, user.as_ref()),
-                Ok(Happening::Signal(signal)) if is_urge(signal) => {
+            match self.events_in.recv() {
+                Ok(SupervisorEvent::Done) | Err(_) => break,
+                Ok(SupervisorEvent::Known(image, user)) => know(&image, user.as_ref()),
+                Ok(SupervisorEvent::Signal(signal)) if is_urge(signal) => {
                     return Err(RunError::Interrupted(signal));
                 }
                 Ok(_) => {}
@@ -115,48 +115,48 @@ impl Attention {
 }
 
 /// Tells what an image says, as soon as that is known: before the image is there.
-pub struct Herald(Sender<Happening>);
+pub struct ConfigNotifier(Sender<SupervisorEvent>);
 
-impl Herald {
+impl ConfigNotifier {
     /// It says this, and its user was this one before, where that is known.
     pub fn tell(&self, image: ImageConfig, user: Option<Identity>) {
         // Nobody may care any more.
-        let _ = self.0.send(Happening::Known(Box::new(image), user));
+        let _ = self.0.send(SupervisorEvent::Known(Box::new(image), user));
     }
 }
 
 /// The making of a container: as far as it has begun, what its `config.json` holds if nobody was told that, and what makes it
 /// quick.
-pub(super) struct Making {
-    pub early: Early,
+pub(super) struct PendingCreate {
+    pub early: PredictedCreate,
     pub config: Option<String>,
-    pub joining: Option<QuickJoining>,
+    pub joining: Option<CgroupWarmUp>,
 }
 
 /// Creates and starts the container of `bundle` and stays with it until it has ended. This process has adopted it already.
 pub(super) fn supervise(
     bundle: &mut Bundle,
-    making: Making,
-    orders: &Orders<'_>,
-    attention: Attention,
+    pending: PendingCreate,
+    orders: &SupervisorConfig<'_>,
+    queue: EventQueue,
     events: &mut dyn FnMut(Event),
 ) -> Result<ExitCode, RunError> {
     let options = orders.options;
-    let Making {
+    let PendingCreate {
         early,
         config,
         joining,
-    } = making;
-    let Attention {
+    } = pending;
+    let EventQueue {
         sender,
-        happenings,
+        events_in,
         _signals,
-    } = attention;
+    } = queue;
     let connection = early
         .finish(bundle, config.as_deref(), options)
         .map_err(|error| {
             // A key of the terminal interrupts the runtime as well.
-            refuse_if_interrupted(&happenings).err().unwrap_or(error)
+            refuse_if_interrupted(&events_in).err().unwrap_or(error)
         })?;
     let init = Init::open(bundle)?;
     bundle.record_pid(init.pid)?;
@@ -169,7 +169,7 @@ pub(super) fn supervise(
     let tail = Tail::default();
     let (terminal, copies) = connection.open(options, &tail, &sender)?;
     init.watch(&sender)?;
-    refuse_if_interrupted(&happenings)?;
+    refuse_if_interrupted(&events_in)?;
     bundle.runtime().start(bundle.id(), bundle.path(), init.pidfd())?;
     events(Event::Started);
     if options.outlives_supervisor
@@ -177,13 +177,13 @@ pub(super) fn supervise(
     {
         tracing::warn!(%error, "should this process be killed, its container will be, too");
     }
-    let watched = Watched {
+    let watched = ProbeTarget {
         id: bundle.id().to_owned(),
         pid: init.pid,
         net: options.net,
         runtime: bundle.runtime().clone(),
     };
-    let watch = Watch::start(&options.probes, &watched, &sender)?;
+    let watch = ProbeWatch::start(&options.probes, &watched, &sender)?;
 
     let mut supervisor = Supervisor {
         orders,
@@ -198,16 +198,16 @@ pub(super) fn supervise(
         urges: 0,
         verdict: None,
     };
-    let code = supervisor.attend(&happenings)?;
+    let code = supervisor.attend(&events_in)?;
     drop(watch);
     // What was written last may be what a probe waits for.
-    connection::finish(copies);
-    supervisor.conclude(code, &happenings, &tail)
+    stdio::finish(copies);
+    supervisor.conclude(code, &events_in, &tail)
 }
 
-fn refuse_if_interrupted(happenings: &Receiver<Happening>) -> Result<(), RunError> {
-    let interrupted = happenings.try_iter().find_map(|happening| match happening {
-        Happening::Signal(signal) if is_urge(signal) => Some(signal),
+fn refuse_if_interrupted(events_in: &Receiver<SupervisorEvent>) -> Result<(), RunError> {
+    let interrupted = events_in.try_iter().find_map(|event| match event {
+        SupervisorEvent::Signal(signal) if is_urge(signal) => Some(signal),
         _ => None,
     });
     match interrupted {
@@ -230,10 +230,10 @@ enum Stopping {
 }
 
 struct Supervisor<'a> {
-    orders: &'a Orders<'a>,
+    orders: &'a SupervisorConfig<'a>,
     events: &'a mut dyn FnMut(Event),
     init: &'a Init,
-    watched: &'a Watched,
+    watched: &'a ProbeTarget,
     terminal: Option<&'a Terminal>,
     /// Which probes have not been seen.
     waiting: Vec<bool>,
@@ -253,14 +253,14 @@ enum Verdict {
 
 impl Supervisor<'_> {
     /// Deals with what happens until the container has ended.
-    fn attend(&mut self, happenings: &Receiver<Happening>) -> Result<ExitCode, RunError> {
+    fn attend(&mut self, events_in: &Receiver<SupervisorEvent>) -> Result<ExitCode, RunError> {
         loop {
-            match self.next(happenings) {
-                Ok(Happening::Exited(code)) => return Ok(code),
-                Ok(Happening::Done | Happening::Known(..)) => {}
-                Ok(Happening::Signal(signal)) => self.hand_on(signal),
-                Ok(Happening::Seen(index)) => self.seen(index),
-                Ok(Happening::Broken(index, error)) => self.broken(index, error),
+            match self.next(events_in) {
+                Ok(SupervisorEvent::Exited(code)) => return Ok(code),
+                Ok(SupervisorEvent::Done | SupervisorEvent::Known(..)) => {}
+                Ok(SupervisorEvent::Signal(signal)) => self.hand_on(signal),
+                Ok(SupervisorEvent::Seen(index)) => self.seen(index),
+                Ok(SupervisorEvent::Broken(index, error)) => self.broken(index, error),
                 Err(RecvTimeoutError::Timeout) => self.time_is_up(),
                 // Cannot be: the channel's first sender lives in the caller.
                 Err(RecvTimeoutError::Disconnected) => {
@@ -274,15 +274,15 @@ impl Supervisor<'_> {
         }
     }
 
-    fn next(&self, happenings: &Receiver<Happening>) -> Result<Happening, RecvTimeoutError> {
+    fn next(&self, events_in: &Receiver<SupervisorEvent>) -> Result<SupervisorEvent, RecvTimeoutError> {
         let until = match self.stopping {
             Stopping::No => self.deadline,
             Stopping::Asked { kill_at } => Some(kill_at),
             Stopping::Killed => None,
         };
         match until {
-            Some(until) => happenings.recv_timeout(until.saturating_duration_since(Instant::now())),
-            None => happenings.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(until) => events_in.recv_timeout(until.saturating_duration_since(Instant::now())),
+            None => events_in.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
     }
 
@@ -369,11 +369,11 @@ impl Supervisor<'_> {
     fn conclude(
         mut self,
         code: ExitCode,
-        happenings: &Receiver<Happening>,
+        events_in: &Receiver<SupervisorEvent>,
         tail: &Tail,
     ) -> Result<ExitCode, RunError> {
-        for happening in happenings.try_iter() {
-            if let Happening::Seen(index) = happening {
+        for event in events_in.try_iter() {
+            if let SupervisorEvent::Seen(index) = event {
                 self.seen(index);
             }
         }

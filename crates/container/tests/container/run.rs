@@ -1,15 +1,11 @@
 //! Containers for real: busybox on a runtime, as root. Every case runs in a process of its own (this same test
 //! binary), because signals and the death of the supervisor are what is tested; a watchdog ends each.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::time::Duration;
 
-use support::{Case, case};
+use crate::support::{Case, case};
 
 #[test]
 fn a_command_runs_as_the_image_says_and_its_exit_code_is_passed_on() {

@@ -24,11 +24,11 @@ const INTERVAL: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_millis(250);
 
 /// As long as this lives, joining a control group is quick.
-pub(super) struct QuickJoining {
+pub(super) struct CgroupWarmUp {
     _end: Option<Sender<()>>,
 }
 
-impl QuickJoining {
+impl CgroupWarmUp {
     /// Begins, in a thread that ends soon after this is dropped.
     pub(super) fn begin() -> Self {
         let (end, ended) = mpsc::channel::<()>();
@@ -43,7 +43,7 @@ impl QuickJoining {
             }
         };
         let thread = std::thread::Builder::new().name("joining".to_owned());
-        QuickJoining {
+        CgroupWarmUp {
             _end: thread.spawn(work).is_ok().then_some(end),
         }
     }

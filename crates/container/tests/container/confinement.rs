@@ -1,12 +1,8 @@
 //! What a container may not do, tried from inside it, and what each option changes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
 use std::path::Path;
 
-use support::{Case, Run, case};
+use crate::support::{Case, Run, case};
 
 const EPERM: i32 = 1;
 const ENOSYS: i32 = 38;

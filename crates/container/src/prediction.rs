@@ -15,8 +15,8 @@
 //!
 //! Nothing depends on either: whatever does not go this way is done as if it had not been tried.
 
-mod ending;
-mod pipe;
+mod piped_runtime;
+mod process_tree;
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
@@ -24,23 +24,23 @@ use std::process::Command;
 use xebec_kernel::mount::Detached;
 use xebec_kernel::mount::automount::Automount;
 
-use self::pipe::Waiting;
+use self::piped_runtime::PipedRuntime;
 use super::bundle::{Bundle, MERGED};
-use super::command::Process;
-use super::connection::Connection;
+use super::cgroup_warm_up::CgroupWarmUp;
 use super::init::{self, Init};
-use super::joining::QuickJoining;
+use super::process::Process;
+use super::stdio::ContainerStdio;
 use super::terminal::ConsoleSocket;
 use super::{Identity, ImageConfig, RunError, RunOptions};
 
 /// The making of a container, if it could be begun. Dropped, it does not go on.
-pub(super) struct Early(Option<Begun>);
+pub(super) struct PredictedCreate(Option<Begun>);
 
 struct Begun {
     // In this order: a runtime that is let go without a root would complain.
-    waiting: Waiting,
+    waiting: PipedRuntime,
     told: Option<Told>,
-    connection: Connection,
+    connection: ContainerStdio,
 }
 
 /// What the runtime was told before there was a view.
@@ -48,26 +48,26 @@ struct Told {
     process: Process,
     /// The door before the container's root.
     root: Automount,
-    _joining: QuickJoining,
+    _joining: CgroupWarmUp,
 }
 
-impl Early {
+impl PredictedCreate {
     /// Begins it. The bundle has no configuration yet.
     pub(super) fn begin(bundle: &Bundle, options: &RunOptions) -> Result<Self, RunError> {
         // What others take for a configuration was not tried.
         if !bundle.runtime().is_runc() {
-            return Ok(Early(None));
+            return Ok(PredictedCreate(None));
         }
         let (connection, creation) = connect(bundle, options)?;
-        match Waiting::begin(bundle.path(), bundle.control_group(), bundle.runtime(), creation) {
-            Ok(waiting) => Ok(Early(Some(Begun {
+        match PipedRuntime::begin(bundle.path(), bundle.control_group(), bundle.runtime(), creation) {
+            Ok(waiting) => Ok(PredictedCreate(Some(Begun {
                 waiting,
                 told: None,
                 connection,
             }))),
             Err(error) => {
                 tracing::debug!(%error, "the runtime is not started early");
-                Ok(Early(None))
+                Ok(PredictedCreate(None))
             }
         }
     }
@@ -147,7 +147,7 @@ impl Early {
         bundle: &Bundle,
         config: Option<&str>,
         options: &RunOptions,
-    ) -> Result<Connection, RunError> {
+    ) -> Result<ContainerStdio, RunError> {
         if let Some(begun) = self.0
             && let Some(connection) = begun.finish(bundle, config)?
         {
@@ -173,7 +173,7 @@ impl Begun {
             source,
         })?;
         let config = bundle.write_spec(&process, options)?;
-        let joining = QuickJoining::begin();
+        let joining = CgroupWarmUp::begin();
         Ok(self.waiting.tell(&config).then_some(Told {
             process,
             root,
@@ -182,7 +182,7 @@ impl Begun {
     }
 
     /// `None` if nothing was made.
-    fn finish(mut self, bundle: &Bundle, config: Option<&str>) -> Result<Option<Connection>, RunError> {
+    fn finish(mut self, bundle: &Bundle, config: Option<&str>) -> Result<Option<ContainerStdio>, RunError> {
         // If it has come when the file was there, it needs no telling.
         if let Some(config) = config {
             self.waiting.tell(config);
@@ -225,8 +225,8 @@ fn has_our_root(bundle: &Bundle) -> bool {
     is_ours
 }
 
-fn connect(bundle: &Bundle, options: &RunOptions) -> Result<(Connection, Command), RunError> {
-    let mut connection = Connection::prepare(bundle, options)?;
+fn connect(bundle: &Bundle, options: &RunOptions) -> Result<(ContainerStdio, Command), RunError> {
+    let mut connection = ContainerStdio::prepare(bundle, options)?;
     let streams = connection.streams(options)?;
     let console = connection.socket.as_ref().map(ConsoleSocket::path);
     let creation = bundle.runtime().creation(bundle, console, streams);

@@ -12,7 +12,7 @@ use rustix::io::ioctl_fionread;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::process::Pid;
 
-use super::ending;
+use super::process_tree;
 use crate::bundle::CONFIG;
 use crate::runtime::Runtime;
 
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// A runtime that waits for a configuration. Dropped, it is ended.
-pub(super) struct Waiting {
+pub(super) struct PipedRuntime {
     child: Child,
     /// What the link leads to. Kept as long as the runtime may be about to follow it.
     reader: PipeReader,
@@ -35,7 +35,7 @@ pub(super) struct Waiting {
     group: String,
 }
 
-impl Waiting {
+impl PipedRuntime {
     pub(super) fn begin(
         bundle: &Path,
         group: String,
@@ -50,7 +50,7 @@ impl Waiting {
             .join("fd")
             .join(reader.as_raw_fd().to_string());
         symlink(end, bundle.join(CONFIG))?;
-        Ok(Waiting {
+        Ok(PipedRuntime {
             child: runtime.begin(|| creation.spawn())?,
             reader,
             writer: Some(writer),
@@ -91,11 +91,11 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PipedRuntime {
     fn drop(&mut self) {
         self.writer = None;
         if self.was_told && !self.has_root && matches!(self.child.try_wait(), Ok(None)) {
-            return ending::end(&mut self.child, &self.group);
+            return process_tree::kill(&mut self.child, &self.group);
         }
         // One that is making its container ends soon; who made it removes it.
         let deadline = Instant::now() + PATIENCE;

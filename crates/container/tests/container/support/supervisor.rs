@@ -50,9 +50,9 @@ fn run(
         Duration::from_millis(ms.parse().unwrap())
     });
     let told = Told::of(orders, &directory.join("view"));
-    let (prepared, ()) = Prepared::begin(&options, dirs, move |herald| {
+    let (prepared, ()) = Prepared::begin(&options, dirs, move |notifier| {
         told.into_iter()
-            .for_each(|told| herald.tell(told.image, told.user));
+            .for_each(|told| notifier.tell(told.image, told.user));
         thread::sleep(wait);
     })?;
     let view = all(orders).find(|(key, _)| *key == "view");

@@ -1,16 +1,12 @@
 //! Containers that are begun when it is known what their image says, and wait for its files. As in `container_run`, every case
 //! runs in a process of its own.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::{Case, Running, case, wait_until};
+use crate::support::{Case, Running, case, wait_until};
 use xebec_container::cleanup_stale;
 use xebec_kernel::mount::automount::Automount;
 

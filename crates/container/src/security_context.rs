@@ -12,7 +12,7 @@ use super::{RunError, RunOptions};
 
 /// It.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Confined {
+pub(super) struct SecurityContext {
     pub capabilities: Capabilities,
     pub filters: Filters,
     pub labels: Labels,
@@ -21,7 +21,7 @@ pub(super) struct Confined {
     pub shows_system_paths: bool,
 }
 
-impl Confined {
+impl SecurityContext {
     /// Decides it. `runtime` is who will make the container.
     pub(super) fn decide(options: &RunOptions, runtime: &Runtime) -> Result<Self, RunError> {
         let confinement = &options.confinement;
@@ -58,7 +58,7 @@ fn filter(security: &[SecurityOption], capabilities: Capabilities) -> Result<Fil
     for option in security.iter().rev() {
         match option {
             SecurityOption::SeccompUnconfined => return Ok(Filter::Unconfined),
-            SecurityOption::SeccompUsual => return Ok(Filter::Usual),
+            SecurityOption::SeccompBuiltin => return Ok(Filter::Default),
             SecurityOption::SeccompFile(path) => {
                 let text = fs::read_to_string(path).map_err(|source| RunError::File {
                     doing: "read the seccomp profile",
@@ -69,7 +69,7 @@ fn filter(security: &[SecurityOption], capabilities: Capabilities) -> Result<Fil
                 let kernel = seccomp::version(&release);
                 let profile = seccomp::read(&text, capabilities, kernel);
                 return profile
-                    .map(Filter::Given)
+                    .map(Filter::Custom)
                     .map_err(|reason| RunError::SecurityOption {
                         option: format!("seccomp={}", path.display()),
                         reason,
@@ -78,5 +78,5 @@ fn filter(security: &[SecurityOption], capabilities: Capabilities) -> Result<Fil
             _ => {}
         }
     }
-    Ok(Filter::Usual)
+    Ok(Filter::Default)
 }

@@ -1,4 +1,4 @@
-//! The table of system calls (`calls.txt`), and what a container with certain capabilities may do with each.
+//! The table of system calls (`syscalls.txt`), and what a container with certain capabilities may do with each.
 
 use std::sync::LazyLock;
 
@@ -37,7 +37,7 @@ pub(super) enum Answer {
 
 /// Every call that is known.
 pub(super) static CALLS: LazyLock<Vec<Call>> = LazyLock::new(|| {
-    let lines = include_str!("calls.txt").lines();
+    let lines = include_str!("syscalls.txt").lines();
     lines
         .filter(|line| !line.starts_with('#'))
         .filter_map(read)
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn every_line_is_one_call_with_numbers_of_its_own() {
-        let lines = include_str!("calls.txt").lines();
+        let lines = include_str!("syscalls.txt").lines();
         let lines: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
         assert_eq!(lines.len(), CALLS.len());
         assert!(CALLS.is_sorted_by(|one, other| one.name < other.name));

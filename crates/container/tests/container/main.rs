@@ -1,0 +1,20 @@
+//! Containers for real: busybox on a runtime, as root.
+//!
+//! Each case runs its container in a process of its own (this same test binary), because signals and the death of the
+//! supervisor are what is tested. A watchdog ends each.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "a test that cannot go on should stop"
+)]
+
+mod cleanup;
+mod confinement;
+mod early_create;
+mod prediction;
+mod probes;
+mod run;
+mod support;
