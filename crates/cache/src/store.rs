@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use tracing::warn;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{LayerIndex, SpanTable};
+use xebec_kernel::process::is_alive;
 
 use crate::boot::BootId;
 use crate::disk::{Access, Disk, RealDisk};
@@ -357,7 +358,6 @@ impl Store {
                 .find_map(|prefix| name.strip_prefix(prefix));
             let Some(rest) = stripped else { continue };
             let owner = rest.split('-').nth(1).and_then(|pid| pid.parse::<u32>().ok());
-            let is_alive = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
             // Of this process's own none is under way yet: it cleans before it begins.
             if !owner.is_some_and(|pid| pid != std::process::id() && is_alive(pid)) {
                 let _ = self.disk.remove_all(&self.directory.join(name));

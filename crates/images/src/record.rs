@@ -10,6 +10,7 @@ use xebec_cache::store::LayerKey;
 use xebec_container::Identity;
 use xebec_format::digest::Digest;
 use xebec_kernel::file::{sync_files, write_atomically, write_for_this_boot};
+use xebec_kernel::lock::lock_file;
 use xebec_oci::{ImageConfig, Platform};
 use xebec_trust::Root;
 
@@ -213,11 +214,7 @@ impl Records {
 
     /// Held by who reads and writes records: `xebec index` does so beside the daemon.
     fn lock(&self) -> std::io::Result<fs::File> {
-        let mut options = fs::File::options();
-        let file = options.write(true).create(true).truncate(false);
-        let file = file.open(self.directory.with_extension("lock"))?;
-        file.lock()?;
-        Ok(file)
+        lock_file(&self.directory.with_extension("lock"), 0o666)
     }
 
     /// Changes what is known of an image, and nothing else; false if nothing is.

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
+use xebec_kernel::process::is_alive;
 
 use crate::error::LockError;
 use crate::files::answers;
@@ -102,7 +103,7 @@ pub fn is_running(run: &Path) -> bool {
     let is_there = |name: &str| {
         let pid = std::fs::read_to_string(run.join(name)).ok();
         let pid = pid.and_then(|text| text.trim().parse::<u32>().ok());
-        pid.is_some_and(|pid| Path::new("/proc").join(pid.to_string()).exists())
+        pid.is_some_and(is_alive)
     };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
         && (is_there("keeper.pid") || is_there("worker.pid"))

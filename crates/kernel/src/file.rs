@@ -7,6 +7,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::process::is_alive;
+
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Replaces the file at `path` with `bytes`. A reader sees the old file or the new one, after a power cut too; when
@@ -32,6 +34,15 @@ pub fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// I/O errors; the old file is then still there.
 pub fn write_for_this_boot(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write(path, bytes, 0o666, false, |_| Ok(()))
+}
+
+/// The same for a file that must not exist yet. Of several processes that create it, one succeeds.
+///
+/// # Errors
+/// `AlreadyExists` if there is a file at `path`, which is left as it is. Other I/O errors.
+pub fn create_for_this_boot(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = Temporary::write(path, bytes, 0o666, |_| Ok(()))?;
+    temporary.link(path)
 }
 
 /// The same for a file of somebody else, which keeps its owner and its permissions; `mode` is for one that is new.
@@ -109,6 +120,14 @@ impl Temporary {
         self.name = None;
         Ok(())
     }
+
+    /// Gives the file its name, unless another file has that. The temporary name goes with this.
+    fn link(self, path: &Path) -> io::Result<()> {
+        match &self.name {
+            Some(name) => fs::hard_link(name, path),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Drop for Temporary {
@@ -162,7 +181,11 @@ pub fn remove_abandoned(directory: &Path, levels: u32) {
         if levels > 0 && kind.as_ref().is_ok_and(fs::FileType::is_dir) {
             remove_abandoned(&entry.path(), levels - 1);
         } else if kind.is_ok_and(|kind| kind.is_file())
-            && entry.file_name().to_str().and_then(writer).is_some_and(is_gone)
+            && entry
+                .file_name()
+                .to_str()
+                .and_then(writer)
+                .is_some_and(|pid| !is_alive(pid))
         {
             let _ = fs::remove_file(entry.path());
         }
@@ -182,13 +205,24 @@ pub fn is_temporary(name: &str) -> bool {
     writer(name).is_some()
 }
 
-fn is_gone(pid: u32) -> bool {
-    !Path::new("/proc").join(pid.to_string()).exists()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_created_by_one_process_only() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("record");
+        create_for_this_boot(&path, b"first").unwrap();
+        let refused = create_for_this_boot(&path, b"second").unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(
+            fs::read_dir(top.path()).unwrap().count(),
+            1,
+            "a temporary file stays"
+        );
+    }
 
     #[test]
     fn only_what_the_dead_were_writing_is_removed() {

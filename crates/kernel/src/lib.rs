@@ -12,6 +12,8 @@
 //! * [`remove`]: removing directories, and nothing that is mounted in them.
 //! * [`writeback`]: bringing files to the disk together.
 //! * [`clock`]: the time, as it is written down.
+//! * [`lock`]: locks of files and directories between processes.
+//! * [`path`]: opening paths below a directory that is not trusted.
 //! * [`memory`]: staying in memory when memory is short.
 //! * [`features`]: what this kernel can do, asked by trying it.
 //!
@@ -23,10 +25,12 @@ pub mod features;
 pub mod file;
 pub mod journal;
 pub mod lease;
+pub mod lock;
 pub mod memory;
 pub mod mount;
 pub mod namespace;
 pub mod page_cache;
+pub mod path;
 pub mod process;
 pub mod remove;
 pub mod writeback;

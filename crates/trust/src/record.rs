@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 use xebec_kernel::clock::seconds_since_1970;
+use xebec_kernel::lock::lock_file;
 use xebec_kernel::writeback;
 
 use super::roots::{Binding, Listing, Roots, Signing};
@@ -327,15 +328,7 @@ impl Record {
             let path = path.clone();
             move |source| RecordError { action, path, source }
         };
-        let mut options = OpenOptions::new();
-        let lock = options
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(beside(&path, ".lock"));
-        let lock = lock.map_err(failed("open the lock of"))?;
-        lock.lock().map_err(failed("lock"))?;
+        let _lock = lock_file(&beside(&path, ".lock"), 0o600).map_err(failed("lock"))?;
         let before = Self::load(directory, layer, index);
         let mut record = before.clone();
         change(&mut record);

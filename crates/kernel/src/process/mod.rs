@@ -209,12 +209,20 @@ impl Stat {
     }
 }
 
-/// When a process that has not ended was started, in clock ticks since the machine was; `None` if there is none of that number.
-/// A number is used again, the two together are not.
+/// When a process was started, in clock ticks since the machine was. `None` if there is no such process, or if it has
+/// ended and its parent has not waited for it (a zombie).
+///
+/// The kernel gives an id to another process some time after its process has ended. The id and the start time together
+/// identify a process.
 pub fn start_time(process: impl TryInto<i32>) -> Option<u64> {
     Stat::of(process.try_into().ok()?)
         .filter(|stat| !stat.has_ended)
         .map(|stat| stat.started)
+}
+
+/// Whether a process of this id runs. A zombie does not.
+pub fn is_alive(process: u32) -> bool {
+    start_time(process).is_some()
 }
 
 /// The processes that `parent` has for children, by the table of all.
@@ -232,7 +240,7 @@ mod tests {
     #[test]
     fn a_process_that_has_ended_has_no_start_time() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        assert!(start_time(child.id()).is_some());
+        assert!(start_time(child.id()).is_some() && is_alive(child.id()));
         child.kill().unwrap();
         // It stays in the table until its parent waits.
         let is_gone = (0..500).any(|_| {
@@ -241,7 +249,9 @@ mod tests {
         });
         assert!(is_gone, "a process that was killed still counts as one that runs");
         assert!(Stat::of(child.id().try_into().unwrap()).is_some_and(|stat| stat.has_ended));
+        assert!(!is_alive(child.id()));
         child.wait().unwrap();
+        assert!(!is_alive(child.id()) && !is_alive(u32::MAX));
     }
 
     #[test]
