@@ -261,7 +261,7 @@ fn mount(
         // What is wrong with it will be said of the image that is mounted.
         Reply::Configuration { config, user } => {
             if let Ok(image) = ImageConfig::from_json(config) {
-                notifier.tell(image, user.clone());
+                notifier.notify(image, user.clone());
             }
         }
         reply => progress.show(reply),

@@ -1,14 +1,15 @@
-//! What root in a container may do, in the parts into which the kernel divides it.
+//! The capabilities of a container (`capabilities(7)`).
 //!
-//! The rules of `--cap-add` and `--cap-drop` are docker's: `ALL` is every one that there is, those that are dropped count after
-//! those that are added, and `--cap-drop ALL` leaves what is added only.
+//! The rules of `--cap-add` and `--cap-drop` are docker's. `ALL` means every capability. With `--cap-add ALL`, those
+//! that are dropped are taken away. With `--cap-drop ALL`, only those that are added are left. Otherwise the dropped ones
+//! are taken from the default ones, and the added ones are then added.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Net, RunError};
+use crate::{Net, RunError};
 
-/// By their numbers (`linux/capability.h`), without `CAP_`.
+/// The names of all capabilities by their numbers (`linux/capability.h`), without `CAP_`.
 pub const NAMES: [&str; 41] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -53,8 +54,8 @@ pub const NAMES: [&str; 41] = [
     "CHECKPOINT_RESTORE",
 ];
 
-/// What a container may do without being told otherwise; docker's list.
-const USUAL: [&str; 14] = [
+/// The default capabilities of a container; docker's list.
+const DEFAULT: [&str; 14] = [
     "AUDIT_WRITE",
     "CHOWN",
     "DAC_OVERRIDE",
@@ -71,19 +72,20 @@ const USUAL: [&str; 14] = [
     "SYS_CHROOT",
 ];
 
-/// Of these, what a container has only in a network of its own: on the host's it would read and forge what others send.
+/// A default capability that a container has only in a network of its own: on the host's network it would let the
+/// container read and forge the host's packets.
 const OWN_NETWORK: &str = "NET_RAW";
 
-/// What `--cap-add` and `--cap-drop` take.
+/// A value of `--cap-add` and `--cap-drop`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// Every one that this process has itself.
+    /// Every capability that this process has itself.
     All,
-    /// One, by its number.
+    /// One capability, by its number.
     One(u8),
 }
 
-/// As docker takes it: in any case, with `CAP_` or without.
+/// As in docker: in upper or lower case, with `CAP_` or without.
 impl FromStr for Capability {
     type Err = RunError;
 
@@ -101,22 +103,22 @@ impl FromStr for Capability {
     }
 }
 
-/// A set of them.
+/// A set of capabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Capabilities(u64);
+pub(crate) struct Capabilities(u64);
 
 impl Capabilities {
-    /// All that there are.
-    pub(super) const ALL: Self = Self((1 << NAMES.len()) - 1);
+    /// Every capability.
+    pub(crate) const ALL: Self = Self((1 << NAMES.len()) - 1);
 
-    /// What this process may give on.
-    pub(super) fn held() -> Self {
+    /// The capabilities of this process, which it can give to a container.
+    pub(crate) fn held() -> Self {
         let held = rustix::thread::capabilities(None).map_or(0, |sets| sets.permitted.bits());
         Self(held & Self::ALL.0)
     }
 
-    /// A container's.
-    pub(super) fn of(added: &[Capability], dropped: &[Capability], net: Net, held: Self) -> Self {
+    /// The capabilities of a container. `held` are those of this process.
+    pub(crate) fn of(added: &[Capability], dropped: &[Capability], net: Net, held: Self) -> Self {
         let set = |list: &[Capability]| {
             list.iter().fold(Self::default(), |set, one| match one {
                 Capability::All => set,
@@ -130,23 +132,23 @@ impl Capabilities {
         if dropped.contains(&Capability::All) {
             return with;
         }
-        Self((Self::usual(net).0 & !without.0) | with.0)
+        Self((Self::default_of(net).0 & !without.0) | with.0)
     }
 
-    fn usual(net: Net) -> Self {
-        let names = USUAL
+    fn default_of(net: Net) -> Self {
+        let names = DEFAULT
             .iter()
             .filter(|name| net == Net::None || **name != OWN_NETWORK);
         names.fold(Self::default(), |set, name| Self(set.0 | bit(name)))
     }
 
-    /// Whether it is among them, by its name without `CAP_`.
-    pub(super) fn contains(self, name: &str) -> bool {
+    /// Whether the set has the capability of this name (without `CAP_`).
+    pub(crate) fn contains(self, name: &str) -> bool {
         self.0 & bit(name) != 0
     }
 
-    /// As the runtime wants them.
-    pub(super) fn names(self) -> Vec<String> {
+    /// In the form of the runtime's configuration.
+    pub(crate) fn names(self) -> Vec<String> {
         let has = |number: &usize| self.0 & (1 << number) != 0;
         let names = NAMES.iter().enumerate().filter(|(number, _)| has(number));
         names.map(|(_, name)| format!("CAP_{name}")).collect()
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_taken_as_docker_takes_them() {
+    fn added_and_dropped_capabilities_follow_dockers_rules() {
         let usual = of("", "", Net::None);
         assert_eq!(usual.names().len(), 14);
         assert!(usual.contains("NET_RAW") && !usual.contains("SYS_ADMIN"));
@@ -203,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_given_that_this_process_has_not() {
+    fn a_container_gets_no_capability_that_this_process_lacks() {
         let held = Capabilities(0b111);
         let all = Capabilities::of(&[Capability::All], &[], Net::Host, held);
         assert_eq!(all, held);
     }
 
     #[test]
-    fn what_is_none_is_named() {
+    fn an_unknown_name_is_in_the_error() {
         let error = "NET_RAWW".parse::<Capability>().unwrap_err().to_string();
         assert!(error.contains("NET_RAWW"), "{error}");
         assert!("".parse::<Capability>().is_err());

@@ -1,13 +1,15 @@
 //! Lets a container join its control groups without waiting.
 //!
-//! Who moves a process into a control group takes a lock of the kernel for writing (`cgroup_threadgroup_rwsem`,
-//! `kernel/cgroup/cgroup.c`), and the first to do so after a while waits for a grace period of RCU (`rcu_sync_enter`,
-//! `kernel/rcu/sync.c`): 8 to 16 ms were measured, a third of a warm start. Until another grace period after it has passed
-//! whoever comes next does not wait (0.1 ms, up to 10 ms later). The runtime moves the container's process some time after
-//! it was told what to make. So from then until the container is made this process moves itself again and again to where it is: the
-//! waiting is over, or has begun, before the runtime comes to it, and nothing has changed afterwards.
+//! A process that moves another one into a control group takes a lock of the kernel for writing
+//! (`cgroup_threadgroup_rwsem`, `kernel/cgroup/cgroup.c`). The first one after a pause waits for a grace period of RCU
+//! (`rcu_sync_enter`, `kernel/rcu/sync.c`): 8 to 16 ms were measured, a third of a warm start. Until another grace period
+//! has passed, the next ones do not wait (0.1 ms, up to 10 ms later).
 //!
-//! Nothing depends on it: where it cannot be done, the runtime waits as it would have.
+//! The runtime moves the container's process some time after it received its configuration. So from then until the
+//! container is created, this process moves itself to the group that it is in already, again and again: the wait is
+//! over, or has begun, before the runtime comes to it, and nothing has changed afterwards.
+//!
+//! Nothing depends on it: where it is not possible, the runtime waits.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -15,25 +17,25 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::control_groups::CGROUPS;
+use crate::control_groups::CGROUPS;
 
-/// How often this process moves. Half of what was seen to suffice.
+/// How often this process moves itself. Twice as often as was measured to suffice.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long it goes on at most, should the runtime take much longer than usual; nobody needs it after that.
+/// How long it does so at most. A runtime that takes longer is delayed by something else.
 const LIMIT: Duration = Duration::from_millis(250);
 
-/// As long as this lives, joining a control group is quick.
-pub(super) struct CgroupWarmUp {
+/// While this lives, joining a control group is fast.
+pub(crate) struct CgroupWarmUp {
     _end: Option<Sender<()>>,
 }
 
 impl CgroupWarmUp {
-    /// Begins, in a thread that ends soon after this is dropped.
-    pub(super) fn begin() -> Self {
+    /// Starts a thread, which ends soon after this is dropped.
+    pub(crate) fn start() -> Self {
         let (end, ended) = mpsc::channel::<()>();
         let work = move || {
-            let Some(mut own) = own_group() else { return };
+            let Some(mut own) = open_own_group() else { return };
             let began = Instant::now();
             // "0" is the process that writes.
             while own.write_all(b"0").is_ok() && began.elapsed() < LIMIT {
@@ -42,21 +44,21 @@ impl CgroupWarmUp {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("joining".to_owned());
+        let thread = std::thread::Builder::new().name("cgroup-warm-up".to_owned());
         CgroupWarmUp {
             _end: thread.spawn(work).is_ok().then_some(end),
         }
     }
 }
 
-/// The list of the processes of this process's control group, in the first hierarchy in which it may be written.
-fn own_group() -> Option<File> {
+/// The process list of this process's control group, in the first hierarchy in which it is writable.
+fn open_own_group() -> Option<File> {
     let memberships = fs::read_to_string("/proc/self/cgroup").ok()?;
-    lists(&memberships, Path::new(CGROUPS)).find_map(|path| open_if_in(&path, std::process::id()))
+    process_lists(&memberships, Path::new(CGROUPS)).find_map(|path| open_if_in(&path, std::process::id()))
 }
 
-/// Opens a list if a process is in it. What is at the place where it should be may be another group's: in a namespace of
-/// control groups paths begin where the namespace does, and the mounts that are seen in it may be the host's.
+/// Opens a process list if it has the process. The list at that path may be another group's: in a cgroup namespace the
+/// kernel shows paths from the namespace's root, and the mounts may be the host's.
 fn open_if_in(list: &Path, process: u32) -> Option<File> {
     let processes = fs::read_to_string(list).ok()?;
     let is_in = processes.lines().any(|line| line.parse() == Ok(process));
@@ -65,9 +67,9 @@ fn open_if_in(list: &Path, process: u32) -> Option<File> {
         .flatten()
 }
 
-/// Where those lists would be, from what the kernel says of this process's control groups: `NUMBER:CONTROLLERS:PATH` in
-/// each line (cgroups(7)).
-fn lists(memberships: &str, top: &Path) -> impl Iterator<Item = PathBuf> {
+/// The paths of a process's lists, by its `/proc/PID/cgroup`, which has `NUMBER:CONTROLLERS:PATH` in each line
+/// (cgroups(7)).
+fn process_lists(memberships: &str, top: &Path) -> impl Iterator<Item = PathBuf> {
     memberships.lines().flat_map(move |line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (names, path) = (
@@ -75,7 +77,7 @@ fn lists(memberships: &str, top: &Path) -> impl Iterator<Item = PathBuf> {
             fields.next().unwrap_or_default(),
         );
         let names: &[&str] = match names {
-            // The second version, alone or beside the first.
+            // Version 2, alone or beside version 1.
             "" => &["", "unified"],
             names => &[names.strip_prefix("name=").unwrap_or(names)],
         };
@@ -96,7 +98,7 @@ mod tests {
     #[test]
     fn lists_are_found_in_either_version() {
         let found = |memberships| -> Vec<String> {
-            let lists = lists(memberships, Path::new("/c"));
+            let lists = process_lists(memberships, Path::new("/c"));
             lists.map(|path| path.to_str().unwrap().to_owned()).collect()
         };
         assert_eq!(
@@ -124,7 +126,7 @@ mod tests {
     #[test]
     fn this_process_stays_where_it_is() {
         let before = fs::read_to_string("/proc/self/cgroup").unwrap();
-        match own_group() {
+        match open_own_group() {
             Some(mut own) => own.write_all(b"0").unwrap(),
             None => eprintln!("SKIPPED: this process may not write to its control groups"),
         }

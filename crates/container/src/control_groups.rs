@@ -1,4 +1,4 @@
-//! The control groups of a container, by their path as its `cgroupsPath` has it.
+//! The control groups of a container, by their path (`cgroupsPath` of the runtime's configuration).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,41 +6,40 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::bundle::{RANDOM_DIGITS, random};
+use crate::name::{RANDOM_DIGITS, random_name};
 
-/// Where control groups are mounted, by convention (systemd, `docs/FILE-HIERARCHY`; every OCI runtime relies on it).
-pub(super) const CGROUPS: &str = "/sys/fs/cgroup";
+/// Where control groups are mounted, by convention (systemd, `docs/FILE-HIERARCHY`). Every OCI runtime relies on it.
+pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// How often it is looked for processes that are left, and how long it is waited in between: what is killed ends at once, as a rule.
-pub(super) const ROUNDS: usize = 500;
-pub(super) const INTERVAL: Duration = Duration::from_millis(1);
+/// How often a caller looks whether killed processes have ended, and the pause in between. As a rule they end at once.
+pub(crate) const ROUNDS: usize = 500;
+pub(crate) const INTERVAL: Duration = Duration::from_millis(1);
 
-/// How often it is looked whether a group is frozen. One that waits in the kernel for something is not before it has got that.
+/// How often a caller looks whether a group is frozen. It is not while one of its processes waits in the kernel.
 const FREEZING_ROUNDS: usize = 20;
 
-/// `f_type` of the second version of control groups (`linux/magic.h`, `CGROUP2_SUPER_MAGIC`).
+/// `f_type` of control groups of version 2 (`linux/magic.h`, `CGROUP2_SUPER_MAGIC`).
 const CGROUP2: rustix::fs::FsWord = 0x6367_7270;
 
-/// Where those of containers are.
-const PLACE: &str = "/xebec/";
+/// The parent of all containers' control groups.
+const PARENT: &str = "/xebec/";
 
-/// Between the name of a container and what tells its groups from those of another of that name. It is in no name
-/// ([`super::bundle::is_name`]).
+/// Separates the name of a container from the random suffix. No name holds it ([`crate::name::is_container_name`]).
 const MARK: char = '@';
 
-/// Where a new container's are. Containers of one name, in two run directories, have nothing in common.
-pub(super) fn new_path(id: &str) -> std::io::Result<String> {
-    Ok(format!("{PLACE}{id}{MARK}{}", random()?))
+/// The path for a new container. Its suffix is random, since containers of two run directories may have one name.
+pub(crate) fn new_path(id: &str) -> std::io::Result<String> {
+    Ok(format!("{PARENT}{id}{MARK}{}", random_name()?))
 }
 
-/// Where those were of a container of a version that named them by the container alone.
-pub(super) fn early_path(id: &str) -> String {
-    format!("{PLACE}{id}")
+/// The path that versions used which named the control groups by the container alone.
+pub(crate) fn path_of_earlier_versions(id: &str) -> String {
+    format!("{PARENT}{id}")
 }
 
-/// Whether a container's may be there: everything in them is killed with it.
-pub(super) fn is_path_of(id: &str, path: &str) -> bool {
-    let Some(rest) = path.strip_prefix(PLACE).and_then(|name| name.strip_prefix(id)) else {
+/// Whether this can be the path of the container `id`. Every process in control groups at that path is killed with it.
+pub(crate) fn is_path_of(id: &str, path: &str) -> bool {
+    let Some(rest) = path.strip_prefix(PARENT).and_then(|name| name.strip_prefix(id)) else {
         return false;
     };
     let is_random =
@@ -48,36 +47,38 @@ pub(super) fn is_path_of(id: &str, path: &str) -> bool {
     rest.is_empty() || rest.strip_prefix(MARK).is_some_and(is_random)
 }
 
-/// The name of the container whose control group a path leads into, wherever the namespace of who tells it begins.
+/// The name of the container that a process is in, by the path of its control group (`/proc/PID/cgroup`).
+///
+/// The path may begin above the parent of all containers' control groups, as in a cgroup namespace.
 pub fn container_at(path: &str) -> Option<&str> {
-    let name = path.split_once(PLACE)?.1.split(['/', MARK]).next();
+    let name = path.split_once(PARENT)?.1.split(['/', MARK]).next();
     name.filter(|name| !name.is_empty())
 }
 
 /// Whether this host's control groups are version 2 alone.
-pub(super) fn are_unified() -> bool {
+pub(crate) fn are_unified() -> bool {
     rustix::fs::statfs(CGROUPS).is_ok_and(|stat| stat.f_type == CGROUP2)
 }
 
-/// Whether swap can be limited: version 1 does not account for it on every host.
-pub(super) fn can_limit_swap() -> bool {
+/// Whether swap can be limited. Hosts with version 1 may not account for it.
+pub(crate) fn can_limit_swap() -> bool {
     are_unified()
         || Path::new(CGROUPS)
             .join("memory/memory.memsw.limit_in_bytes")
             .exists()
 }
 
-/// Kills all that is in the control groups at `group`, whosever children they are, and waits until it has ended.
+/// Kills every process in the control groups at `group`, whatever its parent is, and waits until all have ended.
 ///
-/// With version 2 the kernel does it (`cgroup.kill`), with whatever is begun meanwhile. With version 1 what is there is frozen, so
-/// that it begins nothing, and killed one by one; nobody else is hit who has got a number that was read ([`kill_member`]).
-pub(super) fn kill(group: &str) {
+/// With version 2 the kernel does it (`cgroup.kill`), and kills what they start meanwhile, too. With version 1 the group
+/// is frozen, so that they start nothing, and they are killed one by one ([`kill_member`]).
+pub(crate) fn kill(group: &str) {
     for _ in 0..ROUNDS {
         let groups: Vec<PathBuf> = directories(group).filter(|group| group.is_dir()).collect();
         if groups.iter().all(|group| members(group).is_empty()) {
             return;
         }
-        // Not made anew, if it is not there.
+        // A kernel without `cgroup.kill` fails here, and the file is not created.
         let one_by_one = groups
             .iter()
             .filter(|group| write(group, "cgroup.kill", "1").is_err());
@@ -93,13 +94,13 @@ fn kill_one_by_one(groups: &[&PathBuf]) {
             kill_member(group, process);
         }
     }
-    // What is frozen ends when it is not any more.
+    // A frozen process ends when it is thawed.
     for group in frozen {
         let _ = write(group, "freezer.state", "THAWED");
     }
 }
 
-/// Whether there is something to thaw.
+/// Freezes a group. Returns whether it has to be thawed.
 fn freeze(group: &Path) -> bool {
     if write(group, "freezer.state", "FROZEN").is_err() {
         return false;
@@ -114,18 +115,19 @@ fn freeze(group: &Path) -> bool {
     true
 }
 
-/// Kills a process if it is one of a group. A number may have become somebody else's since it was read, so the process is held first,
-/// and then looked for in the group again: whoever is held and still there had that number all the time.
+/// Kills a process if it is in a group. The kernel may have given its id to another process since the id was read. So
+/// the process is opened first, and its id is then looked for in the group again: if it is there, it was its own all the
+/// time.
 fn kill_member(group: &Path, process: Pid) {
-    let Ok(held) = pidfd_open(process, PidfdFlags::empty()) else {
+    let Ok(opened) = pidfd_open(process, PidfdFlags::empty()) else {
         return;
     };
     if members(group).contains(&process) {
-        let _ = pidfd_send_signal(&held, Signal::KILL);
+        let _ = pidfd_send_signal(&opened, Signal::KILL);
     }
 }
 
-/// To a file that is there.
+/// Writes to a file that exists.
 fn write(group: &Path, file: &str, text: &str) -> std::io::Result<()> {
     use std::io::Write;
     fs::File::options()
@@ -134,14 +136,14 @@ fn write(group: &Path, file: &str, text: &str) -> std::io::Result<()> {
         .write_all(text.as_bytes())
 }
 
-/// Removes those that are empty.
-pub(super) fn remove(group: &str) {
+/// Removes the control groups at `group` that are empty.
+pub(crate) fn remove(group: &str) {
     for group in directories(group) {
         let _ = fs::remove_dir(group);
     }
 }
 
-/// In each hierarchy of the first version, and in that of the second.
+/// The directories of `group` in each hierarchy of version 1, and in that of version 2.
 fn directories(group: &str) -> impl Iterator<Item = PathBuf> {
     let top = Path::new(CGROUPS);
     let hierarchies = fs::read_dir(top).into_iter().flatten().flatten();
@@ -149,8 +151,8 @@ fn directories(group: &str) -> impl Iterator<Item = PathBuf> {
     hierarchies.map(move |hierarchy| hierarchy.join(group.trim_start_matches('/')))
 }
 
-/// What is in any of them.
-pub(super) fn processes(group: &str) -> Vec<Pid> {
+/// The processes in the control groups at `group`.
+pub(crate) fn processes(group: &str) -> Vec<Pid> {
     directories(group).flat_map(|group| members(&group)).collect()
 }
 
@@ -167,18 +169,18 @@ mod tests {
 
     use super::*;
 
-    /// A group in one hierarchy. Dropped, it is removed, and who is in it is killed, which a test that fails has not done.
+    /// A group in one hierarchy. Dropped, it is removed, after its processes are killed, which a failed test has not done.
     struct Group(PathBuf);
 
     impl Group {
-        /// `None` if there is no such hierarchy here, or it may not be changed.
+        /// `None` if there is no such hierarchy here, or it is read-only.
         fn new(hierarchy: &str, name: &str) -> Option<Self> {
             let path = Path::new(CGROUPS).join(hierarchy).join(name);
             let is_there = Path::new(CGROUPS).join(hierarchy).join("cgroup.procs").exists();
             (is_there && fs::create_dir(&path).is_ok()).then_some(Self(path))
         }
 
-        /// A shell that begins others as quickly as it can, in this group.
+        /// A shell that starts others as quickly as it can, in this group.
         fn breed(&self) -> Child {
             let script = format!(
                 "echo $$ > {}/cgroup.procs && while :; do (sleep 0.05) & done",
@@ -195,7 +197,7 @@ mod tests {
                 }
                 std::thread::sleep(INTERVAL);
             }
-            panic!("nobody is in {}", self.0.display());
+            panic!("no process is in {}", self.0.display());
         }
     }
 
@@ -212,10 +214,10 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_told_apart_by_container() {
+    fn paths_name_their_container() {
         let (one, two) = (new_path("a-1").unwrap(), new_path("a-1").unwrap());
         assert_ne!(one, two);
-        for good in [&one, &two, &early_path("a-1")] {
+        for good in [&one, &two, &path_of_earlier_versions("a-1")] {
             assert!(is_path_of("a-1", good), "{good}");
             assert!(!is_path_of("a", good) && !is_path_of("a-", good), "{good}");
             for path in [
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_others_is_killed_with_all_of_them() {
+    fn processes_that_start_others_are_killed_with_them() {
         let name = format!("xebec-test-{}", std::process::id());
         let mut tried = 0;
         for hierarchy in ["", "unified", "freezer", "pids"] {
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_no_group_is_left_alone() {
+    fn processes_outside_of_a_group_are_left_alone() {
         let name = format!("xebec-test-other-{}", std::process::id());
         let hierarchies = ["unified", "freezer", ""];
         let Some(group) = hierarchies.iter().find_map(|one| Group::new(one, &name)) else {
@@ -281,7 +283,7 @@ mod tests {
             return;
         };
         let mut other = Command::new("sleep").arg("60").spawn().unwrap();
-        // As if its number had been read from the list.
+        // As if its id had been read from the list.
         kill_member(&group.0, Pid::from_child(&other));
         assert!(other.try_wait().unwrap().is_none());
         other.kill().unwrap();

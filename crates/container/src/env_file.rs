@@ -1,17 +1,17 @@
 //! `--env-file`: variables from a file, by docker's rules.
 //!
-//! A line is `NAME=value`, and the value is what follows, as it is: no quotes are taken off. A name alone takes the caller's value,
-//! if there is one. White space before a line does not count, and neither do empty lines and those that begin with `#`.
+//! A line is `NAME=value`. The value is the rest of the line as it is, with its quotes. A name alone takes the caller's
+//! value, if there is one. White space before a line is ignored, and so are empty lines and those that begin with `#`.
 
 use std::fmt;
 
-/// Largest file that is read. The kernel takes 2 MiB of arguments and environment together (`ARG_MAX` as a rule).
+/// Largest file that is read. The kernel usually takes 2 MiB of arguments and environment together (`ARG_MAX`).
 const FILE_LIMIT: usize = 4 << 20;
 
 /// What is wrong with a file of variables.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EnvFileError {
-    /// Which line; from 1 on.
+    /// The number of the line, from 1.
     pub line: usize,
     /// What is wrong with it.
     pub reason: String,
@@ -25,7 +25,7 @@ impl fmt::Display for EnvFileError {
     }
 }
 
-/// The variables of a file; `own` tells the caller's value of one.
+/// Reads the variables of a file. `own` returns the caller's value of a variable.
 ///
 /// # Errors
 /// The first line that sets no variable.

@@ -1,24 +1,23 @@
-//! Why a container could not be run, in words that name the thing and say what to do.
+//! Why a container could not be run. Each message names the thing, and says what to do.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use xebec_kernel::mount::MountError;
 
-use super::confinement::Cpus;
-use super::{ExitCode, ImageConfigError, RecordError, SignalParseError, UserError};
+use crate::{ExitCode, ImageConfigError, SignalParseError, UserError};
 
 /// What kept a container from running, or from becoming ready.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// No OCI runtime is installed where one was looked for.
+    /// No OCI runtime is installed.
     #[error(
         "no container runtime: {tried} not found; install one (`apt install runc`), or name one with --runtime"
     )]
     NoRuntime {
-        /// What was looked for.
+        /// The programs that were looked for.
         tried: String,
     },
     /// The container's name cannot be a file's name.
@@ -26,7 +25,7 @@ pub enum RunError {
         "{0:?} cannot name a container; use up to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
     )]
     Id(String),
-    /// The name is taken.
+    /// A container of that name was kept.
     #[error(
         "a container named {id} exists already in {}; choose another name, or remove that directory", path.display()
     )]
@@ -36,83 +35,83 @@ pub enum RunError {
         /// Its directory.
         path: PathBuf,
     },
-    /// Neither the image nor the user says what to run.
+    /// Neither the image nor the user names a command.
     #[error("nothing to run: the image has no Entrypoint and no Cmd; give a command after the image's name")]
     NoCommand,
-    /// A string that the kernel would cut short.
-    #[error("{what} holds a NUL byte, which no program can be given; remove it")]
+    /// A string with a NUL byte, at which the kernel would cut it.
+    #[error("{what} holds a NUL byte, which no program can receive; remove it")]
     Nul {
-        /// What holds it.
+        /// The part of the process that holds it.
         what: &'static str,
     },
-    /// A variable whose name cannot be one.
+    /// Not the name of an environment variable.
     #[error("{0:?} cannot name an environment variable: it is empty or holds '='")]
     EnvName(String),
     /// The working directory is not an absolute path.
     #[error("the working directory {0:?} is not an absolute path; give one that starts with '/'")]
     Workdir(String),
-    /// The host's name is not one.
+    /// Not a host name.
     #[error("{0:?} cannot be a host name; use up to 64 letters, digits, '.' and '-'")]
     Hostname(String),
-    /// A volume that makes no sense.
+    /// A volume that cannot be mounted.
     #[error("volume {volume:?}: {reason}")]
     Volume {
-        /// The volume as it was given.
+        /// The volume as the user gave it.
         volume: String,
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// No such capability.
+    /// There is no such capability.
     #[error(
-        "{0:?} is no capability; use names such as NET_ADMIN or CAP_NET_ADMIN, or ALL (see capabilities(7))"
+        "{0:?} is not a capability; use names such as NET_ADMIN or CAP_NET_ADMIN, or ALL (see capabilities(7))"
     )]
     Capability(String),
-    /// A size that is none.
-    #[error("{0:?} is no size; write a number and b, k, m or g, as 512m")]
+    /// Not a size.
+    #[error("{0:?} is not a size; write a number and b, k, m or g, as 512m")]
     Size(String),
-    /// A limit of memory that makes no sense.
+    /// A limit of memory that cannot be set.
     #[error("memory: {reason}")]
     Memory {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A number of processors that is none.
-    #[error("{0:?} is no number of CPUs; write it as 1.5, and at least 0.01")]
+    /// Not a number of processors.
+    #[error("{0:?} is not a number of CPUs; write it as 1.5, and at least 0.01")]
     CpusText(String),
-    /// More than there are.
+    /// More processors than the host has.
     #[error("{cpus} CPUs: this host has {processors}; use 0.01 to {processors}.00")]
     Cpus {
-        /// What was asked for.
-        cpus: Cpus,
-        /// What there is.
+        /// How many the user asked for.
+        cpus: f64,
+        /// How many the host has.
         processors: usize,
     },
-    /// A number of processes that is none.
-    #[error("{0:?} is no number of processes; use one above 0, or -1 for no limit")]
+    /// Not a number of processes.
+    #[error("{0:?} is not a number of processes; use one above 0, or -1 for no limit")]
     PidsLimit(String),
-    /// A limit that makes no sense.
+    /// A resource limit that cannot be set.
     #[error("ulimit {ulimit:?}: {reason}")]
     Ulimit {
-        /// The limit as it was given.
+        /// The limit as the user gave it.
         ulimit: String,
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A directory in memory that makes no sense.
+    /// A tmpfs that cannot be mounted.
     #[error("tmpfs {tmpfs:?}: {reason}")]
     Tmpfs {
-        /// As it was given.
+        /// The tmpfs as the user gave it.
         tmpfs: String,
         /// What is wrong with it.
         reason: String,
     },
     /// Two mounts at one place.
-    #[error("two things would be mounted at {}; leave one of them out", .0.display())]
+    #[error("two mounts have the target {}; leave one of them out", .0.display())]
     Mounted(PathBuf),
-    /// An option of security that makes no sense, or that this host cannot do.
+    /// A security option that does not exist, or that this host does not support.
     #[error("--security-opt {option}: {reason}")]
     SecurityOption {
-        /// As it was given.
+        /// The option as the user gave it.
         option: String,
         /// What is wrong with it.
         reason: String,
@@ -120,16 +119,16 @@ pub enum RunError {
     /// An unknown network.
     #[error("unknown network {0:?}; use host or none")]
     Net(String),
-    /// The user to run as could not be found.
+    /// The user that the container runs as was not found.
     #[error(transparent)]
     User(#[from] UserError),
-    /// The image's configuration makes no sense.
+    /// The image's configuration cannot be used.
     #[error(transparent)]
     ImageConfig(#[from] ImageConfigError),
-    /// The image's stop signal is none.
+    /// The image's stop signal does not exist.
     #[error("the image's StopSignal: {0}")]
     StopSignal(#[from] SignalParseError),
-    /// The container's record could not be kept.
+    /// The container's record could not be written.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The overlay could not be mounted.
@@ -137,76 +136,76 @@ pub enum RunError {
     Overlay {
         /// The container.
         id: String,
-        /// What was tried, and the kernel's words.
+        /// What failed, with the kernel's error.
         source: MountError,
     },
     /// The overlay could not be unmounted.
     #[error(transparent)]
     Unmount(#[from] MountError),
-    /// A file or a directory of the container could not be handled.
+    /// An operation on a file or directory of the container failed.
     #[error("cannot {doing} {}: {source}", path.display())]
     File {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// To what.
+        /// The file or directory.
         path: PathBuf,
         /// The error.
         source: io::Error,
     },
-    /// The kernel refused something that has no file.
+    /// A system call that concerns no file failed.
     #[error("cannot {doing}: {source}")]
     System {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// The error.
         source: io::Error,
     },
-    /// The runtime said no.
+    /// The runtime failed.
     #[error("{runtime} could not {doing} container {id}: {message}")]
     Runtime {
         /// The runtime.
         runtime: String,
-        /// What it was asked to do.
+        /// The operation.
         doing: &'static str,
         /// The container.
         id: String,
-        /// Its words.
+        /// The runtime's message.
         message: String,
     },
-    /// A terminal was asked for where there is none.
+    /// The user asked for a terminal, and standard input is none.
     #[error("-t needs a terminal on standard input, and there is none; leave -t out, or use a terminal")]
     NoTerminal,
     /// A signal came before the container was started.
     #[error("stopped by signal {0} before the container was started")]
     Interrupted(i32),
-    /// A probe cannot tell anything.
+    /// A probe succeeds before the container exists.
     #[error(
         "probe {0} is answered before the container is started, so it would tell nothing; stop what answers, or use another port"
     )]
     ReadyBefore(String),
-    /// The container ended before every probe was seen.
+    /// The container ended before every probe succeeded.
     #[error("the container ended with exit code {} before it was ready ({waiting} not seen){log}", code.0)]
     ExitedBeforeReady {
         /// Its exit code.
         code: ExitCode,
-        /// The probes that were still waiting.
+        /// The probes that had not succeeded.
         waiting: String,
-        /// The last lines it wrote, as a sentence to append.
+        /// The last lines that the container wrote, as a sentence to append.
         log: String,
     },
-    /// Not ready in time.
+    /// The container was not ready in time.
     #[error(
         "the container was not ready after {:.1} s ({waiting} not seen) and was stopped; --probe-timeout allows more{log}", after.as_secs_f64()
     )]
     ProbeTimeout {
-        /// The time it was given.
+        /// The time that it had.
         after: Duration,
-        /// The probes that were still waiting.
+        /// The probes that had not succeeded.
         waiting: String,
-        /// The last lines it wrote, as a sentence to append.
+        /// The last lines that the container wrote, as a sentence to append.
         log: String,
     },
-    /// A probe cannot be watched at all.
+    /// A probe cannot be tried.
     #[error("probe {probe} cannot be watched: {source}")]
     Probe {
         /// The probe.
@@ -217,20 +216,77 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The exit code that tells a script what went wrong, by docker's convention: 127 for a command that is
-    /// not in the image, 126 for one that cannot be run, the container's own code (or 1) if it ended before
-    /// it was ready, 128 plus the signal if it was interrupted, and 125 for everything else.
+    /// The error of an operation on a file, for `map_err`.
+    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { doing, path, source }
+    }
+
+    /// The error of a system call that concerns no file, for `map_err`.
+    pub(crate) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Self + Copy {
+        move |source| Self::System { doing, source }
+    }
+
+    /// The exit code that tells a script what went wrong, by docker's convention: 127 for a command that the image does
+    /// not have, 126 for one that cannot be executed, the container's own code (or 1) if it ended before it was ready,
+    /// 128 plus the signal after an interruption, and 125 for everything else.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             RunError::Runtime { message, .. } if names_missing_command(message) => ExitCode(127),
             RunError::Runtime { message, .. } if is_about_command(message) => ExitCode(126),
             RunError::ExitedBeforeReady { code, .. } => ExitCode(code.0.max(1)),
-            RunError::Interrupted(signal) => super::signal::exit_code_of(*signal),
+            RunError::Interrupted(signal) => ExitCode::of_signal(*signal),
             _ => ExitCode(125),
         }
     }
 }
 
+/// A record could not be written, read or cleaned up.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// An operation on the record's file failed.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    File {
+        /// The operation.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// A running container has that name.
+    #[error("a container named {0} is running already, or about to; choose another name")]
+    Running(String),
+    /// The start time of a process cannot be read.
+    #[error("cannot find out when process {0} was started; is /proc mounted?")]
+    NoStartTime(i32),
+    /// The kernel gives no random bytes.
+    #[error("cannot get random bytes to name the control groups of container {id}: {source}")]
+    Random {
+        /// The container.
+        id: String,
+        /// The error.
+        source: io::Error,
+    },
+    /// What a container left cannot be removed.
+    #[error("cannot clean up after container {id}: {message}")]
+    Stale {
+        /// The container.
+        id: String,
+        /// What failed.
+        message: String,
+    },
+}
+
+impl RecordError {
+    /// The error of an operation on a file, for `map_err`.
+    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { doing, path, source }
+    }
+}
+
+/// What to do about an overlay that cannot be mounted.
 fn overlay_advice(error: &MountError) -> &'static str {
     let MountError::Create { source, .. } = error else {
         return "";
@@ -245,15 +301,15 @@ fn overlay_advice(error: &MountError) -> &'static str {
     }
 }
 
-/// How runc 1.1 (`exec: "x": executable file not found`, `exec: "/x": stat /x: no such file or directory`) and
-/// crun 1.8 (`executable file "x" not found`) say that the command is not there.
+/// Whether the runtime says that the command does not exist, as runc 1.1 (`exec: "x": executable file not found`,
+/// `exec: "/x": stat /x: no such file or directory`) and crun 1.8 (`executable file "x" not found`) do.
 fn names_missing_command(message: &str) -> bool {
     let message = message.to_lowercase();
     let missing = message.contains("not found") || message.contains("no such file or directory");
     missing && (message.contains("exec: ") || message.contains("executable file"))
 }
 
-/// How they say that it is there and cannot be run.
+/// Whether the runtime says that the command exists and cannot be executed.
 fn is_about_command(message: &str) -> bool {
     let message = message.to_lowercase();
     message.contains("permission denied") && (message.contains("exec") || message.contains("open "))
@@ -264,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_can_tell_what_went_wrong() {
+    fn exit_codes_follow_dockers_convention() {
         let code = |message: &str| {
             let (runtime, id, message) = ("runc".into(), "box".into(), message.into());
             RunError::Runtime {
@@ -303,7 +359,11 @@ mod tests {
             waiting: String::new(),
             log: String::new(),
         };
-        assert_eq!(ended(ExitCode(0)).exit_code(), ExitCode(1), "never a success");
+        assert_eq!(
+            ended(ExitCode(0)).exit_code(),
+            ExitCode(1),
+            "a container that was not ready succeeded"
+        );
         assert_eq!(ended(ExitCode(5)).exit_code(), ExitCode(5));
     }
 }

@@ -1,10 +1,10 @@
-//! The gate before a container's command, where runc keeps it.
+//! The start of a container that runc created, without `runc start`.
 //!
-//! A container that runc has created waits until somebody reads from the FIFO `exec.fifo` in its state directory: its first
-//! process opens that for writing, writes one byte, and executes the command. `runc start` reads the byte and removes the
-//! FIFO, whose absence tells runc that the container was started. That is so in every release since 1.0 (runc,
-//! `libcontainer`: `execFifoFilename`, `readFromExecFifo`, `handleFifoResult`), but it is no interface; so whatever is
-//! different from that is left to `runc start`, which also has the words for what went wrong.
+//! A container that runc has created waits at the FIFO `exec.fifo` in its state directory: its first process opens the
+//! FIFO for writing, writes one byte, and executes the command. `runc start` reads the byte and removes the FIFO; without
+//! the FIFO runc takes the container for a started one. Every release since 1.0 does so (runc, `libcontainer`:
+//! `execFifoFilename`, `readFromExecFifo`, `handleFifoResult`), but it is no interface. So whenever something differs,
+//! `runc start` is left to do it, and to report what went wrong.
 
 use std::fs;
 use std::io::Read;
@@ -19,18 +19,18 @@ use rustix::io::Errno;
 /// The FIFO's name.
 const FIFO: &str = "exec.fifo";
 
-/// How long the container's process may take from the end of `runc create` to the gate: it has nothing left to do but to
-/// open it.
+/// How long the container's process may take from the end of `runc create` until it writes: it only has to open the
+/// FIFO.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 2,
     tv_nsec: 0,
 };
 
-/// Lets the command begin of the container whose state runc keeps in `state`, and whose first process is `init`. False if
-/// it did not: then nothing was done.
-pub(super) fn open(state: &Path, init: BorrowedFd<'_>) -> bool {
+/// Reads the byte from the FIFO in `state`, runc's state directory of the container, and removes the FIFO. `init` is
+/// the container's first process. Returns false if the command was not started. Then nothing has changed.
+pub(crate) fn open(state: &Path, init: BorrowedFd<'_>) -> bool {
     let path = state.join(FIFO);
-    // Not blocking: the container's process may have been killed, and nobody would ever come.
+    // Non-blocking: if the container's process was killed, no process will ever open the other end.
     let fifo = fs::File::options()
         .read(true)
         .custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed())
@@ -44,11 +44,11 @@ pub(super) fn open(state: &Path, init: BorrowedFd<'_>) -> bool {
         PollFd::from_borrowed_fd(init, PollFlags::IN),
     ];
     while let Err(Errno::INTR) = poll(&mut events, Some(&PATIENCE)) {}
-    let mut word = [0];
-    let has_begun = fifo.read(&mut word).is_ok_and(|length| length > 0);
+    let mut byte = [0];
+    let has_begun = fifo.read(&mut byte).is_ok_and(|length| length > 0);
     if has_begun && let Err(error) = fs::remove_file(&path) {
-        // runc takes it for one that waits, and ends and removes it all the same.
-        tracing::debug!(%error, path = %path.display(), "the gate of a started container stays");
+        // runc then reports the container as created, and still ends and removes it.
+        tracing::debug!(%error, path = %path.display(), "cannot remove the FIFO of a started container");
     }
     has_begun
 }
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// What stands for the container's process, as long as it is wanted.
+    /// A process in the place of the container's.
     struct Process(std::process::Child);
 
     impl Process {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_before_it_or_comes_later_goes_on() {
+    fn a_process_that_waits_or_comes_later_is_started() {
         for wait in [Duration::ZERO, Duration::from_millis(50)] {
             let state = tempfile::tempdir().unwrap();
             let (path, mut process) = (make(state.path()), Process::new());
@@ -98,23 +98,26 @@ mod tests {
                 let path = path.clone();
                 move || {
                     std::thread::sleep(wait);
-                    let mut gate = fs::File::options().write(true).open(path).unwrap();
-                    gate.write_all(b"0").unwrap();
+                    let mut fifo = fs::File::options().write(true).open(path).unwrap();
+                    fifo.write_all(b"0").unwrap();
                 }
             });
             assert!(open(state.path(), process.pidfd().as_fd()));
             waiting.join().unwrap();
-            assert!(!path.exists(), "runc would take it for one that was not started");
+            assert!(
+                !path.exists(),
+                "runc would take the container for one that was not started"
+            );
             process.end();
         }
     }
 
     #[test]
-    fn what_is_not_as_it_was_is_left_alone() {
+    fn anything_else_is_left_to_the_runtime() {
         let state = tempfile::tempdir().unwrap();
         let mut process = Process::new();
         let pidfd = process.pidfd();
-        assert!(!open(state.path(), pidfd.as_fd()), "there is none");
+        assert!(!open(state.path(), pidfd.as_fd()), "there is no FIFO");
         fs::write(state.path().join(FIFO), b"0").unwrap();
         assert!(!open(state.path(), pidfd.as_fd()), "it is a file");
         fs::remove_file(state.path().join(FIFO)).unwrap();

@@ -5,9 +5,9 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::{SignalParseError, StopSignal};
+use crate::signal::{SignalParseError, StopSignal};
 
-/// How an image wants to be run.
+/// How to run an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ImageConfig {
@@ -26,30 +26,36 @@ pub struct ImageConfig {
     /// Working directory; empty means `/`.
     #[serde(rename = "WorkingDir", deserialize_with = "null_is_default")]
     pub working_dir: String,
-    /// The signal that asks the container to end, as `SIGTERM`, `TERM` or a number; empty means `SIGTERM`.
+    /// The signal that asks the container to stop, as `SIGTERM`, `TERM` or a number; empty means `SIGTERM`.
     #[serde(rename = "StopSignal", deserialize_with = "null_is_default")]
     pub stop_signal: String,
 }
 
-/// The image's configuration is not what the specification says.
+/// The image's configuration does not follow the specification.
 #[derive(Debug, thiserror::Error)]
 #[error("the image's configuration cannot be read: {0}; the image was built wrongly")]
 pub struct ImageConfigError(#[from] serde_json::Error);
 
 impl ImageConfig {
-    /// Reads the whole configuration blob that a manifest's `config` descriptor names. An image without a
-    /// `config` object is allowed and says nothing.
+    /// Reads the configuration blob that a manifest's `config` descriptor names. An image without a `config` object
+    /// is allowed, and gets the defaults.
+    ///
+    /// # Errors
+    /// If the blob is not such a configuration.
     pub fn from_blob(blob: &[u8]) -> Result<Self, ImageConfigError> {
         Ok(Blob::into_config(serde_json::from_slice(blob)?))
     }
 
-    /// The same, from the JSON that the blob is.
+    /// Reads a configuration blob that is parsed already.
+    ///
+    /// # Errors
+    /// If the blob is not such a configuration.
     pub fn from_json(blob: &serde_json::Value) -> Result<Self, ImageConfigError> {
         Ok(Blob::into_config(Blob::deserialize(blob)?))
     }
 
-    /// The signal that asks the container to end.
-    pub(super) fn stop_signal(&self) -> Result<StopSignal, SignalParseError> {
+    /// The signal that asks the container to stop.
+    pub(crate) fn stop_signal(&self) -> Result<StopSignal, SignalParseError> {
         match self.stop_signal.as_str() {
             "" => Ok(StopSignal::default()),
             name => name.parse(),
@@ -97,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_may_say_nothing_but_must_be_json() {
+    fn a_configuration_may_be_empty_but_must_be_json() {
         assert_eq!(ImageConfig::from_blob(b"{}").unwrap(), ImageConfig::default());
         assert_eq!(
             ImageConfig::from_blob(br#"{"config":null}"#).unwrap(),

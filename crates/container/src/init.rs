@@ -1,7 +1,8 @@
-//! The container's first process: this process's child, though the runtime made it.
+//! The container's first process (`init`): a child of this process, though the runtime created it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::thread;
 
@@ -10,61 +11,45 @@ use rustix::process::{
     set_child_subreaper, waitid,
 };
 
-use super::bundle::Bundle;
-use super::signal::exit_code_of;
-use super::supervisor::SupervisorEvent;
-use super::{ExitCode, RunError};
+use crate::supervisor_event::SupervisorEvent;
+use crate::{ExitCode, RunError};
 
-/// Makes this process the parent of every process below it whose own parent ends. The runtime ends after
-/// `create`; its child, the container, is then a child of this process.
-pub(super) fn adopt() -> Result<(), RunError> {
-    set_child_subreaper(Some(getpid())).map_err(|error| RunError::System {
-        doing: "become the parent of the container",
-        source: error.into(),
-    })
+/// Makes this process the parent of every descendant whose own parent ends. The runtime ends after `create`, and
+/// its child, the container, becomes a child of this process.
+pub(crate) fn become_subreaper() -> Result<(), RunError> {
+    let outcome = set_child_subreaper(Some(getpid()));
+    outcome.map_err(|error| RunError::system("become the parent of the container")(error.into()))
 }
 
-/// The number of the container's first process, as the runtime left it.
-pub(super) fn pid(bundle: &Bundle) -> Result<Pid, RunError> {
-    let path = bundle.pid_file();
-    let text = std::fs::read_to_string(&path).map_err(|source| RunError::File {
-        doing: "read the container's process id from",
-        path: path.clone(),
-        source,
-    })?;
+/// The process id that the runtime wrote into its pid file.
+pub(crate) fn read_pid(pid_file: &Path) -> Result<Pid, RunError> {
+    let failed = || RunError::file("read the container's process id from", pid_file);
+    let text = std::fs::read_to_string(pid_file).map_err(failed())?;
     let pid = text.trim().parse().ok().and_then(Pid::from_raw);
-    pid.ok_or_else(|| RunError::File {
-        doing: "read the container's process id from",
-        path,
-        source: io::ErrorKind::InvalidData.into(),
-    })
+    pid.ok_or_else(|| failed()(io::ErrorKind::InvalidData.into()))
 }
 
 /// The container's first process. Dropped, it is killed if it still runs, and reaped.
-pub(super) struct Init {
-    pub pid: i32,
+pub(crate) struct Init {
+    pub(crate) pid: i32,
     pidfd: OwnedFd,
 }
 
 impl Init {
-    pub(super) fn open(bundle: &Bundle) -> Result<Self, RunError> {
-        let pid = pid(bundle)?;
-        let pidfd = hold_child(pid).map_err(|source| RunError::System {
-            doing: "find the container's first process",
-            source,
-        })?;
+    /// Opens the process that the runtime wrote into its pid file.
+    pub(crate) fn open(pid_file: &Path) -> Result<Self, RunError> {
+        let pid = read_pid(pid_file)?;
+        let pidfd = open_child(pid).map_err(RunError::system("find the container's first process"))?;
         Ok(Init {
             pid: pid.as_raw_pid(),
             pidfd,
         })
     }
 
-    /// Tells of its end, without reaping it: its number must stay its own while others look at it.
-    pub(super) fn watch(&self, sender: &Sender<SupervisorEvent>) -> Result<(), RunError> {
-        let failed = |source| RunError::System {
-            doing: "watch the container's first process",
-            source,
-        };
+    /// Sends an event when the process has ended, and does not reap it: its process id must not be reused while others
+    /// look at it.
+    pub(crate) fn watch(&self, sender: &Sender<SupervisorEvent>) -> Result<(), RunError> {
+        let failed = RunError::system("watch the container's first process");
         let (pidfd, sender) = (self.pidfd.try_clone().map_err(failed)?, sender.clone());
         let watch = move || {
             let code = loop {
@@ -86,27 +71,27 @@ impl Init {
         Ok(())
     }
 
-    /// Can be waited for, and is ready when the process has ended.
-    pub(super) fn pidfd(&self) -> BorrowedFd<'_> {
+    /// A descriptor that is readable when the process has ended.
+    pub(crate) fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    pub(super) fn send(&self, signal: Signal) {
-        // It may have ended a moment ago.
+    /// Sends a signal to the process, unless it has ended.
+    pub(crate) fn send(&self, signal: Signal) {
         if let Err(error) = pidfd_send_signal(&self.pidfd, signal) {
             tracing::debug!(%error, "the container's first process took no signal");
         }
     }
 }
 
-/// A child of this process. Any other is an error: the number in a file may be somebody else's by now, and whoever is held here is
-/// killed in the end.
-fn hold_child(pid: Pid) -> io::Result<OwnedFd> {
-    let held = pidfd_open(pid, PidfdFlags::empty())?;
-    // The kernel lets nobody wait but the parent, and says `ECHILD` to others.
+/// Opens a child of this process. Any other process is an error: the process id in a file may have been reused, and
+/// the process that is opened here is killed in the end.
+fn open_child(pid: Pid) -> io::Result<OwnedFd> {
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+    // The kernel lets only the parent wait, and answers others with `ECHILD`.
     let is_child = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    waitid(WaitId::PidFd(held.as_fd()), is_child)?;
-    Ok(held)
+    waitid(WaitId::PidFd(pidfd.as_fd()), is_child)?;
+    Ok(pidfd)
 }
 
 impl Drop for Init {
@@ -119,7 +104,7 @@ impl Drop for Init {
 fn exit_code(status: &WaitIdStatus) -> ExitCode {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => ExitCode(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-        (None, Some(signal)) => exit_code_of(signal),
+        (None, Some(signal)) => ExitCode::of_signal(signal),
         (None, None) => ExitCode(u8::MAX),
     }
 }
@@ -132,26 +117,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_children_are_held() {
+    fn only_children_are_opened() {
         let mut shell = Command::new("sh");
         shell
             .args(["-c", "sleep 60 & echo $!; wait"])
             .stdout(Stdio::piped());
         let mut shell = shell.spawn().unwrap();
-        let held = hold_child(Pid::from_child(&shell)).unwrap();
+        let opened = open_child(Pid::from_child(&shell)).unwrap();
         let mut number = String::new();
         let output = io::BufReader::new(shell.stdout.take().unwrap());
         io::BufRead::read_line(&mut { output }, &mut number).unwrap();
         let grandchild = Pid::from_raw(number.trim().parse().unwrap()).unwrap();
-        let refused = hold_child(grandchild).map(drop);
+        let refused = open_child(grandchild).map(drop);
         let other = pidfd_open(grandchild, PidfdFlags::empty()).unwrap();
         pidfd_send_signal(&other, Signal::KILL).unwrap();
-        pidfd_send_signal(&held, Signal::KILL).unwrap();
+        pidfd_send_signal(&opened, Signal::KILL).unwrap();
         shell.wait().unwrap();
         assert_eq!(
             refused.unwrap_err().raw_os_error(),
             Some(rustix::io::Errno::CHILD.raw_os_error())
         );
-        assert!(hold_child(Pid::from_child(&shell)).is_err(), "it was waited for");
+        assert!(open_child(Pid::from_child(&shell)).is_err(), "it was reaped");
     }
 }

@@ -1,19 +1,20 @@
-//! The labels of the host's security modules, where it has them: AppArmor's profile and SELinux's label.
+//! The AppArmor profile and the SELinux label of a container, on hosts that have these security modules.
 //!
-//! AppArmor: the first profile for containers that is loaded, our own or that of another engine; without one a container is
-//! unconfined, as everything else on that host is. SELinux: the types that the host's policy names for containers
-//! (`lxc_contexts`, which docker and podman read, too), with two random categories, so that no container can touch another's files.
+//! AppArmor: the first profile for containers that is loaded, Xebec's or another engine's. Without one a container is
+//! unconfined, as the rest of that host is. SELinux: the types that the host's policy names for containers
+//! (`lxc_contexts`, which docker and podman read, too), with two random categories, so that a container cannot access the
+//! files of another one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::RunError;
-use super::confinement::SecurityOption;
+use crate::RunError;
+use crate::confinement::SecurityOption;
 
-/// Profiles for containers, in order of preference: one that the host has for Xebec, docker's, containerd's, podman's (which has its
-/// version after it).
+/// Profiles for containers, in order of preference: one for Xebec, docker's, containerd's, podman's. A name that ends with
+/// `-` is followed by a version.
 const PROFILES: [&str; 4] = [
     "xebec-default",
     "docker-default",
@@ -21,24 +22,24 @@ const PROFILES: [&str; 4] = [
     "containers-default-",
 ];
 
-/// Most of a list of profiles that is read. A host has some hundred, of less than 100 bytes each.
+/// How much of the list of profiles is read. A host has some hundred, of less than 100 bytes each.
 const LIST_LIMIT: u64 = 1 << 20;
 
-/// Categories that policies have (`c0` to `c1023`).
+/// How many categories policies have (`c0` to `c1023`).
 const CATEGORIES: u16 = 1024;
 
-/// Labels of a container.
+/// The labels of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Labels {
-    /// The profile of AppArmor that its processes are in.
+pub(crate) struct Labels {
+    /// The AppArmor profile of its processes.
     pub apparmor: Option<String>,
-    /// SELinux's label of its processes, and of its files.
+    /// The SELinux labels of its processes, and of its files.
     pub selinux: Option<(String, String)>,
 }
 
 impl Labels {
-    /// On the host whose file system begins at `host`.
-    pub(super) fn decide(host: &Path, options: &[SecurityOption]) -> Result<Self, RunError> {
+    /// The labels of a container on the host whose root directory is `host`.
+    pub(crate) fn decide(host: &Path, options: &[SecurityOption]) -> Result<Self, RunError> {
         Ok(Self {
             apparmor: apparmor(host, options)?,
             selinux: selinux(host, options)?,
@@ -63,7 +64,7 @@ fn apparmor(host: &Path, options: &[SecurityOption]) -> Result<Option<String>, R
         Some(None) => Ok(None),
         Some(Some(profile)) if !is_on => Err(missing(profile, "this host has no AppArmor; leave it out".into())),
         Some(Some(profile)) => match loaded(host) {
-            // Without a list the runtime finds out.
+            // If the list cannot be read, the runtime reports a missing profile.
             Some(loaded) if !loaded.contains(profile) => Err(missing(
                 profile,
                 "no such profile is loaded; load it (apparmor_parser -r FILE), or choose one that `aa-status` lists".into(),
@@ -82,7 +83,7 @@ fn apparmor(host: &Path, options: &[SecurityOption]) -> Result<Option<String>, R
     }
 }
 
-/// The profiles that the kernel has; `None` if that cannot be seen.
+/// The profiles that are loaded. `None` if the list cannot be read.
 fn loaded(host: &Path) -> Option<Vec<String>> {
     use std::io::Read;
     let mut text = String::new();
@@ -126,7 +127,7 @@ fn selinux(host: &Path, options: &[SecurityOption]) -> Result<Option<(String, St
         if let Some(its) = process.get_mut(*part) {
             its.clone_from(value);
         }
-        // A file's role is always the same, and its type is not the process's.
+        // Files have one role, and other types than processes.
         if matches!(part, 0 | 3)
             && let Some(its) = file.get_mut(*part)
         {
@@ -136,7 +137,7 @@ fn selinux(host: &Path, options: &[SecurityOption]) -> Result<Option<(String, St
     Ok(Some((process.join(":"), file.join(":"))))
 }
 
-/// What the host's policy names for containers.
+/// The labels of processes and of files that the host's policy names for containers, in their parts.
 fn types(host: &Path) -> (Vec<String>, Vec<String>) {
     let policy = fs::read_to_string(host.join("etc/selinux/config")).unwrap_or_default();
     let policy = policy
@@ -148,14 +149,14 @@ fn types(host: &Path) -> (Vec<String>, Vec<String>) {
         .join(policy)
         .join("contexts/lxc_contexts");
     let text = fs::read_to_string(path).unwrap_or_default();
-    let named = |name: &str, usual: &str| -> Vec<String> {
+    let named = |name: &str, default: &str| -> Vec<String> {
         let line = text.lines().find_map(|line| {
             let (key, value) = line.split_once('=')?;
             (key.trim() == name).then(|| value.trim().trim_matches('"').to_owned())
         });
         let label = line.filter(|label| label.split(':').count() >= 4);
         label
-            .unwrap_or_else(|| usual.to_owned())
+            .unwrap_or_else(|| default.to_owned())
             .splitn(4, ':')
             .map(str::to_owned)
             .collect()
@@ -166,13 +167,11 @@ fn types(host: &Path) -> (Vec<String>, Vec<String>) {
     )
 }
 
-/// Two that differ, the lower one first.
+/// Two categories that differ, the lower one first.
 fn categories() -> Result<String, RunError> {
     let mut bytes = [0_u8; 4];
-    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|error| RunError::System {
-        doing: "get random bytes for a label",
-        source: error.into(),
-    })?;
+    getrandom(&mut bytes, GetRandomFlags::empty())
+        .map_err(|error| RunError::system("get random bytes for a label")(error.into()))?;
     let [a, b, c, d] = bytes;
     let one = u16::from_le_bytes([a, b]) % CATEGORIES;
     let other = (one + 1 + u16::from_le_bytes([c, d]) % (CATEGORIES - 1)) % CATEGORIES;
@@ -203,7 +202,7 @@ mod tests {
     const LIST: &str = "sys/kernel/security/apparmor/profiles";
 
     #[test]
-    fn the_first_profile_for_containers_is_taken() {
+    fn the_first_loaded_profile_for_containers_is_used() {
         let profile = |files: &[(&str, &str)], words: &[&str]| {
             Labels::decide(host(files).path(), &options(words)).map(|labels| labels.apparmor)
         };
@@ -257,7 +256,7 @@ mod tests {
     const SELINUX: (&str, &str) = ("sys/fs/selinux/enforce", "1");
 
     #[test]
-    fn a_label_has_the_policys_types_and_categories_of_its_own() {
+    fn a_label_has_the_types_of_the_policy_and_its_own_categories() {
         let label = |files: &[(&str, &str)], words: &[&str]| {
             Labels::decide(host(files).path(), &options(words)).map(|labels| labels.selinux)
         };

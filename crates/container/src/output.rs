@@ -1,5 +1,5 @@
-//! What a container writes: copied to this process's own output, searched for the lines that `log:` probes
-//! wait for, and its end remembered for error messages.
+//! The output of a container: copied to this process's own output, searched for the lines that `log:` probes wait
+//! for. The last lines are kept for error messages.
 //!
 //! Without probes there is nothing to search for, and the container writes to this process's output directly.
 
@@ -12,22 +12,24 @@ use std::thread;
 
 use rustix::io::Errno;
 
-use super::probe::{LogPattern, Probe};
-use super::supervisor::SupervisorEvent;
+use crate::probe::{LogPattern, Probe};
+use crate::supervisor_event::SupervisorEvent;
 
-/// Longest part of a line that is searched and remembered. Longer lines are data rather than messages.
+/// Longest part of a line that is searched and kept. Longer lines are data rather than messages.
 const LINE_LIMIT: usize = 64 << 10;
 
-/// How many lines of each stream an error message shows, and how much of each.
+/// How many lines of each stream an error message shows.
 const TAIL_LINES: usize = 12;
+
+/// How many bytes of each line an error message shows.
 const TAIL_LINE_LIMIT: usize = 500;
 
 /// One read from a pipe: the size of a pipe's buffer on Linux (`pipe(7)`).
 const READ_SIZE: usize = 64 << 10;
 
-/// Which of this process's outputs something goes to.
+/// The output of this process to which a stream is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Destination {
+pub(crate) enum Destination {
     Stdout,
     Stderr,
 }
@@ -41,10 +43,10 @@ impl Destination {
     }
 }
 
-/// The last lines of each stream, shared by everything that writes. They are kept apart because nobody knows
-/// the order of what passes through two pipes, and a flood in one must not hide the other's last word.
+/// The last lines of each stream. The streams are kept apart: the order of lines in two pipes is unknown, and many
+/// lines in one stream must not hide the last ones of the other.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tail(Arc<Mutex<[VecDeque<String>; 2]>>);
+pub(crate) struct Tail(Arc<Mutex<[VecDeque<String>; 2]>>);
 
 impl Tail {
     fn push(&self, from: Destination, line: &[u8]) {
@@ -61,7 +63,7 @@ impl Tail {
     }
 
     /// The lines as the end of an error message.
-    pub(super) fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         let streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         for line in streams.iter().flatten() {
@@ -79,9 +81,9 @@ impl Tail {
     }
 }
 
-/// Searches what passes, line by line.
-pub(super) struct Search {
-    /// Patterns not yet seen, with the probe that each belongs to.
+/// Searches a stream line by line.
+pub(crate) struct LineSearch {
+    /// The patterns that have not matched, each with the number of its probe.
     patterns: Vec<(usize, LogPattern)>,
     line: Vec<u8>,
     from: Destination,
@@ -89,8 +91,8 @@ pub(super) struct Search {
     sender: Sender<SupervisorEvent>,
 }
 
-impl Search {
-    pub(super) fn new(
+impl LineSearch {
+    pub(crate) fn new(
         probes: &[Probe],
         from: Destination,
         tail: &Tail,
@@ -103,7 +105,7 @@ impl Search {
                 Probe::Log(pattern) => Some((index, pattern.clone())),
                 _ => None,
             });
-        Search {
+        LineSearch {
             patterns: patterns.collect(),
             line: Vec::new(),
             from,
@@ -112,7 +114,8 @@ impl Search {
         }
     }
 
-    pub(super) fn take(&mut self, bytes: &[u8]) {
+    /// Searches the next bytes of the stream.
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             let (text, ended) = match piece.strip_suffix(b"\n") {
                 Some(text) => (text, true),
@@ -124,7 +127,7 @@ impl Search {
                 self.end_line();
             }
         }
-        // A prompt may never end its line.
+        // A prompt is a line without an end.
         if !self.line.is_empty() {
             self.search();
         }
@@ -147,17 +150,17 @@ impl Search {
             ..
         } = self;
         patterns.retain(|(index, LogPattern(pattern))| {
-            let seen = pattern.is_match(line);
-            if seen {
-                // Nobody listens any more when the container is being stopped.
-                let _ = sender.send(SupervisorEvent::Seen(*index));
+            let matches = pattern.is_match(line);
+            if matches {
+                // The supervisor drops the receiver when the container has ended.
+                let _ = sender.send(SupervisorEvent::ProbeSucceeded(*index));
             }
-            !seen
+            !matches
         });
     }
 }
 
-impl Drop for Search {
+impl Drop for LineSearch {
     fn drop(&mut self) {
         if !self.line.is_empty() {
             self.end_line();
@@ -165,9 +168,9 @@ impl Drop for Search {
     }
 }
 
-/// Copies `from` to this process's output until it ends. If that output is gone, what comes is still searched
-/// and then dropped: a container does not stop because nobody reads it.
-pub(super) fn copy(from: impl Read + Send + 'static, search: Search) -> io::Result<Copying> {
+/// Copies `from` to this process's output until it ends. If that output is closed, the rest is still read and searched: a
+/// container does not block because its output is not read.
+pub(crate) fn copy(from: impl Read + Send + 'static, search: LineSearch) -> io::Result<Copying> {
     let thread = thread::Builder::new().name("container-output".into());
     let (done, ended) = std::sync::mpsc::channel();
     thread.spawn(move || {
@@ -177,17 +180,17 @@ pub(super) fn copy(from: impl Read + Send + 'static, search: Search) -> io::Resu
     Ok(Copying(ended))
 }
 
-/// A copy that is under way.
-pub(super) struct Copying(std::sync::mpsc::Receiver<()>);
+/// A copy in progress.
+pub(crate) struct Copying(std::sync::mpsc::Receiver<()>);
 
 impl Copying {
-    /// Waits until everything has been copied, but not for ever: a process outside may hold the pipe open.
-    pub(super) fn finish(self, patience: std::time::Duration) {
+    /// Waits until everything has been copied, up to `patience`: another process may hold the pipe open.
+    pub(crate) fn finish(self, patience: std::time::Duration) {
         let _ = self.0.recv_timeout(patience);
     }
 }
 
-fn copy_all(mut from: impl Read, mut search: Search) {
+fn copy_all(mut from: impl Read, mut search: LineSearch) {
     let to = search.from.fd();
     let mut buffer = vec![0_u8; READ_SIZE];
     let mut open = true;
@@ -204,14 +207,14 @@ fn copy_all(mut from: impl Read, mut search: Search) {
     }
 }
 
-/// Whether all of it was written.
-pub(super) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> bool {
+/// Writes all bytes. Returns whether that succeeded.
+pub(crate) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         match rustix::io::write(to, bytes) {
             Ok(length) => bytes = bytes.get(length..).unwrap_or_default(),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
-                // Somebody made the descriptor non-blocking; wait as a blocking one would.
+                // Another process made the descriptor non-blocking. Wait as a blocking one does.
                 let mut wait = [rustix::event::PollFd::from_borrowed_fd(
                     to,
                     rustix::event::PollFlags::OUT,
@@ -240,18 +243,18 @@ mod tests {
             .collect();
         let (sender, events_in) = mpsc::channel();
         let tail = Tail::default();
-        let mut search = Search::new(&probes, Destination::Stderr, &tail, &sender);
+        let mut search = LineSearch::new(&probes, Destination::Stderr, &tail, &sender);
         pieces.iter().for_each(|piece| search.take(piece));
         drop((search, sender));
         let seen = events_in.iter().map(|event| match event {
-            SupervisorEvent::Seen(index) => index,
+            SupervisorEvent::ProbeSucceeded(index) => index,
             _ => usize::MAX,
         });
         (seen.collect(), tail.sentence())
     }
 
     #[test]
-    fn lines_are_found_however_they_are_cut() {
+    fn lines_are_found_in_any_pieces() {
         assert_eq!(
             seen(&["ready$"], &[b"not rea", b"dy yet\nnow rea", b"dy\r\nmore"]).0,
             [0]
@@ -259,7 +262,7 @@ mod tests {
         assert_eq!(
             seen(&["^b$", "^a$"], &[b"a\nb\na\nb\n"]).0,
             [1, 0],
-            "each is seen once"
+            "each matches once"
         );
         assert_eq!(seen(&["^login: "], &[b"login: "]).0, [0], "a line need not end");
         assert!(
@@ -270,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_the_end_is_remembered() {
+    fn memory_is_bounded_and_the_last_lines_are_kept() {
         let long = vec![b'x'; LINE_LIMIT * 3];
         let (found, tail) = seen(&["x{10}y"], &[&long, b"y\n"]);
         assert!(found.is_empty());

@@ -1,19 +1,27 @@
-//! Starting the runtime before it is known what it is to make.
+//! The runtime's `create`, started before its configuration is known, and with a predicted one.
 //!
-//! runc takes some 5 ms until it has begun (`runc --version`; more where others run), about as long as a warm start takes to find
-//! and mount the image, and only then reads its bundle's `config.json`.
-//! So both are done at once: at first `config.json` is a link to the end of a pipe, on which the runtime waits; once the
-//! configuration is known, it takes the link's place as an ordinary file, for whoever reads it later, and goes through the
-//! pipe to who has come already. The link leads through `/proc` to a descriptor of this process, so nothing needs to be
-//! inherited, and a runtime that comes when this process has been killed finds nothing, or the end of the file, and ends.
+//! # An early start
 //!
-//! What the image says is known before its files are there. If the runtime is told that at once, it makes the container up to
-//! where its first process enters its root (`prepareRoot`, runc, `libcontainer/rootfs_linux.go`), which takes some 20 ms. There
-//! it waits, since the root is an automount ([`Automount`]) until the overlay is mounted on it. That process is of a session of
-//! its own (`nsexec.c`), so it is one who waits; runc itself only goes by. What is not known yet is what the image's lists say of
-//! its user, so that is remembered, by recordings and by the host; what was told wrong is taken back.
+//! runc takes some 5 ms until it reads its bundle's `config.json` (`runc --version`; more under load), about as long as a
+//! warm start takes to find and mount the image. So both happen at once. At first `config.json` is a link to a pipe, and
+//! the runtime waits at the pipe. Once the configuration is known, an ordinary file takes the place of the link, for
+//! programs that read it later, and the pipe passes the same bytes to the runtime that waits. The link leads through
+//! `/proc` to a descriptor of this process. So the runtime inherits nothing, and if this process is killed, the runtime
+//! finds no file or the end of the file, and ends.
 //!
-//! Nothing depends on either: whatever does not go this way is done as if it had not been tried.
+//! # A prediction
+//!
+//! The image's configuration is known before its files are there. If the runtime receives that at once, it creates the
+//! container up to the point where the first process enters its root (`prepareRoot`, runc,
+//! `libcontainer/rootfs_linux.go`), which takes some 20 ms. There the process waits, because the root is an automount
+//! ([`Automount`]) until the overlay is mounted on it. runc itself passes the automount without waiting. The container's
+//! process waits, since it has a session of its own (`nsexec.c`).
+//!
+//! One thing is not known yet: what the image's `/etc/passwd` and `/etc/group` say of its user. Recordings and the host
+//! remember that from an earlier start. Before the container's command runs, the prediction is compared with the image,
+//! and a container of a wrong prediction is discarded.
+//!
+//! Nothing depends on either: where one is not possible, the container is created as if it had not been tried.
 
 mod piped_runtime;
 mod process_tree;
@@ -25,210 +33,221 @@ use xebec_kernel::mount::Detached;
 use xebec_kernel::mount::automount::Automount;
 
 use self::piped_runtime::PipedRuntime;
-use super::bundle::{Bundle, MERGED};
-use super::cgroup_warm_up::CgroupWarmUp;
-use super::init::{self, Init};
-use super::process::Process;
-use super::stdio::ContainerStdio;
-use super::terminal::ConsoleSocket;
-use super::{Identity, ImageConfig, RunError, RunOptions};
+use crate::bundle::Bundle;
+use crate::cgroup_warm_up::CgroupWarmUp;
+use crate::init::{self, Init};
+use crate::process::Process;
+use crate::stdio::ContainerStdio;
+use crate::{Identity, ImageConfig, RunError, RunOptions};
 
-/// The making of a container, if it could be begun. Dropped, it does not go on.
-pub(super) struct PredictedCreate(Option<Begun>);
+/// The runtime's `create`, if it could be started early. Dropped, it is ended.
+pub(crate) struct PredictedCreate(Option<EarlyCreate>);
 
-struct Begun {
-    // In this order: a runtime that is let go without a root would complain.
-    waiting: PipedRuntime,
-    told: Option<Told>,
-    connection: ContainerStdio,
+struct EarlyCreate {
+    // In this order: without its automount a runtime would report an error.
+    runtime: PipedRuntime,
+    prediction: Option<Prediction>,
+    stdio: ContainerStdio,
 }
 
-/// What the runtime was told before there was a view.
-struct Told {
+/// What the runtime received before there was a view.
+struct Prediction {
     process: Process,
-    /// The door before the container's root.
+    /// The automount in the place of the container's root.
     root: Automount,
-    _joining: CgroupWarmUp,
+    _warm_up: CgroupWarmUp,
 }
 
 impl PredictedCreate {
-    /// Begins it. The bundle has no configuration yet.
-    pub(super) fn begin(bundle: &Bundle, options: &RunOptions) -> Result<Self, RunError> {
-        // What others take for a configuration was not tried.
+    /// Starts the runtime. The bundle has no configuration yet.
+    pub(crate) fn start(bundle: &Bundle, options: &RunOptions) -> Result<Self, RunError> {
+        // Other runtimes have not been tried with a pipe in the place of their configuration.
         if !bundle.runtime().is_runc() {
-            return Ok(PredictedCreate(None));
+            return Ok(Self(None));
         }
-        let (connection, creation) = connect(bundle, options)?;
-        match PipedRuntime::begin(bundle.path(), bundle.control_group(), bundle.runtime(), creation) {
-            Ok(waiting) => Ok(PredictedCreate(Some(Begun {
-                waiting,
-                told: None,
-                connection,
+        let (stdio, command) = create_command(bundle, options)?;
+        match PipedRuntime::start(bundle.path(), bundle.control_group(), bundle.runtime(), command) {
+            Ok(runtime) => Ok(Self(Some(EarlyCreate {
+                runtime,
+                prediction: None,
+                stdio,
             }))),
             Err(error) => {
                 tracing::debug!(%error, "the runtime is not started early");
-                Ok(PredictedCreate(None))
+                Ok(Self(None))
             }
         }
     }
 
-    /// Tells it what the image says, before its view is there. The first time counts.
-    pub(super) fn tell(
+    /// Predicts the container from the image's configuration, before its view exists, and passes it to the runtime. Only
+    /// the first prediction counts.
+    pub(crate) fn predict(
         &mut self,
         bundle: &Bundle,
         image: &ImageConfig,
         user: Option<&Identity>,
         options: &RunOptions,
     ) {
-        let Some(begun) = self.0.as_mut().filter(|begun| begun.told.is_none()) else {
+        let Some(create) = self.0.as_mut().filter(|create| create.prediction.is_none()) else {
             return;
         };
-        let Some(process) = user.and_then(|user| Process::likely(image, user, options)) else {
+        let Some(process) = user.and_then(|user| Process::predict(image, user, options)) else {
             return;
         };
-        match begun.tell(bundle, process, options) {
-            Ok(Some(told)) => begun.told = Some(told),
-            // It may have found the file.
-            Ok(None) => self.take_back(bundle, "the runtime was not told"),
-            Err(error) => tracing::debug!(%error, "the container is not begun before its image is there"),
+        match create.predict(bundle, process, options) {
+            Ok(Some(prediction)) => create.prediction = Some(prediction),
+            // The runtime has ended, or has found the file in the place of the pipe.
+            Ok(None) => self.discard(bundle, "the runtime did not wait for its configuration"),
+            Err(error) => tracing::debug!(%error, "the container is not created before its image is there"),
         }
     }
 
-    /// What it was told, as far as that is what this image says: who the user is has not been compared. What else it was told is
-    /// taken back.
-    pub(super) fn told(
+    /// The predicted process, if it is the one of this configuration of the image. The user is not compared yet. A
+    /// wrong prediction is discarded.
+    pub(crate) fn predicted_process(
         &mut self,
         bundle: &Bundle,
         image: &ImageConfig,
         options: &RunOptions,
     ) -> Option<Process> {
-        let told = &self.0.as_ref()?.told.as_ref()?.process;
-        let process = Process::of(told.identity.clone(), image, options).ok();
-        let process = process.filter(|process| process == told);
+        let predicted = &self.0.as_ref()?.prediction.as_ref()?.process;
+        let process = Process::of(predicted.identity.clone(), image, options).ok();
+        let process = process.filter(|process| process == predicted);
         if process.is_none() {
-            self.take_back(bundle, "its image has become another one");
+            self.discard(bundle, "the image has another configuration");
         }
         process
     }
 
-    /// The root is mounted, so the container may be made.
-    pub(super) fn open(&mut self, bundle: &Bundle, root: &Detached) {
-        if let Some(begun) = &mut self.0
-            && let Some(told) = &begun.told
+    /// Lets the container enter its root, which is mounted now.
+    pub(crate) fn open_root(&mut self, bundle: &Bundle, root: &Detached) {
+        if let Some(create) = &mut self.0
+            && let Some(prediction) = &create.prediction
         {
-            match told.root.open(root) {
-                Ok(()) => begun.waiting.has_root(),
-                Err(error) => self.take_back(bundle, &error.to_string()),
+            match prediction.root.open(root) {
+                Ok(()) => create.runtime.root_is_open(),
+                Err(error) => self.discard(bundle, &error.to_string()),
             }
         }
     }
 
-    /// Whether it was told that this is the process. What else it has made is removed.
-    pub(super) fn was_told(&mut self, bundle: &Bundle, process: &Process) -> bool {
-        let told = self.0.as_ref().and_then(|begun| begun.told.as_ref());
-        let Some(told) = told else { return false };
-        let is_right = told.process == *process;
+    /// Whether this is the predicted process. If it is another one, the prediction is discarded.
+    pub(crate) fn is_right(&mut self, bundle: &Bundle, process: &Process) -> bool {
+        let create = self.0.as_ref();
+        let Some(prediction) = create.and_then(|create| create.prediction.as_ref()) else {
+            return false;
+        };
+        let is_right = prediction.process == *process;
         if !is_right {
-            self.take_back(bundle, "its user is another one");
+            self.discard(bundle, "the container runs as another user");
         }
         is_right
     }
 
-    fn take_back(&mut self, bundle: &Bundle, why: &str) {
-        tracing::debug!("the container that was begun is not made: {why}");
+    fn discard(&mut self, bundle: &Bundle, why: &str) {
+        tracing::debug!("the predicted container is discarded: {why}");
         self.0 = None;
-        discard(bundle);
+        discard_container(bundle);
     }
 
-    /// Has the container made, now that its root is mounted and the bundle has a configuration: this one, if it was not told
-    /// before.
-    pub(super) fn finish(
+    /// Waits until the container is created. Its root is mounted, and the bundle has a configuration. `config` is that
+    /// configuration, if the runtime has not received it.
+    pub(crate) fn finish(
         self,
         bundle: &Bundle,
         config: Option<&str>,
         options: &RunOptions,
     ) -> Result<ContainerStdio, RunError> {
-        if let Some(begun) = self.0
-            && let Some(connection) = begun.finish(bundle, config)?
+        if let Some(create) = self.0
+            && let Some(stdio) = create.finish(bundle, config)?
         {
-            return Ok(connection);
+            return Ok(stdio);
         }
-        let (connection, creation) = connect(bundle, options)?;
-        bundle.runtime().create(bundle, creation)?;
-        Ok(connection)
+        let (stdio, command) = create_command(bundle, options)?;
+        bundle.runtime().create(bundle.id(), bundle.path(), command)?;
+        Ok(stdio)
     }
 }
 
-impl Begun {
-    fn tell(
+impl EarlyCreate {
+    /// `None` if the runtime does not wait for its configuration.
+    fn predict(
         &mut self,
         bundle: &Bundle,
         process: Process,
         options: &RunOptions,
-    ) -> Result<Option<Told>, RunError> {
-        init::adopt()?;
-        let root = Automount::attach(&bundle.path().join(MERGED), self.waiting.process());
+    ) -> Result<Option<Prediction>, RunError> {
+        init::become_subreaper()?;
+        let root = Automount::attach(&bundle.root(), self.runtime.pid());
         let root = root.map_err(|source| RunError::Overlay {
             id: bundle.id().to_owned(),
             source,
         })?;
         let config = bundle.write_spec(&process, options)?;
-        let joining = CgroupWarmUp::begin();
-        Ok(self.waiting.tell(&config).then_some(Told {
+        let warm_up = CgroupWarmUp::start();
+        Ok(self.runtime.send_config(&config).then_some(Prediction {
             process,
             root,
-            _joining: joining,
+            _warm_up: warm_up,
         }))
     }
 
-    /// `None` if nothing was made.
+    /// `None` if the runtime created nothing.
     fn finish(mut self, bundle: &Bundle, config: Option<&str>) -> Result<Option<ContainerStdio>, RunError> {
-        // If it has come when the file was there, it needs no telling.
         if let Some(config) = config {
-            self.waiting.tell(config);
+            // A runtime that came late has read the file, and takes nothing from the pipe.
+            self.runtime.send_config(config);
         }
-        let Some(ended) = self.waiting.end() else {
+        let Some(status) = self.runtime.wait() else {
             return Ok(None);
         };
-        if self.told.is_some() && !(ended.success() && has_our_root(bundle)) {
-            // Tried again in the ordinary way, whatever is wrong will be said.
-            discard(bundle);
+        if self.prediction.is_some() && !(status.success() && has_its_root(bundle)) {
+            // The second, ordinary `create` reports whatever is wrong.
+            discard_container(bundle);
             return Ok(None);
         }
-        bundle.runtime().created(bundle, Ok(ended))?;
-        Ok(Some(self.connection))
+        bundle
+            .runtime()
+            .check_create(bundle.id(), bundle.path(), Ok(status))?;
+        Ok(Some(self.stdio))
     }
 }
 
-/// Removes a container whose command has not begun.
-fn discard(bundle: &Bundle) {
-    // Killed and reaped: it is this process's child.
-    drop(Init::open(bundle));
+/// Removes a container whose command has not run.
+fn discard_container(bundle: &Bundle) {
+    // Dropped, it is killed and reaped. It is this process's child.
+    drop(Init::open(&bundle.pid_file()));
     let _ = std::fs::remove_file(bundle.pid_file());
     bundle.runtime().delete(bundle.id());
 }
 
-/// Whether the container's root is what is mounted for it, and not the empty directory below: no runtime is known that goes by
-/// the door with all that it does, but nothing forbids it.
-fn has_our_root(bundle: &Bundle) -> bool {
-    let Ok(pid) = init::pid(bundle) else { return false };
+/// Whether the container's root is the overlay that is mounted for it, and not the empty directory below. No runtime is
+/// known that passes the automount by, but nothing forbids it.
+fn has_its_root(bundle: &Bundle) -> bool {
+    let Ok(pid) = init::read_pid(&bundle.pid_file()) else {
+        return false;
+    };
     let its = std::fs::metadata(format!("/proc/{}/root", pid.as_raw_pid()));
-    let ours = std::fs::metadata(bundle.path().join(MERGED));
-    let is_ours =
-        matches!((its, ours), (Ok(its), Ok(ours)) if (its.dev(), its.ino()) == (ours.dev(), ours.ino()));
-    if !is_ours {
+    let mounted = std::fs::metadata(bundle.root());
+    let is_same = matches!(
+        (its, mounted),
+        (Ok(its), Ok(mounted)) if (its.dev(), its.ino()) == (mounted.dev(), mounted.ino())
+    );
+    if !is_same {
         tracing::warn!(
             id = bundle.id(),
-            "the runtime has made a container with another root; it is made again"
+            "the runtime created a container with another root; it is created again"
         );
     }
-    is_ours
+    is_same
 }
 
-fn connect(bundle: &Bundle, options: &RunOptions) -> Result<(ContainerStdio, Command), RunError> {
-    let mut connection = ContainerStdio::prepare(bundle, options)?;
-    let streams = connection.streams(options)?;
-    let console = connection.socket.as_ref().map(ConsoleSocket::path);
-    let creation = bundle.runtime().creation(bundle, console, streams);
-    Ok((connection, creation))
+fn create_command(bundle: &Bundle, options: &RunOptions) -> Result<(ContainerStdio, Command), RunError> {
+    let mut stdio = ContainerStdio::prepare(bundle.console_socket(), options)?;
+    let streams = stdio.streams(options)?;
+    let (id, console) = (bundle.id(), stdio.console());
+    let command = bundle
+        .runtime()
+        .create_command(id, bundle.path(), console, streams);
+    Ok((stdio, command))
 }

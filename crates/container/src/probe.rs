@@ -1,7 +1,7 @@
-//! Probes: how to tell that a service is ready.
+//! Readiness probes: how to tell that a service is ready.
 //!
 //! A probe is written as one word: `port:80`, `http://127.0.0.1/health`, `log:ready to accept`,
-//! `file:/run/app.sock`, `exec:pg_isready`, `exit`. The module `watch` looks out for them.
+//! `file:/run/app.sock`, `exec:pg_isready`, `exit`. The module `probe_watch` tries them.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -12,24 +12,19 @@ use std::time::Duration;
 
 use regex::bytes::Regex;
 
-use super::{Net, RunError, RunOptions};
-
-/// How long one attempt waits for a connection. On the loopback interface it is there or refused at once.
+/// How long one attempt waits for a connection. On the loopback interface it is made or refused at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long one attempt waits for an HTTP answer: a service that is still loading may be slow with its first.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The same before the container is started, when an answer would be somebody else's.
-const BEFORE_TIMEOUT: Duration = Duration::from_millis(200);
-
-/// Longest part of an HTTP answer that is read; the status line is all that counts.
+/// Longest part of an HTTP answer that is read. Only the status line counts.
 const STATUS_LINE_LIMIT: usize = 1024;
 
-/// Largest compiled pattern of a `log:` probe; far above any pattern that a person writes.
+/// Largest compiled pattern of a `log:` probe. Patterns that a person writes are far smaller.
 const PATTERN_LIMIT: usize = 1 << 20;
 
-/// Something that is seen when a service is ready.
+/// An observation that shows that a service is ready.
 #[derive(Clone, Debug)]
 pub enum Probe {
     /// A TCP connection to this port of the container's loopback interface is accepted.
@@ -38,7 +33,7 @@ pub enum Probe {
     Http(HttpUrl),
     /// A line that the container writes, to standard output or standard error, matches.
     Log(LogPattern),
-    /// The path exists in the container. Symbolic links are resolved as the container would.
+    /// The path exists in the container. Symbolic links are resolved as the container does.
     File(PathBuf),
     /// The command, run in the container, exits with 0.
     Exec(Vec<String>),
@@ -56,9 +51,9 @@ pub struct HttpUrl {
 
 /// A regular expression (syntax of the `regex` crate) that is searched for in each line.
 #[derive(Clone, Debug)]
-pub struct LogPattern(pub(super) Regex);
+pub struct LogPattern(pub(crate) Regex);
 
-/// A probe that cannot be understood.
+/// Not a probe.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "probe {probe:?}: {reason} (probes are port:N, http://HOST:PORT/PATH, log:REGEX, file:/PATH, exec:COMMAND, exit)"
@@ -93,14 +88,16 @@ fn parse(text: &str) -> Result<Probe, String> {
             .strip_prefix("//")
             .ok_or_else(|| "write it as http://HOST:PORT/PATH".into())
             .and_then(http),
-        "https" => Err("only plain http is spoken; use exec: with a program of the image, or port:".into()),
+        "https" => {
+            Err("only plain http is supported; use exec: with a program of the image, or port:".into())
+        }
         "log" if rest.is_empty() => Err("an empty pattern matches everything".into()),
         "log" => match regex::bytes::RegexBuilder::new(rest)
             .size_limit(PATTERN_LIMIT)
             .build()
         {
             Ok(pattern) => Ok(Probe::Log(LogPattern(pattern))),
-            Err(error) => Err(format!("the pattern is no regular expression: {error}")),
+            Err(error) => Err(format!("the pattern is not a regular expression: {error}")),
         },
         "file" if rest.starts_with('/') && !rest.contains('\0') => Ok(Probe::File(rest.into())),
         "file" => Err("the path must be absolute".into()),
@@ -109,11 +106,11 @@ fn parse(text: &str) -> Result<Probe, String> {
     }
 }
 
-/// A JSON array is the command itself; anything else is for the image's shell, as in a Dockerfile.
+/// A JSON array is the command itself. Other text is a script for the image's shell, as in a Dockerfile.
 fn exec(text: &str) -> Result<Probe, String> {
     let args = if text.trim_start().starts_with('[') {
         serde_json::from_str(text)
-            .map_err(|error| format!("the command is no JSON array of strings: {error}"))?
+            .map_err(|error| format!("the command is not a JSON array of strings: {error}"))?
     } else if text.trim().is_empty() {
         Vec::new()
     } else {
@@ -164,7 +161,7 @@ fn http(rest: &str) -> Result<Probe, String> {
     }))
 }
 
-/// As it was written, or could have been.
+/// In the form that [`Probe::from_str`] reads.
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -181,27 +178,13 @@ impl fmt::Display for Probe {
     }
 }
 
-/// On the host's network somebody else may already answer; then the probe would tell nothing.
-pub(super) fn refuse_ready_before(options: &RunOptions) -> Result<(), RunError> {
-    if options.net != Net::Host {
-        return Ok(());
-    }
-    let answered = options.probes.iter().find(|probe| match probe {
-        Probe::Port(port) => port_answers(*port, BEFORE_TIMEOUT),
-        Probe::Http(url) => url.answers(BEFORE_TIMEOUT),
-        _ => false,
-    });
-    match answered {
-        Some(probe) => Err(RunError::ReadyBefore(probe.to_string())),
-        None => Ok(()),
-    }
+/// Whether a server accepts connections at this port of the loopback interface.
+pub(crate) fn port_accepts(port: u16) -> bool {
+    port_accepts_within(port, CONNECT_TIMEOUT)
 }
 
-pub(super) fn port_accepts(port: u16) -> bool {
-    port_answers(port, CONNECT_TIMEOUT)
-}
-
-fn port_answers(port: u16, timeout: Duration) -> bool {
+/// The same with a timeout for each address.
+pub(crate) fn port_accepts_within(port: u16, timeout: Duration) -> bool {
     let loopback = [
         IpAddr::from(Ipv4Addr::LOCALHOST),
         IpAddr::from(Ipv6Addr::LOCALHOST),
@@ -214,26 +197,27 @@ fn port_answers(port: u16, timeout: Duration) -> bool {
 fn connect(address: SocketAddr, timeout: Duration) -> Option<TcpStream> {
     TcpStream::connect_timeout(&address, timeout)
         .ok()
-        .filter(|stream| !meets_itself(stream))
+        .filter(|stream| !is_to_itself(stream))
 }
 
-/// A port that nobody listens to can still "accept": the kernel may choose the very same port for this end, and
-/// a connection of TCP with itself is established (RFC 9293, simultaneous open). That one does not count.
-fn meets_itself(stream: &TcpStream) -> bool {
+/// A port without a listener can still "accept": the kernel may choose the same port for this end, and TCP then
+/// establishes a connection of the port with itself (RFC 9293, simultaneous open).
+fn is_to_itself(stream: &TcpStream) -> bool {
     match (stream.local_addr(), stream.peer_addr()) {
         (Ok(local), Ok(peer)) => local == peer,
-        // Closed again already: no listener that one could use.
+        // The other end has closed the connection already. A service that does so is not ready.
         _ => true,
     }
 }
 
 impl HttpUrl {
-    /// Whether the service answers with a status that means "here I am".
-    pub(super) fn is_ready(&self) -> bool {
-        self.answers(ANSWER_TIMEOUT)
+    /// Whether the service answers with a status from 200 to 399.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_ready_within(ANSWER_TIMEOUT)
     }
 
-    fn answers(&self, timeout: Duration) -> bool {
+    /// The same with a timeout for each address.
+    pub(crate) fn is_ready_within(&self, timeout: Duration) -> bool {
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');
         let addresses = (bare, self.port).to_socket_addrs().into_iter().flatten();
         addresses.into_iter().any(|address| {

@@ -1,23 +1,23 @@
-//! What the container's first process is: its command line, environment, directory and user.
+//! The container's first process: its command line, environment, working directory and user.
 //!
-//! The rules are docker's, because images are written for them: the user's entrypoint replaces the image's
-//! *and* its `Cmd`; the user's command replaces `Cmd` only; variables of the user win over those of the image,
-//! and those over the defaults.
+//! The rules are docker's, because images are written for them. The user's entrypoint replaces the image's entrypoint
+//! *and* its `Cmd`. The user's command replaces `Cmd` only. Variables of the user win over those of the image, and
+//! those over the defaults.
 
 use std::path::Path;
 
-use super::user::{self, Identity};
-use super::{ImageConfig, RunError, RunOptions};
+use crate::user::{self, Identity};
+use crate::{ImageConfig, RunError, RunOptions};
 
-/// Where programs are looked for if the image does not say; docker's and containerd's default.
+/// The default of `PATH`; docker's and containerd's.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The terminal type that docker and containerd announce.
 const DEFAULT_TERM: &str = "xterm";
 
-/// The container's first process, everything decided.
+/// The container's first process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub(crate) struct Process {
     /// Never empty.
     pub args: Vec<String>,
     /// Names are unique.
@@ -28,23 +28,23 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Joins what the image says with what the user says. Reads the image's user and group lists through
-    /// `view`, without ever leaving it.
-    pub(super) fn resolve(view: &Path, image: &ImageConfig, options: &RunOptions) -> Result<Self, RunError> {
+    /// The process by the image's configuration and the user's options. Looks the user up in the image's `/etc/passwd`
+    /// and `/etc/group` through `view`, and never leaves the view.
+    pub(crate) fn resolve(view: &Path, image: &ImageConfig, options: &RunOptions) -> Result<Self, RunError> {
         let user = options.user.as_deref().unwrap_or(&image.user);
         Self::of(user::resolve(view, user)?, image, options)
     }
 
-    /// What it is if the image's own user, whom `known` has from before, is still the same; `None` if another one is asked for.
-    pub(super) fn likely(image: &ImageConfig, known: &Identity, options: &RunOptions) -> Option<Self> {
+    /// The process if the image's own user is still the remembered one. `None` if the user chose another one.
+    pub(crate) fn predict(image: &ImageConfig, remembered: &Identity, options: &RunOptions) -> Option<Self> {
         if options.user.is_some() {
             return None;
         }
-        Self::of(known.clone(), image, options).ok()
+        Self::of(remembered.clone(), image, options).ok()
     }
 
-    /// What it is when that is its user.
-    pub(super) fn of(
+    /// The process of this user.
+    pub(crate) fn of(
         identity: Identity,
         image: &ImageConfig,
         options: &RunOptions,
@@ -77,11 +77,11 @@ impl Process {
     }
 }
 
-/// The command line of a container's first process, as docker puts it together: `entrypoint` replaces the image's and
-/// its `Cmd`, a `command` that is not empty replaces the image's `Cmd` only.
+/// The command line of a container's first process, by docker's rules: `entrypoint` replaces the image's entrypoint and
+/// its `Cmd`, and a `command` that is not empty replaces the image's `Cmd` only.
 ///
 /// # Errors
-/// [`RunError::NoCommand`] when nothing says what to run.
+/// [`RunError::NoCommand`] if neither the image nor the caller names a command.
 pub fn args(
     image: &ImageConfig,
     entrypoint: Option<&[String]>,
@@ -122,7 +122,7 @@ fn env(
         env.set("TERM", DEFAULT_TERM);
     }
     env.set("HOME", &identity.home);
-    // An entry without '=' sets nothing; a builder's slip that docker passes over too.
+    // An entry without '=' sets nothing. Docker ignores such a mistake of a builder, too.
     for (name, value) in image.env.iter().filter_map(|entry| entry.split_once('=')) {
         if !name.is_empty() {
             env.set(name, value);
@@ -137,7 +137,7 @@ fn env(
     Ok(env.0)
 }
 
-/// Variables in the order of their first setting.
+/// Variables in the order in which they were first set.
 #[derive(Default)]
 struct Environment(Vec<(String, String)>);
 
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_put_together_as_docker_does() {
+    fn the_command_line_follows_dockers_rules() {
         let line = |entrypoint: Option<&[&str]>, command: &[&str]| {
             let options = RunOptions {
                 entrypoint: entrypoint.map(strings),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_variables_win_over_the_images_and_those_over_the_defaults() {
+    fn variables_of_the_user_win_over_the_images_and_the_defaults() {
         let directory = tempfile::tempdir().unwrap();
         let options = RunOptions {
             env: vec![("LANG".into(), "de".into()), ("NEW".into(), "a=b".into())],
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_program_can_be_given_is_refused() {
+    fn impossible_processes_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let refused =
             |options: RunOptions| Process::resolve(directory.path(), &image(), &options).unwrap_err();

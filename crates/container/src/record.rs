@@ -1,29 +1,30 @@
-//! Which containers there are, and what became of those whose supervisor was killed.
+//! The record of a container: one JSON file in the run directory.
 //!
-//! A record is one JSON file per container. It is written atomically, first before anything of the container
-//! exists and again when its process is known. A process is named by its id *and* its start time, so that a
-//! number that the kernel has given to somebody else is not taken for it.
+//! A record appears whole or not at all. It is written first before anything else of the container exists, and
+//! again when the container's process is known. It names a process by its id *and* its start time, so that a
+//! later process with the same id is not taken for it.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use serde::{Deserialize, Serialize};
-use xebec_kernel::file::remove_abandoned;
+use xebec_kernel::clock::seconds_since_1970;
+use xebec_kernel::file::{create_for_this_boot, write_for_this_boot};
 use xebec_kernel::process::start_time;
 
-use super::bundle::{self, REMOVE_MARKER};
-use super::control_groups;
-use super::runtime::{self, Runtime};
-use super::{Directories, RunError};
+use crate::layout::records;
+use crate::name::is_container_name;
+use crate::{RecordError, control_groups};
 
-/// Largest record that is read; what is written is far smaller, as [`COMMAND_LIMIT`] has it.
+/// Largest record that is read. [`COMMAND_LIMIT`] keeps those that are written far below it.
 const RECORD_LIMIT: u64 = 4 << 20;
-/// What of a command line is kept, in bytes; people read it. An image's may have megabytes, and JSON makes six bytes of one.
+
+/// How many bytes of a command line a record keeps, for people to read. The command line of an image may have
+/// megabytes, and JSON may need six bytes for one of its bytes.
 const COMMAND_LIMIT: usize = 64 << 10;
-/// What each argument costs beside its bytes: quotes, a comma, and the beginning of a line.
+
+/// What each argument takes beside its own bytes: quotes, a comma, and the indentation of its line.
 const ARGUMENT: usize = 16;
 
 /// What is known about a container.
@@ -33,87 +34,51 @@ pub struct Record {
     pub id: String,
     /// The image's name as the user gave it.
     pub image: String,
-    /// The container's first process on the host; absent until the runtime has made it.
+    /// Process id of the container's first process on the host. Absent until the runtime has created it.
     pub pid: Option<i32>,
-    /// When that process began, in clock ticks since the host was started (`proc_pid_stat(5)`, `starttime`).
+    /// When that process started, in clock ticks since the host's boot (`proc_pid_stat(5)`, `starttime`).
     pub pid_started: Option<u64>,
-    /// Whether its command was told to run. One that was not never will be without its supervisor. Absent from records of
-    /// versions that did not note it.
+    /// Whether the container's command was told to run. If not, it never runs once the supervisor is gone.
+    /// Absent from records of versions that did not note it.
     #[serde(default)]
     pub has_begun: Option<bool>,
-    /// The process that runs and watches the container.
+    /// Process id of the supervisor: the process that runs and watches the container.
     pub supervisor: i32,
-    /// When that process began, in the same unit.
+    /// When the supervisor started, in the same unit.
     pub supervisor_started: u64,
-    /// The namespace in which all these are process ids, by its inode: elsewhere they say nothing. Absent as above.
+    /// The namespace of these process ids, by its inode. In another namespace they mean nothing. Absent as above.
     #[serde(default)]
     pub namespace: Option<u64>,
-    /// Where its control groups are, as `cgroupsPath` has it. Absent as above; then they have the container's name alone.
+    /// The path of the container's control groups, as in `cgroupsPath`. Absent as above; then the container's name
+    /// alone names them.
     #[serde(default)]
     pub control_group: Option<String>,
-    /// The runtime that made the container.
+    /// The runtime that created the container.
     pub runtime: PathBuf,
-    /// The image view that the container is on.
+    /// The image view that the container runs on.
     pub view: PathBuf,
-    /// The container's own directory.
+    /// The container's directory, which holds its layer.
     pub state: PathBuf,
-    /// Whether that directory goes when the container has ended.
+    /// Whether that directory is removed when the container has ended.
     pub rm: bool,
-    /// Seconds since 1970 when the container was asked for.
+    /// When the container was requested, in seconds since 1970.
     pub created: u64,
-    /// Its command line, for people: the end of a very long one is left out.
+    /// The container's command line, for people to read. The end of a very long one is left out.
     pub command: Vec<String>,
 }
 
 /// The containers that are running.
 #[derive(Debug, Default)]
 pub struct Running {
-    /// By name.
+    /// Their records, sorted by name.
     pub records: Vec<Record>,
-    /// Records that cannot be read: of these it is not known.
+    /// Records that cannot be read. Their containers may be running.
     pub unreadable: Vec<RecordError>,
 }
 
-/// A record could not be kept or read.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// Its file could not be handled.
-    #[error("cannot {doing} {}: {source}", path.display())]
-    File {
-        /// What was being done.
-        doing: &'static str,
-        /// To what.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
-    /// A running container has that name.
-    #[error("a container named {0} is running already, or about to; choose another name")]
-    Running(String),
-    /// A process could not be looked at.
-    #[error("cannot find out when process {0} was started; is /proc mounted?")]
-    NoStartTime(i32),
-    /// The kernel gives no random bytes.
-    #[error("cannot get random bytes to name the control groups of container {id}: {source}")]
-    Random {
-        /// The container.
-        id: String,
-        /// The error.
-        source: io::Error,
-    },
-    /// What a container left cannot be removed.
-    #[error("cannot clean up after container {id}: {message}")]
-    Stale {
-        /// The container.
-        id: String,
-        /// What failed.
-        message: String,
-    },
-}
-
 impl Record {
-    /// A record of this process's container `id`, with nothing else in it yet.
-    pub(super) fn new(id: &str, state: &Path) -> Result<Self, RecordError> {
+    /// A record of the container `id` of this process, with nothing else in it yet.
+    pub(crate) fn new(id: &str, state: &Path) -> Result<Self, RecordError> {
         let supervisor = rustix::process::getpid().as_raw_pid();
         let group = control_groups::new_path(id).map_err(|source| RecordError::Random {
             id: id.to_owned(),
@@ -133,28 +98,27 @@ impl Record {
             view: PathBuf::new(),
             state: state.to_owned(),
             rm: false,
-            created: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |time| time.as_secs()),
+            created: seconds_since_1970(),
             command: Vec::new(),
         })
     }
 
-    /// Where its control groups are. What nobody wrote here is not believed.
-    pub(super) fn control_group(&self) -> String {
+    /// The path of the container's control groups. A path in the record that this crate does not write is ignored.
+    pub(crate) fn control_group(&self) -> String {
         let noted = self.control_group.clone();
         let noted = noted.filter(|path| control_groups::is_path_of(&self.id, path));
-        noted.unwrap_or_else(|| control_groups::early_path(&self.id))
+        noted.unwrap_or_else(|| control_groups::path_of_earlier_versions(&self.id))
     }
 
-    pub(super) fn set_pid(&mut self, pid: i32) -> Result<(), RecordError> {
+    /// Notes the container's first process.
+    pub(crate) fn set_pid(&mut self, pid: i32) -> Result<(), RecordError> {
         self.pid_started = Some(start_time(pid).ok_or(RecordError::NoStartTime(pid))?);
         self.pid = Some(pid);
         Ok(())
     }
 
-    /// Notes its command line, so much of it as is read by people.
-    pub(super) fn set_command(&mut self, arguments: &[String]) {
+    /// Notes the container's command line, up to [`COMMAND_LIMIT`].
+    pub(crate) fn set_command(&mut self, arguments: &[String]) {
         self.command.clear();
         let mut left = COMMAND_LIMIT;
         for argument in arguments {
@@ -169,211 +133,95 @@ impl Record {
         }
     }
 
-    /// Whether there is a place for records: whether there ever was a container since this host was started.
+    /// Whether the run directory has a directory of records: whether a container was started since the host's boot.
     pub fn are_kept(run: &Path) -> bool {
-        directory(run).exists()
+        records(run).exists()
     }
 
-    /// Whether the container's first process is there and has not ended.
+    /// Whether the container's first process exists and has not ended.
     pub fn is_running(&self) -> bool {
         matches!((self.pid, self.pid_started), (Some(pid), Some(started)) if start_time(pid) == Some(started))
     }
 
-    /// Whether the process is there that runs and watches it.
+    /// Whether the container's supervisor exists and has not ended.
     pub fn is_supervised(&self) -> bool {
         start_time(self.supervisor) == Some(self.supervisor_started)
     }
 
-    /// Whether it can be told from here that nothing of it goes on, or will: its supervisor is gone, and its command has ended
-    /// or never began. One that serves on without a supervisor is nobody's to end.
-    fn is_dead(&self) -> bool {
+    /// Whether it is certain that nothing of the container runs, or will: its supervisor is gone, and its command has
+    /// ended or was never told to run. A container that runs on without its supervisor is left alone.
+    pub(crate) fn is_dead(&self) -> bool {
         let is_here = self.namespace.is_none() || self.namespace == own_namespace();
         is_here && !self.is_supervised() && (!self.is_running() || self.has_begun == Some(false))
     }
 
     /// Writes the record for the first time. Only one process gets a name.
-    pub(super) fn claim(&self, run: &Path) -> Result<(), RecordError> {
-        let directory = directory(run);
-        fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
-        let (temporary, path) = (self.write_temporary(run)?, file(run, &self.id));
-        let outcome = fs::hard_link(&temporary, &path);
-        let _ = fs::remove_file(&temporary);
-        match outcome {
+    pub(crate) fn claim(&self, run: &Path) -> Result<(), RecordError> {
+        let directory = records(run);
+        fs::create_dir_all(&directory).map_err(RecordError::file("create", &directory))?;
+        let path = path(run, &self.id);
+        match create_for_this_boot(&path, &self.to_json(&path)?) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(RecordError::Running(self.id.clone()))
             }
-            outcome => outcome.map_err(failed("write", &path)),
+            outcome => outcome.map_err(RecordError::file("write", &path)),
         }
     }
 
-    /// Writes the record again.
-    pub(super) fn save(&self, run: &Path) -> Result<(), RecordError> {
-        let (temporary, path) = (self.write_temporary(run)?, file(run, &self.id));
-        fs::rename(&temporary, &path).map_err(failed("write", &path))
+    /// Replaces the record.
+    pub(crate) fn save(&self, run: &Path) -> Result<(), RecordError> {
+        let path = path(run, &self.id);
+        write_for_this_boot(&path, &self.to_json(&path)?).map_err(RecordError::file("write", &path))
     }
 
-    fn write_temporary(&self, run: &Path) -> Result<PathBuf, RecordError> {
-        // The name tells who writes, for `remove_abandoned`; a supervisor writes one at a time.
-        let path = directory(run).join(format!(".{}.{}.0", self.id, self.supervisor));
-        let mut text =
-            serde_json::to_vec_pretty(self).map_err(|error| failed("write", &path)(error.into()))?;
+    fn to_json(&self, path: &Path) -> Result<Vec<u8>, RecordError> {
+        let text = serde_json::to_vec_pretty(self);
+        let mut text = text.map_err(|error| RecordError::file("write", path)(error.into()))?;
         text.push(b'\n');
-        fs::File::create(&path)
-            .and_then(|mut file| file.write_all(&text))
-            .map_err(failed("write", &path))?;
-        Ok(path)
+        Ok(text)
     }
 }
 
 /// The containers that are running.
 ///
 /// # Errors
-/// If the directory cannot be read. One that is not there has no containers.
+/// If the directory of records cannot be read. Without such a directory there are no containers.
 pub fn list(run: &Path) -> Result<Running, RecordError> {
-    let (mut records, unreadable) = all(run)?;
+    let (mut records, unreadable) = read_all(run)?;
     records.retain(Record::is_running);
     records.sort_by(|one, other| one.id.cmp(&other.id));
     Ok(Running { records, unreadable })
 }
 
-/// Whether a process that is gone supervised a container that serves on. It may have, where a record cannot be read: what
-/// is held for nobody costs less than a container whose root goes under it.
+/// Whether a container may run on of which this process, by its id and start time, was the supervisor.
+///
+/// A record that cannot be read counts as such a container: to keep a view that nothing uses costs less than to take
+/// the root away from a container.
 pub fn outlived(run: &Path, supervisor: u32, started: u64) -> bool {
     let is_its = |record: &Record| {
         record.supervisor.unsigned_abs() == supervisor
             && record.supervisor_started == started
             && !record.is_dead()
     };
-    all(run).is_ok_and(|(records, unreadable)| !unreadable.is_empty() || records.iter().any(is_its))
+    read_all(run).is_ok_and(|(records, unreadable)| !unreadable.is_empty() || records.iter().any(is_its))
 }
 
-/// Cleans up after supervisors that were killed: unmounts the overlays of their containers that have ended, and removes
-/// the directories that were to go. Containers whose supervisor is alive are left alone, and so are those that serve on
-/// without one. Returns how many were cleaned up.
-///
-/// # Errors
-/// The first failure, after everything else was tried.
-pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
-    let directory = directory(&dirs.run);
-    fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
-    // One cleaner at a time; the lock goes with the descriptor.
-    let _lock = lock(&directory).map_err(failed("lock", &directory))?;
-    remove_abandoned(&directory, 0);
-    let mut cleaned = 0;
-    let (records, unreadable) = all(&dirs.run)?;
-    let mut outcome = unreadable.into_iter().next().map_or(Ok(()), Err);
-    for record in records.into_iter().filter(Record::is_dead) {
-        // It may have ended in order meanwhile, and another one may have its name.
-        if read(&file(&dirs.run, &record.id)).ok().flatten().as_ref() != Some(&record) {
-            continue;
-        }
-        match clean(&record, dirs) {
-            Ok(()) => cleaned += 1,
-            Err(error) => outcome = outcome.and(Err(stale(&record.id, &error))),
-        }
-    }
-    // A runtime that outlived its supervisor may have finished its work after that was cleaned up.
-    for id in runtime::containers(dirs) {
-        if !file(&dirs.run, &id).exists() && runtime::delete_unknown(dirs, &id) {
-            cleaned += 1;
-        }
-    }
-    for id in bundle::with_bundles(&dirs.run) {
-        if let Err(error) = remove_unknown_bundle(&dirs.run, &id) {
-            outcome = outcome.and(Err(stale(&id, &error)));
-        }
-    }
-    // After a reboot the records are gone, and the directories are not.
-    for path in marked_directories(&dirs.state) {
-        // Of one that serves on without a supervisor nobody holds it locked.
-        let id = path.file_name().unwrap_or_default().to_string_lossy();
-        if file(&dirs.run, &id).exists() {
-            continue;
-        }
-        match remove_unowned(&path) {
-            Ok(removed) => cleaned += usize::from(removed),
-            Err(error) => outcome = outcome.and(Err(stale(&path.display().to_string(), &error))),
-        }
-    }
-    outcome.map(|()| cleaned)
-}
-
-fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
-    tracing::info!(
-        id = record.id,
-        "cleaning up after a container whose supervisor is gone"
-    );
-    // What waits for its root can do nothing else, and holds up who goes there.
-    let group = record.control_group();
-    control_groups::kill(&group);
-    // A runtime that has been removed since leaves its container to the next best.
-    let runtime = Runtime::find(Some(&record.runtime), dirs).or_else(|_| Runtime::find(None, dirs));
-    match runtime {
-        Ok(runtime) => runtime.delete(&record.id),
-        Err(error) => tracing::warn!(%error, id = record.id, "the container cannot be ended"),
-    }
-    // A runtime that was killed before it noted that there is a container has left them.
-    control_groups::remove(&group);
-    bundle::remove_bundle(&dirs.run, &record.id)?;
-    // The directory is only believed to be a container's if it carries its name.
-    if record.state.file_name() == Some(record.id.as_ref()) {
-        // Nothing was written to the layer of a container that has not begun.
-        bundle::remove_layer(&record.state, record.rm || record.pid.is_none())?;
-    }
-    let _ = fs::remove_file(directory(&dirs.run).join(format!("{}.tty", record.id)));
-    remove(&dirs.run, &record.id);
-    Ok(())
-}
-
-fn marked_directories(state: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(state).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .filter(|path| path.join(REMOVE_MARKER).exists())
-        .collect()
-}
-
-/// A supervisor holds its container's directory locked, whichever run directory it keeps its record in.
-fn remove_unowned(path: &Path) -> Result<bool, RunError> {
-    match lock_now(path) {
-        Ok(_lock) => bundle::remove_layer(path, true).map(|()| true),
-        Err(_) => Ok(false),
-    }
-}
-
-/// A bundle is made after its record and removed before it. While it is removed here nobody else gets its name; by a record
-/// without a layer, since there may be one of that name that is to be kept.
-fn remove_unknown_bundle(run: &Path, id: &str) -> Result<(), RunError> {
-    if Record::new(id, Path::new(""))?.claim(run).is_err() {
-        return Ok(());
-    }
-    let removed = bundle::remove_bundle(run, id);
-    remove(run, id);
-    removed
-}
-
-fn stale(id: &str, error: &RunError) -> RecordError {
-    RecordError::Stale {
-        id: id.to_owned(),
-        message: error.to_string(),
-    }
-}
-
-/// Every record, and why others cannot be read. One that vanishes meanwhile has been removed by its supervisor.
-fn all(run: &Path) -> Result<(Vec<Record>, Vec<RecordError>), RecordError> {
-    let directory = directory(run);
+/// Every record that can be read, and an error for each of the others. A record that is removed meanwhile is in
+/// neither list.
+pub(crate) fn read_all(run: &Path) -> Result<(Vec<Record>, Vec<RecordError>), RecordError> {
+    let directory = records(run);
     let (mut records, mut unreadable) = (Vec::new(), Vec::new());
     let entries = match fs::read_dir(&directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((records, unreadable)),
-        entries => entries.map_err(failed("read", &directory))?,
+        entries => entries.map_err(RecordError::file("read", &directory))?,
     };
     for entry in entries {
-        let path = entry.map_err(failed("read", &directory))?.path();
+        let path = entry.map_err(RecordError::file("read", &directory))?.path();
         let name = path
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or_default();
-        if let Some(id) = name.strip_suffix(".json").filter(|id| bundle::is_name(id)) {
+        if let Some(id) = name.strip_suffix(".json").filter(|id| is_container_name(id)) {
             match read(&path) {
                 Ok(record) => records.extend(record.filter(|record| record.id == id)),
                 Err(error) => unreadable.push(error),
@@ -383,57 +231,33 @@ fn all(run: &Path) -> Result<(Vec<Record>, Vec<RecordError>), RecordError> {
     Ok((records, unreadable))
 }
 
-fn read(path: &Path) -> Result<Option<Record>, RecordError> {
+/// The record in a file. `None` if there is no such file.
+pub(crate) fn read(path: &Path) -> Result<Option<Record>, RecordError> {
     use io::Read;
     let mut text = Vec::new();
     match fs::File::open(path).and_then(|file| file.take(RECORD_LIMIT).read_to_end(&mut text)) {
         Ok(_) => serde_json::from_slice(&text)
             .map(Some)
-            .map_err(|error| failed("read", path)(error.into())),
+            .map_err(|error| RecordError::file("read", path)(error.into())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed("read", path)(error)),
+        Err(error) => Err(RecordError::file("read", path)(error)),
     }
 }
 
-/// Forgets a container.
-pub(super) fn remove(run: &Path, id: &str) {
-    let path = file(run, id);
+/// Removes a container's record, and frees its name with that.
+pub(crate) fn remove(run: &Path, id: &str) {
+    let path = path(run, id);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(%error, path = %path.display(), "a container's record cannot be removed");
+            tracing::warn!(%error, path = %path.display(), "cannot remove the record of a container that has ended");
         }
         _ => {}
     }
 }
 
-/// Where the records are.
-pub(super) fn directory(run: &Path) -> PathBuf {
-    run.join("containers")
-}
-
-pub(super) fn file(run: &Path, id: &str) -> PathBuf {
-    directory(run).join(format!("{id}.json"))
-}
-
-fn lock(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
-    let directory = open_directory(path)?;
-    flock(&directory, FlockOperation::LockExclusive)?;
-    Ok(directory)
-}
-
-/// Locks a directory if nobody else has.
-pub(super) fn lock_now(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
-    let directory = open_directory(path)?;
-    flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(directory)
-}
-
-fn open_directory(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
-    Ok(open(
-        path,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?)
+/// The path of a container's record.
+pub(crate) fn path(run: &Path, id: &str) -> PathBuf {
+    records(run).join(format!("{id}.json"))
 }
 
 fn own_namespace() -> Option<u64> {
@@ -441,11 +265,6 @@ fn own_namespace() -> Option<u64> {
     fs::metadata("/proc/self/ns/pid")
         .ok()
         .map(|namespace| namespace.ino())
-}
-
-fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordError {
-    let path = path.to_owned();
-    move |source| RecordError::File { doing, path, source }
 }
 
 #[cfg(test)]
@@ -458,24 +277,17 @@ mod tests {
         Record { rm: true, ..new }
     }
 
-    fn dirs(directory: &tempfile::TempDir) -> Directories {
-        Directories {
-            state: directory.path().join("state"),
-            run: directory.path().join("run"),
-        }
-    }
-
     #[test]
-    fn a_name_is_given_once_and_again_when_it_is_free() {
+    fn a_name_is_taken_once_and_again_when_it_is_free() {
         let directory = tempfile::tempdir().unwrap();
         record("a").claim(directory.path()).unwrap();
         assert!(matches!(record("a").claim(directory.path()), Err(RecordError::Running(id)) if id == "a"));
         remove(directory.path(), "a");
         record("a").claim(directory.path()).unwrap();
         assert_eq!(
-            fs::read_dir(super::directory(directory.path())).unwrap().count(),
+            fs::read_dir(records(directory.path())).unwrap().count(),
             1,
-            "nothing temporary stays"
+            "a temporary file stays"
         );
     }
 
@@ -499,80 +311,8 @@ mod tests {
         assert_eq!(
             list(run).unwrap().records.len(),
             1,
-            "the number of a process that has ended was given out again"
+            "another process has the id of one that has ended"
         );
-    }
-
-    #[test]
-    fn records_without_a_supervisor_are_cleaned_up_and_the_others_are_not() {
-        let directory = tempfile::tempdir().unwrap();
-        let dirs = dirs(&directory);
-        record("alive").claim(&dirs.run).unwrap();
-        let path = dirs.state.join("dead");
-        fs::create_dir_all(path.join("upper")).unwrap();
-        Record {
-            supervisor_started: 1,
-            state: path.clone(),
-            ..record("dead")
-        }
-        .claim(&dirs.run)
-        .unwrap();
-        assert_eq!(cleanup_stale(&dirs).unwrap(), 1);
-        assert!(!path.exists());
-        let (left, _) = all(&dirs.run).unwrap();
-        let left: Vec<String> = left.into_iter().map(|record| record.id).collect();
-        assert_eq!(left, ["alive"]);
-        assert_eq!(cleanup_stale(&dirs).unwrap(), 0);
-    }
-
-    #[test]
-    fn directories_whose_record_is_lost_go_only_if_marked_and_unlocked() {
-        let directory = tempfile::tempdir().unwrap();
-        let dirs = dirs(&directory);
-        for name in ["kept", "marked", "locked"] {
-            fs::create_dir_all(dirs.state.join(name)).unwrap();
-        }
-        for name in ["marked", "locked"] {
-            fs::write(dirs.state.join(name).join(REMOVE_MARKER), "").unwrap();
-        }
-        let _lock = lock_now(&dirs.state.join("locked")).unwrap();
-        assert_eq!(cleanup_stale(&dirs).unwrap(), 1);
-        assert!(dirs.state.join("kept").exists() && dirs.state.join("locked").exists());
-        assert!(!dirs.state.join("marked").exists());
-    }
-
-    #[test]
-    fn a_record_that_is_none_is_named_and_hides_no_other() {
-        let directory = tempfile::tempdir().unwrap();
-        let dirs = dirs(&directory);
-        let run = &dirs.run;
-        let mut fine = record("fine");
-        fine.claim(run).unwrap();
-        fine.set_pid(std::process::id() as i32).unwrap();
-        fine.save(run).unwrap();
-        let dead = Record {
-            supervisor_started: 1,
-            ..record("dead")
-        };
-        for (name, text) in [("bad.json", "{"), ("other.json", "{}")] {
-            dead.claim(run).unwrap();
-            let path = super::directory(run).join(name);
-            fs::write(&path, text).unwrap();
-            let listed = list(run).unwrap();
-            assert_eq!(listed.records, [fine.clone()]);
-            assert_eq!(listed.unreadable.len(), 1);
-            assert!(listed.unreadable[0].to_string().contains(name));
-            assert!(cleanup_stale(&dirs).unwrap_err().to_string().contains(name));
-            assert!(!file(run, "dead").exists(), "cleaned up beside {name}");
-            assert!(path.exists() && file(run, "fine").exists());
-            assert!(outlived(run, 1, 1), "perhaps that of {name}");
-            fs::remove_file(path).unwrap();
-            assert!(!outlived(run, 1, 1));
-        }
-        let path = super::directory(run).join("..json");
-        fs::write(&path, "{").unwrap();
-        let listed = list(run).unwrap();
-        assert!(listed.unreadable.is_empty(), "no name, no record");
     }
 
     #[test]
@@ -589,8 +329,8 @@ mod tests {
             long.set_command(&arguments);
             assert_eq!(long.command.len(), kept);
             long.claim(run).unwrap();
-            assert!(fs::metadata(file(run, "long")).unwrap().len() < RECORD_LIMIT);
-            assert_eq!(read(&file(run, "long")).unwrap(), Some(long));
+            assert!(fs::metadata(path(run, "long")).unwrap().len() < RECORD_LIMIT);
+            assert_eq!(read(&path(run, "long")).unwrap(), Some(long));
             remove(run, "long");
         }
         let mut short = record("short");

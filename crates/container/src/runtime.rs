@@ -1,9 +1,9 @@
 //! The OCI runtime: finding it and calling it.
 //!
-//! Only the command line that `runc` and `crun` have in common is used, with `create` and `start` apart: the container's
-//! process is this process's child, its input and output pass through nobody, its terminal is ready and its name is on
-//! record before its command begins, and who asks for the end before that gets it. `run --detach` has none of this. What
-//! `runc start` does is done here, since starting runc once more takes 8 ms: see `gate`.
+//! Only the command line that `runc` and `crun` have in common is used, with `create` and `start` apart. So the
+//! container's process is a child of this process, its input and output pass through no other process, its terminal
+//! is ready and its name is recorded before its command runs, and a signal before that ends it. `run --detach` has none of
+//! this. What `runc start` does is done here ([`exec_fifo`]), since another start of runc takes 8 ms.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,13 +18,14 @@ use xebec_kernel::file::is_same;
 use xebec_kernel::mount::Top;
 use xebec_kernel::process::{Instruction, filter_system_calls, with_umask};
 
-use super::bundle::{Bundle, is_name};
-use super::{Directories, RunError, exec_fifo};
+use crate::layout::{PID_FILE, RUNTIME_LOG};
+use crate::name::is_container_name;
+use crate::{Directories, RunError, exec_fifo};
 
-/// In order of preference: runc is the one that takes every layout of control groups.
+/// In order of preference: runc supports every layout of control groups.
 const RUNTIMES: [&str; 2] = ["runc", "crun"];
 
-/// Looked through after `PATH`, which lacks the `sbin` directories in many a user's shell.
+/// Searched after `PATH`, which lacks the `sbin` directories in many users' shells.
 const DIRECTORIES: [&str; 5] = [
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -33,107 +34,120 @@ const DIRECTORIES: [&str; 5] = [
     "/sbin",
 ];
 
-/// As Docker has it, too.
-const USUAL_UMASK: u32 = 0o022;
+/// The umask of services, and docker's.
+const DEFAULT_UMASK: u32 = 0o022;
 
-/// Most of the runtime's log that is read to find its last word.
+/// How much of the runtime's log is read to find its last error. A log has a few lines.
 const LOG_LIMIT: u64 = 1 << 20;
 
-/// A runtime and where it keeps its state.
+/// A runtime, and where it keeps its state.
 #[derive(Clone, Debug)]
-pub(super) struct Runtime {
+pub(crate) struct Runtime {
     program: PathBuf,
     root: PathBuf,
-    /// The system calls that it, and what it makes, may make.
+    /// The system calls that it and the processes that it starts may make.
     filter: Option<Arc<[Instruction]>>,
 }
 
 /// The standard streams of a container.
-pub(super) struct Streams {
-    pub stdin: Stdio,
-    pub stdout: Stdio,
-    pub stderr: Stdio,
+pub(crate) struct Streams {
+    pub(crate) stdin: Stdio,
+    pub(crate) stdout: Stdio,
+    pub(crate) stderr: Stdio,
 }
 
 impl Runtime {
-    /// Finds the runtime that was asked for, or the first that is installed.
-    pub(super) fn find(wanted: Option<&Path>, dirs: &Directories) -> Result<Self, RunError> {
+    /// Finds the runtime that the user named, or the first that is installed.
+    pub(crate) fn find(wanted: Option<&Path>, dirs: &Directories) -> Result<Self, RunError> {
         let program = match wanted {
-            Some(wanted) => look_for(wanted).ok_or_else(|| wanted.display().to_string()),
+            Some(wanted) => find_program(wanted).ok_or_else(|| wanted.display().to_string()),
             None => RUNTIMES
                 .iter()
-                .find_map(|name| look_for(name.as_ref()))
+                .find_map(|name| find_program(name.as_ref()))
                 .ok_or_else(|| RUNTIMES.join(" and ")),
         };
         let program = program.map_err(|tried| RunError::NoRuntime { tried })?;
         Ok(Runtime {
             program,
-            root: root(dirs),
+            root: dirs.runtime_state(),
             filter: None,
         })
     }
 
-    /// Whether it is one that can do with the calls that are left to it.
-    pub(super) fn takes_filter(&self) -> bool {
+    /// Whether the runtime works under a system call filter ([`crate::seccomp`]). Others than runc and crun may need
+    /// more system calls.
+    pub(crate) fn takes_filter(&self) -> bool {
         self.is_runc() || self.is_crun()
     }
 
-    /// What it makes is filtered so from now on ([`super::seccomp`]).
-    pub(super) fn filter_by(&mut self, filter: Option<Vec<Instruction>>) {
+    /// Filters the system calls of everything that [`Runtime::spawn`] starts from now on.
+    pub(crate) fn filter_by(&mut self, filter: Option<Vec<Instruction>>) {
         self.filter = filter.map(Arc::from);
     }
 
-    /// Starts what makes a container's processes, as they are to be.
-    pub(super) fn begin<R: Send>(&self, start: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
+    /// Runs `start`, which starts the runtime to create a process of a container, with the umask and the system call filter
+    /// of containers.
+    pub(crate) fn spawn<R: Send>(&self, start: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
         let filter = self.filter.clone();
-        as_usual(move || {
-            // For this thread only, which ends here, and for what it starts.
+        with_default_umask(move || {
+            // For this thread, which ends here, and for what it starts.
             filter.map_or(Ok(()), |filter| filter_system_calls(&filter))?;
             start()
         })
     }
 
-    /// Where the runtime's program is.
-    pub(super) fn program(&self) -> &Path {
+    /// The path of the runtime's program.
+    pub(crate) fn program(&self) -> &Path {
         &self.program
     }
 
-    /// What makes the container of a bundle up to the point where its command would begin.
-    pub(super) fn creation(&self, bundle: &Bundle, console: Option<&Path>, streams: Streams) -> Command {
-        let mut command = self.command(&log_in(bundle.path()));
+    /// The command that creates the container `id` of a bundle, up to the point where its command would run.
+    pub(crate) fn create_command(
+        &self,
+        id: &str,
+        bundle: &Path,
+        console: Option<&Path>,
+        streams: Streams,
+    ) -> Command {
+        let mut command = self.command(&bundle.join(RUNTIME_LOG));
         command
             .arg("create")
             .arg("--bundle")
-            .arg(bundle.path())
+            .arg(bundle)
             .arg("--pid-file")
-            .arg(bundle.pid_file());
+            .arg(bundle.join(PID_FILE));
         if let Some(console) = console {
             command.arg("--console-socket").arg(console);
         }
         command
-            .arg(bundle.id())
+            .arg(id)
             .stdin(streams.stdin)
             .stdout(streams.stdout)
             .stderr(streams.stderr);
         command
     }
 
-    /// Makes the container by [`Runtime::creation`], and waits until it is made.
-    pub(super) fn create(&self, bundle: &Bundle, mut creation: Command) -> Result<(), RunError> {
-        self.created(bundle, self.begin(|| creation.status()))
+    /// Runs [`Runtime::create_command`], and waits until the container is created.
+    pub(crate) fn create(&self, id: &str, bundle: &Path, mut command: Command) -> Result<(), RunError> {
+        self.check_create(id, bundle, self.spawn(|| command.status()))
     }
 
-    /// What came of a creation.
-    pub(super) fn created(&self, bundle: &Bundle, ended: io::Result<ExitStatus>) -> Result<(), RunError> {
-        self.ended(ended, &log_in(bundle.path()), "create", bundle.id())
+    /// The outcome of [`Runtime::create_command`].
+    pub(crate) fn check_create(
+        &self,
+        id: &str,
+        bundle: &Path,
+        ended: io::Result<ExitStatus>,
+    ) -> Result<(), RunError> {
+        self.check(ended, &bundle.join(RUNTIME_LOG), "create", id)
     }
 
-    /// Lets the command of a container begin whose first process is `init`.
-    pub(super) fn start(&self, id: &str, bundle: &Path, init: BorrowedFd<'_>) -> Result<(), RunError> {
+    /// Lets the command of a container run whose first process is `init`.
+    pub(crate) fn start(&self, id: &str, bundle: &Path, init: BorrowedFd<'_>) -> Result<(), RunError> {
         if !self.is_crun() && exec_fifo::open(&self.root.join(id), init) {
             return Ok(());
         }
-        let log = log_in(bundle);
+        let log = bundle.join(RUNTIME_LOG);
         let mut command = self.command(&log);
         command
             .arg("start")
@@ -141,43 +155,43 @@ impl Runtime {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        self.ended(as_usual(|| command.status()), &log, "start", id)
+        self.check(with_default_umask(|| command.status()), &log, "start", id)
     }
 
-    /// Sends a signal that the kernel's own call cannot name safely: a real-time one.
-    pub(super) fn kill(&self, id: &str, signal: i32) {
-        self.quietly(&["kill", id, &signal.to_string()]);
+    /// Sends a signal by the runtime. Only a real-time signal needs this: `pidfd_send_signal` of rustix takes none.
+    pub(crate) fn kill(&self, id: &str, signal: i32) {
+        self.run_quietly(&["kill", id, &signal.to_string()]);
     }
 
-    /// Ends the container if it runs and removes its state; no error if there is none.
-    pub(super) fn delete(&self, id: &str) {
+    /// Ends the container if it runs, and removes the runtime's state of it. Without a state there is nothing to do.
+    pub(crate) fn delete(&self, id: &str) {
         let state = self.root.join(id);
         if state.exists() {
-            // runc mounts its own program there for a moment (`cloned_binary.c`). One that is killed then leaves that, and cannot
-            // remove it either. What is no mount is left alone.
+            // runc mounts its own program in its state for a moment (`cloned_binary.c`). If it is killed meanwhile, the
+            // mount stays, and runc cannot remove it.
             for entry in fs::read_dir(&state).into_iter().flatten().flatten() {
                 self.unmount_program(&entry.path());
             }
-            self.quietly(&["delete", "--force", id]);
+            self.run_quietly(&["delete", "--force", id]);
         }
     }
 
-    /// Unmounts the runtime's program from a file. Anything else that is mounted there stays, and so does the state then.
+    /// Unmounts the runtime's program from a file. Any other mount stays, and so does the state then.
     fn unmount_program(&self, at: &Path) {
         let Ok(Some(top)) = Top::at(at) else { return };
         let mounted = top.info().root.to_string_lossy();
-        // As the kernel shows a program that has been replaced since.
+        // The kernel shows this suffix after a program that has been replaced since.
         let mounted = Path::new(mounted.strip_suffix("//deleted").unwrap_or(&mounted)).file_name();
         let is_program = mounted.is_some() && mounted == self.program.file_name();
         let is_file = fs::symlink_metadata(at).is_ok_and(|status| status.is_file());
         let is_own = is_file && (is_program || is_same(at, &self.program));
         if is_own && let Err(error) = top.detach() {
-            tracing::debug!(%error, "a runtime's program stays mounted");
+            tracing::debug!(%error, "cannot unmount the runtime's program from its state");
         }
     }
 
     /// A command that runs `args` inside the container, with no input and no output.
-    pub(super) fn exec(&self, id: &str, args: &[String]) -> Command {
+    pub(crate) fn exec_command(&self, id: &str, args: &[String]) -> Command {
         let mut command = self.command(Path::new("/dev/null"));
         command
             .arg("exec")
@@ -198,21 +212,22 @@ impl Runtime {
             .arg(self.log_argument(log))
             .arg("--log-format")
             .arg("json");
-        // Meant for this process, and a runtime would hand them on.
+        // A service manager sets these for this process, and a runtime passes them on to its container.
         for name in ["NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"] {
             command.env_remove(name);
         }
         command
     }
 
-    /// crun takes what is before a colon for the kind of log, so a path with a colon in it needs one more.
+    /// The argument of `--log`. crun takes the text before a colon for the kind of log, so it gets the kind: the path may
+    /// hold a colon.
     fn log_argument(&self, log: &Path) -> OsString {
         let mut argument = OsString::from(if self.is_crun() { "file:" } else { "" });
         argument.push(log);
         argument
     }
 
-    fn ended(
+    fn check(
         &self,
         ended: io::Result<ExitStatus>,
         log: &Path,
@@ -228,13 +243,13 @@ impl Runtime {
         match ended {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(failed(
-                last_word(log).unwrap_or_else(|| format!("it ended with {status}")),
+                last_logged_error(log).unwrap_or_else(|| format!("it ended with {status}")),
             )),
             Err(error) => Err(failed(format!("it cannot be run: {error}"))),
         }
     }
 
-    fn quietly(&self, args: &[&str]) {
+    fn run_quietly(&self, args: &[&str]) {
         let mut command = self.command(Path::new("/dev/null"));
         command
             .args(args)
@@ -242,14 +257,14 @@ impl Runtime {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         match command.status() {
-            Ok(status) if !status.success() => tracing::debug!(%status, ?args, "the runtime did not agree"),
+            Ok(status) if !status.success() => tracing::debug!(%status, ?args, "the runtime failed"),
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, runtime = self.name(), "the runtime cannot be run"),
+            Err(error) => tracing::warn!(%error, runtime = self.name(), "cannot run the runtime"),
         }
     }
 
-    /// Whether it is runc, by whatever version of its name.
-    pub(super) fn is_runc(&self) -> bool {
+    /// Whether the runtime is a version of runc, by its name.
+    pub(crate) fn is_runc(&self) -> bool {
         self.name().contains("runc")
     }
 
@@ -257,9 +272,9 @@ impl Runtime {
         self.name().contains("crun")
     }
 
-    /// Whether this runtime made the container: each keeps a file of its own name. One that did not would only
-    /// remove the directory, and the container would run on.
-    fn keeps(&self, id: &str) -> bool {
+    /// Whether this runtime created the container: each runtime has a state file of another name. Another runtime would
+    /// only remove the directory, and the container would run on.
+    fn has_state_of(&self, id: &str) -> bool {
         let file = if self.is_crun() { "status" } else { "state.json" };
         self.root.join(id).join(file).exists()
     }
@@ -273,35 +288,26 @@ impl Runtime {
     }
 }
 
-/// Starts a runtime with the mask for new files that services have: what it makes in a container, such as places to mount things
-/// at, is for the container's users, who are not to be shut out as other users of the host are.
-fn as_usual<R: Send>(start: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
-    with_umask(USUAL_UMASK, start)?
+/// Starts a runtime with the umask that services have, whatever this process's is. The runtime creates mount points in
+/// the container, and the container's users must be able to enter them.
+fn with_default_umask<R: Send>(start: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
+    with_umask(DEFAULT_UMASK, start)?
 }
 
-/// What the runtime has to say of a container's making and starting.
-fn log_in(bundle: &Path) -> PathBuf {
-    bundle.join("runtime.log")
-}
-
-/// Where runtimes keep their state: a directory for each container.
-fn root(dirs: &Directories) -> PathBuf {
-    dirs.run.join("runtime")
-}
-
-/// The containers that any runtime knows.
-pub(super) fn containers(dirs: &Directories) -> Vec<String> {
-    let entries = fs::read_dir(root(dirs)).into_iter().flatten().flatten();
+/// The names of the containers of which any runtime has a state.
+pub(crate) fn containers(dirs: &Directories) -> Vec<String> {
+    let entries = fs::read_dir(dirs.runtime_state());
+    let entries = entries.into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|id| is_name(id)).collect()
+    names.filter(|id| is_container_name(id)).collect()
 }
 
-/// Ends a container of which only the runtime knows, by the runtime that made it. Tells whether there was one.
-pub(super) fn delete_unknown(dirs: &Directories, id: &str) -> bool {
+/// Ends a container that has no record, by the runtime that created it. Returns whether there was one.
+pub(crate) fn delete_unrecorded(dirs: &Directories, id: &str) -> bool {
     let installed = RUNTIMES
         .iter()
         .filter_map(|name| Runtime::find(Some(name.as_ref()), dirs).ok());
-    match installed.into_iter().find(|runtime| runtime.keeps(id)) {
+    match installed.into_iter().find(|runtime| runtime.has_state_of(id)) {
         Some(runtime) => {
             runtime.delete(id);
             true
@@ -310,7 +316,7 @@ pub(super) fn delete_unknown(dirs: &Directories, id: &str) -> bool {
     }
 }
 
-fn look_for(program: &Path) -> Option<PathBuf> {
+fn find_program(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return fs::canonicalize(program).ok().filter(|path| is_program(path));
     }
@@ -327,8 +333,8 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// The message of the last error in the runtime's log, one JSON object per line.
-fn last_word(log: &Path) -> Option<String> {
+/// The message of the last error in the runtime's log, which has one JSON object per line.
+fn last_logged_error(log: &Path) -> Option<String> {
     use std::io::Read;
     let mut text = Vec::new();
     fs::File::open(log)
@@ -359,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runtime_that_is_not_there_is_named_with_what_to_do() {
+    fn a_missing_runtime_is_named_with_advice() {
         let dirs = Directories {
             state: "/s".into(),
             run: "/r".into(),
@@ -373,12 +379,12 @@ mod tests {
                 "{error}"
             );
         }
-        // A directory is no program.
+        // A directory is not a program.
         assert!(Runtime::find(Some("/usr/bin".as_ref()), &dirs).is_err());
     }
 
     #[test]
-    fn the_runtimes_last_error_is_its_answer() {
+    fn the_last_error_of_the_log_is_the_message() {
         let log = concat!(
             r#"{"level":"warning","msg":"slow","time":"t"}"#,
             "\n",

@@ -1,31 +1,31 @@
-//! What is decided once of a container's confinement, before its runtime begins.
+//! The security settings of a container, decided from its options before its runtime starts.
 
 use std::fs;
 use std::path::Path;
 
-use super::capabilities::Capabilities;
-use super::confinement::SecurityOption;
-use super::labels::Labels;
-use super::runtime::Runtime;
-use super::seccomp::{self, Filter, Filters};
-use super::{RunError, RunOptions};
+use crate::capabilities::Capabilities;
+use crate::confinement::SecurityOption;
+use crate::labels::Labels;
+use crate::runtime::Runtime;
+use crate::seccomp::{self, Filter, Filters};
+use crate::{RunError, RunOptions};
 
-/// It.
+/// The security settings of a container.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SecurityContext {
+pub(crate) struct SecurityContext {
     pub capabilities: Capabilities,
     pub filters: Filters,
     pub labels: Labels,
     pub no_new_privileges: bool,
-    /// Whether all of /proc and /sys is to be seen.
+    /// Whether the container sees all of /proc and /sys.
     pub shows_system_paths: bool,
 }
 
 impl SecurityContext {
-    /// Decides it. `runtime` is who will make the container.
-    pub(super) fn decide(options: &RunOptions, runtime: &Runtime) -> Result<Self, RunError> {
+    /// Decides the settings of a container that `runtime` will create.
+    pub(crate) fn decide(options: &RunOptions, runtime: &Runtime) -> Result<Self, RunError> {
         let confinement = &options.confinement;
-        confinement.check(options)?;
+        confinement.check(&options.volumes)?;
         let capabilities = Capabilities::of(
             &confinement.cap_add,
             &confinement.cap_drop,
@@ -53,18 +53,15 @@ impl SecurityContext {
     }
 }
 
-/// The last one that was asked for.
+/// The system call filter. Of several options the last counts.
 fn filter(security: &[SecurityOption], capabilities: Capabilities) -> Result<Filter, RunError> {
     for option in security.iter().rev() {
         match option {
             SecurityOption::SeccompUnconfined => return Ok(Filter::Unconfined),
             SecurityOption::SeccompBuiltin => return Ok(Filter::Default),
             SecurityOption::SeccompFile(path) => {
-                let text = fs::read_to_string(path).map_err(|source| RunError::File {
-                    doing: "read the seccomp profile",
-                    path: path.clone(),
-                    source,
-                })?;
+                let text = fs::read_to_string(path);
+                let text = text.map_err(RunError::file("read the seccomp profile", path))?;
                 let release = rustix::system::uname().release().to_string_lossy().into_owned();
                 let kernel = seccomp::version(&release);
                 let profile = seccomp::read(&text, capabilities, kernel);

@@ -1,21 +1,14 @@
-//! Signals: by name and by number, the exit codes that they turn into, and those that this process gets.
+//! Signals by name and by number.
 
 use std::str::FromStr;
-use std::sync::mpsc::Sender;
-use std::thread;
 
 use rustix::process::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
-use signal_hook::iterator::{Handle, Signals};
 
-use super::supervisor::SupervisorEvent;
-use super::{ExitCode, RunError};
-
-/// First real-time signal as the C library counts, and the last; Linux `signal(7)` on every architecture that
+/// The real-time signals that the C library offers (`signal(7)`). The numbers are the same on every architecture that
 /// containers run on. The C library keeps 32 and 33 for itself.
 const REALTIME: std::ops::RangeInclusive<i32> = 34..=64;
 
-/// Linux numbers of the signals that have a name there (`signal(7)`); aliases after the usual name.
+/// The named signals of Linux (`signal(7)`). An alias follows the usual name.
 const NAMED: &[(&str, Signal)] = &[
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),
@@ -51,13 +44,13 @@ const NAMED: &[(&str, Signal)] = &[
     ("SYS", Signal::SYS),
 ];
 
-/// The signal that asks a container to end.
+/// The signal that asks a container to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopSignal(i32);
 
-/// No such signal.
+/// There is no such signal.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no signal; use a name such as SIGTERM, SIGRTMIN+3, or a number from 1 to 64")]
+#[error("{0:?} is not a signal; use a name such as SIGTERM, SIGRTMIN+3, or a number from 1 to 64")]
 pub struct SignalParseError(String);
 
 impl Default for StopSignal {
@@ -67,13 +60,13 @@ impl Default for StopSignal {
 }
 
 impl StopSignal {
-    /// Its number on this machine.
+    /// The signal's number on this machine.
     pub fn number(self) -> i32 {
         self.0
     }
 }
 
-/// `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`, `RTMAX-1`; in either case, as docker takes them.
+/// `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`, `RTMAX-1`, in upper or lower case, as docker takes them.
 impl FromStr for StopSignal {
     type Err = SignalParseError;
 
@@ -105,47 +98,6 @@ fn realtime(name: &str) -> Option<i32> {
     };
     base.checked_add(offset)
         .filter(|number| REALTIME.contains(number))
-}
-
-/// The signals that are handed on. `SIGWINCH` is answered by resizing the container's terminal.
-const SIGNALS: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH];
-
-/// Hands this process's signals to the supervisor while it lives.
-pub(super) struct SignalWatch(Handle);
-
-impl SignalWatch {
-    pub(super) fn start(sender: &Sender<SupervisorEvent>) -> Result<Self, RunError> {
-        let failed = |source| RunError::System {
-            doing: "listen for signals",
-            source,
-        };
-        let mut signals = Signals::new(SIGNALS).map_err(failed)?;
-        let handle = signals.handle();
-        let sender = sender.clone();
-        let listen = move || {
-            for signal in signals.forever() {
-                if sender.send(SupervisorEvent::Signal(signal)).is_err() {
-                    break;
-                }
-            }
-        };
-        thread::Builder::new()
-            .name("signals".into())
-            .spawn(listen)
-            .map_err(failed)?;
-        Ok(SignalWatch(handle))
-    }
-}
-
-impl Drop for SignalWatch {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-/// What a shell reports for a process that this signal ended.
-pub(super) fn exit_code_of(signal: i32) -> ExitCode {
-    ExitCode(u8::try_from(128_i32.saturating_add(signal)).unwrap_or(u8::MAX))
 }
 
 #[cfg(test)]
@@ -182,11 +134,5 @@ mod tests {
         ] {
             assert!(text.parse::<StopSignal>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn exit_codes_of_signals_saturate() {
-        assert_eq!(exit_code_of(9), ExitCode(137));
-        assert_eq!(exit_code_of(1000), ExitCode(255));
     }
 }

@@ -1,22 +1,22 @@
 //! The runtime's `config.json`.
 //!
-//! Source: runtime-spec 1.0.2, `config.md` and `config-linux.md`; the defaults are those that docker and
-//! containerd have in common (containerd `pkg/oci/spec.go`, moby `oci/defaults.go`), because images are
-//! tested with them. The file is only ever written, so it is composed as the JSON that it is.
+//! Source: runtime-spec 1.0.2, `config.md` and `config-linux.md`. The defaults are those that docker and containerd have
+//! in common (containerd `pkg/oci/spec.go`, moby `oci/defaults.go`), because images are tested with them. Nothing here
+//! reads the file, so it is composed as JSON.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::confinement::{Confinement, Tmpfs};
-use super::process::Process;
-use super::security_context::SecurityContext;
-use super::{Net, Volume};
+use crate::confinement::{Confinement, Tmpfs};
+use crate::process::Process;
+use crate::security_context::SecurityContext;
+use crate::{Net, Volume};
 
-/// The version whose members are used; everything since runc 1.0 reads it.
+/// The version whose members are used. Every runc since 1.0 reads it.
 const SPEC_VERSION: &str = "1.0.2";
 
-/// Parts of /proc and /sys that tell about, or change, the host.
+/// Parts of /proc and /sys that show or change the host.
 const MASKED_PATHS: [&str; 12] = [
     "/proc/acpi",
     "/proc/asound",
@@ -32,7 +32,7 @@ const MASKED_PATHS: [&str; 12] = [
     "/sys/firmware",
 ];
 
-/// Parts of /proc that may be read only.
+/// Parts of /proc that are read-only.
 const READ_ONLY_PATHS: [&str; 5] = [
     "/proc/bus",
     "/proc/fs",
@@ -41,16 +41,16 @@ const READ_ONLY_PATHS: [&str; 5] = [
     "/proc/sysrq-trigger",
 ];
 
-/// Open files, soft and hard limit: what systemd gives to services, and so what containerd 2 gives to
-/// containers. The soft limit is low for the sake of programs that use `select(2)`.
+/// The limits of open files, soft and hard. systemd gives them to services, and so containerd 2 to containers. The soft
+/// limit is low because of programs that use `select(2)`.
 const OPEN_FILES: (u64, u64) = (1024, 524_288);
 
-/// Bytes of `/dev/shm` unless told otherwise, docker's figure.
+/// The default size of `/dev/shm` in bytes; docker's figure.
 const SHARED_MEMORY: u64 = 64 << 20;
 
-/// Everything that the file depends on.
-pub(super) struct SpecInput<'a> {
-    /// Where the container's control groups are.
+/// Everything that `config.json` depends on.
+pub(crate) struct SpecInput<'a> {
+    /// The path of the container's control groups.
     pub control_group: &'a str,
     pub process: &'a Process,
     pub root: &'a Path,
@@ -58,21 +58,22 @@ pub(super) struct SpecInput<'a> {
     pub net: Net,
     pub terminal: bool,
     pub volumes: &'a [Volume],
-    /// Files made for this container, each bound over the path of the same name below `/etc`.
+    /// Files of this container, each with the path at which the container sees it.
     pub network_files: &'a [(PathBuf, &'static str)],
-    /// What it may do and use, as it was asked for and as it was decided.
+    /// What the user lets the container do and use.
     pub confinement: &'a Confinement,
-    pub confined: &'a SecurityContext,
+    /// The security settings that were decided from that.
+    pub security: &'a SecurityContext,
     /// Whether this host can limit swap.
     pub can_limit_swap: bool,
-    /// Whether the host's control groups are version 2 alone; then the container gets a namespace of them.
+    /// Whether the host has control groups of version 2 alone. Then the container gets a cgroup namespace.
     pub unified_cgroups: bool,
-    /// The most files that this process may allow anyone to open; nothing if there is no limit.
+    /// The largest limit of open files that this process may set. `None` if any.
     pub open_files_limit: Option<u64>,
 }
 
-/// Composes the file.
-pub(super) fn config_json(input: &SpecInput<'_>) -> Value {
+/// Composes `config.json`.
+pub(crate) fn config_json(input: &SpecInput<'_>) -> Value {
     json!({
         "ociVersion": SPEC_VERSION,
         "hostname": input.hostname,
@@ -97,7 +98,7 @@ fn process(input: &SpecInput<'_>) -> Value {
         .map(|(name, value)| format!("{name}={value}"))
         .chain(hostname)
         .collect();
-    let capabilities = input.confined.capabilities.names();
+    let capabilities = input.security.capabilities.names();
     let mut process = json!({
         "terminal": input.terminal,
         "user": { "uid": identity.uid, "gid": identity.gid, "additionalGids": identity.additional },
@@ -108,9 +109,9 @@ fn process(input: &SpecInput<'_>) -> Value {
         "capabilities": { "bounding": capabilities, "effective": capabilities, "permitted": capabilities },
         "rlimits": rlimits(input),
         // Off, as in docker, unless asked for: programs such as sudo and ping work as on any host.
-        "noNewPrivileges": input.confined.no_new_privileges,
+        "noNewPrivileges": input.security.no_new_privileges,
     });
-    let labels = &input.confined.labels;
+    let labels = &input.security.labels;
     if let Some(profile) = &labels.apparmor {
         process["apparmorProfile"] = json!(profile);
     }
@@ -122,7 +123,7 @@ fn process(input: &SpecInput<'_>) -> Value {
 
 fn rlimits(input: &SpecInput<'_>) -> Value {
     let ulimits = &input.confinement.ulimits;
-    // Of several of the same name the last counts.
+    // Of several limits with one name the last counts.
     let last = |index: usize, name: &str| ulimits.iter().skip(index + 1).all(|later| later.name != name);
     let mut limits: Vec<Value> = ulimits
         .iter()
@@ -204,14 +205,14 @@ fn linux(input: &SpecInput<'_>) -> Value {
     let mut sysctl = json!({});
     if input.net == Net::None {
         namespaces.push("network");
-        // As in docker: a network of one's own has no ports to protect from its users.
+        // As in docker: in a network of its own no port has to be protected from the container's users.
         sysctl = json!({ "net.ipv4.ip_unprivileged_port_start": "0" });
     }
     if input.unified_cgroups {
         namespaces.push("cgroup");
     }
     let namespaces: Vec<Value> = namespaces.iter().map(|kind| json!({ "type": kind })).collect();
-    let (masked, read_only) = match input.confined.shows_system_paths {
+    let (masked, read_only) = match input.security.shows_system_paths {
         true => (&[][..], &[][..]),
         false => (&MASKED_PATHS[..], &READ_ONLY_PATHS[..]),
     };
@@ -224,10 +225,10 @@ fn linux(input: &SpecInput<'_>) -> Value {
         "maskedPaths": masked,
         "readonlyPaths": read_only,
     });
-    if let Some(profile) = &input.confined.filters.profile {
+    if let Some(profile) = &input.security.filters.profile {
         linux["seccomp"] = profile.clone();
     }
-    if let Some((_, label)) = &input.confined.labels.selinux {
+    if let Some((_, label)) = &input.security.labels.selinux {
         linux["mountLabel"] = json!(label);
     }
     linux

@@ -1,29 +1,30 @@
-//! How a container's standard streams reach this process: not at all (they are this process's own), by pipes,
-//! or by a terminal.
+//! The container's standard streams: this process's own, pipes to it, or a terminal.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use super::bundle::Bundle;
-use super::output::{self, Copying, Destination, Search, Tail};
-use super::runtime::Streams;
-use super::supervisor::SupervisorEvent;
-use super::terminal::{ConsoleSocket, OUTPUT_PATIENCE, Terminal};
-use super::{RunError, RunOptions};
+use crate::output::{self, Copying, Destination, LineSearch, Tail};
+use crate::runtime::Streams;
+use crate::supervisor_event::SupervisorEvent;
+use crate::terminal::{ConsoleSocket, OUTPUT_PATIENCE, Terminal};
+use crate::{RunError, RunOptions};
 
-/// How the container's standard streams will reach this process.
+/// The ends of the container's standard streams on this side.
 #[derive(Default)]
-pub(super) struct ContainerStdio {
-    pub socket: Option<ConsoleSocket>,
+pub(crate) struct ContainerStdio {
+    socket: Option<ConsoleSocket>,
     pipes: Vec<(io::PipeReader, Destination)>,
 }
 
 impl ContainerStdio {
-    pub(super) fn prepare(bundle: &Bundle, options: &RunOptions) -> Result<Self, RunError> {
+    /// Prepares for a container with these options. `console_socket` is the path at which its terminal will arrive, if it
+    /// gets one.
+    pub(crate) fn prepare(console_socket: PathBuf, options: &RunOptions) -> Result<Self, RunError> {
         let socket = match options.tty {
-            true => Some(ConsoleSocket::bind(bundle.console_socket())?),
+            true => Some(ConsoleSocket::bind(console_socket)?),
             false => None,
         };
         Ok(ContainerStdio {
@@ -32,8 +33,13 @@ impl ContainerStdio {
         })
     }
 
-    /// The streams to give to the runtime. With a terminal the container gets none of them.
-    pub(super) fn streams(&mut self, options: &RunOptions) -> Result<Streams, RunError> {
+    /// The socket on which the runtime sends the terminal.
+    pub(crate) fn console(&self) -> Option<&Path> {
+        self.socket.as_ref().map(ConsoleSocket::path)
+    }
+
+    /// The streams that the runtime gets. A container with a terminal gets none of them.
+    pub(crate) fn streams(&mut self, options: &RunOptions) -> Result<Streams, RunError> {
         if options.tty {
             return Ok(Streams {
                 stdin: Stdio::null(),
@@ -69,44 +75,49 @@ impl ContainerStdio {
     }
 
     fn pipe(&mut self, to: Destination) -> Result<Stdio, RunError> {
-        let (reader, writer) = io::pipe().map_err(|source| RunError::System {
-            doing: "make a pipe for the container's output",
-            source,
-        })?;
+        let pipe = io::pipe();
+        let (reader, writer) = pipe.map_err(RunError::system("make a pipe for the container's output"))?;
         self.pipes.push((reader, to));
         Ok(writer.into())
     }
 
-    /// Begins to pass on what the container writes.
-    pub(super) fn open(
+    /// Forwards what the container writes from now on, and searches it for the lines that probes wait for.
+    pub(crate) fn forward(
         self,
         options: &RunOptions,
         tail: &Tail,
         sender: &Sender<SupervisorEvent>,
-    ) -> Result<Passing, RunError> {
-        let failed = |source| RunError::System {
-            doing: "copy the container's output",
-            source,
-        };
-        let search = |from| Search::new(&options.probes, from, tail, sender);
+    ) -> Result<Forwarding, RunError> {
+        let failed = RunError::system("copy the container's output");
+        let search = |from| LineSearch::new(&options.probes, from, tail, sender);
         let mut copies = Vec::new();
         for (pipe, to) in self.pipes {
             copies.push(output::copy(pipe, search(to)).map_err(failed)?);
         }
         let Some(socket) = self.socket else {
-            return Ok((None, copies));
+            return Ok(Forwarding {
+                terminal: None,
+                copies,
+            });
         };
         let terminal = Terminal::join(socket.receive()?, options.interactive)?;
         copies.push(output::copy(terminal.output()?, search(Destination::Stdout)).map_err(failed)?);
-        Ok((Some(terminal), copies))
+        Ok(Forwarding {
+            terminal: Some(terminal),
+            copies,
+        })
     }
 }
 
-/// The container's output while it is passed on: its terminal, if it has one, and the copies under way.
-pub(super) type Passing = (Option<Terminal>, Vec<Copying>);
+/// The forwarding of a container's output.
+pub(crate) struct Forwarding {
+    /// The container's terminal, if it has one.
+    pub(crate) terminal: Option<Terminal>,
+    pub(crate) copies: Vec<Copying>,
+}
 
 /// Waits for the rest of the output.
-pub(super) fn finish(copies: Vec<Copying>) {
+pub(crate) fn finish_copies(copies: Vec<Copying>) {
     let until = Instant::now() + OUTPUT_PATIENCE;
     for copy in copies {
         copy.finish(until.saturating_duration_since(Instant::now()));

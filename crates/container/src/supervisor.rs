@@ -1,7 +1,6 @@
-//! The life of a container from the runtime's `create` to its end, as its parent sees it.
+//! The supervisor: a container's life from the runtime's `create` to its end, as seen by its parent.
 //!
-//! Everything that can happen comes through one channel: signals, probes, the end of the container's first
-//! process. One thread per source feeds it; this one alone decides.
+//! Everything that happens comes through one channel ([`crate::supervisor_event`]), and the supervisor alone decides.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -11,100 +10,75 @@ use std::time::Instant;
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 
-use super::bundle::Bundle;
-use super::cgroup_warm_up::CgroupWarmUp;
-use super::init::Init;
-use super::output::Tail;
-use super::prediction::PredictedCreate;
-use super::probe::Probe;
-use super::probe_watch::{ProbeTarget, ProbeWatch};
-use super::signal::SignalWatch;
-use super::stdio;
-use super::terminal::Terminal;
-use super::{Event, ExitCode, Identity, ImageConfig, RunError, RunOptions, StopSignal};
+use crate::bundle::Bundle;
+use crate::cgroup_warm_up::CgroupWarmUp;
+use crate::init::Init;
+use crate::output::Tail;
+use crate::prediction::PredictedCreate;
+use crate::probe::Probe;
+use crate::probe_watch::{ProbeTarget, ProbeWatch};
+use crate::signal_watch::SignalWatch;
+use crate::stdio::{Forwarding, finish_copies};
+use crate::supervisor_event::{SupervisorEvent, WorkEnd};
+use crate::terminal::Terminal;
+use crate::{ConfigNotifier, Event, ExitCode, Identity, ImageConfig, RunError, RunOptions, StopSignal};
 
-/// How many times somebody asks for the end before the container is killed.
-const URGES: u32 = 3;
+/// The `SIGINT` or `SIGTERM` that kills the container, counted from the first.
+const KILLING_REQUEST: u32 = 3;
 
-/// Something that the supervisor has to know.
-pub(super) enum SupervisorEvent {
-    /// What was done beside the preparations is done.
-    Done,
-    /// It is known what the image says, and perhaps who its user is.
-    Known(Box<ImageConfig>, Option<Identity>),
-    /// This process got a signal.
-    Signal(i32),
-    /// The probe of this number was seen.
-    Seen(usize),
-    /// The probe of this number can never be seen.
-    Broken(usize, io::Error),
-    /// The container's first process has ended.
-    Exited(ExitCode),
+/// What the supervisor needs to know about the container.
+pub(crate) struct SupervisorConfig<'a> {
+    pub(crate) options: &'a RunOptions,
+    pub(crate) stop_signal: StopSignal,
+    /// When the run began.
+    pub(crate) began: Instant,
+    /// The user that the container runs as, if that is the image's own.
+    pub(crate) user: Option<Identity>,
 }
 
-/// What the supervisor was told.
-pub(super) struct SupervisorConfig<'a> {
-    pub options: &'a RunOptions,
-    pub stop_signal: StopSignal,
-    pub began: Instant,
-    /// The image's own user, if it is that one.
-    pub user: Option<Identity>,
-}
-
-/// What happens, from the moment that this is made. Made before anything that would have to be cleaned up, it
-/// keeps a signal from ending this process in between.
-pub(super) struct EventQueue {
+/// The supervisor's events, from the moment that this exists. It is opened before anything that would have to be cleaned
+/// up, so that no signal ends this process in between.
+pub(crate) struct EventQueue {
     sender: Sender<SupervisorEvent>,
-    events_in: Receiver<SupervisorEvent>,
+    receiver: Receiver<SupervisorEvent>,
     _signals: SignalWatch,
 }
 
 impl EventQueue {
-    pub(super) fn begin() -> Result<Self, RunError> {
-        let (sender, events_in) = mpsc::channel();
+    pub(crate) fn open() -> Result<Self, RunError> {
+        let (sender, receiver) = mpsc::channel();
         let _signals = SignalWatch::start(&sender)?;
         Ok(EventQueue {
             sender,
-            events_in,
+            receiver,
             _signals,
         })
     }
 
-    /// Has something done in a thread of its own, which is to be waited for by [`EventQueue::wait`].
-    pub(super) fn spawn<T: Send + 'static>(
+    /// Starts work in a thread of its own, for [`EventQueue::wait`].
+    pub(crate) fn spawn<T: Send + 'static>(
         &self,
         work: impl FnOnce(&ConfigNotifier) -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, RunError> {
-        /// Tells of the end also when the work panics.
-        struct Telling(Sender<SupervisorEvent>);
-        impl Drop for Telling {
-            fn drop(&mut self) {
-                let _ = self.0.send(SupervisorEvent::Done);
-            }
-        }
-        let telling = Telling(self.sender.clone());
-        let work = move || {
-            let telling = telling;
-            work(&ConfigNotifier(telling.0.clone()))
-        };
+        let end = WorkEnd::new(self.sender.clone());
+        // The closure owns `end`, so a panic sends the event, too.
+        let work = move || work(&end.notifier());
         let thread = std::thread::Builder::new().name("image".into());
-        thread.spawn(work).map_err(|source| RunError::System {
-            doing: "start a thread",
-            source,
-        })
+        thread.spawn(work).map_err(RunError::system("start a thread"))
     }
 
-    /// Waits for that, as long as nobody wants this process to end. `know` is told what the image says.
-    pub(super) fn wait<T>(
+    /// Waits for that work, until a signal asks this process to end. `on_config` gets the image's configuration, and its
+    /// remembered user.
+    pub(crate) fn wait<T>(
         &self,
         work: JoinHandle<T>,
-        mut know: impl FnMut(&ImageConfig, Option<&Identity>),
+        mut on_config: impl FnMut(&ImageConfig, Option<&Identity>),
     ) -> Result<T, RunError> {
         loop {
-            match self.events_in.recv() {
-                Ok(SupervisorEvent::Done) | Err(_) => break,
-                Ok(SupervisorEvent::Known(image, user)) => know(&image, user.as_ref()),
-                Ok(SupervisorEvent::Signal(signal)) if is_urge(signal) => {
+            match self.receiver.recv() {
+                Ok(SupervisorEvent::WorkEnded) | Err(_) => break,
+                Ok(SupervisorEvent::ImageConfig(image, user)) => on_config(&image, user.as_ref()),
+                Ok(SupervisorEvent::Signal(signal)) if asks_to_end(signal) => {
                     return Err(RunError::Interrupted(signal));
                 }
                 Ok(_) => {}
@@ -112,116 +86,100 @@ impl EventQueue {
         }
         work.join().or_else(|panic| std::panic::resume_unwind(panic))
     }
-}
 
-/// Tells what an image says, as soon as that is known: before the image is there.
-pub struct ConfigNotifier(Sender<SupervisorEvent>);
-
-impl ConfigNotifier {
-    /// It says this, and its user was this one before, where that is known.
-    pub fn tell(&self, image: ImageConfig, user: Option<Identity>) {
-        // Nobody may care any more.
-        let _ = self.0.send(SupervisorEvent::Known(Box::new(image), user));
+    /// Fails if a signal has asked this process to end.
+    fn refuse_if_interrupted(&self) -> Result<(), RunError> {
+        let interrupted = self.receiver.try_iter().find_map(|event| match event {
+            SupervisorEvent::Signal(signal) if asks_to_end(signal) => Some(signal),
+            _ => None,
+        });
+        match interrupted {
+            Some(signal) => Err(RunError::Interrupted(signal)),
+            None => Ok(()),
+        }
     }
 }
 
-/// The making of a container: as far as it has begun, what its `config.json` holds if nobody was told that, and what makes it
-/// quick.
-pub(super) struct PendingCreate {
-    pub early: PredictedCreate,
-    pub config: Option<String>,
-    pub joining: Option<CgroupWarmUp>,
+/// The container's `create`, which has not ended yet.
+pub(crate) struct PendingCreate {
+    pub(crate) create: PredictedCreate,
+    /// The contents of `config.json`, if the runtime has not received them.
+    pub(crate) config: Option<String>,
+    /// Keeps joining the control groups fast until the container is created.
+    pub(crate) warm_up: Option<CgroupWarmUp>,
 }
 
-/// Creates and starts the container of `bundle` and stays with it until it has ended. This process has adopted it already.
-pub(super) fn supervise(
+/// Creates and starts the container of `bundle`, and stays until it has ended. This process is a subreaper already.
+pub(crate) fn supervise(
     bundle: &mut Bundle,
     pending: PendingCreate,
-    orders: &SupervisorConfig<'_>,
+    config: &SupervisorConfig<'_>,
     queue: EventQueue,
-    events: &mut dyn FnMut(Event),
+    on_event: &mut dyn FnMut(Event),
 ) -> Result<ExitCode, RunError> {
-    let options = orders.options;
+    let options = config.options;
     let PendingCreate {
-        early,
-        config,
-        joining,
+        create,
+        config: config_json,
+        warm_up,
     } = pending;
-    let EventQueue {
-        sender,
-        events_in,
-        _signals,
-    } = queue;
-    let connection = early
-        .finish(bundle, config.as_deref(), options)
-        .map_err(|error| {
-            // A key of the terminal interrupts the runtime as well.
-            refuse_if_interrupted(&events_in).err().unwrap_or(error)
-        })?;
-    let init = Init::open(bundle)?;
+    let created = create.finish(bundle, config_json.as_deref(), options);
+    // A key of the terminal that interrupts this process interrupts the runtime as well.
+    let stdio = created.map_err(|error| queue.refuse_if_interrupted().err().unwrap_or(error))?;
+    let init = Init::open(&bundle.pid_file())?;
     bundle.record_pid(init.pid)?;
-    drop(joining);
-    events(Event::Created {
+    drop(warm_up);
+    on_event(Event::Created {
         pid: init.pid,
-        user: orders.user.clone(),
+        user: config.user.clone(),
     });
 
     let tail = Tail::default();
-    let (terminal, copies) = connection.open(options, &tail, &sender)?;
-    init.watch(&sender)?;
-    refuse_if_interrupted(&events_in)?;
-    bundle.runtime().start(bundle.id(), bundle.path(), init.pidfd())?;
-    events(Event::Started);
-    if options.outlives_supervisor
-        && let Err(error) = bundle.record_begun()
-    {
-        tracing::warn!(%error, "should this process be killed, its container will be, too");
-    }
-    let watched = ProbeTarget {
+    let Forwarding { terminal, copies } = stdio.forward(options, &tail, &queue.sender)?;
+    init.watch(&queue.sender)?;
+    queue.refuse_if_interrupted()?;
+    start(bundle, &init, options, on_event)?;
+    let target = ProbeTarget {
         id: bundle.id().to_owned(),
         pid: init.pid,
         net: options.net,
         runtime: bundle.runtime().clone(),
     };
-    let watch = ProbeWatch::start(&options.probes, &watched, &sender)?;
-
-    let mut supervisor = Supervisor {
-        orders,
-        events,
-        init: &init,
-        watched: &watched,
-        terminal: terminal.as_ref(),
-        waiting: vec![true; options.probes.len()],
-        ready: false,
-        deadline: (!options.probes.is_empty()).then(|| Instant::now() + options.probe_timeout),
-        stopping: Stopping::No,
-        urges: 0,
-        verdict: None,
-    };
-    let code = supervisor.attend(&events_in)?;
-    drop(watch);
-    // What was written last may be what a probe waits for.
-    stdio::finish(copies);
-    supervisor.conclude(code, &events_in, &tail)
+    let probe_watch = ProbeWatch::start(&options.probes, &target, &queue.sender)?;
+    let mut supervisor = Supervisor::new(config, on_event, &init, &target, terminal.as_ref());
+    let code = supervisor.handle_events(&queue.receiver)?;
+    drop(probe_watch);
+    // The last line that the container wrote may be the one that a probe waits for.
+    finish_copies(copies);
+    supervisor.conclude(code, &queue.receiver, &tail)
 }
 
-fn refuse_if_interrupted(events_in: &Receiver<SupervisorEvent>) -> Result<(), RunError> {
-    let interrupted = events_in.try_iter().find_map(|event| match event {
-        SupervisorEvent::Signal(signal) if is_urge(signal) => Some(signal),
-        _ => None,
-    });
-    match interrupted {
-        Some(signal) => Err(RunError::Interrupted(signal)),
-        None => Ok(()),
+/// Tells the container's command to run, and records that.
+fn start(
+    bundle: &mut Bundle,
+    init: &Init,
+    options: &RunOptions,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), RunError> {
+    bundle.runtime().start(bundle.id(), bundle.path(), init.pidfd())?;
+    on_event(Event::Started);
+    if options.outlives_supervisor
+        && let Err(error) = bundle.record_begun()
+    {
+        tracing::warn!(
+            %error,
+            "cannot record that the container has started; if this process is killed, its container is killed, too"
+        );
     }
+    Ok(())
 }
 
-/// Whether who sends a signal wants the end.
-fn is_urge(signal: i32) -> bool {
+/// Whether this signal asks a process to end.
+fn asks_to_end(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGTERM | SIGHUP | SIGQUIT)
 }
 
-/// How far the ending of the container has come.
+/// How far the stop of the container has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopping {
     No,
@@ -230,63 +188,84 @@ enum Stopping {
 }
 
 struct Supervisor<'a> {
-    orders: &'a SupervisorConfig<'a>,
-    events: &'a mut dyn FnMut(Event),
+    config: &'a SupervisorConfig<'a>,
+    on_event: &'a mut dyn FnMut(Event),
     init: &'a Init,
-    watched: &'a ProbeTarget,
+    target: &'a ProbeTarget,
     terminal: Option<&'a Terminal>,
-    /// Which probes have not been seen.
+    /// Which probes have not succeeded.
     waiting: Vec<bool>,
     ready: bool,
     /// When the container must be ready.
     deadline: Option<Instant>,
     stopping: Stopping,
-    urges: u32,
-    /// Why the container is being stopped, if that is a failure. The log is added at the end.
-    verdict: Option<Verdict>,
+    /// How many `SIGINT` and `SIGTERM` have come.
+    end_requests: u32,
+    /// Why the container is being stopped, if that is a failure.
+    failure: Option<Failure>,
 }
 
-enum Verdict {
-    TooLate,
-    Broken(RunError),
+enum Failure {
+    NotReadyInTime,
+    ProbeBroken(RunError),
 }
 
-impl Supervisor<'_> {
-    /// Deals with what happens until the container has ended.
-    fn attend(&mut self, events_in: &Receiver<SupervisorEvent>) -> Result<ExitCode, RunError> {
+impl<'a> Supervisor<'a> {
+    fn new(
+        config: &'a SupervisorConfig<'a>,
+        on_event: &'a mut dyn FnMut(Event),
+        init: &'a Init,
+        target: &'a ProbeTarget,
+        terminal: Option<&'a Terminal>,
+    ) -> Self {
+        let options = config.options;
+        Self {
+            config,
+            on_event,
+            init,
+            target,
+            terminal,
+            waiting: vec![true; options.probes.len()],
+            ready: false,
+            deadline: (!options.probes.is_empty()).then(|| Instant::now() + options.probe_timeout),
+            stopping: Stopping::No,
+            end_requests: 0,
+            failure: None,
+        }
+    }
+
+    /// Handles events until the container has ended.
+    fn handle_events(&mut self, events: &Receiver<SupervisorEvent>) -> Result<ExitCode, RunError> {
         loop {
-            match self.next(events_in) {
+            match self.next(events) {
                 Ok(SupervisorEvent::Exited(code)) => return Ok(code),
-                Ok(SupervisorEvent::Done | SupervisorEvent::Known(..)) => {}
-                Ok(SupervisorEvent::Signal(signal)) => self.hand_on(signal),
-                Ok(SupervisorEvent::Seen(index)) => self.seen(index),
-                Ok(SupervisorEvent::Broken(index, error)) => self.broken(index, error),
+                Ok(SupervisorEvent::WorkEnded | SupervisorEvent::ImageConfig(..)) => {}
+                Ok(SupervisorEvent::Signal(signal)) => self.forward(signal),
+                Ok(SupervisorEvent::ProbeSucceeded(index)) => self.probe_succeeded(index),
+                Ok(SupervisorEvent::ProbeBroken(index, error)) => self.probe_broken(index, error),
                 Err(RecvTimeoutError::Timeout) => self.time_is_up(),
-                // Cannot be: the channel's first sender lives in the caller.
+                // Cannot be: the caller owns a sender of the channel.
                 Err(RecvTimeoutError::Disconnected) => {
-                    let source = io::Error::other("nobody watches it");
-                    return Err(RunError::System {
-                        doing: "wait for the container",
-                        source,
-                    });
+                    let source = io::Error::other("no thread watches it");
+                    return Err(RunError::system("wait for the container")(source));
                 }
             }
         }
     }
 
-    fn next(&self, events_in: &Receiver<SupervisorEvent>) -> Result<SupervisorEvent, RecvTimeoutError> {
+    fn next(&self, events: &Receiver<SupervisorEvent>) -> Result<SupervisorEvent, RecvTimeoutError> {
         let until = match self.stopping {
             Stopping::No => self.deadline,
             Stopping::Asked { kill_at } => Some(kill_at),
             Stopping::Killed => None,
         };
         match until {
-            Some(until) => events_in.recv_timeout(until.saturating_duration_since(Instant::now())),
-            None => events_in.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(until) => events.recv_timeout(until.saturating_duration_since(Instant::now())),
+            None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
     }
 
-    fn hand_on(&mut self, signal: i32) {
+    fn forward(&mut self, signal: i32) {
         if signal == SIGWINCH {
             if let Some(terminal) = self.terminal {
                 terminal.resize();
@@ -294,16 +273,16 @@ impl Supervisor<'_> {
             return;
         }
         if matches!(signal, SIGINT | SIGTERM) {
-            self.urges += 1;
+            self.end_requests += 1;
         }
-        if self.urges >= URGES {
+        if self.end_requests >= KILLING_REQUEST {
             self.kill();
         } else {
             self.send(signal);
         }
     }
 
-    fn seen(&mut self, index: usize) {
+    fn probe_succeeded(&mut self, index: usize) {
         if let Some(waiting) = self.waiting.get_mut(index) {
             *waiting = false;
         }
@@ -312,24 +291,19 @@ impl Supervisor<'_> {
         }
         self.ready = true;
         self.deadline = None;
-        (self.events)(Event::Ready {
-            after: self.orders.began.elapsed(),
+        (self.on_event)(Event::Ready {
+            after: self.config.began.elapsed(),
         });
-        if self.orders.options.exit_on_ready {
+        if self.config.options.exit_on_ready {
             self.stop();
         }
     }
 
-    fn broken(&mut self, index: usize, source: io::Error) {
+    fn probe_broken(&mut self, index: usize, source: io::Error) {
         if self.stopping == Stopping::No {
-            let probe = self
-                .orders
-                .options
-                .probes
-                .get(index)
-                .map(Probe::to_string)
-                .unwrap_or_default();
-            self.verdict = Some(Verdict::Broken(RunError::Probe { probe, source }));
+            let probe = self.config.options.probes.get(index);
+            let probe = probe.map(Probe::to_string).unwrap_or_default();
+            self.failure = Some(Failure::ProbeBroken(RunError::Probe { probe, source }));
             self.stop();
         }
     }
@@ -337,7 +311,7 @@ impl Supervisor<'_> {
     fn time_is_up(&mut self) {
         match self.stopping {
             Stopping::No => {
-                self.verdict = Some(Verdict::TooLate);
+                self.failure = Some(Failure::NotReadyInTime);
                 self.stop();
             }
             Stopping::Asked { .. } => self.kill(),
@@ -345,12 +319,12 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Asks the container to end, as its image wants to be asked.
+    /// Sends the image's stop signal to the container.
     fn stop(&mut self) {
         self.stopping = Stopping::Asked {
-            kill_at: Instant::now() + self.orders.options.stop_timeout,
+            kill_at: Instant::now() + self.config.options.stop_timeout,
         };
-        self.send(self.orders.stop_signal.number());
+        self.send(self.config.stop_signal.number());
     }
 
     fn kill(&mut self) {
@@ -361,52 +335,50 @@ impl Supervisor<'_> {
     fn send(&self, signal: i32) {
         match Signal::from_named_raw(signal) {
             Some(signal) => self.init.send(signal),
-            None => self.watched.runtime.kill(&self.watched.id, signal),
+            None => self.target.runtime.kill(&self.target.id, signal),
         }
     }
 
-    /// What it all came to.
+    /// The outcome of the run, from the container's exit code and the probes.
     fn conclude(
         mut self,
         code: ExitCode,
-        events_in: &Receiver<SupervisorEvent>,
+        events: &Receiver<SupervisorEvent>,
         tail: &Tail,
     ) -> Result<ExitCode, RunError> {
-        for event in events_in.try_iter() {
-            if let SupervisorEvent::Seen(index) = event {
-                self.seen(index);
+        for event in events.try_iter() {
+            if let SupervisorEvent::ProbeSucceeded(index) = event {
+                self.probe_succeeded(index);
             }
         }
         if code == ExitCode(0) {
-            let probes = self.orders.options.probes.iter().enumerate();
+            let probes = self.config.options.probes.iter().enumerate();
             for (index, _) in probes.filter(|(_, probe)| matches!(probe, Probe::Exit)) {
-                self.seen(index);
+                self.probe_succeeded(index);
             }
         }
-        (self.events)(Event::Exited { code });
+        (self.on_event)(Event::Exited { code });
         let log = tail.sentence();
-        match self.verdict.take() {
-            Some(Verdict::Broken(error)) => Err(error),
-            Some(Verdict::TooLate) => {
-                let after = self.orders.options.probe_timeout;
-                Err(RunError::ProbeTimeout {
-                    after,
-                    waiting: self.missing(),
-                    log,
-                })
-            }
+        match self.failure.take() {
+            Some(Failure::ProbeBroken(error)) => Err(error),
+            Some(Failure::NotReadyInTime) => Err(RunError::ProbeTimeout {
+                after: self.config.options.probe_timeout,
+                waiting: self.missing(),
+                log,
+            }),
             None if self.waiting.contains(&true) => Err(RunError::ExitedBeforeReady {
                 code,
                 waiting: self.missing(),
                 log,
             }),
-            None if self.ready && self.orders.options.exit_on_ready => Ok(ExitCode(0)),
+            None if self.ready && self.config.options.exit_on_ready => Ok(ExitCode(0)),
             None => Ok(code),
         }
     }
 
+    /// The probes that have not succeeded, for an error message.
     fn missing(&self) -> String {
-        let probes = self.orders.options.probes.iter().zip(&self.waiting);
+        let probes = self.config.options.probes.iter().zip(&self.waiting);
         probes
             .filter(|(_, waiting)| **waiting)
             .map(|(probe, _)| probe.to_string())

@@ -1,9 +1,8 @@
 //! A container's terminal.
 //!
 //! The runtime makes a pseudo terminal inside the container and sends its master side over a Unix socket
-//! (`--console-socket`). This process then stands between that and its own terminal: what is typed goes in
-//! unchanged, because its own terminal is put into raw mode; what the container writes comes out; and the
-//! size follows.
+//! (`--console-socket`). This process joins it to its own terminal: it puts that into raw mode, passes input to the
+//! container unchanged, copies the container's output, and keeps both of one size.
 
 use std::fs::File;
 use std::io;
@@ -18,32 +17,32 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 
-use super::RunError;
-use super::output::write_all;
+use crate::RunError;
+use crate::output::write_all;
 
-/// How long the terminal may take to arrive once the runtime has made the container; it is already sent then.
+/// How long the terminal may take to arrive once the runtime has created the container. The runtime has sent it then.
 const ARRIVAL_TIMEOUT: Timespec = Timespec {
     tv_sec: 5,
     tv_nsec: 0,
 };
 
-/// Longest piece of input that is passed on at once: what a terminal's line buffer holds.
+/// Longest piece of input that is passed at once: the size of a terminal's line buffer.
 const INPUT_SIZE: usize = 4096;
 
-/// Longest name that the runtime gives to the terminal, which comes with it as text.
+/// Longest name of the terminal, which the runtime sends with it. A path is not longer.
 const NAME_LIMIT: usize = 4096;
 
-/// How long typed text that the container does not take may hold up the end.
-pub(super) const OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the end of a container waits for the rest of its output.
+pub(crate) const OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The socket that a terminal will come through.
-pub(super) struct ConsoleSocket {
+/// The socket on which the runtime sends a container's terminal.
+pub(crate) struct ConsoleSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl ConsoleSocket {
-    pub(super) fn bind(path: PathBuf) -> Result<Self, RunError> {
+    pub(crate) fn bind(path: PathBuf) -> Result<Self, RunError> {
         match UnixListener::bind(&path) {
             Ok(listener) => Ok(ConsoleSocket { listener, path }),
             Err(source) => Err(RunError::File {
@@ -54,16 +53,14 @@ impl ConsoleSocket {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes the master side, which the runtime has sent before it ended.
-    pub(super) fn receive(self) -> Result<OwnedFd, RunError> {
-        receive(&self.listener).map_err(|source| RunError::System {
-            doing: "receive the container's terminal from the runtime",
-            source,
-        })
+    /// Receives the master side, which the runtime sends before it ends.
+    pub(crate) fn receive(self) -> Result<OwnedFd, RunError> {
+        let failed = RunError::system("receive the container's terminal from the runtime");
+        receive(&self.listener).map_err(failed)
     }
 }
 
@@ -88,7 +85,7 @@ fn receive(listener: &UnixListener) -> io::Result<OwnedFd> {
     });
     fds.flatten()
         .next()
-        .ok_or_else(|| io::Error::other("it came without a descriptor"))
+        .ok_or_else(|| io::Error::other("its message has no descriptor"))
 }
 
 fn wait_readable(fd: BorrowedFd<'_>) -> io::Result<()> {
@@ -101,18 +98,17 @@ fn wait_readable(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// A container's terminal joined to this process's own. Dropped, it gives the latter back as it was.
-pub(super) struct Terminal {
+/// A container's terminal joined to this process's own. Dropped, it restores the settings of the latter.
+pub(crate) struct Terminal {
     master: OwnedFd,
     before: Option<Termios>,
-    /// Closed to end the thread that reads what is typed.
+    /// Closed to end the thread that reads input.
     _typing: Option<UnixStream>,
 }
 
 impl Terminal {
-    /// Joins the terminals. With `interactive`, what is typed goes to the container, the keys that raise
-    /// signals included.
-    pub(super) fn join(master: OwnedFd, interactive: bool) -> Result<Self, RunError> {
+    /// Joins the terminals. With `interactive`, input goes to the container, the keys that raise signals included.
+    pub(crate) fn join(master: OwnedFd, interactive: bool) -> Result<Self, RunError> {
         let mut terminal = Terminal {
             master,
             before: None,
@@ -120,30 +116,23 @@ impl Terminal {
         };
         terminal.resize();
         if interactive {
-            terminal.pass_input().map_err(|source| RunError::System {
-                doing: "take over the terminal",
-                source,
-            })?;
+            let joined = terminal.pass_input();
+            joined.map_err(RunError::system("take over the terminal"))?;
         }
         Ok(terminal)
     }
 
     /// A second handle, to read what the container writes.
-    pub(super) fn output(&self) -> Result<File, RunError> {
-        self.master
-            .try_clone()
-            .map(File::from)
-            .map_err(|source| RunError::System {
-                doing: "read the container's terminal",
-                source,
-            })
+    pub(crate) fn output(&self) -> Result<File, RunError> {
+        let copy = self.master.try_clone().map(File::from);
+        copy.map_err(RunError::system("read the container's terminal"))
     }
 
-    /// Gives the container's terminal the size of this process's own, if that has one.
-    pub(super) fn resize(&self) {
+    /// Gives the container's terminal the size of this process's own, if that is a terminal.
+    pub(crate) fn resize(&self) {
         let own = [rustix::stdio::stdin(), rustix::stdio::stdout()];
         if let Some(size) = own.iter().find_map(|fd| tcgetwinsize(fd).ok()) {
-            // A container that closed its terminal has no use for a size.
+            // It fails if the container has closed its terminal.
             let _ = tcsetwinsize(&self.master, size);
         }
     }
@@ -173,7 +162,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Passes on what is typed until either terminal or `end` is closed.
+/// Passes input to the container until either terminal or `end` is closed.
 fn pass(master: &OwnedFd, end: &UnixStream) {
     let stdin = rustix::stdio::stdin();
     let mut buffer = [0_u8; INPUT_SIZE];
@@ -198,6 +187,6 @@ fn pass(master: &OwnedFd, end: &UnixStream) {
 }
 
 /// Whether this process's standard input is a terminal.
-pub(super) fn is_there() -> bool {
+pub(crate) fn stdin_is_terminal() -> bool {
     isatty(rustix::stdio::stdin())
 }

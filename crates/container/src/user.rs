@@ -1,33 +1,31 @@
-//! From the image's `User` to numbers.
+//! The user and group numbers of an image's `User`.
 //!
-//! Names are looked up in the image's own `/etc/passwd` and `/etc/group`. Those are files of a stranger: they
-//! are opened so that no symbolic link leads out of the view (`openat2` with `RESOLVE_IN_ROOT`), only if they
-//! are regular files, and read up to a limit. The rules are docker's: a number need not be listed; without an
-//! explicit group the user's own group counts, and every group that lists the user is added.
+//! Names are looked up in the image's own `/etc/passwd` and `/etc/group`. An image is not trusted: its files are opened
+//! so that no symbolic link leads out of the view, only if they are regular files, and read up to a limit. The rules are
+//! docker's: a number need not be listed. Without an explicit group the user's own group counts, and every group that
+//! lists the user is added.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use xebec_kernel::path::open_in_root;
 
 /// Largest user or group list that is read. Lists exported from directory services reach some 100,000 lines
-/// of about 80 bytes; anything larger is no such list.
+/// of about 80 bytes.
 const LIST_LIMIT: u64 = 16 << 20;
 
-/// Largest user and group number; docker's limit, and the kernel keeps -1 for "no change".
+/// Largest user and group number; docker's limit. The kernel reserves -1 for "no change".
 const ID_LIMIT: u32 = i32::MAX as u32;
 
-/// How often a look-up is tried again when the kernel saw a rename meanwhile (`openat2(2)`, `EAGAIN`). A view
-/// does not change, so once would do; the view of a test may.
-const RESOLVE_ATTEMPTS: usize = 16;
-
-/// Most further groups that a remembered identity has; the kernel's own limit (`NGROUPS_MAX`) is larger, and nobody's need.
+/// Most additional groups of a remembered identity. The kernel's own limit (`NGROUPS_MAX`) is larger than any use of it.
 const GROUPS_LIMIT: usize = 1024;
 
-/// Who the container's first process is.
+/// The user that the container's first process runs as.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// User number.
@@ -36,20 +34,21 @@ pub struct Identity {
     pub gid: u32,
     /// Groups beyond `gid`.
     pub additional: Vec<u32>,
-    /// The home directory, `/` if nobody says.
+    /// The home directory; `/` if the image does not list the user.
     pub home: String,
 }
 
 impl Identity {
-    /// Who `user` (`user[:group]`, empty for root) is in the image that `view` shows.
+    /// Looks up `user` (`user[:group]`, empty for root) in the image that `view` shows.
     ///
     /// # Errors
-    /// When the image's lists do not say.
+    /// If the image does not list a name, or its lists cannot be read.
     pub fn of(view: &Path, user: &str) -> Result<Self, UserError> {
         resolve(view, user)
     }
 
-    /// What was remembered as JSON; `None` unless it could be somebody. It is believed only as far as it is compared.
+    /// Reads an identity that was remembered as JSON. `None` unless it is a possible one. It is only a prediction: the
+    /// container's user is looked up in the image in any case.
     pub fn remembered(text: &str) -> Option<Self> {
         let identity: Self = serde_json::from_str(text).ok()?;
         let Self {
@@ -96,8 +95,8 @@ pub enum UserError {
     NotAList(PathBuf),
 }
 
-/// Finds out who `user` (`user[:group]`, empty for root) is in the image that `view` shows.
-pub(super) fn resolve(view: &Path, user: &str) -> Result<Identity, UserError> {
+/// Looks up `user` (`user[:group]`, empty for root) in the image that `view` shows.
+pub(crate) fn resolve(view: &Path, user: &str) -> Result<Identity, UserError> {
     let (user, group) = match user.split_once(':') {
         Some((user, group)) => (user, Some(group).filter(|group| !group.is_empty())),
         None => (user, None),
@@ -124,7 +123,7 @@ struct Listed {
     home: String,
 }
 
-/// A name wins over a number that reads the same, as in docker.
+/// A user named like a number wins over the user with that number, as in docker.
 fn find_user(list: &str, wanted: &str) -> Result<Listed, UserError> {
     let number = number(wanted)?;
     let entries = || list.lines().filter_map(passwd_entry);
@@ -142,7 +141,7 @@ fn find_user(list: &str, wanted: &str) -> Result<Listed, UserError> {
     }
 }
 
-/// `name:password:uid:gid:comment:home:shell` (`passwd(5)`); anything else is passed over.
+/// `name:password:uid:gid:comment:home:shell` (`passwd(5)`). Other lines are ignored.
 fn passwd_entry(line: &str) -> Option<Listed> {
     let mut fields = line.trim().split(':');
     let name = fields
@@ -159,7 +158,7 @@ fn passwd_entry(line: &str) -> Option<Listed> {
     })
 }
 
-/// `name:password:gid:member,member` (`group(5)`); anything else is passed over.
+/// `name:password:gid:member,member` (`group(5)`). Other lines are ignored.
 fn group_entry(line: &str) -> Option<(&str, u32, &str)> {
     let mut fields = line.trim().split(':');
     let name = fields
@@ -195,7 +194,7 @@ fn groups_of(list: &str, user: &Listed) -> Vec<u32> {
     groups
 }
 
-/// The number that `text` writes, if it writes one; an error if it is one that cannot be used.
+/// The number that `text` is, if it is one. A number that is too large is an error.
 fn number(text: &str) -> Result<Option<u32>, UserError> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(None);
@@ -206,63 +205,35 @@ fn number(text: &str) -> Result<Option<u32>, UserError> {
     }
 }
 
-/// The list's text, empty if the image has none. Bytes that are no UTF-8 can only spoil their own entry.
+/// The list's text, empty if the image has no such list. Bytes that are not UTF-8 spoil only their own entry.
 fn read_list(view: &Path, path: &str) -> Result<String, UserError> {
-    let failed = |source: rustix::io::Errno| UserError::List {
+    let failed = |source: io::Error| UserError::List {
         path: Path::new("/").join(path),
-        source: source.into(),
+        source,
     };
-    let file = match open_in_view(view, path) {
+    let file = match open_in_root(view, Path::new(path)) {
         Ok(file) => file,
-        // ENOTDIR and ELOOP: what is there cannot be a list, and to a libc in the container there is none.
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
-            return Ok(String::new());
-        }
-        Err(error) => return Err(failed(error)),
+        Err(error) => match Errno::from_io_error(&error) {
+            // ENOTDIR and ELOOP: to a libc in the container there is no list, either.
+            Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(String::new()),
+            _ => return Err(failed(error)),
+        },
     };
-    let stat = fstat(&file).map_err(failed)?;
+    let stat = fstat(&file).map_err(|error| failed(error.into()))?;
     let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if !regular || u64::try_from(stat.st_size).map_or(true, |size| size > LIST_LIMIT) {
         return Err(UserError::NotAList(Path::new("/").join(path)));
     }
-    // The descriptor was opened without access to the content, so that a device or a fifo is never touched.
+    // The descriptor gives no access to the contents, so that a device or a FIFO is never opened.
     let again = open(
         format!("/proc/self/fd/{}", file.as_raw_fd()),
         OFlags::RDONLY | OFlags::CLOEXEC,
         Mode::empty(),
     );
     let mut bytes = Vec::new();
-    File::from(again.map_err(failed)?)
-        .take(LIST_LIMIT)
-        .read_to_end(&mut bytes)
-        .map_err(|source| UserError::List {
-            path: Path::new("/").join(path),
-            source,
-        })?;
+    let list = File::from(again.map_err(|error| failed(error.into()))?);
+    list.take(LIST_LIMIT).read_to_end(&mut bytes).map_err(failed)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn open_in_view(view: &Path, path: &str) -> rustix::io::Result<OwnedFd> {
-    let root = rustix::fs::openat(
-        CWD,
-        view,
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
-    let mut outcome = Err(rustix::io::Errno::AGAIN);
-    for _ in 0..RESOLVE_ATTEMPTS {
-        outcome = openat2(
-            &root,
-            path,
-            OFlags::PATH | OFlags::CLOEXEC,
-            Mode::empty(),
-            ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-        );
-        if outcome.as_ref().err() != Some(&rustix::io::Errno::AGAIN) {
-            break;
-        }
-    }
-    outcome
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! Sizes, shares of processors and limits of processes, as docker writes them.
+//! Sizes, numbers of processors and resource limits, in docker's notation.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde_json::{Value, json};
 
-use super::super::RunError;
+use crate::RunError;
 
-/// A size: a number, perhaps with a fraction, and `b`, `k`, `m`, `g`, `t` or `p`, which are powers of 1024.
+/// A size: a number, perhaps with a fraction, and `b`, `k`, `m`, `g`, `t` or `p` (powers of 1024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
-/// Largest size that is taken: the runtime counts in signed numbers.
+/// Largest size: the runtime counts in signed numbers.
 const LARGEST: f64 = i64::MAX as f64;
 
 impl FromStr for Bytes {
@@ -44,9 +44,9 @@ impl FromStr for Bytes {
 /// Memory and swap together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemorySwap {
-    /// At most so much.
+    /// Both together have at most this size.
     Limited(Bytes),
-    /// As much swap as there is (`-1`).
+    /// The swap is not limited (`-1`).
     Unlimited,
 }
 
@@ -61,7 +61,7 @@ impl FromStr for MemorySwap {
     }
 }
 
-/// How many processors' time a container may use, in thousandths.
+/// The number of processors whose time a container may use, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpus(u64);
 
@@ -73,7 +73,7 @@ impl FromStr for Cpus {
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let number: f64 = text.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
         let thousandths = (number * 1000.0).round();
-        // The kernel takes no quota below a millisecond, which is a hundredth of the period.
+        // The kernel takes no quota below a millisecond, a hundredth of the period.
         if !(10.0..1e9).contains(&thousandths) {
             return Err(wrong());
         }
@@ -82,10 +82,17 @@ impl FromStr for Cpus {
 }
 
 impl Cpus {
+    /// The number of processors.
+    pub(super) fn number(self) -> f64 {
+        self.0 as f64 / 1000.0
+    }
+
+    /// Whether it is more than a host with so many processors has.
     pub(super) fn exceeds(self, processors: usize) -> bool {
         self.0 > (processors as u64).saturating_mul(1000)
     }
 
+    /// The time of these processors in a period of time.
     pub(super) fn share_of(self, period: u64) -> u64 {
         self.0.saturating_mul(period) / 1000
     }
@@ -93,11 +100,11 @@ impl Cpus {
 
 impl fmt::Display for Cpus {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "{}", self.0 as f64 / 1000.0)
+        write!(to, "{}", self.number())
     }
 }
 
-/// The most processes and threads that a container may have; none if there is no limit (`0` or `-1`).
+/// The limit of processes and threads of a container. `None` for no limit (`0` or `-1`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PidsLimit(pub Option<i64>);
 
@@ -113,7 +120,7 @@ impl FromStr for PidsLimit {
     }
 }
 
-/// Limits that a process may be given (`getrlimit(2)`), by docker's names.
+/// Resource limits of a process (`getrlimit(2)`), by docker's names.
 const ULIMITS: [&str; 15] = [
     "core",
     "cpu",
@@ -132,10 +139,10 @@ const ULIMITS: [&str; 15] = [
     "stack",
 ];
 
-/// A limit of each process: `nofile=1024:2048`, soft and hard, or one number for both; `-1` for none.
+/// A resource limit of each process: `nofile=1024:2048` (soft and hard), or one number for both; `-1` for no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ulimit {
-    pub(in super::super) name: &'static str,
+    pub(crate) name: &'static str,
     soft: u64,
     hard: u64,
 }
@@ -151,8 +158,8 @@ impl FromStr for Ulimit {
         let shape = "write it as NAME=SOFT[:HARD], in numbers, -1 for no limit";
         let (name, values) = text.split_once('=').ok_or_else(|| wrong(shape))?;
         let name = ULIMITS.iter().find(|known| **known == name).ok_or_else(|| {
-            wrong("there is no such limit; core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, \
-                   rss, rtprio, rttime, sigpending and stack are ones")
+            wrong("there is no such limit; use core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, \
+                   rss, rtprio, rttime, sigpending or stack")
         })?;
         let number = |text: &str| match text {
             "-1" => Ok(u64::MAX),
@@ -170,8 +177,8 @@ impl FromStr for Ulimit {
 }
 
 impl Ulimit {
-    /// As the runtime wants it.
-    pub(in super::super) fn to_json(&self) -> Value {
+    /// In the form of the runtime's configuration.
+    pub(crate) fn to_json(&self) -> Value {
         let kind = format!("RLIMIT_{}", self.name.to_ascii_uppercase());
         json!({ "type": kind, "soft": self.soft, "hard": self.hard })
     }

@@ -1,4 +1,5 @@
-//! What a container may do and use, beyond what its image says: the options of that name, as users of docker know them.
+//! The options that say what a container may do and use: `--cap-add`, `--memory`, `--security-opt` and others, with docker's
+//! names and values.
 
 mod limits;
 mod security;
@@ -10,57 +11,58 @@ pub use self::tmpfs::Tmpfs;
 
 use serde_json::{Map, Value, json};
 
-use super::capabilities::Capability;
-use super::control_groups;
-use super::{RunError, RunOptions};
+use crate::capabilities::Capability;
+use crate::{RunError, Volume, control_groups};
 
-/// The least memory that a container may be limited to, docker's figure: below it the runtime itself ends for want of memory.
+/// The smallest limit of memory; docker's figure. With less the runtime itself runs out of memory.
 const LEAST_MEMORY: u64 = 6 << 20;
 
-/// The period of the kernel's accounting of processor time, in microseconds; its own default and docker's.
+/// The period of the kernel's limit of processor time, in microseconds; its default and docker's.
 const CPU_PERIOD: u64 = 100_000;
 
 /// What a container may do and use.
 #[derive(Clone, Debug, Default)]
 pub struct Confinement {
-    /// Capabilities beyond the usual ones.
+    /// Capabilities beyond the default ones.
     pub cap_add: Vec<Capability>,
-    /// Capabilities that it does not have.
+    /// Capabilities that the container does not have.
     pub cap_drop: Vec<Capability>,
-    /// How it is kept apart.
+    /// Security options, in the user's order.
     pub security: Vec<SecurityOption>,
-    /// Its root can only be read.
+    /// Whether its root is read-only.
     pub read_only: bool,
-    /// Directories in memory.
+    /// Mounts of tmpfs.
     pub tmpfs: Vec<Tmpfs>,
-    /// The most memory that it may use.
+    /// The limit of memory.
     pub memory: Option<Bytes>,
-    /// The most memory and swap together.
+    /// The limit of memory and swap together.
     pub memory_swap: Option<MemorySwap>,
-    /// How much processor time it may use.
+    /// The limit of processor time.
     pub cpus: Option<Cpus>,
-    /// The most processes and threads that it may have.
+    /// The limit of processes and threads.
     pub pids_limit: Option<PidsLimit>,
     /// Size of `/dev/shm`.
     pub shm_size: Option<Bytes>,
-    /// Limits of each process.
+    /// Resource limits of each process.
     pub ulimits: Vec<Ulimit>,
-    /// Its programs may be 32-bit ones that make sockets by `socketcall`.
+    /// Whether 32-bit programs in it may make sockets by `socketcall`.
     pub is_32_bit: bool,
 }
 
 impl Confinement {
-    /// Refuses what makes no sense, or what this host cannot do.
-    pub(super) fn check(&self, options: &RunOptions) -> Result<(), RunError> {
+    /// Refuses options that contradict each other or `volumes`, or that this host does not support.
+    pub(crate) fn check(&self, volumes: &[Volume]) -> Result<(), RunError> {
         self.check_memory()?;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         if let Some(cpus) = self.cpus
             && cpus.exceeds(processors)
         {
-            return Err(RunError::Cpus { cpus, processors });
+            return Err(RunError::Cpus {
+                cpus: cpus.number(),
+                processors,
+            });
         }
-        let targets = || options.volumes.iter().map(|volume| volume.target.as_path());
-        let mut seen: Vec<_> = targets().collect();
+        let mut seen: Vec<_> = volumes.iter().map(|volume| volume.target.as_path()).collect();
         for tmpfs in &self.tmpfs {
             if seen.contains(&tmpfs.target.as_path()) {
                 return Err(RunError::Mounted(tmpfs.target.clone()));
@@ -86,15 +88,15 @@ impl Confinement {
     }
 
     /// The `linux.resources` object of the runtime's configuration.
-    pub(super) fn resources(&self, can_limit_swap: bool) -> Value {
+    pub(crate) fn resources(&self, can_limit_swap: bool) -> Value {
         let mut resources = Map::new();
-        // The runtime adds the devices that every container has.
+        // The runtime allows the devices that every container has.
         resources.insert("devices".into(), json!([{ "allow": false, "access": "rwm" }]));
         if let Some(memory) = self.memory {
             let mut limits = json!({ "limit": memory.0 });
             if can_limit_swap {
                 limits["swap"] = match self.memory_swap {
-                    // As much swap as memory, docker's rule.
+                    // As much swap as memory; docker's rule.
                     None => json!(memory.0.saturating_mul(2)),
                     Some(MemorySwap::Limited(both)) => json!(both.0),
                     Some(MemorySwap::Unlimited) => json!(-1),

@@ -1,35 +1,35 @@
-//! `--security-opt`.
+//! Security options: `--security-opt seccomp=FILE`, `apparmor=PROFILE` and others.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::super::RunError;
+use crate::RunError;
 
-/// One of them.
+/// A security option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecurityOption {
     /// `seccomp=unconfined`: no filter of system calls.
     SeccompUnconfined,
-    /// `seccomp=builtin`: the usual one.
+    /// `seccomp=builtin`: the default filter.
     SeccompBuiltin,
-    /// `seccomp=FILE`: one in docker's format.
+    /// `seccomp=FILE`: a filter in docker's format.
     SeccompFile(PathBuf),
     /// `apparmor=unconfined`.
     AppArmorUnconfined,
     /// `apparmor=PROFILE`.
     AppArmor(String),
-    /// `label=disable`: no label of SELinux.
+    /// `label=disable`: no SELinux label.
     LabelDisable,
-    /// `label=user:…`, `role:…`, `type:…`, `level:…`: that part of the label.
+    /// `label=user:…`, `role:…`, `type:…`, `level:…`: one part of the SELinux label.
     Label {
-        /// Which part: 0 to 3, in this order.
+        /// The number of the part, 0 to 3 in this order.
         part: usize,
-        /// What it is.
+        /// The part's value.
         value: String,
     },
-    /// `no-new-privileges`: setuid programs are ordinary ones.
+    /// `no-new-privileges`: setuid programs run with the privileges of the caller.
     NoNewPrivileges(bool),
-    /// `systempaths=unconfined`: nothing of /proc and /sys is hidden.
+    /// `systempaths=unconfined`: the container sees all of /proc and /sys.
     SystemPathsUnconfined,
 }
 
@@ -44,9 +44,9 @@ impl FromStr for SecurityOption {
             option: text.to_owned(),
             reason: reason.to_owned(),
         };
-        let known = "seccomp=unconfined|FILE, apparmor=unconfined|PROFILE, label=disable|user:U|role:R|type:T|level:L, \
-                     no-new-privileges and systempaths=unconfined are ones";
-        // An older way of writing has a colon for the equals sign.
+        let known = "use seccomp=unconfined|FILE, apparmor=unconfined|PROFILE, label=disable|user:U|role:R|type:T|level:L, \
+                     no-new-privileges or systempaths=unconfined";
+        // An older notation of docker has a colon in the place of the equals sign.
         let (name, value) = text.split_once(['=', ':']).unwrap_or((text, ""));
         Ok(match (name, value) {
             ("no-new-privileges", "" | "true") => Self::NoNewPrivileges(true),
@@ -79,7 +79,7 @@ impl FromStr for SecurityOption {
     }
 }
 
-/// What neither ends a label nor a mount option.
+/// Whether a label or a mount option can hold this.
 fn is_word(text: &str) -> bool {
     !text.is_empty()
         && text

@@ -1,17 +1,17 @@
-//! Directories in memory: `--tmpfs /run:rw,size=64m,mode=1777`.
+//! Mounts of tmpfs: `--tmpfs /run:rw,size=64m,mode=1777`.
 
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use serde_json::{Value, json};
 
-use super::super::RunError;
-use super::Bytes;
+use super::limits::Bytes;
+use crate::RunError;
 
-/// What a directory in memory does not have unless it is asked for; docker's choice.
-const USUAL: [&str; 3] = ["noexec", "nosuid", "nodev"];
+/// The default mount options; docker's.
+const DEFAULT_OPTIONS: [&str; 3] = ["noexec", "nosuid", "nodev"];
 
-/// Words that take each other back.
+/// Pairs of options that undo each other.
 const SWITCHES: [(&str, &str); 5] = [
     ("exec", "noexec"),
     ("suid", "nosuid"),
@@ -20,10 +20,10 @@ const SWITCHES: [(&str, &str); 5] = [
     ("atime", "noatime"),
 ];
 
-/// A directory in memory.
+/// A tmpfs that is mounted in the container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tmpfs {
-    /// Where it is in the container.
+    /// Its absolute path in the container.
     pub target: PathBuf,
     options: Vec<String>,
 }
@@ -45,10 +45,10 @@ impl FromStr for Tmpfs {
         if target == Path::new("/") {
             return Err(wrong("the container's root cannot be replaced".into()));
         }
-        let mut merged: Vec<String> = USUAL.iter().map(|&word| word.to_owned()).collect();
+        let mut merged: Vec<String> = DEFAULT_OPTIONS.iter().map(|&word| word.to_owned()).collect();
         for option in options.split(',').filter(|option| !option.is_empty()) {
-            let taken_back = check(option).map_err(wrong)?;
-            merged.retain(|known| Some(known.as_str()) != taken_back && known != option);
+            let undone = check(option).map_err(wrong)?;
+            merged.retain(|known| Some(known.as_str()) != undone && known != option);
             merged.push(option.to_owned());
         }
         Ok(Self {
@@ -58,7 +58,7 @@ impl FromStr for Tmpfs {
     }
 }
 
-/// What the option takes back, if anything; or why it is none.
+/// The option that this one undoes, if it undoes one. Fails if there is no such option.
 fn check(option: &str) -> Result<Option<&'static str>, String> {
     for (one, other) in SWITCHES {
         if option == one {
@@ -86,15 +86,15 @@ fn check(option: &str) -> Result<Option<&'static str>, String> {
     match is_good {
         true => Ok(None),
         false => Err(format!(
-            "{option:?} is no option of it; size=, mode=, uid=, gid=, nr_inodes=, rw, ro, exec, noexec, suid, nosuid, dev \
-             and nodev are ones"
+            "{option:?} is not an option of tmpfs; use size=, mode=, uid=, gid=, nr_inodes=, rw, ro, exec, noexec, suid, \
+             nosuid, dev or nodev"
         )),
     }
 }
 
 impl Tmpfs {
-    /// As the runtime wants it.
-    pub(in super::super) fn to_json(&self) -> Value {
+    /// In the form of the runtime's configuration.
+    pub(crate) fn to_json(&self) -> Value {
         json!({ "destination": self.target, "type": "tmpfs", "source": "tmpfs", "options": self.options })
     }
 }

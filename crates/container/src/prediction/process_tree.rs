@@ -1,8 +1,9 @@
-//! Ends a runtime whose container will have no root, with what it has begun.
+//! Kills a runtime whose container will have no root, and the processes that it started.
 //!
-//! Nobody is killed by a number alone, which may be somebody else's by then. The runtime is this process's child and has not been
-//! waited for, so its number is its own. What it has begun is held by a descriptor first, and then looked at: whoever is held
-//! and still has that number has had it all the time, and if the kernel says that the runtime is its parent, it is the runtime's.
+//! A process id alone kills nothing here, since the kernel may have given it to another process. The runtime is a child
+//! of this process that was not reaped, so its id is its own. A process that it started is opened first (a pidfd), and then
+//! looked at: if it still has that id, the id was its own all the time, and if the kernel names the runtime as its
+//! parent, the runtime started it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
@@ -14,22 +15,23 @@ use xebec_kernel::process::{Stat, children};
 
 use crate::control_groups::{self, INTERVAL, ROUNDS};
 
-/// Kills a runtime, and the processes that it has begun, which are this one's children from then on ([`super::init::adopt`]); neither
-/// gets to say where its container's errors go that the other one is gone. Removes the control groups at `group` (as in a bundle's
-/// `cgroupsPath`), which are empty then.
+/// Kills a runtime and the processes that it started, which become children of this process
+/// ([`crate::init::become_subreaper`]). The runtime is stopped first, so that neither reports the death of the other in
+/// the container's error output. Removes the control groups at `group` (a `cgroupsPath`), which are empty then.
 pub(super) fn kill(runtime: &mut Child, group: &str) {
     let process = Pid::from_child(runtime);
-    if let Ok(held) = pidfd_open(process, PidfdFlags::empty()) {
-        let _ = pidfd_send_signal(&held, Signal::STOP);
+    if let Ok(opened) = pidfd_open(process, PidfdFlags::empty()) {
+        let _ = pidfd_send_signal(&opened, Signal::STOP);
     }
-    let mut killed: Vec<Begun> = Vec::new();
-    // One that it has begun may begin another.
+    let mut killed: Vec<RuntimeChild> = Vec::new();
+    // A process that the runtime started may start another one.
     for _ in 0..ROUNDS {
-        let begun = children(process).into_iter();
-        let mut new: Vec<Begun> = begun.filter_map(|number| Begun::hold(process, number)).collect();
-        new.retain(|begun| !killed.iter().any(|killed| killed.is(begun)));
-        for begun in &new {
-            let _ = pidfd_send_signal(&begun.held, Signal::KILL);
+        let found = children(process).into_iter();
+        let found = found.filter_map(|number| RuntimeChild::open(process, number));
+        let mut new: Vec<RuntimeChild> = found.collect();
+        new.retain(|child| !killed.iter().any(|killed| killed.is(child)));
+        for child in &new {
+            let _ = pidfd_send_signal(&child.pidfd, Signal::KILL);
         }
         let is_over = new.is_empty() && control_groups::processes(group).is_empty();
         killed.extend(new);
@@ -40,29 +42,29 @@ pub(super) fn kill(runtime: &mut Child, group: &str) {
     }
     let _ = runtime.kill();
     let _ = runtime.wait();
-    for begun in killed {
-        // Nothing is waited for that is not this process's child.
-        let _ = waitid(WaitId::PidFd(begun.held.as_fd()), WaitIdOptions::EXITED);
+    for child in killed {
+        // The kernel refuses to wait for a process that is not this process's child.
+        let _ = waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED);
     }
     control_groups::remove(group);
 }
 
-/// A process that the runtime has begun.
-struct Begun {
+/// A process that the runtime started.
+struct RuntimeChild {
     number: i32,
     started: u64,
-    held: OwnedFd,
+    pidfd: OwnedFd,
 }
 
-impl Begun {
-    /// `None` if that number is no child's of the runtime.
-    fn hold(runtime: Pid, number: i32) -> Option<Self> {
-        let held = pidfd_open(Pid::from_raw(number)?, PidfdFlags::empty()).ok()?;
+impl RuntimeChild {
+    /// `None` if the process with that id is no child of the runtime.
+    fn open(runtime: Pid, number: i32) -> Option<Self> {
+        let pidfd = pidfd_open(Pid::from_raw(number)?, PidfdFlags::empty()).ok()?;
         let stat = Stat::of(number).filter(|stat| stat.parent == runtime.as_raw_pid())?;
         Some(Self {
             number,
             started: stat.started,
-            held,
+            pidfd,
         })
     }
 
@@ -81,24 +83,27 @@ mod tests {
     use crate::init;
 
     #[test]
-    fn who_is_no_child_of_the_runtime_is_not_held() {
+    fn only_children_of_the_runtime_are_opened() {
         let (mut runtime, mut other) = (sleeping(), sleeping());
         let number = |child: &Child| Pid::from_child(child).as_raw_pid();
         let this = rustix::process::getpid();
-        // As if its number had been read from the table of processes.
-        assert!(Begun::hold(Pid::from_child(&runtime), number(&other)).is_none());
-        assert!(Begun::hold(Pid::from_child(&runtime), this.as_raw_pid()).is_none());
-        assert!(Begun::hold(this, number(&other)).is_some());
+        // As if their ids had been read from the process table.
+        assert!(RuntimeChild::open(Pid::from_child(&runtime), number(&other)).is_none());
+        assert!(RuntimeChild::open(Pid::from_child(&runtime), this.as_raw_pid()).is_none());
+        assert!(RuntimeChild::open(this, number(&other)).is_some());
         kill(&mut runtime, "/xebec/none");
         assert!(other.try_wait().unwrap().is_none());
         other.kill().unwrap();
         other.wait().unwrap();
-        assert!(Begun::hold(this, number(&other)).is_none(), "it is gone");
+        assert!(
+            RuntimeChild::open(this, number(&other)).is_none(),
+            "it was reaped"
+        );
     }
 
     #[test]
-    fn what_the_runtime_has_begun_ends_with_it() {
-        init::adopt().unwrap();
+    fn processes_that_the_runtime_started_are_killed_and_reaped() {
+        init::become_subreaper().unwrap();
         let script = "sleep 60 & echo $!; sleep 60 & echo $!; (exit 0) & echo $!; echo; wait";
         let mut runtime = Command::new("sh");
         runtime.args(["-c", script]).stdout(Stdio::piped());
@@ -108,11 +113,7 @@ mod tests {
         let numbers: Vec<i32> = numbers.map(|number| number.parse().unwrap()).collect();
         kill(&mut runtime, "/xebec/none");
         for number in &numbers {
-            assert_eq!(
-                Stat::of(*number),
-                None,
-                "{number} is there, or nobody has waited for it"
-            );
+            assert_eq!(Stat::of(*number), None, "{number} runs, or was not reaped");
         }
         assert_eq!(numbers.len(), 3);
     }

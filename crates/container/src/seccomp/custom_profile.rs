@@ -1,15 +1,15 @@
-//! A profile that the user brings: docker's format, which is that of the runtime's configuration with conditions, or just the
-//! latter.
+//! A profile of the user (`--security-opt seccomp=FILE`), in the format of docker or of the runtime's configuration. The
+//! former is the latter with conditions.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::super::capabilities::Capabilities;
+use crate::capabilities::Capabilities;
 
-/// Largest profile that is read. Docker's own has some 20 kB, ones that are generated for a program less.
+/// Largest profile that is read. Docker's own has some 20 kB, and profiles generated for one program have less.
 const PROFILE_LIMIT: usize = 1 << 20;
 
-/// The machine's name in conditions, as Go has it.
+/// This machine in conditions, by Go's names.
 const MACHINE: &str = if cfg!(target_arch = "x86_64") {
     "amd64"
 } else if cfg!(target_arch = "aarch64") {
@@ -18,7 +18,7 @@ const MACHINE: &str = if cfg!(target_arch = "x86_64") {
     std::env::consts::ARCH
 };
 
-/// The same in docker's table of relatives (`archMap`).
+/// This machine in docker's table of architectures (`archMap`).
 const KIND: &str = if cfg!(target_arch = "x86_64") {
     "SCMP_ARCH_X86_64"
 } else if cfg!(target_arch = "aarch64") {
@@ -32,7 +32,7 @@ const KIND: &str = if cfg!(target_arch = "x86_64") {
 struct Profile {
     default_action: String,
     #[serde(default)]
-    arch_map: Vec<Relatives>,
+    arch_map: Vec<ArchMapEntry>,
     #[serde(default)]
     syscalls: Option<Vec<Rule>>,
     #[serde(flatten)]
@@ -41,7 +41,7 @@ struct Profile {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Relatives {
+struct ArchMapEntry {
     architecture: String,
     #[serde(default)]
     sub_architectures: Option<Vec<String>>,
@@ -51,7 +51,7 @@ struct Relatives {
 struct Rule {
     #[serde(default)]
     names: Option<Vec<String>>,
-    /// In profiles of old.
+    /// In old profiles.
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -70,15 +70,15 @@ struct Condition {
     min_kernel: Option<String>,
 }
 
-/// Reads a profile for a container with these capabilities, on a kernel of this version; gives what the runtime wants, or what is
-/// wrong with it.
+/// Reads a profile for a container with these capabilities, on a kernel of this version. Returns the `linux.seccomp` object
+/// of the runtime's configuration, or what is wrong with the profile.
 pub(crate) fn read(text: &str, capabilities: Capabilities, kernel: (u32, u32)) -> Result<Value, String> {
     if text.len() > PROFILE_LIMIT {
         return Err(format!("it is larger than {PROFILE_LIMIT} bytes"));
     }
     let profile: Profile = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if !profile.default_action.starts_with("SCMP_ACT_") {
-        return Err(format!("{:?} is no action", profile.default_action));
+        return Err(format!("{:?} is not an action", profile.default_action));
     }
     let mut whole = profile.rest;
     whole.insert("defaultAction".into(), profile.default_action.into());
@@ -87,8 +87,8 @@ pub(crate) fn read(text: &str, capabilities: Capabilities, kernel: (u32, u32)) -
         return Err("it has both architectures and archMap; leave one of them out".into());
     }
     if let Some(own) = profile.arch_map.iter().find(|one| one.architecture == KIND) {
-        let relatives = own.sub_architectures.iter().flatten();
-        let all: Vec<&String> = std::iter::once(&own.architecture).chain(relatives).collect();
+        let subs = own.sub_architectures.iter().flatten();
+        let all: Vec<&String> = std::iter::once(&own.architecture).chain(subs).collect();
         whole.insert("architectures".into(), json!(all));
     }
     let mut rules = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn read(text: &str, capabilities: Capabilities, kernel: (u32, u32)) -
 }
 
 impl Rule {
-    /// `None` if it does not count here.
+    /// The rule without its conditions. `None` if they do not hold.
     fn read(self, capabilities: Capabilities, kernel: (u32, u32)) -> Result<Option<Value>, String> {
         let names = match (self.names, self.name) {
             (Some(names), None) if !names.is_empty() => names,
@@ -132,7 +132,7 @@ impl Condition {
         capabilities.contains(name.strip_prefix("CAP_").unwrap_or(name))
     }
 
-    /// All of it.
+    /// Whether all parts of the condition hold.
     fn holds(&self, capabilities: Capabilities, kernel: (u32, u32)) -> bool {
         let arches = self.arches.as_deref().unwrap_or_default();
         let mut caps = self.caps.iter().flatten();
@@ -144,7 +144,7 @@ impl Condition {
                 .is_none_or(|least| kernel >= version(least))
     }
 
-    /// Any of it.
+    /// Whether any part of the condition holds.
     fn holds_in_part(&self, capabilities: Capabilities, kernel: (u32, u32)) -> bool {
         let mut arches = self.arches.iter().flatten();
         let mut caps = self.caps.iter().flatten();

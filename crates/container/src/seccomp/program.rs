@@ -1,15 +1,16 @@
-//! The allow list as a program that the kernel runs (classic BPF, `linux/filter.h`), put together here.
+//! The allow list as a program of the kernel's filter machine (classic BPF, `linux/filter.h`).
 //!
-//! A program looks at the kind of call, finds its number by halving, and answers. Where the answer is the same for all arguments,
-//! the kernel knows that from the beginning and runs nothing (`seccomp_cache_prepare`, `kernel/seccomp.c`).
+//! The program looks at the kind of the call, finds its number by binary search, and returns an action. For calls that
+//! are allowed with all arguments the kernel finds that out in advance and does not run the program
+//! (`seccomp_cache_prepare`, `kernel/seccomp.c`).
 
 use xebec_kernel::process::Instruction;
 
-use super::super::capabilities::Capabilities;
-use super::syscalls::{Answer, CALLS, Call};
-use super::{ENOSYS, EPERM, FAMILIES, PERSONALITIES, SOCKET_MAKERS};
+use super::policy::{ENOSYS, EPERM, FAMILIES, PERSONALITIES, SOCKET_MAKERS};
+use super::syscalls::{Action, SYSCALLS, Syscall};
+use crate::capabilities::Capabilities;
 
-/// `BPF_LD | BPF_W | BPF_ABS`: takes 32 bits of what is known of the call.
+/// `BPF_LD | BPF_W | BPF_ABS`: loads 32 bits of `struct seccomp_data`.
 const LOAD: u16 = 0x20;
 /// `BPF_JMP | BPF_JA`.
 const JUMP: u16 = 0x05;
@@ -28,21 +29,21 @@ const ERROR: u32 = 0x0005_0000;
 pub(super) const X86_64: u32 = 0xc000_003e;
 pub(super) const I386: u32 = 0x4000_0003;
 
-/// Where in `struct seccomp_data` the number, the kind and the low half of the first argument are, on a machine that has the low
-/// half first. Families and personalities are 32 bits to the kernel, whatever is in the high half.
+/// The offsets in `struct seccomp_data` of the number, the kind and the low half of the first argument, on a little-endian
+/// machine. The kernel takes 32 bits of families and personalities, and ignores the high half.
 const NUMBER: u32 = 0;
 const KIND: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
 
-/// The program for the runtime of a container with these capabilities, and all that it starts: what neither may do is refused, and
-/// what nobody has heard of does not exist.
+/// The program for the runtime of a container with these capabilities, and for all that it starts. Calls that are not in
+/// the table fail with `ENOSYS`.
 pub(super) fn allow_list(capabilities: Capabilities, socketcall: bool) -> Vec<Instruction> {
-    let answer = |call: &Call| match call.for_runtime {
-        true => Answer::Allow,
-        false => call.answer(capabilities, socketcall),
+    let answer = |call: &Syscall| match call.for_runtime {
+        true => Action::Allow,
+        false => call.action(capabilities, socketcall),
     };
-    let tree = |number: fn(&Call) -> Option<u32>| {
-        let mut numbered: Vec<(u32, Answer)> = CALLS
+    let tree = |number: fn(&Syscall) -> Option<u32>| {
+        let mut numbered: Vec<(u32, Action)> = SYSCALLS
             .iter()
             .filter_map(|call| Some((number(call)?, answer(call))))
             .collect();
@@ -50,7 +51,7 @@ pub(super) fn allow_list(capabilities: Capabilities, socketcall: bool) -> Vec<In
         search(&ranges(&numbered))
     };
     let (wide, narrow) = (tree(|call| call.x86_64), tree(|call| call.i386));
-    // The third kind, x32, has the first one's name and numbers of its own, none of which is in the table.
+    // x32 is of the same kind as x86-64. Its numbers are not in the table.
     let mut program = vec![load(KIND)];
     program.extend(unless(IF_EQUAL, X86_64, 1 + wide.len()));
     program.push(load(NUMBER));
@@ -62,31 +63,32 @@ pub(super) fn allow_list(capabilities: Capabilities, socketcall: bool) -> Vec<In
     program
 }
 
-/// From which number on which answer is right.
-fn ranges(numbered: &[(u32, Answer)]) -> Vec<(u32, Answer)> {
-    let mut ranges = vec![(0, Answer::Missing)];
+/// Ranges of numbers with one action, each by its first number.
+fn ranges(numbered: &[(u32, Action)]) -> Vec<(u32, Action)> {
+    let mut ranges = vec![(0, Action::Missing)];
     let mut next = 0;
-    let mut from = |number: u32, answer: Answer| {
+    let mut from = |number: u32, answer: Action| {
         if ranges.last().is_none_or(|(_, last)| *last != answer) {
             ranges.push((number, answer));
         }
     };
     for (number, answer) in numbered {
         if *number > next {
-            from(next, Answer::Missing);
+            from(next, Action::Missing);
         }
         from(*number, *answer);
         next = number.saturating_add(1);
     }
-    from(next, Answer::Missing);
-    // The first is there twice if a call has the number 0.
+    from(next, Action::Missing);
+    // If a call has the number 0, the first range is empty.
     if matches!(ranges.get(1), Some((0, _))) {
         ranges.remove(0);
     }
     ranges
 }
 
-fn search(ranges: &[(u32, Answer)]) -> Vec<Instruction> {
+/// A binary search for the number, and the action of its range.
+fn search(ranges: &[(u32, Action)]) -> Vec<Instruction> {
     if let [(_, answer)] = ranges {
         return answered(*answer);
     }
@@ -95,7 +97,7 @@ fn search(ranges: &[(u32, Answer)]) -> Vec<Instruction> {
         return Vec::new();
     };
     let below = search(low);
-    // What is at least that number is after what is below.
+    // Numbers from `from` on jump over the instructions for lower ones.
     let mut program = Vec::new();
     match u8::try_from(below.len()) {
         Ok(distance) => program.push(instruction(IF_AT_LEAST, distance, 0, *from)),
@@ -109,20 +111,20 @@ fn search(ranges: &[(u32, Answer)]) -> Vec<Instruction> {
     program
 }
 
-fn answered(answer: Answer) -> Vec<Instruction> {
+fn answered(answer: Action) -> Vec<Instruction> {
     match answer {
-        // The runtime makes namespaces; what its container may, it is told.
-        Answer::Allow | Answer::Clone => vec![leaf(ALLOW)],
-        Answer::Refuse => vec![leaf(ERROR | EPERM)],
-        Answer::Missing => vec![leaf(ERROR | ENOSYS)],
-        Answer::Socket => one_of(&FAMILIES, ALLOW, ERROR | EPERM),
-        Answer::Personality => one_of(&PERSONALITIES, ALLOW, ERROR | EPERM),
-        // The error with which a libc that knows both ways goes the other one.
-        Answer::Socketcall => one_of(&SOCKET_MAKERS, ERROR | ENOSYS, ALLOW),
+        // The runtime makes namespaces. The inner filter refuses that to its container.
+        Action::Allow | Action::Clone => vec![leaf(ALLOW)],
+        Action::Refuse => vec![leaf(ERROR | EPERM)],
+        Action::Missing => vec![leaf(ERROR | ENOSYS)],
+        Action::Socket => one_of(&FAMILIES, ALLOW, ERROR | EPERM),
+        Action::Personality => one_of(&PERSONALITIES, ALLOW, ERROR | EPERM),
+        // With this error a libc uses the calls of their own instead.
+        Action::Socketcall => one_of(&SOCKET_MAKERS, ERROR | ENOSYS, ALLOW),
     }
 }
 
-/// Answers so to those whose first argument is one of these, and otherwise to others.
+/// Returns `answer` if the first argument is one of `values`, and `otherwise` if not.
 fn one_of(values: &[u32], answer: u32, otherwise: u32) -> Vec<Instruction> {
     let mut program = vec![load(FIRST_ARGUMENT)];
     for value in values {
@@ -133,7 +135,7 @@ fn one_of(values: &[u32], answer: u32, otherwise: u32) -> Vec<Instruction> {
     program
 }
 
-/// Passes over so many instructions if the condition does not hold.
+/// Skips so many instructions if the condition does not hold.
 fn unless(condition: u16, value: u32, count: usize) -> [Instruction; 2] {
     [instruction(condition, 1, 0, value), jump(count)]
 }
@@ -147,7 +149,7 @@ fn leaf(value: u32) -> Instruction {
 }
 
 fn jump(count: usize) -> Instruction {
-    // Programs have at most 4,096 instructions, or the kernel refuses them.
+    // The kernel refuses programs of more than 4,096 instructions.
     instruction(JUMP, 0, 0, u32::try_from(count).unwrap_or(u32::MAX))
 }
 
@@ -196,22 +198,22 @@ mod tests {
 
     /// Each number that there is, by the table, for a container without any capability and for one with all.
     #[test]
-    fn every_number_has_the_answer_of_its_call() {
+    fn every_number_has_the_action_of_its_call() {
         for capabilities in [Capabilities::default(), Capabilities::ALL] {
             let program = allow_list(capabilities, false);
             assert!(program.len() < 1000, "{}", program.len());
             for (kind, number) in [
-                (X86_64, (|call| call.x86_64) as fn(&Call) -> Option<u32>),
+                (X86_64, (|call| call.x86_64) as fn(&Syscall) -> Option<u32>),
                 (I386, |call| call.i386),
             ] {
                 for tried in (0..2000).chain([0x4000_0000, 0x4000_0001, 0x4000_0200, u32::MAX]) {
-                    let call = CALLS.iter().find(|call| number(call) == Some(tried));
-                    let wanted = match call.map(|call| (call, call.answer(capabilities, false))) {
+                    let call = SYSCALLS.iter().find(|call| number(call) == Some(tried));
+                    let wanted = match call.map(|call| (call, call.action(capabilities, false))) {
                         None => MISSING,
                         Some((call, _)) if call.for_runtime => Some(ALLOW),
-                        Some((_, Answer::Allow)) => Some(ALLOW),
-                        Some((_, Answer::Refuse)) => REFUSED,
-                        // Looked at below.
+                        Some((_, Action::Allow)) => Some(ALLOW),
+                        Some((_, Action::Refuse)) => REFUSED,
+                        // See the next test.
                         Some(_) => continue,
                     };
                     assert_eq!(
@@ -226,10 +228,10 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_looked_at_as_the_kernel_does() {
+    fn arguments_are_compared_as_the_kernel_does() {
         let program = allow_list(Capabilities::default(), false);
         let number = |name: &str| {
-            CALLS
+            SYSCALLS
                 .iter()
                 .find(|call| call.name == name)
                 .and_then(|call| call.x86_64)
@@ -240,7 +242,7 @@ mod tests {
             assert_eq!(asked("socket", family), Some(ALLOW), "{family}");
             assert_eq!(asked("socketpair", family), Some(ALLOW), "{family}");
         }
-        // AF_ALG, AF_VSOCK, and the same with something in the half that the kernel does not look at.
+        // AF_ALG, AF_VSOCK, and the same with bits in the half that the kernel ignores.
         for family in [
             0,
             3,

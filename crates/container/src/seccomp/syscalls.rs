@@ -1,42 +1,43 @@
-//! The table of system calls (`syscalls.txt`), and what a container with certain capabilities may do with each.
+//! The table of system calls (`syscalls.txt`), and the action of the filter for each.
 
 use std::sync::LazyLock;
 
-use super::super::capabilities::Capabilities;
+use crate::capabilities::Capabilities;
 
-/// A system call of x86-64 or of its 32-bit relative.
+/// A system call of x86-64 or of its 32-bit mode.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct Syscall {
     pub name: &'static str,
     /// Its number for programs of x86-64.
     pub x86_64: Option<u32>,
     /// Its number for 32-bit programs.
     pub i386: Option<u32>,
-    who: &'static str,
-    /// Whether the runtime needs it, whatever its container may do.
+    /// The condition under which a container may make it: a word of the table.
+    condition: &'static str,
+    /// Whether the runtime needs it, even if its container may not make it.
     pub for_runtime: bool,
 }
 
-/// What is answered to a call.
+/// What the filter does with a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum Action {
     Allow,
-    /// Its error is `EPERM`.
+    /// It fails with `EPERM`.
     Refuse,
-    /// It does not exist: its error is `ENOSYS`, and a libc does without it.
+    /// It fails with `ENOSYS`, as if the kernel did not have it. A libc then uses another call.
     Missing,
-    /// What makes no namespace.
+    /// It is allowed if its flags make no namespace.
     Clone,
-    /// To some families of addresses.
+    /// It is allowed for some address families.
     Socket,
-    /// All but making sockets and pairs of them, whose family is where a filter cannot look.
+    /// It is allowed unless it makes a socket or a pair of sockets, whose family is behind a pointer.
     Socketcall,
-    /// To some of them.
+    /// It is allowed for some personalities.
     Personality,
 }
 
-/// Every call that is known.
-pub(super) static CALLS: LazyLock<Vec<Call>> = LazyLock::new(|| {
+/// Every system call of the table.
+pub(super) static SYSCALLS: LazyLock<Vec<Syscall>> = LazyLock::new(|| {
     let lines = include_str!("syscalls.txt").lines();
     lines
         .filter(|line| !line.starts_with('#'))
@@ -44,42 +45,44 @@ pub(super) static CALLS: LazyLock<Vec<Call>> = LazyLock::new(|| {
         .collect()
 });
 
-fn read(line: &'static str) -> Option<Call> {
+fn read(line: &'static str) -> Option<Syscall> {
     let mut words = line.split(' ');
     let name = words.next()?;
     let mut number = || words.next().map(|word| word.parse().ok());
     let (x86_64, i386) = (number()?, number()?);
-    let who = words.next()?;
-    Some(Call {
+    let condition = words.next()?;
+    Some(Syscall {
         name,
         x86_64,
         i386,
-        who: who.trim_end_matches('+'),
-        for_runtime: who.ends_with('+'),
+        condition: condition.trim_end_matches('+'),
+        for_runtime: condition.ends_with('+'),
     })
 }
 
-impl Call {
-    /// What a container is answered that has these capabilities.
-    pub(super) fn answer(&self, capabilities: Capabilities, socketcall: bool) -> Answer {
+impl Syscall {
+    /// The action for a container with these capabilities.
+    pub(super) fn action(&self, capabilities: Capabilities, socketcall: bool) -> Action {
         let if_it_has = |names: &[&str]| match names.iter().any(|name| capabilities.contains(name)) {
-            true => Answer::Allow,
-            false => Answer::Refuse,
+            true => Action::Allow,
+            false => Action::Refuse,
         };
-        match self.who {
-            "all" => Answer::Allow,
-            "never" => Answer::Refuse,
-            "clone" if capabilities.contains("SYS_ADMIN") => Answer::Allow,
+        match self.condition {
+            "all" => Action::Allow,
+            "never" => Action::Refuse,
+            "clone" if capabilities.contains("SYS_ADMIN") => Action::Allow,
             // The flags of clone3 are behind a pointer, where a filter cannot look. A libc then uses clone.
-            "clone" if self.name == "clone3" => Answer::Missing,
-            "clone" => Answer::Clone,
-            "socket" => Answer::Socket,
-            "socketcall" if socketcall => Answer::Allow,
-            "socketcall" => Answer::Socketcall,
-            "personality" => Answer::Personality,
-            // Before they had capabilities of their own, the most powerful one was asked for.
-            who @ ("bpf" | "perfmon" | "syslog") => if_it_has(&[&who.to_ascii_uppercase(), "SYS_ADMIN"]),
-            who => if_it_has(&[&who.to_ascii_uppercase()]),
+            "clone" if self.name == "clone3" => Action::Missing,
+            "clone" => Action::Clone,
+            "socket" => Action::Socket,
+            "socketcall" if socketcall => Action::Allow,
+            "socketcall" => Action::Socketcall,
+            "personality" => Action::Personality,
+            // SYS_ADMIN allowed these before they had capabilities of their own.
+            capability @ ("bpf" | "perfmon" | "syslog") => {
+                if_it_has(&[&capability.to_ascii_uppercase(), "SYS_ADMIN"])
+            }
+            capability => if_it_has(&[&capability.to_ascii_uppercase()]),
         }
     }
 }
@@ -88,24 +91,26 @@ impl Call {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::super::capabilities::NAMES;
     use super::*;
+    use crate::capabilities::NAMES;
 
     #[test]
-    fn every_line_is_one_call_with_numbers_of_its_own() {
+    fn every_line_is_one_call_with_its_own_numbers() {
         let lines = include_str!("syscalls.txt").lines();
         let lines: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
-        assert_eq!(lines.len(), CALLS.len());
-        assert!(CALLS.is_sorted_by(|one, other| one.name < other.name));
-        for call in CALLS.iter() {
+        assert_eq!(lines.len(), SYSCALLS.len());
+        assert!(SYSCALLS.is_sorted_by(|one, other| one.name < other.name));
+        for call in SYSCALLS.iter() {
             let known = ["all", "never", "clone", "socket", "socketcall", "personality"];
-            let is_capability = NAMES.iter().any(|name| name.to_ascii_lowercase() == call.who);
-            assert!(known.contains(&call.who) || is_capability, "{call:?}");
+            let is_capability = NAMES
+                .iter()
+                .any(|name| name.to_ascii_lowercase() == call.condition);
+            assert!(known.contains(&call.condition) || is_capability, "{call:?}");
             assert!(call.x86_64.or(call.i386).is_some(), "{call:?}");
         }
         for numbers in [
-            CALLS.iter().filter_map(|call| call.x86_64).collect::<Vec<_>>(),
-            CALLS.iter().filter_map(|call| call.i386).collect(),
+            SYSCALLS.iter().filter_map(|call| call.x86_64).collect::<Vec<_>>(),
+            SYSCALLS.iter().filter_map(|call| call.i386).collect(),
         ] {
             let distinct: BTreeSet<u32> = numbers.iter().copied().collect();
             assert_eq!(distinct.len(), numbers.len());
@@ -113,30 +118,30 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_is_refused_and_what_programs_cannot_do_without_is_not() {
+    fn calls_that_leave_the_container_are_refused_and_common_ones_are_not() {
         let answer = |name: &str| {
-            let call = CALLS.iter().find(|call| call.name == name);
-            call.map(|call| call.answer(Capabilities::default(), false))
+            let call = SYSCALLS.iter().find(|call| call.name == name);
+            call.map(|call| call.action(Capabilities::default(), false))
         };
         for name in "mount setns unshare bpf kexec_load open_by_handle_at io_uring_setup io_uring_enter keyctl add_key \
             request_key userfaultfd perf_event_open init_module finit_module pivot_root move_mount open_tree_attr \
             fsopen reboot swapon acct iopl settimeofday syslog quotactl kcmp pidfd_getfd"
             .split_whitespace()
         {
-            assert_eq!(answer(name), Some(Answer::Refuse), "{name}");
+            assert_eq!(answer(name), Some(Action::Refuse), "{name}");
         }
         for name in "read write openat execve futex mmap ptrace capset seccomp landlock_create_ruleset \
             statx rseq membarrier io_setup epoll_pwait2 clock_gettime64 process_vm_readv futex_wait"
             .split_whitespace()
         {
-            assert_eq!(answer(name), Some(Answer::Allow), "{name}");
+            assert_eq!(answer(name), Some(Action::Allow), "{name}");
         }
-        assert_eq!(answer("clone3"), Some(Answer::Missing));
-        assert_eq!(answer("clone"), Some(Answer::Clone));
-        assert_eq!(answer("socketcall"), Some(Answer::Socketcall));
-        assert_eq!(answer("socket"), Some(Answer::Socket));
+        assert_eq!(answer("clone3"), Some(Action::Missing));
+        assert_eq!(answer("clone"), Some(Action::Clone));
+        assert_eq!(answer("socketcall"), Some(Action::Socketcall));
+        assert_eq!(answer("socket"), Some(Action::Socket));
         // The kernel makes both sockets, and loads what it needs for that, before it says that a family has no pairs.
-        assert_eq!(answer("socketpair"), Some(Answer::Socket));
+        assert_eq!(answer("socketpair"), Some(Action::Socket));
     }
 
     /// As docker's profile has it.
@@ -144,11 +149,11 @@ mod tests {
     fn capabilities_bring_their_calls() {
         let answers = |capability: &str, name: &str| {
             let added = capability.parse().into_iter().collect::<Vec<_>>();
-            let all = super::super::super::capabilities::Capability::All;
+            let all = crate::capabilities::Capability::All;
             let none = [all];
             let has = Capabilities::of(&added, &none, crate::Net::Host, Capabilities::ALL);
-            let call = CALLS.iter().find(|call| call.name == name);
-            call.map(|call| call.answer(has, false))
+            let call = SYSCALLS.iter().find(|call| call.name == name);
+            call.map(|call| call.action(has, false))
         };
         for (capability, name) in [
             ("SYS_ADMIN", "mount"),
@@ -173,12 +178,12 @@ mod tests {
         ] {
             assert_eq!(
                 answers(capability, name),
-                Some(Answer::Allow),
+                Some(Action::Allow),
                 "{capability} {name}"
             );
-            assert_ne!(answers("KILL", name), Some(Answer::Allow), "{name}");
+            assert_ne!(answers("KILL", name), Some(Action::Allow), "{name}");
         }
-        assert_eq!(answers("SYS_ADMIN", "keyctl"), Some(Answer::Refuse));
-        assert_eq!(answers("SYS_ADMIN", "io_uring_setup"), Some(Answer::Refuse));
+        assert_eq!(answers("SYS_ADMIN", "keyctl"), Some(Action::Refuse));
+        assert_eq!(answers("SYS_ADMIN", "io_uring_setup"), Some(Action::Refuse));
     }
 }

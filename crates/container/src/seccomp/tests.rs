@@ -29,7 +29,7 @@ fn every_namespace_flag_is_one_bit() {
 #[test]
 fn what_only_the_runtime_may_the_inner_filter_refuses() {
     let profile = deny_list(with(&[]), false);
-    for call in CALLS
+    for call in SYSCALLS
         .iter()
         .filter(|call| call.for_runtime && call.name != "chroot")
     {

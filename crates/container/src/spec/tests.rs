@@ -1,10 +1,10 @@
 use std::sync::LazyLock;
 
-use super::super::capabilities::Capabilities;
-use super::super::labels::Labels;
-use super::super::seccomp::{Filter, Filters};
-use super::super::user::Identity;
 use super::*;
+use crate::Identity;
+use crate::capabilities::Capabilities;
+use crate::labels::Labels;
+use crate::seccomp::{Filter, Filters};
 
 fn process(env: &[(&str, &str)]) -> Process {
     Process {
@@ -25,8 +25,8 @@ fn process(env: &[(&str, &str)]) -> Process {
 
 static PLAIN: LazyLock<Confinement> = LazyLock::new(Confinement::default);
 
-/// On the host's network.
-static USUAL: LazyLock<SecurityContext> = LazyLock::new(|| {
+/// The default settings, on the host's network.
+static DEFAULT_SECURITY: LazyLock<SecurityContext> = LazyLock::new(|| {
     let capabilities = Capabilities::of(&[], &[], Net::Host, Capabilities::ALL);
     SecurityContext {
         capabilities,
@@ -46,7 +46,7 @@ fn input(process: &Process) -> SpecInput<'_> {
         volumes: &[],
         network_files: &[],
         confinement: &PLAIN,
-        confined: &USUAL,
+        security: &DEFAULT_SECURITY,
         can_limit_swap: true,
         unified_cgroups: false,
         open_files_limit: None,
@@ -154,7 +154,7 @@ fn options_are_what_the_runtime_is_told() {
             .collect(),
         ..Confinement::default()
     };
-    let confined = SecurityContext {
+    let security = SecurityContext {
         no_new_privileges: true,
         shows_system_paths: true,
         labels: Labels {
@@ -165,7 +165,7 @@ fn options_are_what_the_runtime_is_told() {
     };
     let spec = config_json(&SpecInput {
         confinement: &confinement,
-        confined: &confined,
+        security: &security,
         ..input(&process(&[]))
     });
     assert_eq!(spec["root"]["readonly"], true);

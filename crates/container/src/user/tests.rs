@@ -117,7 +117,7 @@ fn what_is_no_list_is_neither_read_nor_waited_for() {
     let view = view();
     let passwd = view.path().join("etc/passwd");
     fs::remove_file(&passwd).unwrap();
-    rustix::fs::mknodat(CWD, &passwd, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &passwd, FileType::Fifo, Mode::RUSR, 0).unwrap();
     assert!(
         matches!(resolve(view.path(), "www").unwrap_err(), UserError::NotAList(_)),
         "a fifo would block"

@@ -169,7 +169,7 @@ fn control_groups_of_earlier_versions_are_found() {
         r#"while [ -L "$config" ]; do sleep 0.01; done
         sed -i 's|\("cgroupsPath":"/xebec/[^"@]*\)@[0-9a-f]*"|\1"|' "$config""#,
     );
-    case.set("told", "nothing");
+    case.set("predicted_image", "none");
     let mut running = case.start();
     running.wait_for_output("ready");
     let record = list(&case.dirs().run).unwrap().records.remove(0);

@@ -1,5 +1,4 @@
-//! Containers whose runtime is started before their image is there. As in `container_run`, every case runs in a process of its
-//! own.
+//! Containers whose runtime is started before their image is known.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,17 +7,17 @@ use std::time::{Duration, Instant};
 use crate::support::{Case, Running, case, wait_until};
 use xebec_container::cleanup_stale;
 
-/// How long the image takes where it is not waited for.
+/// How long the image takes in a case that ends before that.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Starts a case whose image takes so long, up to where its runtime has begun.
-fn begun(case: &mut Case, image: Duration) -> Running {
+/// Starts a case whose image takes so long, and returns when its runtime has started.
+fn start_and_wait(case: &mut Case, image: Duration) -> Running {
     case.set("id", "early")
-        .set("told", "nothing")
+        .set("predicted_image", "none")
         .set("image_after_ms", &image.as_millis().to_string());
     let running = case.start();
-    wait_until("the runtime has begun", || {
-        config(case).is_symlink() && !makers(case).is_empty()
+    wait_until("the runtime has started", || {
+        config(case).is_symlink() && !runtimes(case).is_empty()
     });
     running
 }
@@ -27,8 +26,8 @@ fn config(case: &Case) -> PathBuf {
     case.bundle("early").join("config.json")
 }
 
-/// The runtimes that make a container of this case.
-fn makers(case: &Case) -> Vec<i32> {
+/// The runtimes that create a container of this case.
+fn runtimes(case: &Case) -> Vec<i32> {
     let name = case.bundle("early").to_str().unwrap().to_owned();
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -46,31 +45,31 @@ fn the_runtime_waits_for_the_image() {
     let mut case = case!();
     case.shell("echo here; sleep 1; exit 5");
     case.before_making("");
-    let running = begun(&mut case, Duration::from_secs(3));
-    wait_until("one runtime", || makers(&case).len() == 1);
+    let running = start_and_wait(&mut case, Duration::from_secs(3));
+    wait_until("one runtime", || runtimes(&case).len() == 1);
     let config = config(&case);
-    wait_until("a configuration for those who come later", || {
+    wait_until("a configuration for programs that read it later", || {
         config.is_file() && !config.is_symlink()
     });
     let text = fs::read_to_string(config).unwrap();
     assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
     let run = running.finish();
-    assert_eq!(case.made(), 1, "it was started again");
+    assert_eq!(case.made(), 1, "the runtime was started again");
     assert_eq!((run.code, run.stdout.as_str()), (5, "here\n"), "{run:?}");
     case.assert_clean();
 }
 
 #[test]
-fn who_wants_the_end_meanwhile_gets_it() {
+fn a_signal_ends_the_wait_for_the_image() {
     let mut case = case!();
     case.shell("echo never");
     let began = Instant::now();
-    let running = begun(&mut case, LONG);
+    let running = start_and_wait(&mut case, LONG);
     running.signal(15);
     let run = running.finish();
     assert!(began.elapsed() < LONG, "it does not wait for the image");
     assert_eq!((run.code, run.stdout.as_str()), (143, ""), "{run:?}");
-    assert!(!case.state().join("early").exists() && makers(&case).is_empty());
+    assert!(!case.state().join("early").exists() && runtimes(&case).is_empty());
     case.assert_clean();
 }
 
@@ -80,29 +79,29 @@ fn a_killed_supervisor_leaves_no_runtime_that_waits() {
     case.shell("echo never");
     for is_slow in [false, true] {
         if is_slow {
-            // It comes to its configuration when nobody is left.
+            // It looks for its configuration after its supervisor was killed.
             case.runtime("sleep 0.3; exec runc \"$@\"");
         }
-        let running = begun(&mut case, LONG);
+        let running = start_and_wait(&mut case, LONG);
         running.signal(9);
         running.finish();
-        wait_until("ended", || makers(&case).is_empty());
+        wait_until("ended", || runtimes(&case).is_empty());
         assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
         assert!(!case.state().join("early").exists());
         case.assert_clean();
     }
 }
 
-/// What it says when it cannot take its configuration early is not held against it.
+/// A runtime that fails at the link is no error.
 #[test]
 fn a_runtime_that_takes_no_link_is_started_again() {
     let mut case = case!();
-    case.flag("rm").set("told", "nothing").shell("exit 6");
+    case.flag("rm").set("predicted_image", "none").shell("exit 6");
     let waits = r#"while [ -L "$config" ]; do sleep 0.01; done"#;
     for (what, rest, calls) in [
         ("fails at once", r#"[ -L "$config" ] && exit 1"#.to_owned(), 2),
         (
-            "fails when it is told",
+            "fails when the configuration is there",
             format!(r#"if [ -L "$config" ]; then {waits}; exit 1; fi"#),
             2,
         ),
@@ -128,15 +127,15 @@ fn a_configuration_may_be_long() {
     case.flag("rm")
         .set("image_after_ms", "100")
         .shell("echo $A0 $A11 | wc -c");
-    // More than a pipe holds, and more than one may hold without CAP_SYS_RESOURCE.
+    // More than a pipe holds by default, and more than it can hold without CAP_SYS_RESOURCE.
     let (_reader, writer) = std::io::pipe().unwrap();
     for (told, count, bytes) in [
-        ("nothing", 2, 200_000),
+        ("none", 2, 200_000),
         ("{}", 3, 300_000),
-        ("nothing", 12, 1_200_000),
+        ("none", 12, 1_200_000),
         ("{}", 13, 1_300_000),
     ] {
-        case.set("told", told).before_making("");
+        case.set("predicted_image", told).before_making("");
         for number in 0..count {
             case.add("env", &format!("A{number}={}", "x".repeat(100_000)));
         }

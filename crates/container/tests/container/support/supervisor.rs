@@ -49,10 +49,11 @@ fn run(
     let wait = wait.map_or(Duration::ZERO, |(_, ms)| {
         Duration::from_millis(ms.parse().unwrap())
     });
-    let told = Told::of(orders, &directory.join("view"));
+    let predicted = Prediction::of(orders, &directory.join("view"));
     let (prepared, ()) = Prepared::begin(&options, dirs, move |notifier| {
-        told.into_iter()
-            .for_each(|told| notifier.tell(told.image, told.user));
+        if let Some(predicted) = predicted {
+            notifier.notify(predicted.image, predicted.user);
+        }
         thread::sleep(wait);
     })?;
     let view = all(orders).find(|(key, _)| *key == "view");
@@ -72,23 +73,23 @@ fn run(
     })
 }
 
-/// What the runtime is told before the image is there: what the image says, and who its user is, unless the case says otherwise.
-struct Told {
+/// What is predicted before the image is there: its configuration and its user, unless the case predicts others.
+struct Prediction {
     image: ImageConfig,
     user: Option<Identity>,
 }
 
-impl Told {
+impl Prediction {
     fn of(orders: &serde_json::Value, view: &Path) -> Option<Self> {
         let order = |wanted: &str| all(orders).find(|(key, _)| *key == wanted).map(|(_, text)| text);
-        let image = match order("told") {
-            Some("nothing") => return None,
+        let image = match order("predicted_image") {
+            Some("none") => return None,
             Some(image) => image,
             None => orders["image"].as_str().unwrap(),
         };
         let config: serde_json::Value = serde_json::from_str(image).unwrap();
-        let user = match order("told_user") {
-            Some("nobody") => None,
+        let user = match order("predicted_user") {
+            Some("none") => None,
             Some(user) => Some(Identity::remembered(user).unwrap()),
             None => Identity::of(view, config["User"].as_str().unwrap_or_default()).ok(),
         };
@@ -141,7 +142,7 @@ fn options(orders: &serde_json::Value) -> Result<RunOptions, RunError> {
             "tty" => options.tty = true,
             "interactive" => options.interactive = true,
             "exit_on_ready" => options.exit_on_ready = true,
-            "image_after_ms" | "told" | "told_user" | "view" => {}
+            "image_after_ms" | "predicted_image" | "predicted_user" | "view" => {}
             other => panic!("no such order: {other}"),
         }
     }

@@ -1,0 +1,70 @@
+//! Where a container's files are.
+//!
+//! ```text
+//! <state>/<id>/upper          the container's layer
+//!              work           scratch directory of overlayfs
+//!              remove         exists if the directory is removed when the container has ended (--rm)
+//! <run>/containers/            records; the directory itself is the lock of whoever cleans up
+//!              <id>.json      the container's record
+//!              <id>.tty       the socket on which the runtime sends the container's terminal
+//! <run>/bundles/<id>/merged   the container's root: mount point of the overlay, perhaps of an automount before it
+//!              config.json    the OCI bundle's configuration, with `merged` as its root; at first perhaps a link to a pipe
+//!              etc/           resolv.conf, hosts and hostname, which are bind-mounted over those of the image
+//!              pid            the process id of the container's first process, written by the runtime
+//!              runtime.log    the runtime's log
+//! <run>/runtime/<id>          the runtime's own state
+//! ```
+//!
+//! The bundle is in the run directory, which is in memory on most hosts, because a start must not wait for the disk
+//! (`docs/decisions/0015-no-start-waits-for-the-disk.md`): runc syncs the file with the process id (`createPidFile`,
+//! `utils_linux.go`), and creating or renaming a file on a disk can wait for the journal of its file system.
+
+use std::path::{Path, PathBuf};
+
+/// The marker of a directory that is removed with its container.
+pub(crate) const REMOVE_MARKER: &str = "remove";
+
+/// The name of the mount point of a container's root.
+pub(crate) const MERGED: &str = "merged";
+
+/// The name of the file that tells the runtime what to create (runtime-spec, `bundle.md`).
+pub(crate) const CONFIG: &str = "config.json";
+
+/// The name of the file into which the runtime writes the process id.
+pub(crate) const PID_FILE: &str = "pid";
+
+/// The name of the runtime's log.
+pub(crate) const RUNTIME_LOG: &str = "runtime.log";
+
+/// Where containers are kept. Each run directory belongs to one state directory: a cleanup covers both.
+#[derive(Clone, Debug)]
+pub struct Directories {
+    /// `<root>/containers`: one directory per container, with its layer.
+    pub state: PathBuf,
+    /// `<run>`: one record per container below `containers/`, its bundle with its mount point below `bundles/`, and the
+    /// runtime's own state below `runtime/`. A tmpfs is best, so that nothing in it outlives the processes that it describes.
+    pub run: PathBuf,
+}
+
+impl Directories {
+    /// The directory of all bundles.
+    pub(crate) fn bundles(&self) -> PathBuf {
+        self.run.join("bundles")
+    }
+
+    /// The directory in which runtimes keep their state: one directory per container.
+    pub(crate) fn runtime_state(&self) -> PathBuf {
+        self.run.join("runtime")
+    }
+
+    /// The socket on which the runtime sends a container's terminal. It is in the run directory because a
+    /// socket's path must be short (`unix(7)`).
+    pub(crate) fn console_socket(&self, id: &str) -> PathBuf {
+        records(&self.run).join(format!("{id}.tty"))
+    }
+}
+
+/// The directory of all records, in a run directory.
+pub(crate) fn records(run: &Path) -> PathBuf {
+    run.join("containers")
+}

@@ -1,0 +1,162 @@
+//! Preparing a container while its image is still looked for, and running it on the image's view.
+
+use std::path::Path;
+use std::time::Instant;
+
+use crate::bundle::Bundle;
+use crate::cgroup_warm_up::CgroupWarmUp;
+use crate::cleanup::cleanup_stale;
+use crate::init::become_subreaper;
+use crate::prediction::PredictedCreate;
+use crate::probe_watch::refuse_ready_before;
+use crate::process::Process;
+use crate::runtime::Runtime;
+use crate::security_context::SecurityContext;
+use crate::supervisor::{EventQueue, PendingCreate, SupervisorConfig, supervise};
+use crate::{
+    ConfigNotifier, Directories, Event, ExitCode, ImageConfig, RunError, RunOptions, Volume, terminal,
+};
+
+/// A container that has its name and its directories, and whose runtime has started, before its image is known.
+/// Dropped, it leaves nothing.
+pub struct Prepared<'a> {
+    // In this order: the runtime ends before its directory is removed.
+    create: PredictedCreate,
+    bundle: Bundle,
+    events: EventQueue,
+    options: &'a RunOptions,
+}
+
+impl<'a> Prepared<'a> {
+    /// Prepares a container and starts its runtime. Meanwhile `find_image` runs in a thread of its own. Returns the
+    /// container, and what `find_image` returned.
+    ///
+    /// `find_image` passes the image's configuration to its [`ConfigNotifier`] as soon as it has that. The runtime then
+    /// creates the container before the image's view exists. [`Prepared::run`] compares: it discards a container that
+    /// was created for another configuration.
+    ///
+    /// From here on `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT`, `SIGUSR1` and `SIGUSR2` do not end this process. If one of
+    /// the first four comes before `find_image` has returned, this function fails without waiting for it.
+    ///
+    /// # Errors
+    /// If an option is wrong, no runtime is installed, the name is taken, or a signal asks this process to end.
+    pub fn begin<T: Send + 'static>(
+        options: &'a RunOptions,
+        dirs: &Directories,
+        find_image: impl FnOnce(&ConfigNotifier) -> T + Send + 'static,
+    ) -> Result<(Self, T), RunError> {
+        options.volumes.iter().try_for_each(Volume::check)?;
+        if options.tty && options.interactive && !terminal::stdin_is_terminal() {
+            return Err(RunError::NoTerminal);
+        }
+        let mut runtime = Runtime::find(options.runtime.as_deref(), dirs)?;
+        let security = SecurityContext::decide(options, &runtime)?;
+        runtime.filter_by(security.filters.outer.clone());
+        // Before signals are caught: a cleanup can take long, and a signal may end it.
+        if let Err(error) = cleanup_stale(dirs) {
+            tracing::warn!(%error, "cannot clean up after containers whose `xebec run` was killed");
+        }
+        let events = EventQueue::open()?;
+        let bundle = Bundle::claim(options, dirs, &runtime, security)?;
+        let image = events.spawn(find_image)?;
+        let mut prepared = Prepared {
+            create: PredictedCreate::start(&bundle, options)?,
+            bundle,
+            events,
+            options,
+        };
+        let Prepared {
+            create,
+            bundle,
+            events,
+            ..
+        } = &mut prepared;
+        let found = events.wait(image, |config, user| {
+            create.predict(bundle, config, user, options)
+        })?;
+        Ok((prepared, found))
+    }
+
+    /// Runs the container on `view` and waits for its end.
+    ///
+    /// `view` is a directory that shows the image's files and does not change. Nothing is written to it. While
+    /// the container runs, this process forwards `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT`, `SIGUSR1` and `SIGUSR2` to it,
+    /// and the third `SIGINT` or `SIGTERM` kills it. The process becomes a child subreaper and stays one, and it keeps its
+    /// handlers of these signals. So a program should end soon after this function returns.
+    ///
+    /// # Errors
+    /// Whatever kept the container from running or from becoming ready ([`RunError`]). A container that ran and
+    /// ended is no error, whatever its exit code, unless a probe had not succeeded.
+    pub fn run(
+        self,
+        view: &Path,
+        image: &ImageConfig,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<ExitCode, RunError> {
+        let began = Instant::now();
+        // In this order: see `Prepared`.
+        let Prepared {
+            options,
+            events,
+            mut bundle,
+            mut create,
+        } = self;
+        refuse_ready_before(options)?;
+        let stop_signal = image.stop_signal()?;
+        let resolve = || Process::resolve(view, image, options);
+        let predicted = create.predicted_process(&bundle, image, options);
+        let is_predicted = predicted.is_some();
+        // A predicted container has a warm-up already.
+        let mut warm_up = (!is_predicted).then(CgroupWarmUp::start);
+        let mut process = predicted.map_or_else(resolve, Ok)?;
+        let root = bundle.mount(view, &process)?;
+        create.open_root(&bundle, &root);
+        on_event(Event::Mounted {
+            id: bundle.id().to_owned(),
+        });
+        if is_predicted {
+            // The runtime creates the container meanwhile. Its command waits until the user is known for certain.
+            process = resolve()?;
+        }
+        let config = match create.is_right(&bundle, &process) {
+            true => None,
+            false => {
+                // Before the runtime can create the container.
+                become_subreaper()?;
+                warm_up.get_or_insert_with(CgroupWarmUp::start);
+                Some(bundle.write_spec(&process, options)?)
+            }
+        };
+        let supervisor = SupervisorConfig {
+            options,
+            stop_signal,
+            began,
+            user: options.user.is_none().then_some(process.identity),
+        };
+        let pending = PendingCreate {
+            create,
+            config,
+            warm_up,
+        };
+        let outcome = supervise(&mut bundle, pending, &supervisor, events, on_event);
+        let closed = bundle.close();
+        let code = outcome?;
+        closed?;
+        Ok(code)
+    }
+}
+
+/// Runs a container on `view`, which exists already, and waits for its end ([`Prepared`]).
+///
+/// # Errors
+/// As [`Prepared::begin`] and [`Prepared::run`].
+pub fn run(
+    view: &Path,
+    image: &ImageConfig,
+    options: &RunOptions,
+    dirs: &Directories,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<ExitCode, RunError> {
+    let (prepared, ()) = Prepared::begin(options, dirs, |_| ())?;
+    prepared.run(view, image, on_event)
+}
