@@ -1,7 +1,7 @@
 //! The directories, files and mounts of a container while it lives ([`crate::layout`] has their paths).
 //!
-//! The record is written before anything else and removed after everything else, so the record of a killed supervisor
-//! leads to whatever it left ([`crate::cleanup`]).
+//! The record is written before anything else and removed after everything else, so the record of a killed
+//! supervisor leads to whatever it left ([`crate::cleanup`]).
 
 use std::fs::{self, File};
 use std::io;
@@ -96,8 +96,8 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// Mounts the overlay on the view of an image. The view and the command line are noted for the record, which is
-    /// written when the container's process is known.
+    /// Mounts the overlay on the view of an image. The view and the command line are noted for the record,
+    /// which is written when the container's process is known.
     pub(crate) fn mount(&mut self, view: &Path, process: &Process) -> Result<Detached, RunError> {
         let view = fs::canonicalize(view).map_err(RunError::file("find the image view", view))?;
         let root = self.mount_overlay(&view)?;
@@ -148,8 +148,8 @@ impl Bundle {
         Ok(self.record.save(&self.dirs.run)?)
     }
 
-    /// Records that the container's command was told to run. From here on the container runs on if its supervisor is
-    /// killed.
+    /// Records that the container's command was told to run. From here on the container runs on if its
+    /// supervisor is killed.
     pub(crate) fn record_begun(&mut self) -> Result<(), RunError> {
         self.record.has_begun = Some(true);
         Ok(self.record.save(&self.dirs.run)?)
@@ -189,8 +189,8 @@ impl Bundle {
         copy_root_attributes(view, &upper)?;
         let mut overlay = Overlay::new().lower(view).upper(upper, self.state.join("work"));
         if self.rm {
-            // The layer is removed in any case, so a power cut may take it. Without this option an unmount syncs the
-            // whole file system that the layer is on.
+            // The layer is removed in any case, so a power cut may take it. Without this option an unmount
+            // syncs the whole file system that the layer is on.
             overlay = overlay.option("volatile", None);
         }
         if let Some((_, label)) = &self.security.labels.selinux {
@@ -203,8 +203,8 @@ impl Bundle {
         })
     }
 
-    /// Writes the files that `config.json` refers to, and then `config.json`, which appears whole or not at all.
-    /// Returns its contents.
+    /// Writes the files that `config.json` refers to, and then `config.json`, which appears whole or not at
+    /// all. Returns its contents.
     pub(crate) fn write_spec(&self, process: &Process, options: &RunOptions) -> Result<String, RunError> {
         let hostname = host_name(options, self.id())?;
         let network_files = write_network_files(&self.path.join("etc"), &hostname, options.net)?;
@@ -229,14 +229,15 @@ impl Bundle {
         Ok(text)
     }
 
-    /// Ends whatever of the container still runs, unmounts the overlay, and removes the bundle, the record, and the layer
-    /// if it is not kept.
+    /// Ends whatever of the container still runs, unmounts the overlay, and removes the bundle, the record,
+    /// and the layer if it is not kept.
     pub(crate) fn close(&mut self) -> Result<(), RunError> {
         if !std::mem::take(&mut self.open) {
             return Ok(());
         }
         self.runtime.delete(self.id());
-        // A runtime that was killed before it wrote its state does not know of the control groups, and no record will.
+        // A runtime that was killed before it wrote its state does not know of the control groups, and no
+        // record will.
         control_groups::remove(&self.control_group());
         remove_bundle(&self.dirs, self.id())?;
         remove_layer(&self.state, self.rm || !self.created)?;
@@ -259,14 +260,15 @@ impl Drop for Bundle {
     }
 }
 
-/// Creates a directory unless it exists, and returns its absolute path, which the mount table and the runtime need.
+/// Creates a directory unless it exists, and returns its absolute path, which the mount table and the runtime
+/// need.
 fn create_absolute(path: &Path) -> Result<PathBuf, RunError> {
     fs::create_dir_all(path).map_err(RunError::file("create", path))?;
     fs::canonicalize(path).map_err(RunError::file("find", path))
 }
 
-/// Gives the upper directory the owner and the mode of the view: the root of an overlay shows those of its uppermost
-/// layer.
+/// Gives the upper directory the owner and the mode of the view: the root of an overlay shows those of its
+/// uppermost layer.
 fn copy_root_attributes(view: &Path, upper: &Path) -> Result<(), RunError> {
     use std::os::unix::fs::{MetadataExt, chown};
     let root = fs::metadata(view).map_err(RunError::file("look at the image view", view))?;

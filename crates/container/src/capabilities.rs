@@ -1,8 +1,8 @@
 //! The capabilities of a container (`capabilities(7)`).
 //!
-//! The rules of `--cap-add` and `--cap-drop` are docker's. `ALL` means every capability. With `--cap-add ALL`, those
-//! that are dropped are taken away. With `--cap-drop ALL`, only those that are added are left. Otherwise the dropped ones
-//! are taken from the default ones, and the added ones are then added.
+//! The rules of `--cap-add` and `--cap-drop` are docker's. `ALL` means every capability. With `--cap-add
+//! ALL`, those that are dropped are taken away. With `--cap-drop ALL`, only those that are added are left.
+//! Otherwise the dropped ones are taken from the default ones, and the added ones are then added.
 
 use std::fmt;
 use std::str::FromStr;
@@ -72,8 +72,8 @@ const DEFAULT: [&str; 14] = [
     "SYS_CHROOT",
 ];
 
-/// A default capability that a container has only in a network of its own: on the host's network it would let the
-/// container read and forge the host's packets.
+/// A default capability that a container has only in a network of its own: on the host's network it would let
+/// the container read and forge the host's packets.
 const OWN_NETWORK: &str = "NET_RAW";
 
 /// A value of `--cap-add` and `--cap-drop`.

@@ -1,13 +1,13 @@
 //! Lets a container join its control groups without waiting.
 //!
 //! A process that moves another one into a control group takes a lock of the kernel for writing
-//! (`cgroup_threadgroup_rwsem`, `kernel/cgroup/cgroup.c`). The first one after a pause waits for a grace period of RCU
-//! (`rcu_sync_enter`, `kernel/rcu/sync.c`): 8 to 16 ms were measured, a third of a warm start. Until another grace period
-//! has passed, the next ones do not wait (0.1 ms, up to 10 ms later).
+//! (`cgroup_threadgroup_rwsem`, `kernel/cgroup/cgroup.c`). The first one after a pause waits for a grace
+//! period of RCU (`rcu_sync_enter`, `kernel/rcu/sync.c`): 8 to 16 ms were measured, a third of a warm start.
+//! Until another grace period has passed, the next ones do not wait (0.1 ms, up to 10 ms later).
 //!
-//! The runtime moves the container's process some time after it received its configuration. So from then until the
-//! container is created, this process moves itself to the group that it is in already, again and again: the wait is
-//! over, or has begun, before the runtime comes to it, and nothing has changed afterwards.
+//! The runtime moves the container's process some time after it received its configuration. So from then
+//! until the container is created, this process moves itself to the group that it is in already, again and
+//! again: the wait is over, or has begun, before the runtime comes to it, and nothing has changed afterwards.
 //!
 //! Nothing depends on it: where it is not possible, the runtime waits.
 
@@ -57,8 +57,8 @@ fn open_own_group() -> Option<File> {
     process_lists(&memberships, Path::new(CGROUPS)).find_map(|path| open_if_in(&path, std::process::id()))
 }
 
-/// Opens a process list if it has the process. The list at that path may be another group's: in a cgroup namespace the
-/// kernel shows paths from the namespace's root, and the mounts may be the host's.
+/// Opens a process list if it has the process. The list at that path may be another group's: in a cgroup
+/// namespace the kernel shows paths from the namespace's root, and the mounts may be the host's.
 fn open_if_in(list: &Path, process: u32) -> Option<File> {
     let processes = fs::read_to_string(list).ok()?;
     let is_in = processes.lines().any(|line| line.parse() == Ok(process));
@@ -67,8 +67,8 @@ fn open_if_in(list: &Path, process: u32) -> Option<File> {
         .flatten()
 }
 
-/// The paths of a process's lists, by its `/proc/PID/cgroup`, which has `NUMBER:CONTROLLERS:PATH` in each line
-/// (cgroups(7)).
+/// The paths of a process's lists, by its `/proc/PID/cgroup`, which has `NUMBER:CONTROLLERS:PATH` in each
+/// line (cgroups(7)).
 fn process_lists(memberships: &str, top: &Path) -> impl Iterator<Item = PathBuf> {
     memberships.lines().flat_map(move |line| {
         let mut fields = line.splitn(3, ':').skip(1);

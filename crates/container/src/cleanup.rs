@@ -1,7 +1,8 @@
 //! Cleans up what containers left whose supervisor was killed.
 //!
-//! A supervisor writes the record of its container before anything else and removes it after everything else. So the
-//! records of supervisors that are gone lead to whatever is left: processes, mounts, bundles and layers.
+//! A supervisor writes the record of its container before anything else and removes it after everything else.
+//! So the records of supervisors that are gone lead to whatever is left: processes, mounts, bundles and
+//! layers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,11 @@ use crate::removal::{remove_bundle, remove_layer};
 use crate::runtime::{self, Runtime};
 use crate::{Directories, RecordError, RunError, control_groups};
 
-/// Cleans up after supervisors that were killed: unmounts the overlays of their containers that have ended, and removes
-/// the directories that are removed with a container.
+/// Cleans up after supervisors that were killed: unmounts the overlays of their containers that have ended,
+/// and removes the directories that are removed with a container.
 ///
-/// It leaves containers alone whose supervisor lives, and those that run on without one. Returns how many containers it
-/// cleaned up.
+/// It leaves containers alone whose supervisor lives, and those that run on without one. Returns how many
+/// containers it cleaned up.
 ///
 /// # Errors
 /// The first failure, after everything else was tried.
@@ -75,7 +76,8 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
         id = record.id,
         "cleaning up after a container whose supervisor was killed"
     );
-    // A process that waits for the container's root takes no other signal, and keeps others from entering the root.
+    // A process that waits for the container's root takes no other signal, and keeps others from entering the
+    // root.
     let group = record.control_group();
     control_groups::kill(&group);
     // If the runtime was uninstalled since, another one deletes its container.
@@ -114,8 +116,8 @@ fn marked_directories(state: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes a container's directory unless its supervisor holds the lock of it. Supervisors of other run directories
-/// hold it, too.
+/// Removes a container's directory unless its supervisor holds the lock of it. Supervisors of other run
+/// directories hold it, too.
 fn remove_unlocked(path: &Path) -> Result<bool, RunError> {
     match try_lock_directory(path) {
         Ok(_lock) => remove_layer(path, true).map(|()| true),
@@ -123,9 +125,11 @@ fn remove_unlocked(path: &Path) -> Result<bool, RunError> {
     }
 }
 
-/// Removes a bundle without a record: a supervisor makes its bundle after its record, and removes it before that.
+/// Removes a bundle without a record: a supervisor makes its bundle after its record, and removes it before
+/// that.
 ///
-/// Meanwhile a record reserves the name. That record names no layer, since a layer of that name may be one to keep.
+/// Meanwhile a record reserves the name. That record names no layer, since a layer of that name may be one to
+/// keep.
 fn remove_unrecorded_bundle(dirs: &Directories, id: &str) -> Result<(), RunError> {
     if Record::new(id, Path::new(""))?.claim(&dirs.run).is_err() {
         return Ok(());

@@ -8,14 +8,17 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::name::{RANDOM_DIGITS, random_name};
 
-/// Where control groups are mounted, by convention (systemd, `docs/FILE-HIERARCHY`). Every OCI runtime relies on it.
+/// Where control groups are mounted, by convention (systemd, `docs/FILE-HIERARCHY`). Every OCI runtime relies
+/// on it.
 pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// How often a caller looks whether killed processes have ended, and the pause in between. As a rule they end at once.
+/// How often a caller looks whether killed processes have ended, and the pause in between. As a rule they end
+/// at once.
 pub(crate) const ROUNDS: usize = 500;
 pub(crate) const INTERVAL: Duration = Duration::from_millis(1);
 
-/// How often a caller looks whether a group is frozen. It is not while one of its processes waits in the kernel.
+/// How often a caller looks whether a group is frozen. It is not while one of its processes waits in the
+/// kernel.
 const FREEZING_ROUNDS: usize = 20;
 
 /// `f_type` of control groups of version 2 (`linux/magic.h`, `CGROUP2_SUPER_MAGIC`).
@@ -24,10 +27,12 @@ const CGROUP2: rustix::fs::FsWord = 0x6367_7270;
 /// The parent of all containers' control groups.
 const PARENT: &str = "/xebec/";
 
-/// Separates the name of a container from the random suffix. No name holds it ([`crate::name::is_container_name`]).
+/// Separates the name of a container from the random suffix. No name holds it
+/// ([`crate::name::is_container_name`]).
 const MARK: char = '@';
 
-/// The path for a new container. Its suffix is random, since containers of two run directories may have one name.
+/// The path for a new container. Its suffix is random, since containers of two run directories may have one
+/// name.
 pub(crate) fn new_path(id: &str) -> std::io::Result<String> {
     Ok(format!("{PARENT}{id}{MARK}{}", random_name()?))
 }
@@ -37,7 +42,8 @@ pub(crate) fn path_of_earlier_versions(id: &str) -> String {
     format!("{PARENT}{id}")
 }
 
-/// Whether this can be the path of the container `id`. Every process in control groups at that path is killed with it.
+/// Whether this can be the path of the container `id`. Every process in control groups at that path is killed
+/// with it.
 pub(crate) fn is_path_of(id: &str, path: &str) -> bool {
     let Some(rest) = path.strip_prefix(PARENT).and_then(|name| name.strip_prefix(id)) else {
         return false;
@@ -68,10 +74,11 @@ pub(crate) fn can_limit_swap() -> bool {
             .exists()
 }
 
-/// Kills every process in the control groups at `group`, whatever its parent is, and waits until all have ended.
+/// Kills every process in the control groups at `group`, whatever its parent is, and waits until all have
+/// ended.
 ///
-/// With version 2 the kernel does it (`cgroup.kill`), and kills what they start meanwhile, too. With version 1 the group
-/// is frozen, so that they start nothing, and they are killed one by one ([`kill_member`]).
+/// With version 2 the kernel does it (`cgroup.kill`), and kills what they start meanwhile, too. With version
+/// 1 the group is frozen, so that they start nothing, and they are killed one by one ([`kill_member`]).
 pub(crate) fn kill(group: &str) {
     for _ in 0..ROUNDS {
         let groups: Vec<PathBuf> = directories(group).filter(|group| group.is_dir()).collect();
@@ -115,9 +122,9 @@ fn freeze(group: &Path) -> bool {
     true
 }
 
-/// Kills a process if it is in a group. The kernel may have given its id to another process since the id was read. So
-/// the process is opened first, and its id is then looked for in the group again: if it is there, it was its own all the
-/// time.
+/// Kills a process if it is in a group. The kernel may have given its id to another process since the id was
+/// read. So the process is opened first, and its id is then looked for in the group again: if it is there, it
+/// was its own all the time.
 fn kill_member(group: &Path, process: Pid) {
     let Ok(opened) = pidfd_open(process, PidfdFlags::empty()) else {
         return;
@@ -169,7 +176,8 @@ mod tests {
 
     use super::*;
 
-    /// A group in one hierarchy. Dropped, it is removed, after its processes are killed, which a failed test has not done.
+    /// A group in one hierarchy. Dropped, it is removed, after its processes are killed, which a failed test
+    /// has not done.
     struct Group(PathBuf);
 
     impl Group {

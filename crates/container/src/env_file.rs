@@ -1,11 +1,13 @@
 //! `--env-file`: variables from a file, by docker's rules.
 //!
-//! A line is `NAME=value`. The value is the rest of the line as it is, with its quotes. A name alone takes the caller's
-//! value, if there is one. White space before a line is ignored, and so are empty lines and those that begin with `#`.
+//! A line is `NAME=value`. The value is the rest of the line as it is, with its quotes. A name alone takes
+//! the caller's value, if there is one. White space before a line is ignored, and so are empty lines and
+//! those that begin with `#`.
 
 use std::fmt;
 
-/// Largest file that is read. The kernel usually takes 2 MiB of arguments and environment together (`ARG_MAX`).
+/// Largest file that is read. The kernel usually takes 2 MiB of arguments and environment together
+/// (`ARG_MAX`).
 const FILE_LIMIT: usize = 4 << 20;
 
 /// What is wrong with a file of variables.

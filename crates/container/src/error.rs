@@ -227,9 +227,9 @@ impl RunError {
         move |source| Self::System { doing, source }
     }
 
-    /// The exit code that tells a script what went wrong, by docker's convention: 127 for a command that the image does
-    /// not have, 126 for one that cannot be executed, the container's own code (or 1) if it ended before it was ready,
-    /// 128 plus the signal after an interruption, and 125 for everything else.
+    /// The exit code that tells a script what went wrong, by docker's convention: 127 for a command that the
+    /// image does not have, 126 for one that cannot be executed, the container's own code (or 1) if it ended
+    /// before it was ready, 128 plus the signal after an interruption, and 125 for everything else.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             RunError::Runtime { message, .. } if names_missing_command(message) => ExitCode(127),
@@ -301,8 +301,9 @@ fn overlay_advice(error: &MountError) -> &'static str {
     }
 }
 
-/// Whether the runtime says that the command does not exist, as runc 1.1 (`exec: "x": executable file not found`,
-/// `exec: "/x": stat /x: no such file or directory`) and crun 1.8 (`executable file "x" not found`) do.
+/// Whether the runtime says that the command does not exist, as runc 1.1 (`exec: "x": executable file not
+/// found`, `exec: "/x": stat /x: no such file or directory`) and crun 1.8 (`executable file "x" not found`)
+/// do.
 fn names_missing_command(message: &str) -> bool {
     let message = message.to_lowercase();
     let missing = message.contains("not found") || message.contains("no such file or directory");

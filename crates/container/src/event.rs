@@ -1,10 +1,11 @@
-//! What the caller of this crate is told about a container.
+//! Events of a container, for the caller of this crate.
 
 use std::time::Duration;
 
 use crate::{ExitCode, Identity};
 
-/// What happened to a container. The caller's function that receives it returns before the next step is taken.
+/// What happened to a container. The caller's function that receives it returns before the next step is
+/// taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The overlay is mounted.

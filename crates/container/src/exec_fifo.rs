@@ -1,10 +1,10 @@
 //! The start of a container that runc created, without `runc start`.
 //!
-//! A container that runc has created waits at the FIFO `exec.fifo` in its state directory: its first process opens the
-//! FIFO for writing, writes one byte, and executes the command. `runc start` reads the byte and removes the FIFO; without
-//! the FIFO runc takes the container for a started one. Every release since 1.0 does so (runc, `libcontainer`:
-//! `execFifoFilename`, `readFromExecFifo`, `handleFifoResult`), but it is no interface. So whenever something differs,
-//! `runc start` is left to do it, and to report what went wrong.
+//! A container that runc has created waits at the FIFO `exec.fifo` in its state directory: its first process
+//! opens the FIFO for writing, writes one byte, and executes the command. `runc start` reads the byte and
+//! removes the FIFO; without the FIFO runc takes the container for a started one. Every release since 1.0
+//! does so (runc, `libcontainer`: `execFifoFilename`, `readFromExecFifo`, `handleFifoResult`), but it is no
+//! interface. So whenever something differs, `runc start` is left to do it, and to report what went wrong.
 
 use std::fs;
 use std::io::Read;
@@ -19,15 +19,16 @@ use rustix::io::Errno;
 /// The FIFO's name.
 const FIFO: &str = "exec.fifo";
 
-/// How long the container's process may take from the end of `runc create` until it writes: it only has to open the
-/// FIFO.
+/// How long the container's process may take from the end of `runc create` until it writes: it only has to
+/// open the FIFO.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 2,
     tv_nsec: 0,
 };
 
-/// Reads the byte from the FIFO in `state`, runc's state directory of the container, and removes the FIFO. `init` is
-/// the container's first process. Returns false if the command was not started. Then nothing has changed.
+/// Reads the byte from the FIFO in `state`, runc's state directory of the container, and removes the FIFO.
+/// `init` is the container's first process. Returns false if the command was not started. Then nothing has
+/// changed.
 pub(crate) fn open(state: &Path, init: BorrowedFd<'_>) -> bool {
     let path = state.join(FIFO);
     // Non-blocking: if the container's process was killed, no process will ever open the other end.

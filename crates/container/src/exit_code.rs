@@ -1,7 +1,7 @@
 //! The exit code of a container.
 
-/// The exit code of a container as a shell reports it: the code of its first process, or 128 plus the number of the signal
-/// that ended it.
+/// The exit code of a container as a shell reports it: the code of its first process, or 128 plus the number
+/// of the signal that ended it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExitCode(pub u8);
 

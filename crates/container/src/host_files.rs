@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::name::is_host_name;
 use crate::{Net, RunError, RunOptions};
 
-/// The name of the host inside the container: the one that the user chose, the host's own on its network, and the
-/// container's name otherwise.
+/// The name of the host inside the container: the one that the user chose, the host's own on its network, and
+/// the container's name otherwise.
 pub(crate) fn host_name(options: &RunOptions, id: &str) -> Result<String, RunError> {
     match &options.hostname {
         Some(name) if is_host_name(name) => Ok(name.clone()),
@@ -20,11 +20,11 @@ pub(crate) fn host_name(options: &RunOptions, id: &str) -> Result<String, RunErr
     }
 }
 
-/// Writes `resolv.conf`, `hosts` and `hostname` into `directory`. Returns each file with the path at which the container
-/// sees it.
+/// Writes `resolv.conf`, `hosts` and `hostname` into `directory`. Returns each file with the path at which
+/// the container sees it.
 ///
-/// On the host's network the contents are the host's. But a container may write to its `/etc`, so it gets copies, as
-/// from docker and nerdctl.
+/// On the host's network the contents are the host's. But a container may write to its `/etc`, so it gets
+/// copies, as from docker and nerdctl.
 pub(crate) fn write_network_files(
     directory: &Path,
     host_name: &str,

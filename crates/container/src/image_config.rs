@@ -37,8 +37,8 @@ pub struct ImageConfig {
 pub struct ImageConfigError(#[from] serde_json::Error);
 
 impl ImageConfig {
-    /// Reads the configuration blob that a manifest's `config` descriptor names. An image without a `config` object
-    /// is allowed, and gets the defaults.
+    /// Reads the configuration blob that a manifest's `config` descriptor names. An image without a `config`
+    /// object is allowed, and gets the defaults.
     ///
     /// # Errors
     /// If the blob is not such a configuration.

@@ -14,8 +14,8 @@ use rustix::process::{
 use crate::supervisor_event::SupervisorEvent;
 use crate::{ExitCode, RunError};
 
-/// Makes this process the parent of every descendant whose own parent ends. The runtime ends after `create`, and
-/// its child, the container, becomes a child of this process.
+/// Makes this process the parent of every descendant whose own parent ends. The runtime ends after `create`,
+/// and its child, the container, becomes a child of this process.
 pub(crate) fn become_subreaper() -> Result<(), RunError> {
     let outcome = set_child_subreaper(Some(getpid()));
     outcome.map_err(|error| RunError::system("become the parent of the container")(error.into()))
@@ -46,8 +46,8 @@ impl Init {
         })
     }
 
-    /// Sends an event when the process has ended, and does not reap it: its process id must not be reused while others
-    /// look at it.
+    /// Sends an event when the process has ended, and does not reap it: its process id must not be reused
+    /// while others look at it.
     pub(crate) fn watch(&self, sender: &Sender<SupervisorEvent>) -> Result<(), RunError> {
         let failed = RunError::system("watch the container's first process");
         let (pidfd, sender) = (self.pidfd.try_clone().map_err(failed)?, sender.clone());
@@ -84,8 +84,8 @@ impl Init {
     }
 }
 
-/// Opens a child of this process. Any other process is an error: the process id in a file may have been reused, and
-/// the process that is opened here is killed in the end.
+/// Opens a child of this process. Any other process is an error: the process id in a file may have been
+/// reused, and the process that is opened here is killed in the end.
 fn open_child(pid: Pid) -> io::Result<OwnedFd> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     // The kernel lets only the parent wait, and answers others with `ECHILD`.

@@ -1,9 +1,9 @@
 //! The AppArmor profile and the SELinux label of a container, on hosts that have these security modules.
 //!
-//! AppArmor: the first profile for containers that is loaded, Xebec's or another engine's. Without one a container is
-//! unconfined, as the rest of that host is. SELinux: the types that the host's policy names for containers
-//! (`lxc_contexts`, which docker and podman read, too), with two random categories, so that a container cannot access the
-//! files of another one.
+//! AppArmor: the first profile for containers that is loaded, Xebec's or another engine's. Without one a
+//! container is unconfined, as the rest of that host is. SELinux: the types that the host's policy names for
+//! containers (`lxc_contexts`, which docker and podman read, too), with two random categories, so that a
+//! container cannot access the files of another one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::RunError;
 use crate::confinement::SecurityOption;
 
-/// Profiles for containers, in order of preference: one for Xebec, docker's, containerd's, podman's. A name that ends with
-/// `-` is followed by a version.
+/// Profiles for containers, in order of preference: one for Xebec, docker's, containerd's, podman's. A name
+/// that ends with `-` is followed by a version.
 const PROFILES: [&str; 4] = [
     "xebec-default",
     "docker-default",

@@ -3,21 +3,22 @@
 //! ```text
 //! <state>/<id>/upper          the container's layer
 //!              work           scratch directory of overlayfs
-//!              remove         exists if the directory is removed when the container has ended (--rm)
-//! <run>/containers/            records; the directory itself is the lock of whoever cleans up
+//!              remove         exists if the directory is removed with the container (--rm)
+//! <run>/containers/           the records; a cleanup locks this directory
 //!              <id>.json      the container's record
 //!              <id>.tty       the socket on which the runtime sends the container's terminal
-//! <run>/bundles/<id>/merged   the container's root: mount point of the overlay, perhaps of an automount before it
-//!              config.json    the OCI bundle's configuration, with `merged` as its root; at first perhaps a link to a pipe
-//!              etc/           resolv.conf, hosts and hostname, which are bind-mounted over those of the image
+//! <run>/bundles/<id>/merged   the container's root: mount point of the overlay, perhaps of an automount first
+//!              config.json    the OCI bundle's configuration; perhaps a link to a pipe first
+//!              etc/           resolv.conf, hosts and hostname, mounted over those of the image
 //!              pid            the process id of the container's first process, written by the runtime
 //!              runtime.log    the runtime's log
 //! <run>/runtime/<id>          the runtime's own state
 //! ```
 //!
-//! The bundle is in the run directory, which is in memory on most hosts, because a start must not wait for the disk
-//! (`docs/decisions/0015-no-start-waits-for-the-disk.md`): runc syncs the file with the process id (`createPidFile`,
-//! `utils_linux.go`), and creating or renaming a file on a disk can wait for the journal of its file system.
+//! The bundle is in the run directory, which is in memory on most hosts, because a start must not wait for
+//! the disk (`docs/decisions/0015-no-start-waits-for-the-disk.md`): runc syncs the file with the process id
+//! (`createPidFile`, `utils_linux.go`), and creating or renaming a file on a disk can wait for the journal of
+//! its file system.
 
 use std::path::{Path, PathBuf};
 
@@ -41,8 +42,9 @@ pub(crate) const RUNTIME_LOG: &str = "runtime.log";
 pub struct Directories {
     /// `<root>/containers`: one directory per container, with its layer.
     pub state: PathBuf,
-    /// `<run>`: one record per container below `containers/`, its bundle with its mount point below `bundles/`, and the
-    /// runtime's own state below `runtime/`. A tmpfs is best, so that nothing in it outlives the processes that it describes.
+    /// `<run>`: one record per container below `containers/`, its bundle with its mount point below
+    /// `bundles/`, and the runtime's own state below `runtime/`. A tmpfs is best, so that nothing in it
+    /// outlives the processes that it describes.
     pub run: PathBuf,
 }
 

@@ -1,25 +1,28 @@
 //! Runs a container on a mounted root, by an OCI runtime (`runc` or `crun`).
 //!
-//! The caller has a *view*: a read-only directory that shows the files of an image. [`run()`] mounts an overlay on it,
-//! writes an OCI bundle, has the runtime create and start the container, and returns the container's exit code. A
-//! caller that still has to find its image uses [`Prepared`] instead, which starts the runtime at once.
+//! The caller has a *view*: a read-only directory that shows the files of an image. [`run()`] mounts an
+//! overlay on it, writes an OCI bundle, has the runtime create and start the container, and returns the
+//! container's exit code. A caller that still has to find its image uses [`Prepared`] instead, which starts
+//! the runtime at once.
 //!
-//! The calling process is the container's *supervisor*, and does what a shim does elsewhere: it is the container's
-//! parent (a child subreaper), forwards signals, holds the other side of the terminal, watches the readiness probes
-//! and collects the exit status.
+//! The calling process is the container's *supervisor*, and does what a shim does elsewhere: it is the
+//! container's parent (a child subreaper), forwards signals, holds the other side of the terminal, watches
+//! the readiness probes and collects the exit status.
 //!
 //! # What a container gets
 //!
-//! Namespaces, capabilities, mounts, masked paths and the system call filter are those that docker and containerd
-//! give by default; the module `spec` has them line by line. Two things differ on purpose. A directory that the image
-//! declares as a volume is part of the container's layer. And a `SIGWINCH` that reaches a supervisor without a
-//! terminal is not forwarded: nginx and httpd shut down at that signal, and a resized window must not end them.
+//! Namespaces, capabilities, mounts, masked paths and the system call filter are those that docker and
+//! containerd give by default; the module `spec` has them line by line. Two things differ on purpose. A
+//! directory that the image declares as a volume is part of the container's layer. And a `SIGWINCH` that
+//! reaches a supervisor without a terminal is not forwarded: nginx and httpd shut down at that signal, and a
+//! resized window must not end them.
 //!
 //! # Promises
 //!
 //! * [`run()`] unmounts the overlay and deletes the runtime's state, however it ends.
-//! * A container runs on if its supervisor is killed, and [`list`] shows it. Once it has ended, [`cleanup_stale`]
-//!   finds what is left by its [`Record`]. The daemon calls that regularly, and so does every [`run()`].
+//! * A container runs on if its supervisor is killed, and [`list`] shows it. Once it has ended,
+//!   [`cleanup_stale`] finds what is left by its [`Record`]. The daemon calls that regularly, and so does
+//!   every [`run()`].
 //! * Only what is shown to be a container's own is unmounted, removed or killed (`docs/security.md`).
 //!
 //! # What this crate may use

@@ -4,14 +4,15 @@ use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Longest name of a container, and of a host (`HOST_NAME_MAX`). A container's name is its host name by default.
+/// Longest name of a container, and of a host (`HOST_NAME_MAX`). A container's name is its host name by
+/// default.
 const NAME_LIMIT: usize = 64;
 
 /// Hexadecimal digits of a random name: as many as docker shows.
 pub(crate) const RANDOM_DIGITS: usize = 12;
 
-/// Whether this can name a container. Such a name is safe as a file name, as the name of a control group, and for both
-/// runtimes.
+/// Whether this can name a container. Such a name is safe as a file name, as the name of a control group, and
+/// for both runtimes.
 pub(crate) fn is_container_name(name: &str) -> bool {
     name.len() <= NAME_LIMIT
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -43,14 +43,16 @@ pub struct RunOptions {
     pub stdout_to_stderr: bool,
     /// Whether the container's layer is removed when the container has ended.
     pub rm: bool,
-    /// Whether the container runs on if its supervisor is killed. A container that is recorded does not, because nothing
-    /// uses its recording then.
+    /// Whether the container runs on if its supervisor is killed. A container that is recorded does not,
+    /// because nothing uses its recording then.
     pub outlives_supervisor: bool,
     /// The container is ready when every one of these has succeeded once.
     pub probes: Vec<Probe>,
-    /// Whether the container is stopped as soon as it is ready. [`run`](fn@crate::run) then returns exit code 0.
+    /// Whether the container is stopped as soon as it is ready. [`run`](fn@crate::run) then returns exit code
+    /// 0.
     pub exit_on_ready: bool,
-    /// How long the container may take to become ready, from its start. Then it is stopped, and [`run`](fn@crate::run) fails.
+    /// How long the container may take to become ready, from its start. Then it is stopped, and
+    /// [`run`](fn@crate::run) fails.
     pub probe_timeout: Duration,
     /// Time between the stop signal and `SIGKILL`.
     pub stop_timeout: Duration,

@@ -1,5 +1,5 @@
-//! The output of a container: copied to this process's own output, searched for the lines that `log:` probes wait
-//! for. The last lines are kept for error messages.
+//! The output of a container: copied to this process's own output, searched for the lines that `log:` probes
+//! wait for. The last lines are kept for error messages.
 //!
 //! Without probes there is nothing to search for, and the container writes to this process's output directly.
 
@@ -43,8 +43,8 @@ impl Destination {
     }
 }
 
-/// The last lines of each stream. The streams are kept apart: the order of lines in two pipes is unknown, and many
-/// lines in one stream must not hide the last ones of the other.
+/// The last lines of each stream. The streams are kept apart: the order of lines in two pipes is unknown, and
+/// many lines in one stream must not hide the last ones of the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tail(Arc<Mutex<[VecDeque<String>; 2]>>);
 
@@ -168,8 +168,8 @@ impl Drop for LineSearch {
     }
 }
 
-/// Copies `from` to this process's output until it ends. If that output is closed, the rest is still read and searched: a
-/// container does not block because its output is not read.
+/// Copies `from` to this process's output until it ends. If that output is closed, the rest is still read and
+/// searched: a container does not block because its output is not read.
 pub(crate) fn copy(from: impl Read + Send + 'static, search: LineSearch) -> io::Result<Copying> {
     let thread = thread::Builder::new().name("container-output".into());
     let (done, ended) = std::sync::mpsc::channel();

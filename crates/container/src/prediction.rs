@@ -2,26 +2,28 @@
 //!
 //! # An early start
 //!
-//! runc takes some 5 ms until it reads its bundle's `config.json` (`runc --version`; more under load), about as long as a
-//! warm start takes to find and mount the image. So both happen at once. At first `config.json` is a link to a pipe, and
-//! the runtime waits at the pipe. Once the configuration is known, an ordinary file takes the place of the link, for
-//! programs that read it later, and the pipe passes the same bytes to the runtime that waits. The link leads through
-//! `/proc` to a descriptor of this process. So the runtime inherits nothing, and if this process is killed, the runtime
-//! finds no file or the end of the file, and ends.
+//! runc takes some 5 ms until it reads its bundle's `config.json` (`runc --version`; more under load), about
+//! as long as a warm start takes to find and mount the image. So both happen at once. At first `config.json`
+//! is a link to a pipe, and the runtime waits at the pipe. Once the configuration is known, an ordinary file
+//! takes the place of the link, for programs that read it later, and the pipe passes the same bytes to the
+//! runtime that waits. The link leads through `/proc` to a descriptor of this process. So the runtime
+//! inherits nothing, and if this process is killed, the runtime finds no file or the end of the file, and
+//! ends.
 //!
 //! # A prediction
 //!
-//! The image's configuration is known before its files are there. If the runtime receives that at once, it creates the
-//! container up to the point where the first process enters its root (`prepareRoot`, runc,
-//! `libcontainer/rootfs_linux.go`), which takes some 20 ms. There the process waits, because the root is an automount
-//! ([`Automount`]) until the overlay is mounted on it. runc itself passes the automount without waiting. The container's
-//! process waits, since it has a session of its own (`nsexec.c`).
+//! The image's configuration is known before its files are there. If the runtime receives that at once, it
+//! creates the container up to the point where the first process enters its root (`prepareRoot`, runc,
+//! `libcontainer/rootfs_linux.go`), which takes some 20 ms. There the process waits, because the root is an
+//! automount ([`Automount`]) until the overlay is mounted on it. runc itself passes the automount without
+//! waiting. The container's process waits, since it has a session of its own (`nsexec.c`).
 //!
-//! One thing is not known yet: what the image's `/etc/passwd` and `/etc/group` say of its user. Recordings and the host
-//! remember that from an earlier start. Before the container's command runs, the prediction is compared with the image,
-//! and a container of a wrong prediction is discarded.
+//! One thing is not known yet: what the image's `/etc/passwd` and `/etc/group` say of its user. Recordings
+//! and the host remember that from an earlier start. Before the container's command runs, the prediction is
+//! compared with the image, and a container of a wrong prediction is discarded.
 //!
-//! Nothing depends on either: where one is not possible, the container is created as if it had not been tried.
+//! Nothing depends on either: where one is not possible, the container is created as if it had not been
+//! tried.
 
 mod piped_runtime;
 mod process_tree;
@@ -79,8 +81,8 @@ impl PredictedCreate {
         }
     }
 
-    /// Predicts the container from the image's configuration, before its view exists, and passes it to the runtime. Only
-    /// the first prediction counts.
+    /// Predicts the container from the image's configuration, before its view exists, and passes it to the
+    /// runtime. Only the first prediction counts.
     pub(crate) fn predict(
         &mut self,
         bundle: &Bundle,
@@ -102,8 +104,8 @@ impl PredictedCreate {
         }
     }
 
-    /// The predicted process, if it is the one of this configuration of the image. The user is not compared yet. A
-    /// wrong prediction is discarded.
+    /// The predicted process, if it is the one of this configuration of the image. The user is not compared
+    /// yet. A wrong prediction is discarded.
     pub(crate) fn predicted_process(
         &mut self,
         bundle: &Bundle,
@@ -150,8 +152,8 @@ impl PredictedCreate {
         discard_container(bundle);
     }
 
-    /// Waits until the container is created. Its root is mounted, and the bundle has a configuration. `config` is that
-    /// configuration, if the runtime has not received it.
+    /// Waits until the container is created. Its root is mounted, and the bundle has a configuration.
+    /// `config` is that configuration, if the runtime has not received it.
     pub(crate) fn finish(
         self,
         bundle: &Bundle,
@@ -221,8 +223,8 @@ fn discard_container(bundle: &Bundle) {
     bundle.runtime().delete(bundle.id());
 }
 
-/// Whether the container's root is the overlay that is mounted for it, and not the empty directory below. No runtime is
-/// known that passes the automount by, but nothing forbids it.
+/// Whether the container's root is the overlay that is mounted for it, and not the empty directory below. No
+/// runtime is known that passes the automount by, but nothing forbids it.
 fn has_its_root(bundle: &Bundle) -> bool {
     let Ok(pid) = init::read_pid(&bundle.pid_file()) else {
         return false;

@@ -200,8 +200,8 @@ fn connect(address: SocketAddr, timeout: Duration) -> Option<TcpStream> {
         .filter(|stream| !is_to_itself(stream))
 }
 
-/// A port without a listener can still "accept": the kernel may choose the same port for this end, and TCP then
-/// establishes a connection of the port with itself (RFC 9293, simultaneous open).
+/// A port without a listener can still "accept": the kernel may choose the same port for this end, and TCP
+/// then establishes a connection of the port with itself (RFC 9293, simultaneous open).
 fn is_to_itself(stream: &TcpStream) -> bool {
     match (stream.local_addr(), stream.peer_addr()) {
         (Ok(local), Ok(peer)) => local == peer,

@@ -1,9 +1,9 @@
 //! Tries the probes of a container, each on a thread of its own.
 //!
-//! The first attempt is made at once. The pause before the next one is a twentieth of the time that has passed, so that a
-//! time to readiness is measured to some 5 % without a busy loop. A network probe of a container that has its own network
-//! is made from inside it: the thread moves into the network namespace of the container's first process (`setns(2)`)
-//! and ends there.
+//! The first attempt is made at once. The pause before the next one is a twentieth of the time that has
+//! passed, so that a time to readiness is measured to some 5 % without a busy loop. A network probe of a
+//! container that has its own network is made from inside it: the thread moves into the network namespace of
+//! the container's first process (`setns(2)`) and ends there.
 
 use std::fs::File;
 use std::io;
@@ -32,12 +32,12 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// A pause is this part of the time that has passed.
 const PAUSE_SHARE: u32 = 20;
 
-/// The timeout of a probe before the container is started ([`refuse_ready_before`]). A server that is there answers at
-/// once, and the start waits for this.
+/// The timeout of a probe before the container is started ([`refuse_ready_before`]). A server that is there
+/// answers at once, and the start waits for this.
 const BEFORE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Refuses a probe that succeeds before the container is started: on the host's network another server answers it, so
-/// that it would tell nothing about the container.
+/// Refuses a probe that succeeds before the container is started: on the host's network another server
+/// answers it, so that it would tell nothing about the container.
 pub(crate) fn refuse_ready_before(options: &RunOptions) -> Result<(), RunError> {
     if options.net != Net::Host {
         return Ok(());
@@ -62,13 +62,13 @@ pub(crate) struct ProbeTarget {
     pub runtime: Runtime,
 }
 
-/// The threads that try a container's probes. They end when this is dropped, at the latest after the attempt that they
-/// are making.
+/// The threads that try a container's probes. They end when this is dropped, at the latest after the attempt
+/// that they are making.
 pub(crate) struct ProbeWatch(Arc<StopFlag>);
 
 impl ProbeWatch {
-    /// Starts a thread for every probe that needs one. `log:` is seen where output is copied, and `exit` when the
-    /// container ends.
+    /// Starts a thread for every probe that needs one. `log:` is seen where output is copied, and `exit` when
+    /// the container ends.
     pub(crate) fn start(
         probes: &[Probe],
         target: &ProbeTarget,
@@ -121,7 +121,8 @@ fn try_until_ready(probe: &Probe, target: &ProbeTarget, stop: &StopFlag) -> io::
         if succeeds(probe, target)? {
             return Ok(true);
         }
-        // A command costs as much as the start of a container, so the pause is at least as long as the command took.
+        // A command costs as much as the start of a container, so the pause is at least as long as the
+        // command took.
         let cost = if matches!(probe, Probe::Exec(_)) {
             attempt.elapsed()
         } else {
@@ -150,8 +151,8 @@ fn succeeds(probe: &Probe, target: &ProbeTarget) -> io::Result<bool> {
     }
 }
 
-/// Whether `path` exists as the container sees it, volumes included: it is resolved below the root of the container's
-/// first process, which no symbolic link leaves.
+/// Whether `path` exists as the container sees it, volumes included: it is resolved below the root of the
+/// container's first process, which no symbolic link leaves.
 fn exists_in(pid: i32, path: &Path) -> bool {
     open_in_root(Path::new(&format!("/proc/{pid}/root")), path).is_ok()
 }

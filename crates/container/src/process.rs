@@ -1,8 +1,8 @@
 //! The container's first process: its command line, environment, working directory and user.
 //!
-//! The rules are docker's, because images are written for them. The user's entrypoint replaces the image's entrypoint
-//! *and* its `Cmd`. The user's command replaces `Cmd` only. Variables of the user win over those of the image, and
-//! those over the defaults.
+//! The rules are docker's, because images are written for them. The user's entrypoint replaces the image's
+//! entrypoint *and* its `Cmd`. The user's command replaces `Cmd` only. Variables of the user win over those
+//! of the image, and those over the defaults.
 
 use std::path::Path;
 
@@ -28,8 +28,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The process by the image's configuration and the user's options. Looks the user up in the image's `/etc/passwd`
-    /// and `/etc/group` through `view`, and never leaves the view.
+    /// The process by the image's configuration and the user's options. Looks the user up in the image's
+    /// `/etc/passwd` and `/etc/group` through `view`, and never leaves the view.
     pub(crate) fn resolve(view: &Path, image: &ImageConfig, options: &RunOptions) -> Result<Self, RunError> {
         let user = options.user.as_deref().unwrap_or(&image.user);
         Self::of(user::resolve(view, user)?, image, options)
@@ -77,8 +77,8 @@ impl Process {
     }
 }
 
-/// The command line of a container's first process, by docker's rules: `entrypoint` replaces the image's entrypoint and
-/// its `Cmd`, and a `command` that is not empty replaces the image's `Cmd` only.
+/// The command line of a container's first process, by docker's rules: `entrypoint` replaces the image's
+/// entrypoint and its `Cmd`, and a `command` that is not empty replaces the image's `Cmd` only.
 ///
 /// # Errors
 /// [`RunError::NoCommand`] if neither the image nor the caller names a command.

@@ -1,8 +1,8 @@
 //! The record of a container: one JSON file in the run directory.
 //!
-//! A record appears whole or not at all. It is written first before anything else of the container exists, and
-//! again when the container's process is known. It names a process by its id *and* its start time, so that a
-//! later process with the same id is not taken for it.
+//! A record appears whole or not at all. It is written first before anything else of the container exists,
+//! and again when the container's process is known. It names a process by its id *and* its start time, so
+//! that a later process with the same id is not taken for it.
 
 use std::fs;
 use std::io;
@@ -46,11 +46,12 @@ pub struct Record {
     pub supervisor: i32,
     /// When the supervisor started, in the same unit.
     pub supervisor_started: u64,
-    /// The namespace of these process ids, by its inode. In another namespace they mean nothing. Absent as above.
+    /// The namespace of these process ids, by its inode. In another namespace they mean nothing. Absent as
+    /// above.
     #[serde(default)]
     pub namespace: Option<u64>,
-    /// The path of the container's control groups, as in `cgroupsPath`. Absent as above; then the container's name
-    /// alone names them.
+    /// The path of the container's control groups, as in `cgroupsPath`. Absent as above; then the container's
+    /// name alone names them.
     #[serde(default)]
     pub control_group: Option<String>,
     /// The runtime that created the container.
@@ -103,7 +104,8 @@ impl Record {
         })
     }
 
-    /// The path of the container's control groups. A path in the record that this crate does not write is ignored.
+    /// The path of the container's control groups. A path in the record that this crate does not write is
+    /// ignored.
     pub(crate) fn control_group(&self) -> String {
         let noted = self.control_group.clone();
         let noted = noted.filter(|path| control_groups::is_path_of(&self.id, path));
@@ -133,7 +135,8 @@ impl Record {
         }
     }
 
-    /// Whether the run directory has a directory of records: whether a container was started since the host's boot.
+    /// Whether the run directory has a directory of records: whether a container was started since the host's
+    /// boot.
     pub fn are_kept(run: &Path) -> bool {
         records(run).exists()
     }
@@ -148,8 +151,9 @@ impl Record {
         start_time(self.supervisor) == Some(self.supervisor_started)
     }
 
-    /// Whether it is certain that nothing of the container runs, or will: its supervisor is gone, and its command has
-    /// ended or was never told to run. A container that runs on without its supervisor is left alone.
+    /// Whether it is certain that nothing of the container runs, or will: its supervisor is gone, and its
+    /// command has ended or was never told to run. A container that runs on without its supervisor is left
+    /// alone.
     pub(crate) fn is_dead(&self) -> bool {
         let is_here = self.namespace.is_none() || self.namespace == own_namespace();
         is_here && !self.is_supervised() && (!self.is_running() || self.has_begun == Some(false))
@@ -195,8 +199,8 @@ pub fn list(run: &Path) -> Result<Running, RecordError> {
 
 /// Whether a container may run on of which this process, by its id and start time, was the supervisor.
 ///
-/// A record that cannot be read counts as such a container: to keep a view that nothing uses costs less than to take
-/// the root away from a container.
+/// A record that cannot be read counts as such a container: to keep a view that nothing uses costs less than
+/// to take the root away from a container.
 pub fn outlived(run: &Path, supervisor: u32, started: u64) -> bool {
     let is_its = |record: &Record| {
         record.supervisor.unsigned_abs() == supervisor
@@ -206,8 +210,8 @@ pub fn outlived(run: &Path, supervisor: u32, started: u64) -> bool {
     read_all(run).is_ok_and(|(records, unreadable)| !unreadable.is_empty() || records.iter().any(is_its))
 }
 
-/// Every record that can be read, and an error for each of the others. A record that is removed meanwhile is in
-/// neither list.
+/// Every record that can be read, and an error for each of the others. A record that is removed meanwhile is
+/// in neither list.
 pub(crate) fn read_all(run: &Path) -> Result<(Vec<Record>, Vec<RecordError>), RecordError> {
     let directory = records(run);
     let (mut records, mut unreadable) = (Vec::new(), Vec::new());

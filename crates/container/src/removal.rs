@@ -1,6 +1,7 @@
 //! Removes a container's bundle and layer, and unmounts its root before that.
 //!
-//! Only what is a container's is removed: a mount that is no root of a container stays, and so does what is below it.
+//! Only what is a container's is removed: a mount that is no root of a container stays, and so does what is
+//! below it.
 
 use std::fs;
 use std::io;
@@ -26,8 +27,8 @@ pub(crate) fn remove_bundle(dirs: &Directories, id: &str) -> Result<(), RunError
     ignore_missing(&path, remove_all(&path))
 }
 
-/// Removes a container's layer if `all` is set, and otherwise only the scratch directory of overlayfs, which nothing
-/// needs without the container.
+/// Removes a container's layer if `all` is set, and otherwise only the scratch directory of overlayfs, which
+/// nothing needs without the container.
 pub(crate) fn remove_layer(path: &Path, all: bool) -> Result<(), RunError> {
     // Earlier versions had the bundle in this directory, and a container may be as old as that.
     unmount_root(path)?;
@@ -77,8 +78,9 @@ fn remove_all(path: &Path) -> io::Result<()> {
     remove_tree(path)
 }
 
-/// Fails if a container's root does not open in time. While one process waits at its automount for the root that a
-/// killed supervisor will not mount, every other process that enters waits, too ([`xebec_kernel::mount::automount`]).
+/// Fails if a container's root does not open in time. While one process waits at its automount for the root
+/// that a killed supervisor will not mount, every other process that enters waits, too
+/// ([`xebec_kernel::mount::automount`]).
 fn check_that_it_opens(merged: &Path) -> Result<(), RunError> {
     let (sender, opened) = std::sync::mpsc::channel();
     // A thread that waits for ever ends with this process. It does not use `statx`, which would enter.
@@ -97,8 +99,8 @@ fn check_that_it_opens(merged: &Path) -> Result<(), RunError> {
     })
 }
 
-/// Detaches the mounts at `target`, which the kernel unmounts once they are unused. A directory without a mount is no
-/// error. A mount that is no root of a container is an error, and stays.
+/// Detaches the mounts at `target`, which the kernel unmounts once they are unused. A directory without a
+/// mount is no error. A mount that is no root of a container is an error, and stays.
 fn unmount_all(target: &Path) -> Result<(), RunError> {
     while let Some(top) = Top::at(target)? {
         let info = top.info();

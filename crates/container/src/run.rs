@@ -17,8 +17,8 @@ use crate::{
     ConfigNotifier, Directories, Event, ExitCode, ImageConfig, RunError, RunOptions, Volume, terminal,
 };
 
-/// A container that has its name and its directories, and whose runtime has started, before its image is known.
-/// Dropped, it leaves nothing.
+/// A container that has its name and its directories, and whose runtime has started, before its image is
+/// known. Dropped, it leaves nothing.
 pub struct Prepared<'a> {
     // In this order: the runtime ends before its directory is removed.
     create: PredictedCreate,
@@ -28,18 +28,20 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Prepares a container and starts its runtime. Meanwhile `find_image` runs in a thread of its own. Returns the
-    /// container, and what `find_image` returned.
+    /// Prepares a container and starts its runtime. Meanwhile `find_image` runs in a thread of its own.
+    /// Returns the container, and what `find_image` returned.
     ///
-    /// `find_image` passes the image's configuration to its [`ConfigNotifier`] as soon as it has that. The runtime then
-    /// creates the container before the image's view exists. [`Prepared::run`] compares: it discards a container that
-    /// was created for another configuration.
+    /// `find_image` passes the image's configuration to its [`ConfigNotifier`] as soon as it has that. The
+    /// runtime then creates the container before the image's view exists. [`Prepared::run`] compares: it
+    /// discards a container that was created for another configuration.
     ///
-    /// From here on `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT`, `SIGUSR1` and `SIGUSR2` do not end this process. If one of
-    /// the first four comes before `find_image` has returned, this function fails without waiting for it.
+    /// From here on `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT`, `SIGUSR1` and `SIGUSR2` do not end this
+    /// process. If one of the first four comes before `find_image` has returned, this function fails without
+    /// waiting for it.
     ///
     /// # Errors
-    /// If an option is wrong, no runtime is installed, the name is taken, or a signal asks this process to end.
+    /// If an option is wrong, no runtime is installed, the name is taken, or a signal asks this process to
+    /// end.
     pub fn begin<T: Send + 'static>(
         options: &'a RunOptions,
         dirs: &Directories,
@@ -79,14 +81,15 @@ impl<'a> Prepared<'a> {
 
     /// Runs the container on `view` and waits for its end.
     ///
-    /// `view` is a directory that shows the image's files and does not change. Nothing is written to it. While
-    /// the container runs, this process forwards `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT`, `SIGUSR1` and `SIGUSR2` to it,
-    /// and the third `SIGINT` or `SIGTERM` kills it. The process becomes a child subreaper and stays one, and it keeps its
-    /// handlers of these signals. So a program should end soon after this function returns.
+    /// `view` is a directory that shows the image's files and does not change. Nothing is written to it.
+    /// While the container runs, this process forwards `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT`, `SIGUSR1`
+    /// and `SIGUSR2` to it, and the third `SIGINT` or `SIGTERM` kills it. The process becomes a child
+    /// subreaper and stays one, and it keeps its handlers of these signals. So a program should end soon
+    /// after this function returns.
     ///
     /// # Errors
-    /// Whatever kept the container from running or from becoming ready ([`RunError`]). A container that ran and
-    /// ended is no error, whatever its exit code, unless a probe had not succeeded.
+    /// Whatever kept the container from running or from becoming ready ([`RunError`]). A container that ran
+    /// and ended is no error, whatever its exit code, unless a probe had not succeeded.
     pub fn run(
         self,
         view: &Path,
@@ -115,7 +118,8 @@ impl<'a> Prepared<'a> {
             id: bundle.id().to_owned(),
         });
         if is_predicted {
-            // The runtime creates the container meanwhile. Its command waits until the user is known for certain.
+            // The runtime creates the container meanwhile. Its command waits until the user is known for
+            // certain.
             process = resolve()?;
         }
         let config = match create.is_right(&bundle, &process) {

@@ -1,9 +1,10 @@
 //! The OCI runtime: finding it and calling it.
 //!
-//! Only the command line that `runc` and `crun` have in common is used, with `create` and `start` apart. So the
-//! container's process is a child of this process, its input and output pass through no other process, its terminal
-//! is ready and its name is recorded before its command runs, and a signal before that ends it. `run --detach` has none of
-//! this. What `runc start` does is done here ([`exec_fifo`]), since another start of runc takes 8 ms.
+//! Only the command line that `runc` and `crun` have in common is used, with `create` and `start` apart. So
+//! the container's process is a child of this process, its input and output pass through no other process,
+//! its terminal is ready and its name is recorded before its command runs, and a signal before that ends it.
+//! `run --detach` has none of this. What `runc start` does is done here ([`exec_fifo`]), since another start
+//! of runc takes 8 ms.
 
 use std::env;
 use std::ffi::OsString;
@@ -74,8 +75,8 @@ impl Runtime {
         })
     }
 
-    /// Whether the runtime works under a system call filter ([`crate::seccomp`]). Others than runc and crun may need
-    /// more system calls.
+    /// Whether the runtime works under a system call filter ([`crate::seccomp`]). Others than runc and crun
+    /// may need more system calls.
     pub(crate) fn takes_filter(&self) -> bool {
         self.is_runc() || self.is_crun()
     }
@@ -85,8 +86,8 @@ impl Runtime {
         self.filter = filter.map(Arc::from);
     }
 
-    /// Runs `start`, which starts the runtime to create a process of a container, with the umask and the system call filter
-    /// of containers.
+    /// Runs `start`, which starts the runtime to create a process of a container, with the umask and the
+    /// system call filter of containers.
     pub(crate) fn spawn<R: Send>(&self, start: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
         let filter = self.filter.clone();
         with_default_umask(move || {
@@ -158,17 +159,19 @@ impl Runtime {
         self.check(with_default_umask(|| command.status()), &log, "start", id)
     }
 
-    /// Sends a signal by the runtime. Only a real-time signal needs this: `pidfd_send_signal` of rustix takes none.
+    /// Sends a signal by the runtime. Only a real-time signal needs this: `pidfd_send_signal` of rustix takes
+    /// none.
     pub(crate) fn kill(&self, id: &str, signal: i32) {
         self.run_quietly(&["kill", id, &signal.to_string()]);
     }
 
-    /// Ends the container if it runs, and removes the runtime's state of it. Without a state there is nothing to do.
+    /// Ends the container if it runs, and removes the runtime's state of it. Without a state there is nothing
+    /// to do.
     pub(crate) fn delete(&self, id: &str) {
         let state = self.root.join(id);
         if state.exists() {
-            // runc mounts its own program in its state for a moment (`cloned_binary.c`). If it is killed meanwhile, the
-            // mount stays, and runc cannot remove it.
+            // runc mounts its own program in its state for a moment (`cloned_binary.c`). If it is killed
+            // meanwhile, the mount stays, and runc cannot remove it.
             for entry in fs::read_dir(&state).into_iter().flatten().flatten() {
                 self.unmount_program(&entry.path());
             }
@@ -219,8 +222,8 @@ impl Runtime {
         command
     }
 
-    /// The argument of `--log`. crun takes the text before a colon for the kind of log, so it gets the kind: the path may
-    /// hold a colon.
+    /// The argument of `--log`. crun takes the text before a colon for the kind of log, so it gets the kind:
+    /// the path may hold a colon.
     fn log_argument(&self, log: &Path) -> OsString {
         let mut argument = OsString::from(if self.is_crun() { "file:" } else { "" });
         argument.push(log);
@@ -272,8 +275,8 @@ impl Runtime {
         self.name().contains("crun")
     }
 
-    /// Whether this runtime created the container: each runtime has a state file of another name. Another runtime would
-    /// only remove the directory, and the container would run on.
+    /// Whether this runtime created the container: each runtime has a state file of another name. Another
+    /// runtime would only remove the directory, and the container would run on.
     fn has_state_of(&self, id: &str) -> bool {
         let file = if self.is_crun() { "status" } else { "state.json" };
         self.root.join(id).join(file).exists()
@@ -288,8 +291,8 @@ impl Runtime {
     }
 }
 
-/// Starts a runtime with the umask that services have, whatever this process's is. The runtime creates mount points in
-/// the container, and the container's users must be able to enter them.
+/// Starts a runtime with the umask that services have, whatever this process's is. The runtime creates mount
+/// points in the container, and the container's users must be able to enter them.
 fn with_default_umask<R: Send>(start: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
     with_umask(DEFAULT_UMASK, start)?
 }

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use rustix::process::Signal;
 
-/// The real-time signals that the C library offers (`signal(7)`). The numbers are the same on every architecture that
-/// containers run on. The C library keeps 32 and 33 for itself.
+/// The real-time signals that the C library offers (`signal(7)`). The numbers are the same on every
+/// architecture that containers run on. The C library keeps 32 and 33 for itself.
 const REALTIME: std::ops::RangeInclusive<i32> = 34..=64;
 
 /// The named signals of Linux (`signal(7)`). An alias follows the usual name.

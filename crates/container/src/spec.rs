@@ -1,8 +1,8 @@
 //! The runtime's `config.json`.
 //!
-//! Source: runtime-spec 1.0.2, `config.md` and `config-linux.md`. The defaults are those that docker and containerd have
-//! in common (containerd `pkg/oci/spec.go`, moby `oci/defaults.go`), because images are tested with them. Nothing here
-//! reads the file, so it is composed as JSON.
+//! Source: runtime-spec 1.0.2, `config.md` and `config-linux.md`. The defaults are those that docker and
+//! containerd have in common (containerd `pkg/oci/spec.go`, moby `oci/defaults.go`), because images are
+//! tested with them. Nothing here reads the file, so it is composed as JSON.
 
 use std::path::{Path, PathBuf};
 
@@ -41,8 +41,8 @@ const READ_ONLY_PATHS: [&str; 5] = [
     "/proc/sysrq-trigger",
 ];
 
-/// The limits of open files, soft and hard. systemd gives them to services, and so containerd 2 to containers. The soft
-/// limit is low because of programs that use `select(2)`.
+/// The limits of open files, soft and hard. systemd gives them to services, and so containerd 2 to
+/// containers. The soft limit is low because of programs that use `select(2)`.
 const OPEN_FILES: (u64, u64) = (1024, 524_288);
 
 /// The default size of `/dev/shm` in bytes; docker's figure.

@@ -20,8 +20,8 @@ pub(crate) struct ContainerStdio {
 }
 
 impl ContainerStdio {
-    /// Prepares for a container with these options. `console_socket` is the path at which its terminal will arrive, if it
-    /// gets one.
+    /// Prepares for a container with these options. `console_socket` is the path at which its terminal will
+    /// arrive, if it gets one.
     pub(crate) fn prepare(console_socket: PathBuf, options: &RunOptions) -> Result<Self, RunError> {
         let socket = match options.tty {
             true => Some(ConsoleSocket::bind(console_socket)?),

@@ -1,6 +1,7 @@
 //! The supervisor: a container's life from the runtime's `create` to its end, as seen by its parent.
 //!
-//! Everything that happens comes through one channel ([`crate::supervisor_event`]), and the supervisor alone decides.
+//! Everything that happens comes through one channel ([`crate::supervisor_event`]), and the supervisor alone
+//! decides.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -36,8 +37,8 @@ pub(crate) struct SupervisorConfig<'a> {
     pub(crate) user: Option<Identity>,
 }
 
-/// The supervisor's events, from the moment that this exists. It is opened before anything that would have to be cleaned
-/// up, so that no signal ends this process in between.
+/// The supervisor's events, from the moment that this exists. It is opened before anything that would have to
+/// be cleaned up, so that no signal ends this process in between.
 pub(crate) struct EventQueue {
     sender: Sender<SupervisorEvent>,
     receiver: Receiver<SupervisorEvent>,
@@ -67,8 +68,8 @@ impl EventQueue {
         thread.spawn(work).map_err(RunError::system("start a thread"))
     }
 
-    /// Waits for that work, until a signal asks this process to end. `on_config` gets the image's configuration, and its
-    /// remembered user.
+    /// Waits for that work, until a signal asks this process to end. `on_config` gets the image's
+    /// configuration, and its remembered user.
     pub(crate) fn wait<T>(
         &self,
         work: JoinHandle<T>,
@@ -109,7 +110,8 @@ pub(crate) struct PendingCreate {
     pub(crate) warm_up: Option<CgroupWarmUp>,
 }
 
-/// Creates and starts the container of `bundle`, and stays until it has ended. This process is a subreaper already.
+/// Creates and starts the container of `bundle`, and stays until it has ended. This process is a subreaper
+/// already.
 pub(crate) fn supervise(
     bundle: &mut Bundle,
     pending: PendingCreate,

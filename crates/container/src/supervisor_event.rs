@@ -1,7 +1,7 @@
 //! What the supervisor of a container has to know, and the channel on which it learns it.
 //!
-//! Signals, probes, the work that runs beside the preparations, and the end of the container's first process each have a thread.
-//! All of them send to one channel, so that the supervisor alone decides.
+//! Signals, probes, the work that runs beside the preparations, and the end of the container's first process
+//! each have a thread. All of them send to one channel, so that the supervisor alone decides.
 
 use std::io;
 use std::sync::mpsc::Sender;
@@ -28,14 +28,15 @@ pub(crate) enum SupervisorEvent {
 pub struct ConfigNotifier(Sender<SupervisorEvent>);
 
 impl ConfigNotifier {
-    /// The image has this configuration. `user` is its user as an earlier start found it, if one is remembered.
+    /// The image has this configuration. `user` is its user as an earlier start found it, if one is
+    /// remembered.
     pub fn notify(&self, image: ImageConfig, user: Option<Identity>) {
         // The supervisor has ended if nothing receives this.
         let _ = self.0.send(SupervisorEvent::ImageConfig(Box::new(image), user));
     }
 }
 
-/// The end of the work that runs beside the preparations: dropped, it tells the supervisor, also when the work panics.
+/// Sends [`SupervisorEvent::WorkEnded`] when it is dropped, also when the work panics.
 pub(crate) struct WorkEnd(Sender<SupervisorEvent>);
 
 impl WorkEnd {

@@ -1,8 +1,8 @@
 //! A container's terminal.
 //!
 //! The runtime makes a pseudo terminal inside the container and sends its master side over a Unix socket
-//! (`--console-socket`). This process joins it to its own terminal: it puts that into raw mode, passes input to the
-//! container unchanged, copies the container's output, and keeps both of one size.
+//! (`--console-socket`). This process joins it to its own terminal: it puts that into raw mode, passes input
+//! to the container unchanged, copies the container's output, and keeps both of one size.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,8 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 use crate::RunError;
 use crate::output::write_all;
 
-/// How long the terminal may take to arrive once the runtime has created the container. The runtime has sent it then.
+/// How long the terminal may take to arrive once the runtime has created the container. The runtime has sent
+/// it then.
 const ARRIVAL_TIMEOUT: Timespec = Timespec {
     tv_sec: 5,
     tv_nsec: 0,
@@ -107,7 +108,8 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Joins the terminals. With `interactive`, input goes to the container, the keys that raise signals included.
+    /// Joins the terminals. With `interactive`, input goes to the container, the keys that raise signals
+    /// included.
     pub(crate) fn join(master: OwnedFd, interactive: bool) -> Result<Self, RunError> {
         let mut terminal = Terminal {
             master,

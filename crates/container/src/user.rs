@@ -1,9 +1,9 @@
 //! The user and group numbers of an image's `User`.
 //!
-//! Names are looked up in the image's own `/etc/passwd` and `/etc/group`. An image is not trusted: its files are opened
-//! so that no symbolic link leads out of the view, only if they are regular files, and read up to a limit. The rules are
-//! docker's: a number need not be listed. Without an explicit group the user's own group counts, and every group that
-//! lists the user is added.
+//! Names are looked up in the image's own `/etc/passwd` and `/etc/group`. An image is not trusted: its files
+//! are opened so that no symbolic link leads out of the view, only if they are regular files, and read up to
+//! a limit. The rules are docker's: a number need not be listed. Without an explicit group the user's own
+//! group counts, and every group that lists the user is added.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,7 +22,8 @@ const LIST_LIMIT: u64 = 16 << 20;
 /// Largest user and group number; docker's limit. The kernel reserves -1 for "no change".
 const ID_LIMIT: u32 = i32::MAX as u32;
 
-/// Most additional groups of a remembered identity. The kernel's own limit (`NGROUPS_MAX`) is larger than any use of it.
+/// Most additional groups of a remembered identity. The kernel's own limit (`NGROUPS_MAX`) is larger than any
+/// use of it.
 const GROUPS_LIMIT: usize = 1024;
 
 /// The user that the container's first process runs as.
@@ -47,8 +48,8 @@ impl Identity {
         resolve(view, user)
     }
 
-    /// Reads an identity that was remembered as JSON. `None` unless it is a possible one. It is only a prediction: the
-    /// container's user is looked up in the image in any case.
+    /// Reads an identity that was remembered as JSON. `None` unless it is a possible one. It is only a
+    /// prediction: the container's user is looked up in the image in any case.
     pub fn remembered(text: &str) -> Option<Self> {
         let identity: Self = serde_json::from_str(text).ok()?;
         let Self {

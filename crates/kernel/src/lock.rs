@@ -1,7 +1,8 @@
 //! Locks of files and directories between processes (`flock(2)`).
 //!
-//! A lock ends when the last descriptor of the opened file is closed, at the latest with the processes that hold it. A
-//! descriptor that a child inherits holds it, too; the standard library opens files so that no child does.
+//! A lock ends when the last descriptor of the opened file is closed, at the latest with the processes that
+//! hold it. A descriptor that a child inherits holds it, too; the standard library opens files so that no
+//! child does.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;

@@ -7,14 +7,15 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
-/// How often a lookup is repeated if the kernel saw a rename in the directory meanwhile (`openat2(2)`, `EAGAIN`).
+/// How often a lookup is repeated if the kernel saw a rename in the directory meanwhile (`openat2(2)`,
+/// `EAGAIN`).
 const ATTEMPTS: usize = 16;
 
-/// Opens `path` as a process would whose root directory is `root`: absolute links and `..` do not lead out of it, and
-/// links of `/proc` to open files are refused.
+/// Opens `path` as a process would whose root directory is `root`: absolute links and `..` do not lead out of
+/// it, and links of `/proc` to open files are refused.
 ///
-/// The descriptor (`O_PATH`) identifies the file and gives no access to its contents, so nothing happens to a device or
-/// a FIFO.
+/// The descriptor (`O_PATH`) identifies the file and gives no access to its contents, so nothing happens to a
+/// device or a FIFO.
 ///
 /// # Errors
 /// As for `open(2)`: `NotFound` if there is no such file, and what else the kernel says.

@@ -139,7 +139,8 @@ const ULIMITS: [&str; 15] = [
     "stack",
 ];
 
-/// A resource limit of each process: `nofile=1024:2048` (soft and hard), or one number for both; `-1` for no limit.
+/// A resource limit of each process: `nofile=1024:2048` (soft and hard), or one number for both; `-1` for no
+/// limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ulimit {
     pub(crate) name: &'static str,

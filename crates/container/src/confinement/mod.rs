@@ -1,5 +1,5 @@
-//! The options that say what a container may do and use: `--cap-add`, `--memory`, `--security-opt` and others, with docker's
-//! names and values.
+//! The options that say what a container may do and use: `--cap-add`, `--memory`, `--security-opt` and
+//! others, with docker's names and values.
 
 mod limits;
 mod security;

@@ -37,7 +37,8 @@ pub(super) struct PipedRuntime {
 }
 
 impl PipedRuntime {
-    /// Starts the runtime by its `create` command, with a link to the pipe in the place of the bundle's configuration.
+    /// Starts the runtime by its `create` command, with a link to the pipe in the place of the bundle's
+    /// configuration.
     pub(super) fn start(
         bundle: &Path,
         group: String,
@@ -62,7 +63,8 @@ impl PipedRuntime {
         })
     }
 
-    /// Sends the configuration, which is in the bundle by now. Returns false if the runtime no longer waits for it.
+    /// Sends the configuration, which is in the bundle by now. Returns false if the runtime no longer waits
+    /// for it.
     pub(super) fn send_config(&mut self, config: &str) -> bool {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return false;
@@ -85,8 +87,8 @@ impl PipedRuntime {
         self.has_root = true;
     }
 
-    /// Waits for the runtime's end. `None` if it failed without having taken the configuration from the pipe. Then it
-    /// created nothing.
+    /// Waits for the runtime's end. `None` if it failed without having taken the configuration from the pipe.
+    /// Then it created nothing.
     pub(super) fn wait(mut self) -> Option<ExitStatus> {
         self.writer = None;
         let ended = self.child.wait().ok()?;

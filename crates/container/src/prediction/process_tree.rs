@@ -1,9 +1,9 @@
 //! Kills a runtime whose container will have no root, and the processes that it started.
 //!
-//! A process id alone kills nothing here, since the kernel may have given it to another process. The runtime is a child
-//! of this process that was not reaped, so its id is its own. A process that it started is opened first (a pidfd), and then
-//! looked at: if it still has that id, the id was its own all the time, and if the kernel names the runtime as its
-//! parent, the runtime started it.
+//! A process id alone kills nothing here, since the kernel may have given it to another process. The runtime
+//! is a child of this process that was not reaped, so its id is its own. A process that it started is opened
+//! first (a pidfd), and then looked at: if it still has that id, the id was its own all the time, and if the
+//! kernel names the runtime as its parent, the runtime started it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
@@ -16,8 +16,9 @@ use xebec_kernel::process::{Stat, children};
 use crate::control_groups::{self, INTERVAL, ROUNDS};
 
 /// Kills a runtime and the processes that it started, which become children of this process
-/// ([`crate::init::become_subreaper`]). The runtime is stopped first, so that neither reports the death of the other in
-/// the container's error output. Removes the control groups at `group` (a `cgroupsPath`), which are empty then.
+/// ([`crate::init::become_subreaper`]). The runtime is stopped first, so that neither reports the death of
+/// the other in the container's error output. Removes the control groups at `group` (a `cgroupsPath`), which
+/// are empty then.
 pub(super) fn kill(runtime: &mut Child, group: &str) {
     let process = Pid::from_child(runtime);
     if let Ok(opened) = pidfd_open(process, PidfdFlags::empty()) {

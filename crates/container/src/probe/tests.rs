@@ -26,7 +26,7 @@ fn probes_are_written_as_they_are_read() {
 }
 
 #[test]
-fn what_cannot_be_understood_says_why() {
+fn parse_errors_have_reasons() {
     for (text, why) in [
         ("", "no such probe"),
         ("ready", "no such probe"),
@@ -158,7 +158,7 @@ fn a_connection_with_itself_is_no_listener() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "(port:|http://|log:|file:|exec:|)\\PC{0,40}") {
+    fn no_text_panics(text in "(port:|http://|log:|file:|exec:|)\\PC{0,40}") {
         if let Ok(probe) = text.parse::<Probe>() {
             let shown = probe.to_string();
             proptest::prop_assert_eq!(shown.parse::<Probe>().map(|probe| probe.to_string()), Ok(shown));
@@ -166,7 +166,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn no_answer_makes_it_panic(answer in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+    fn no_answer_panics(answer in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
         let _ = status_of(&answer);
     }
 }

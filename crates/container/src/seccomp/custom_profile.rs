@@ -1,12 +1,13 @@
-//! A profile of the user (`--security-opt seccomp=FILE`), in the format of docker or of the runtime's configuration. The
-//! former is the latter with conditions.
+//! A profile of the user (`--security-opt seccomp=FILE`), in the format of docker or of the runtime's
+//! configuration. The former is the latter with conditions.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::capabilities::Capabilities;
 
-/// Largest profile that is read. Docker's own has some 20 kB, and profiles generated for one program have less.
+/// Largest profile that is read. Docker's own has some 20 kB, and profiles generated for one program have
+/// less.
 const PROFILE_LIMIT: usize = 1 << 20;
 
 /// This machine in conditions, by Go's names.
@@ -70,8 +71,8 @@ struct Condition {
     min_kernel: Option<String>,
 }
 
-/// Reads a profile for a container with these capabilities, on a kernel of this version. Returns the `linux.seccomp` object
-/// of the runtime's configuration, or what is wrong with the profile.
+/// Reads a profile for a container with these capabilities, on a kernel of this version. Returns the
+/// `linux.seccomp` object of the runtime's configuration, or what is wrong with the profile.
 pub(crate) fn read(text: &str, capabilities: Capabilities, kernel: (u32, u32)) -> Result<Value, String> {
     if text.len() > PROFILE_LIMIT {
         return Err(format!("it is larger than {PROFILE_LIMIT} bytes"));

@@ -1,29 +1,30 @@
 //! The system call filter of a container.
 //!
-//! It is an allow list with the policy of docker's default profile. It refuses system calls that reach beyond a container
-//! (mounts and namespaces, kernel modules and images, clocks, swap, keys, kernel tracing, I/O ports, file handles that
-//! bypass paths, `io_uring` and `userfaultfd`), unless an added capability allows them. It also refuses calls that did not
-//! exist when the list was made.
+//! It is an allow list with the policy of docker's default profile. It refuses system calls that reach beyond
+//! a container (mounts and namespaces, kernel modules and images, clocks, swap, keys, kernel tracing, I/O
+//! ports, file handles that bypass paths, `io_uring` and `userfaultfd`), unless an added capability allows
+//! them. It also refuses calls that did not exist when the list was made.
 //!
-//! Docker passes the whole list to the runtime, whose libseccomp takes 16 to 45 ms to compile its 400 names for the three
-//! kinds of calls of x86-64, after the container's root is mounted. Without that, runc takes 33 ms in all. Here there are
-//! two filters:
+//! Docker passes the whole list to the runtime, whose libseccomp takes 16 to 45 ms to compile its 400 names
+//! for the three kinds of calls of x86-64, after the container's root is mounted. Without that, runc takes 33
+//! ms in all. Here there are two filters:
 //!
-//! * **The outer filter** ([`Filters::outer`]) is the allow list, as a program that this crate assembles in microseconds. It
-//!   is installed on the runtime when that is started, and the processes of the runtime inherit it. It also allows what the
-//!   runtime needs to create a container.
-//! * **The inner filter** ([`Filters::profile`]) is passed to the runtime, which installs it on the container's command
-//!   last. It refuses what the outer filter allows for the runtime alone. It also repeats the other refusals, since a
-//!   runtime that an administrator runs (`runc exec`) has no outer filter. It allows the rest, so it is short and costs
-//!   little.
+//! * **The outer filter** ([`Filters::outer`]) is the allow list, as a program that this crate assembles in
+//!   microseconds. It is installed on the runtime when that is started, and the processes of the runtime
+//!   inherit it. It also allows what the runtime needs to create a container.
+//! * **The inner filter** ([`Filters::profile`]) is passed to the runtime, which installs it on the
+//!   container's command last. It refuses what the outer filter allows for the runtime alone. It also repeats
+//!   the other refusals, since a runtime that an administrator runs (`runc exec`) has no outer filter. It
+//!   allows the rest, so it is short and costs little.
 //!
-//! The kernel asks both, and the stricter answer counts. Every runtime silently ignores a name that the host's libseccomp
-//! does not know. The outer filter has no names. In the inner filter such a name opens nothing: what it alone refuses is as
-//! old as libseccomp, or is a newer call for mounts, for which the kernel itself demands the capability with which the
-//! list allows it.
+//! The kernel asks both, and the stricter answer counts. Every runtime silently ignores a name that the
+//! host's libseccomp does not know. The outer filter has no names. In the inner filter such a name opens
+//! nothing: what it alone refuses is as old as libseccomp, or is a newer call for mounts, for which the
+//! kernel itself demands the capability with which the list allows it.
 //!
-//! Runtimes other than runc and crun may need more system calls (one that starts a virtual machine uses `AF_VSOCK`), and the
-//! numbers are known for x86-64 only. In those cases the runtime gets the allow list by names, which takes longer.
+//! Runtimes other than runc and crun may need more system calls (one that starts a virtual machine uses
+//! `AF_VSOCK`), and the numbers are known for x86-64 only. In those cases the runtime gets the allow list by
+//! names, which takes longer.
 
 mod custom_profile;
 mod policy;
@@ -60,8 +61,9 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    /// The filters of a container with these capabilities. `takes_outer` is whether its runtime works under the outer
-    /// filter, and `socketcall` whether programs may make sockets by the old call whose arguments a filter cannot read.
+    /// The filters of a container with these capabilities. `takes_outer` is whether its runtime works under
+    /// the outer filter, and `socketcall` whether programs may make sockets by the old call whose arguments a
+    /// filter cannot read.
     pub(crate) fn new(
         filter: &Filter,
         capabilities: Capabilities,
@@ -91,8 +93,8 @@ fn deny_list(capabilities: Capabilities, socketcall: bool) -> Value {
     let mut rules = vec![
         refusing(&names(capabilities, socketcall, Action::Refuse), EPERM, &[]),
         refusing(&names(capabilities, socketcall, Action::Missing), ENOSYS, &[]),
-        // libseccomp compares all 64 bits, and the kernel uses 32. The outer filter compares those; this rule is for
-        // processes without it.
+        // libseccomp compares all 64 bits, and the kernel uses 32. The outer filter compares those; this rule
+        // is for processes without it.
         refusing(
             &names(capabilities, socketcall, Action::Socket),
             EPERM,
@@ -160,7 +162,8 @@ fn compare(argument: u32, operator: &str, value: u64, second: u64) -> Value {
     json!({ "index": argument, "value": value, "valueTwo": second, "op": operator })
 }
 
-/// The kinds of system calls of this machine, its 32-bit ones included. A call of another kind kills the process.
+/// The kinds of system calls of this machine, its 32-bit ones included. A call of another kind kills the
+/// process.
 fn architectures() -> &'static [&'static str] {
     if cfg!(target_arch = "x86_64") {
         &["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"]

@@ -1,8 +1,8 @@
 //! The allow list as a program of the kernel's filter machine (classic BPF, `linux/filter.h`).
 //!
-//! The program looks at the kind of the call, finds its number by binary search, and returns an action. For calls that
-//! are allowed with all arguments the kernel finds that out in advance and does not run the program
-//! (`seccomp_cache_prepare`, `kernel/seccomp.c`).
+//! The program looks at the kind of the call, finds its number by binary search, and returns an action. For
+//! calls that are allowed with all arguments the kernel finds that out in advance and does not run the
+//! program (`seccomp_cache_prepare`, `kernel/seccomp.c`).
 
 use xebec_kernel::process::Instruction;
 
@@ -29,14 +29,14 @@ const ERROR: u32 = 0x0005_0000;
 pub(super) const X86_64: u32 = 0xc000_003e;
 pub(super) const I386: u32 = 0x4000_0003;
 
-/// The offsets in `struct seccomp_data` of the number, the kind and the low half of the first argument, on a little-endian
-/// machine. The kernel takes 32 bits of families and personalities, and ignores the high half.
+/// The offsets in `struct seccomp_data` of the number, the kind and the low half of the first argument, on a
+/// little-endian machine. The kernel takes 32 bits of families and personalities, and ignores the high half.
 const NUMBER: u32 = 0;
 const KIND: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
 
-/// The program for the runtime of a container with these capabilities, and for all that it starts. Calls that are not in
-/// the table fail with `ENOSYS`.
+/// The program for the runtime of a container with these capabilities, and for all that it starts. Calls that
+/// are not in the table fail with `ENOSYS`.
 pub(super) fn allow_list(capabilities: Capabilities, socketcall: bool) -> Vec<Instruction> {
     let answer = |call: &Syscall| match call.for_runtime {
         true => Action::Allow,

@@ -140,7 +140,8 @@ mod tests {
         assert_eq!(answer("clone"), Some(Action::Clone));
         assert_eq!(answer("socketcall"), Some(Action::Socketcall));
         assert_eq!(answer("socket"), Some(Action::Socket));
-        // The kernel makes both sockets, and loads what it needs for that, before it says that a family has no pairs.
+        // The kernel makes both sockets, and loads what it needs for that, before it says that a family has
+        // no pairs.
         assert_eq!(answer("socketpair"), Some(Action::Socket));
     }
 

@@ -25,9 +25,10 @@ fn every_namespace_flag_is_one_bit() {
     assert!(NAMESPACE_FLAGS.iter().all(|flag| flag.is_power_of_two()));
 }
 
-/// Whatever the outer filter lets the runtime do, the inner one refuses its container, unless a capability brings it.
+/// Whatever the outer filter lets the runtime do, the inner one refuses its container, unless a capability
+/// brings it.
 #[test]
-fn what_only_the_runtime_may_the_inner_filter_refuses() {
+fn the_inner_filter_refuses_the_calls_of_the_runtime() {
     let profile = deny_list(with(&[]), false);
     for call in SYSCALLS
         .iter()
@@ -46,7 +47,7 @@ fn what_only_the_runtime_may_the_inner_filter_refuses() {
 }
 
 #[test]
-fn who_starts_a_container_decides_which_filters_there_are() {
+fn the_filters_depend_on_the_runtime() {
     let usual = Filters::new(&Filter::Default, with(&[]), true, false);
     assert_eq!(usual.outer.is_some(), cfg!(target_arch = "x86_64"));
     let other = Filters::new(&Filter::Default, with(&[]), false, false);
@@ -130,7 +131,7 @@ fn a_profile_of_dockers_form_is_read_as_docker_does() {
 }
 
 #[test]
-fn a_profile_that_is_none_is_refused() {
+fn an_invalid_profile_is_refused() {
     for text in ["", "[]", "{}", r#"{"defaultAction": "yes"}"#] {
         assert!(read(text, with(&[]), (6, 14)).is_err(), "{text}");
     }

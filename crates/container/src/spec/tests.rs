@@ -55,7 +55,7 @@ fn input(process: &Process) -> SpecInput<'_> {
 
 /// The whole file as it is. Whoever changes a default changes this, on purpose.
 #[test]
-fn the_file_is_as_expected() {
+fn the_configuration_is_as_expected() {
     let mut spec = config_json(&input(&process(&[("PATH", "/bin")])));
     let seccomp = spec["linux"]["seccomp"].take();
     assert_eq!(seccomp["defaultAction"], "SCMP_ACT_ALLOW");
@@ -120,7 +120,7 @@ fn volumes_come_last_and_in_order() {
 }
 
 #[test]
-fn limits_are_no_higher_than_they_may_be() {
+fn the_default_limit_is_not_above_this_processs_own() {
     let limits = |open_files_limit| {
         let spec = config_json(&SpecInput {
             open_files_limit,
@@ -142,7 +142,7 @@ fn a_host_name_that_was_set_stays() {
 }
 
 #[test]
-fn options_are_what_the_runtime_is_told() {
+fn options_are_in_the_configuration() {
     let confinement = Confinement {
         read_only: true,
         tmpfs: "/run:size=8m".parse().into_iter().collect(),

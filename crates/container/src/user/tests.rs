@@ -113,7 +113,7 @@ fn a_link_within_the_view_is_followed_as_the_container_would() {
 }
 
 #[test]
-fn what_is_no_list_is_neither_read_nor_waited_for() {
+fn other_files_are_not_opened_as_lists() {
     let view = view();
     let passwd = view.path().join("etc/passwd");
     fs::remove_file(&passwd).unwrap();
@@ -146,7 +146,7 @@ fn what_is_no_list_is_neither_read_nor_waited_for() {
 }
 
 #[test]
-fn bytes_that_are_no_text_spoil_only_their_own_entry() {
+fn invalid_utf8_spoils_only_its_entry() {
     let view = view();
     let mut list = b"caf\xe9:x:9:9::/:\n\xff\xff\xff\n".to_vec();
     list.extend_from_slice(PASSWD.as_bytes());
@@ -156,7 +156,7 @@ fn bytes_that_are_no_text_spoil_only_their_own_entry() {
 
 proptest::proptest! {
     #[test]
-    fn no_list_and_no_name_makes_it_panic(passwd in ".{0,200}", group in ".{0,200}", user in ".{0,20}") {
+    fn no_list_and_no_name_panics(passwd in ".{0,200}", group in ".{0,200}", user in ".{0,20}") {
         let _ = find_user(&passwd, &user);
         let _ = find_group(&group, &user);
     }

@@ -1,5 +1,4 @@
-//! What containers leave on record, on the disk and in the mount table, and who cleans it up. As in `container_run`, every case runs
-//! in a process of its own.
+//! What containers leave in records, on the disk and in the mount table, and its cleanup.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,12 +7,12 @@ use crate::support::{Case, case, wait_until};
 use xebec_container::{Record, cleanup_stale, list};
 use xebec_kernel::mount::{Attributes, Overlay};
 
-/// Asks nobody before it ends a process.
+/// `SIGKILL`, which a process cannot handle.
 const KILL: i32 = 9;
 
-/// A container that never was leaves nothing, even without --rm, and its name stays free.
+/// A container that was not created leaves nothing, even without --rm, and its name stays free.
 #[test]
-fn what_never_ran_leaves_nothing() {
+fn a_failed_start_leaves_nothing() {
     let mut case = case!();
     case.set("id", "never").command(&["/no/such/program"]);
     for _ in 0..2 {
@@ -24,14 +23,14 @@ fn what_never_ran_leaves_nothing() {
     assert_eq!(case.command(&["/bin/true"]).run().code, 0);
 }
 
-/// Nor does one whose directories cannot be made: its name stays free, too.
+/// The name of a container whose directories cannot be made stays free, too.
 #[test]
-fn what_has_no_place_leaves_nothing() {
+fn a_container_without_directories_leaves_nothing() {
     let mut case = case!();
     case.shell("exit 3").set("id", "placed");
     let place = case.bundle("placed");
     fs::create_dir_all(place.parent().unwrap()).unwrap();
-    fs::write(&place, "somebody's file").unwrap();
+    fs::write(&place, "another file").unwrap();
     let run = case.run();
     assert!(run.error.contains("bundles/placed"), "{run:?}");
     assert!(!case.state().join("placed").exists());
@@ -39,7 +38,7 @@ fn what_has_no_place_leaves_nothing() {
     assert_eq!(case.run().code, 3);
 }
 
-/// Names, records and cleaning are shared by all that use one pair of directories.
+/// Containers that share their directories share names, records and cleanups.
 #[test]
 fn many_containers_share_their_directories() {
     let mut case = case!();
@@ -81,16 +80,16 @@ fn running_containers_are_listed() {
     running.finish();
 }
 
-/// A container whose supervisor was killed serves on: nobody who happens to run another one ends it. It keeps its name, and is
-/// cleaned up once it has ended.
+/// A container whose supervisor was killed runs on, also when another one is started. It keeps its name until it
+/// has ended and is cleaned up.
 #[test]
-fn what_outlives_its_supervisor_is_left_alone_until_it_ends() {
+fn a_container_that_outlives_its_supervisor_is_cleaned_up_when_it_ends() {
     let mut case = case!();
     case.flag("rm").set("id", "orphan").shell("echo ready; sleep 60");
     let mut running = case.start();
     running.wait_for_output("ready");
     let is_noted = |run: &std::path::Path| list(run).unwrap().records[0].has_begun == Some(true);
-    wait_until("noted that it began", || is_noted(&case.dirs().run));
+    wait_until("the start is recorded", || is_noted(&case.dirs().run));
     running.signal(KILL);
     running.finish();
     assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 0);
@@ -113,23 +112,23 @@ fn what_outlives_its_supervisor_is_left_alone_until_it_ends() {
     );
 }
 
-/// A container whose supervisor was killed before it was told to begin will never begin.
+/// A container whose supervisor was killed before the start never starts.
 #[test]
-fn what_never_began_is_cleaned_up() {
+fn a_container_that_never_started_is_cleaned_up() {
     let mut case = case!();
     case.flag("rm").set("id", "unborn").shell("echo ready; sleep 60");
     let mut running = case.start();
     running.wait_for_output("ready");
     running.signal(KILL);
     running.finish();
-    forget_that_it_began(&case, "unborn");
+    record_no_start(&case, "unborn");
     let record = list(&case.dirs().run).unwrap().records.remove(0);
     assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
     wait_for_end(&record);
     case.assert_clean();
 }
 
-/// Two run directories, a container of one name in each: neither what becomes of the one nor who cleans up after it touches the
+/// Two run directories have a container of one name each. Neither the end of the one nor its cleanup changes the
 /// other.
 #[test]
 fn containers_of_one_name_in_two_run_directories_have_nothing_in_common() {
@@ -141,31 +140,31 @@ fn containers_of_one_name_in_two_run_directories_have_nothing_in_common() {
     other.flag("rm").set("id", "twin").shell("exit 3");
     assert_eq!(other.run().code, 3);
     assert!(record.is_running(), "it ended with the other one");
-    // One that died, too.
+    // The same with a container that is cleaned up.
     other.shell("echo ready; sleep 60");
     let mut dead = other.start();
     dead.wait_for_output("ready");
     let its = list(&other.dirs().run).unwrap().records.remove(0);
     dead.signal(KILL);
     dead.finish();
-    forget_that_it_began(&other, "twin");
+    record_no_start(&other, "twin");
     assert_eq!(cleanup_stale(&other.dirs()).unwrap(), 1);
     wait_for_end(&its);
     other.assert_clean();
-    assert!(record.is_running(), "who cleaned up after the other one ended it");
+    assert!(record.is_running(), "the cleanup of the other one ended it");
     end(&record);
     running.finish();
     one.assert_clean();
 }
 
-/// A record of a version that named the control groups by the container alone.
+/// A record of an earlier version, which named the control groups by the container alone.
 #[test]
 fn control_groups_of_earlier_versions_are_found() {
     let mut case = case!();
     let name = format!("early-{}", std::process::id());
     case.flag("rm").set("id", &name).shell("echo ready; sleep 60");
-    // Where that version would have put it.
-    case.before_making(
+    // The path of that version.
+    case.before_create(
         r#"while [ -L "$config" ]; do sleep 0.01; done
         sed -i 's|\("cgroupsPath":"/xebec/[^"@]*\)@[0-9a-f]*"|\1"|' "$config""#,
     );
@@ -175,19 +174,20 @@ fn control_groups_of_earlier_versions_are_found() {
     let record = list(&case.dirs().run).unwrap().records.remove(0);
     running.signal(KILL);
     running.finish();
-    forget_that_it_began(&case, &name);
+    record_no_start(&case, &name);
     let path = case.dirs().run.join(format!("containers/{name}.json"));
     let mut text: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     text.as_object_mut().unwrap().remove("control_group");
     fs::write(&path, text.to_string()).unwrap();
-    // The runtime knows nothing of it, so that only its control groups tell.
+    // The runtime's state is lost, so that only the control groups lead to the container's processes.
     fs::remove_dir_all(case.dirs().run.join("runtime").join(&name)).unwrap();
     assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
     wait_for_end(&record);
     case.assert_clean();
 }
 
-/// A container of a version that had the bundle beside the layer, and a bundle that nobody has on record, of a layer that is kept.
+/// A container of an earlier version, which had the bundle beside the layer, and a bundle without a record
+/// whose layer is kept.
 #[test]
 fn old_and_unknown_bundles_are_cleaned_up() {
     let mut case = case!();
@@ -209,9 +209,9 @@ fn old_and_unknown_bundles_are_cleaned_up() {
     assert!(layer.join("upper").exists() && !old.exists());
 }
 
-/// The supervisor's record is lost too, as if it had been cleaned up while the runtime was still at work.
+/// The record is lost, as if it had been cleaned up before the runtime created the container.
 #[test]
-fn a_container_that_nobody_knows_is_cleaned_up() {
+fn a_container_without_a_record_is_cleaned_up() {
     let mut case = case!();
     case.flag("rm").set("id", "unknown").shell("echo ready; sleep 60");
     let mut running = case.start();
@@ -230,8 +230,8 @@ fn a_container_that_nobody_knows_is_cleaned_up() {
     assert!(!case.state().join("unknown").exists());
 }
 
-/// As if its supervisor had been killed a moment earlier.
-fn forget_that_it_began(case: &Case, id: &str) {
+/// Changes the record as if the supervisor had been killed before the start.
+fn record_no_start(case: &Case, id: &str) {
     let path = case.dirs().run.join(format!("containers/{id}.json"));
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("\"has_begun\": true", "\"has_begun\": false")).unwrap();
@@ -243,7 +243,7 @@ fn end(record: &Record) {
     wait_for_end(record);
 }
 
-/// A killed process whose parent is gone ends a moment later.
+/// Waits for the end of a killed process, which is not this process's child.
 fn wait_for_end(record: &Record) {
     let began = Instant::now();
     while record.is_running() && began.elapsed() < Duration::from_secs(5) {

@@ -1,4 +1,4 @@
-//! What a container may not do, tried from inside it, and what each option changes.
+//! What a container can do, tried from inside it, and the effect of each option.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ const ENOSYS: i32 = 38;
 const TRY: &str = r#"for (@ARGV) { my ($name, $number, @a) = split /,/; $_ += 0 for @a; push @a, 0 while @a < 4; $! = 0;
     my $result = syscall($number + 0, @a); print "$name ", ($result == -1 ? $! + 0 : 0), "\n"; }"#;
 
-/// What a container is answered by these calls (`name,number,arguments`).
+/// Makes these system calls in a container (`name,number,arguments`), and returns the error of each.
 fn tried(case: &mut Case, calls: &[&str]) -> Vec<(String, i32)> {
     // The host's perl: busybox makes no calls by number.
     for (from, to) in [
@@ -45,7 +45,8 @@ fn can_try() -> bool {
     is_there
 }
 
-/// With its error. A number with something in its upper half is the same one to the kernel where it takes 32 bits.
+/// With its error. A number with something in its upper half is the same one to the kernel where it takes 32
+/// bits.
 const REFUSED: [(&str, i32); 29] = [
     ("af_alg,41,38,5,0", EPERM),
     ("af_alg-upper-half,41,4294967334,5,0", EPERM),
@@ -79,7 +80,7 @@ const REFUSED: [(&str, i32); 29] = [
 ];
 
 #[test]
-fn what_leads_out_is_refused() {
+fn system_calls_that_leave_the_container_are_refused() {
     let mut case = case!();
     if !can_try() {
         return;
@@ -159,7 +160,7 @@ fn each_option_has_its_effect() {
 }
 
 #[test]
-fn limits_are_what_the_kernel_counts_by() {
+fn limits_are_set_in_the_kernel() {
     let mut case = case!();
     case.set("memory", "64m").set("cpus", "0.5").set("pids", "12");
     let run = shell(
@@ -179,7 +180,7 @@ fn limits_are_what_the_kernel_counts_by() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn impossible_options_are_refused() {
     for (key, value, word) in [
         ("cpus", "5000", "this host has"),
         ("memory", "1m", "at least 6m"),
@@ -216,7 +217,7 @@ busybox mknod /tmp/mem c 1 1 && (: < /tmp/mem) 2>/dev/null && echo "opened /dev/
 true"#;
 
 #[test]
-fn nothing_of_the_host_is_within_reach() {
+fn nothing_of_the_host_can_be_changed_or_seen() {
     let mut case = case!();
     let run = shell(&mut case, LOOK);
     assert_eq!(run.stdout, "", "{run:?}");

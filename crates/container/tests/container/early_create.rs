@@ -44,7 +44,7 @@ fn runtimes(case: &Case) -> Vec<i32> {
 fn the_runtime_waits_for_the_image() {
     let mut case = case!();
     case.shell("echo here; sleep 1; exit 5");
-    case.before_making("");
+    case.before_create("");
     let running = start_and_wait(&mut case, Duration::from_secs(3));
     wait_until("one runtime", || runtimes(&case).len() == 1);
     let config = config(&case);
@@ -54,7 +54,7 @@ fn the_runtime_waits_for_the_image() {
     let text = fs::read_to_string(config).unwrap();
     assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
     let run = running.finish();
-    assert_eq!(case.made(), 1, "the runtime was started again");
+    assert_eq!(case.creates(), 1, "the runtime was started again");
     assert_eq!((run.code, run.stdout.as_str()), (5, "here\n"), "{run:?}");
     case.assert_clean();
 }
@@ -107,15 +107,15 @@ fn a_runtime_that_takes_no_link_is_started_again() {
         ),
         ("waits for the file", waits.to_owned(), 1),
     ] {
-        case.before_making(&rest);
+        case.before_create(&rest);
         let run = case.set("image_after_ms", "200").run();
         assert_eq!(run.code, 6, "{what}: {run:?}");
-        assert_eq!(case.made(), calls, "{what}");
+        assert_eq!(case.creates(), calls, "{what}");
         case.assert_clean();
     }
     // Its fourth argument is its log.
     let fails = r#"echo '{"level":"error","msg":"no such luck"}' >"$4"; exit 1"#;
-    case.before_making(fails);
+    case.before_create(fails);
     let run = case.run();
     assert!(run.code == 125 && run.error.contains("no such luck"), "{run:?}");
     case.assert_clean();
@@ -135,7 +135,7 @@ fn a_configuration_may_be_long() {
         ("none", 12, 1_200_000),
         ("{}", 13, 1_300_000),
     ] {
-        case.set("predicted_image", told).before_making("");
+        case.set("predicted_image", told).before_create("");
         for number in 0..count {
             case.add("env", &format!("A{number}={}", "x".repeat(100_000)));
         }
@@ -145,7 +145,7 @@ fn a_configuration_may_be_long() {
             "{run:?}"
         );
         let fits = rustix::pipe::fcntl_setpipe_size(&writer, bytes).is_ok();
-        assert_eq!(case.made(), if fits { 1 } else { 2 }, "{count} variables");
+        assert_eq!(case.creates(), if fits { 1 } else { 2 }, "{count} variables");
         case.assert_clean();
     }
 }

@@ -1,4 +1,5 @@
-//! Predicted containers: the runtime creates them when the image's configuration is known, and they wait for its files.
+//! Predicted containers: the runtime creates them when the image's configuration is known, and they wait for
+//! its files.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -12,7 +13,8 @@ use xebec_kernel::mount::automount::Automount;
 
 const APP: &str = r#"{"uid":1000,"gid":100,"additional":[50],"home":"/home/app"}"#;
 
-/// A case, unless the kernel has no automounts here: then the test prints SKIPPED with the reason, and returns.
+/// A case, unless the kernel has no automounts here: then the test prints SKIPPED with the reason, and
+/// returns.
 macro_rules! prediction_case {
     () => {{
         let case = case!();
@@ -50,7 +52,8 @@ fn id(case: &Case) -> String {
     name.to_str().unwrap().to_owned()
 }
 
-/// The processes that wait for a root of this case. Such a process shows nothing else of itself but its mounts.
+/// The processes that wait for a root of this case. Such a process shows nothing else of itself but its
+/// mounts.
 fn waiting_processes(case: &Case) -> Vec<i32> {
     let name = id(case);
     let waits = |process: &i32| {
@@ -89,13 +92,13 @@ fn the_container_waits_for_its_image() {
     let mut case = prediction_case!();
     case.flag("rm")
         .shell("cat /etc/motd; echo here; exit 5")
-        .before_making("");
+        .before_create("");
     let running = start_and_wait(&mut case, SHORT);
     assert_eq!(waiting(&case), 1, "the runtime itself does not wait");
     let run = running.finish();
     assert!(run.code == 5 && run.stdout.ends_with("here\n"), "{run:?}");
     assert_eq!(run.events(), ["mounted", "created", "started", "exited 5"]);
-    assert_eq!(case.made(), 1, "the container was created again");
+    assert_eq!(case.creates(), 1, "the container was created again");
     assert_gone(&case);
 }
 
@@ -112,7 +115,7 @@ fn a_remembered_user_is_compared_with_the_image() {
         ("another user", root, 2),
         ("another home", other_home.as_str(), 2),
     ] {
-        case.set("predicted_user", user).before_making("");
+        case.set("predicted_user", user).before_create("");
         // Without the wait a wrong prediction may be discarded before the runtime creates a container of it.
         let run = match made {
             1 => case.run(),
@@ -120,7 +123,7 @@ fn a_remembered_user_is_compared_with_the_image() {
         };
         case.set("image_after_ms", "0");
         assert_eq!((run.code, run.stdout.as_str()), (0, right), "{what}: {run:?}");
-        assert_eq!(case.made(), made, "{what}");
+        assert_eq!(case.creates(), made, "{what}");
         case.assert_clean();
     }
     // The remembered user is the image's, not the one of the option.
@@ -139,11 +142,11 @@ fn a_changed_image_runs_with_its_new_configuration() {
             "predicted_image",
             r#"{"Entrypoint":["/bin/sh","-c"],"Cmd":["echo old; exit 4"]}"#,
         )
-        .before_making("");
+        .before_create("");
     let run = start_and_wait(&mut case, SHORT).finish();
     assert_eq!((run.code, run.stdout.as_str()), (3, "new b\n"), "{run:?}");
     assert_eq!(run.stderr, "", "the discarded container reports something");
-    assert_eq!(case.made(), 2);
+    assert_eq!(case.creates(), 2);
     case.assert_clean();
 }
 
@@ -266,10 +269,10 @@ fn a_container_with_another_root_is_created_again() {
         fi"##,
         other.display()
     );
-    case.before_making(&elsewhere);
+    case.before_create(&elsewhere);
     let run = case.run();
     assert_eq!((run.code, run.stdout.as_str()), (0, "right\n"), "{run:?}");
-    assert_eq!(case.made(), 2);
+    assert_eq!(case.creates(), 2);
     case.assert_clean();
 }
 

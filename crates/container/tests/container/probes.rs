@@ -1,5 +1,4 @@
-//! Probes, and what becomes of containers that are ready, or never are. As in `container_run`, every case runs in a process of its
-//! own.
+//! Probes, and containers that become ready or do not.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +38,7 @@ fn a_ready_container_is_stopped_with_the_images_signal_and_killed_if_it_stays() 
 }
 
 #[test]
-fn every_kind_of_probe_is_seen() {
+fn every_kind_of_probe_succeeds() {
     let mut case = case!();
     case.flag("rm")
         .flag("exit_on_ready")
@@ -99,7 +98,7 @@ fn every_kind_of_probe_is_seen() {
 }
 
 #[test]
-fn what_is_said_and_over_at_once_is_not_missed() {
+fn the_output_of_a_short_container_is_searched() {
     let mut case = case!();
     case.flag("rm").flag("exit_on_ready").set("stop_timeout_ms", "50");
     for _ in 0..20 {
@@ -112,7 +111,7 @@ fn what_is_said_and_over_at_once_is_not_missed() {
 }
 
 #[test]
-fn all_probes_of_several_must_be_seen() {
+fn all_probes_must_succeed() {
     let mut case = case!();
     case.flag("rm")
         .set("probe", "log:first")
@@ -134,7 +133,7 @@ fn all_probes_of_several_must_be_seen() {
 }
 
 #[test]
-fn a_container_that_is_never_ready_says_what_it_wrote_last() {
+fn the_error_of_a_container_that_is_never_ready_has_its_last_lines() {
     let mut case = case!();
     case.flag("rm")
         .set("probe", "port:1")

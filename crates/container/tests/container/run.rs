@@ -1,5 +1,4 @@
-//! Containers for real: busybox on a runtime, as root. Every case runs in a process of its own (this same test
-//! binary), because signals and the death of the supervisor are what is tested; a watchdog ends each.
+//! What a container gets, and what it leaves.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -167,7 +166,7 @@ fn a_volumes_target_never_leaves_the_container() {
 }
 
 #[test]
-fn standard_input_is_handed_on_only_if_asked() {
+fn standard_input_is_passed_only_with_interactive() {
     let mut case = case!();
     case.flag("rm").command(&["/bin/cat"]).input("hello\n");
     assert_eq!(case.run().stdout, "");
@@ -183,7 +182,7 @@ fn standard_input_is_handed_on_only_if_asked() {
 }
 
 #[test]
-fn signals_are_handed_on() {
+fn signals_are_forwarded() {
     let mut case = case!();
     case.flag("rm").shell(
         "trap 'echo one' USR1; trap 'echo two' USR2; trap 'echo hup' HUP; trap 'echo bye; exit 3' TERM; \
@@ -223,7 +222,7 @@ fn the_third_request_to_end_kills() {
 }
 
 #[test]
-fn what_cannot_run_is_named() {
+fn the_error_names_what_cannot_run() {
     let mut case = case!();
     case.flag("rm").command(&["/no/such/program"]);
     let run = case.run();

@@ -1,7 +1,5 @@
-//! Cases of `container_run`: a busybox image view in a temporary directory, a supervisor in a process of its
-//! own, and the certainty that nothing stays.
-
-#![allow(dead_code, unreachable_pub, reason = "no test binary uses all of it")]
+//! A test case: the view of a busybox image in a temporary directory, a supervisor in a process of its own,
+//! and checks that nothing is left.
 
 mod supervisor;
 mod terminal;
@@ -19,21 +17,21 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use xebec_container::{Directories, cleanup_stale, list};
 
-/// No case takes nearly as long.
+/// Longer than any case takes.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// The test that is no test in each test binary: the other side of every case.
+/// The test that runs the supervisor of a case, in a process of its own.
 const SUPERVISOR: &str = "support::supervisor::supervisor_process";
 
-/// Names the file that says what a supervisor is to do.
+/// The environment variable with the path of a supervisor's orders.
 const ORDERS: &str = "XEBEC_TEST_CONTAINER_ORDERS";
 
-/// The runtime that all cases use, if not the one that is found first.
+/// The environment variable with the runtime that all cases use. By default the first that is installed.
 const RUNTIME: &str = "XEBEC_TEST_RUNTIME";
 
 const BUSYBOX: &str = "/bin/busybox";
 
-/// Why containers cannot be run here, if they cannot.
+/// The reason why containers cannot run here, if there is one.
 pub fn skip_reason() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("containers need root".into());
@@ -52,7 +50,7 @@ pub fn skip_reason() -> Option<String> {
     (!is_static).then(|| "there is no static busybox (apt install busybox-static)".into())
 }
 
-/// A case, unless containers cannot be run here: then that is said, and the test returns.
+/// A case, unless containers cannot run here: then the test prints SKIPPED with the reason, and returns.
 macro_rules! case {
     () => {
         match $crate::support::skip_reason() {
@@ -66,7 +64,7 @@ macro_rules! case {
 }
 pub(crate) use case;
 
-/// Waits until it is so; no case takes that long.
+/// Waits until the condition holds, and fails after ten seconds.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -75,7 +73,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A port of the host that is free now.
+/// A free port of the host.
 pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -84,7 +82,7 @@ pub fn free_port() -> u16 {
         .port()
 }
 
-/// One image view, and what is to be run on it.
+/// An image view, and the options of a container on it.
 pub struct Case {
     directory: tempfile::TempDir,
     image: String,
@@ -93,7 +91,7 @@ pub struct Case {
     input: Vec<u8>,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 pub struct Run {
     pub code: i32,
@@ -137,7 +135,7 @@ impl Case {
         }
     }
 
-    /// Of the container of that name.
+    /// The bundle of the container of that name.
     pub fn bundle(&self, id: &str) -> PathBuf {
         self.dirs().run.join("bundles").join(id)
     }
@@ -188,7 +186,7 @@ impl Case {
         self
     }
 
-    /// A program that does this in the place of the runtime, with runc's arguments.
+    /// Uses this script as the runtime. It gets runc's arguments.
     pub fn runtime(&mut self, script: &str) -> &mut Self {
         let path = self.directory.path().join(format!("runc-{}", self.orders.len()));
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -196,9 +194,9 @@ impl Case {
         self.set("runtime", path.to_str().unwrap())
     }
 
-    /// In the place of runc, which does this before it makes a container, with `$config` for where it looks for its configuration.
-    /// How often it was called for that is told by [`Case::made`].
-    pub fn before_making(&mut self, rest: &str) -> &mut Self {
+    /// Uses runc, and runs this script before each `create`, with the path of `config.json` in `$config`.
+    /// [`Case::creates`] counts the calls.
+    pub fn before_create(&mut self, rest: &str) -> &mut Self {
         let calls = self.calls();
         let _ = fs::remove_file(&calls);
         let find = r#"config=$(printf '%s\n' "$@" | sed -n '/^--bundle$/{n;p;}')/config.json"#;
@@ -208,8 +206,8 @@ impl Case {
         ))
     }
 
-    /// How often the runtime was called to make a container.
-    pub fn made(&self) -> usize {
+    /// How often the runtime was called to create a container.
+    pub fn creates(&self) -> usize {
         fs::read_to_string(self.calls()).map_or(0, |text| text.lines().count())
     }
 
@@ -242,7 +240,7 @@ impl Case {
 
     pub fn start(&mut self) -> Running {
         let mut command = self.supervisor();
-        // As a shell starts it, so that who cleans up after it is somebody else.
+        // A process group of its own, as a shell gives it: the automount lets this group pass.
         command
             .process_group(0)
             .stdin(Stdio::piped())
@@ -264,7 +262,7 @@ impl Case {
         self.directory.path().join(format!("report-{}", self.runs))
     }
 
-    /// A process that does what the case says and reports into the case's directory.
+    /// The command of a supervisor that runs the case's container and reports into the case's directory.
     fn supervisor(&mut self) -> Command {
         self.runs += 1;
         let orders = serde_json::json!({
@@ -285,7 +283,7 @@ impl Case {
         assert!(!mounts.contains(name), "still mounted: {mounts}");
     }
 
-    /// Nothing is mounted, recorded or known to the runtime.
+    /// No mount, record, bundle or runtime state is left.
     pub fn assert_clean(&self) {
         self.assert_unmounted();
         let entries = |path: PathBuf| fs::read_dir(path).map(|entries| entries.count()).unwrap_or(0);
@@ -297,7 +295,7 @@ impl Case {
 
 impl Drop for Case {
     fn drop(&mut self) {
-        // Those whose supervisor was killed serve on.
+        // Containers whose supervisor was killed run on.
         let left = list(&self.dirs().run).unwrap_or_default().records;
         for pid in left.iter().filter_map(|record| Pid::from_raw(record.pid?)) {
             let _ = kill_process(pid, Signal::KILL);
@@ -313,7 +311,7 @@ impl Drop for Case {
     }
 }
 
-/// A supervisor at work.
+/// A supervisor that runs.
 pub struct Running {
     child: Child,
     stdout: Collected,
@@ -372,7 +370,7 @@ impl Running {
         };
         let (events, ready, error): (Vec<String>, Vec<String>, Vec<String>) =
             (field("event "), field("ready_ms "), field("error "));
-        // A killed supervisor leaves a container that still holds the pipes: wait only for what ends.
+        // The container of a killed supervisor still holds the pipes, so they do not end.
         if status.code().is_some() {
             self.stdout.wait_for_end();
             self.stderr.wait_for_end();
@@ -388,12 +386,12 @@ impl Running {
     }
 }
 
-/// The test harness announces its one test on standard output.
+/// Removes the line with which the test harness announces its one test.
 fn strip_harness(text: &str) -> String {
     text.strip_prefix("\nrunning 1 test\n").unwrap_or(text).to_owned()
 }
 
-/// What a stream has given so far.
+/// The text that a stream has had so far.
 #[derive(Clone, Default)]
 struct Collected(Arc<Mutex<(Vec<u8>, bool)>>);
 

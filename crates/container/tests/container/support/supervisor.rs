@@ -1,4 +1,4 @@
-//! The other side of a case: a process that runs one container as the case says, and reports into its directory.
+//! The supervisor of a case: a process that runs one container, and reports into the case's directory.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,7 +10,7 @@ use xebec_container::{self, Directories, Event, Identity, ImageConfig, Prepared,
 
 use super::ORDERS;
 
-/// Not a test: in the process of a supervisor it runs the container and ends with its code. Elsewhere it does nothing.
+/// Not a test: with orders it runs the container and ends with its exit code. Without orders it does nothing.
 #[test]
 fn supervisor_process() {
     let Some(path) = std::env::var_os(ORDERS) else {
@@ -73,7 +73,8 @@ fn run(
     })
 }
 
-/// What is predicted before the image is there: its configuration and its user, unless the case predicts others.
+/// What is predicted before the image is there: its configuration and its user, unless the case predicts
+/// others.
 struct Prediction {
     image: ImageConfig,
     user: Option<Identity>,
