@@ -5,11 +5,12 @@
 //! are held as long as either lives.
 
 use std::fs::{File, TryLockError};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::FlockOperation;
+use xebec_kernel::lock::try_lock_file;
 use xebec_kernel::process::is_alive;
 
 use crate::error::LockError;
@@ -110,17 +111,13 @@ pub fn is_running(run: &Path) -> bool {
 }
 
 fn lock(directory: &Path, name: &str) -> Result<File, LockError> {
-    let file = open(directory, name)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(LockError::Held {
+    let file = directory.join(name);
+    try_lock_file(&file, 0o666).map_err(|source| match source.kind() {
+        io::ErrorKind::WouldBlock => LockError::Held {
             directory: directory.to_owned(),
-        }),
-        Err(errno) => Err(LockError::File {
-            file: directory.join(name),
-            source: errno.into(),
-        }),
-    }
+        },
+        _ => LockError::File { file, source },
+    })
 }
 
 fn open(directory: &Path, name: &str) -> Result<File, LockError> {

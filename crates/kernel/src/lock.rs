@@ -21,6 +21,14 @@ pub fn lock_file(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
+/// Locks the file at `path`, which is created with this mode if it is missing.
+///
+/// # Errors
+/// `WouldBlock` if another holder has the lock. Otherwise I/O errors.
+pub fn try_lock_file(path: &Path, mode: u32) -> io::Result<File> {
+    try_lock(open_file(path, mode)?)
+}
+
 /// Locks the directory at `path`. Waits for another holder.
 ///
 /// # Errors
@@ -36,9 +44,12 @@ pub fn lock_directory(path: &Path) -> io::Result<File> {
 /// # Errors
 /// `WouldBlock` if another holder has the lock. Otherwise as [`lock_directory`].
 pub fn try_lock_directory(path: &Path) -> io::Result<File> {
-    let directory = open_directory(path)?;
-    match directory.try_lock() {
-        Ok(()) => Ok(directory),
+    try_lock(open_directory(path)?)
+}
+
+fn try_lock(file: File) -> io::Result<File> {
+    match file.try_lock() {
+        Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
         Err(TryLockError::Error(error)) => Err(error),
     }
@@ -83,6 +94,8 @@ mod tests {
         let held = lock_file(&path, 0o600).unwrap();
         assert_eq!(held.metadata().unwrap().mode() & 0o777, 0o600);
         std::fs::write(&path, "text").unwrap();
+        let refused = try_lock_file(&path, 0o600).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         let waiter = {
             let path = path.clone();
             std::thread::spawn(move || lock_file(&path, 0o600).map(drop))

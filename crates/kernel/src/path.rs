@@ -22,6 +22,7 @@ const ATTEMPTS: usize = 16;
 pub fn open_in_root(root: &Path, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = openat(CWD, root, flags | OFlags::DIRECTORY, Mode::empty())?;
+    // `IN_ROOT` refuses links of /proc today, and may not later (openat2(2)).
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     let mut outcome = Err(Errno::AGAIN);
     for _ in 0..ATTEMPTS {
