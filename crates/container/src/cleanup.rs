@@ -225,9 +225,9 @@ mod tests {
             assert!(cleanup_stale(&dirs).unwrap_err().to_string().contains(name));
             assert!(!record::path(run, "dead").exists(), "cleaned up beside {name}");
             assert!(path.exists() && record::path(run, "fine").exists());
-            assert!(record::outlived(run, 1, 1), "{name} may be its record");
+            assert!(record::may_have_orphan(run, 1, 1), "{name} may be its record");
             fs::remove_file(path).unwrap();
-            assert!(!record::outlived(run, 1, 1));
+            assert!(!record::may_have_orphan(run, 1, 1));
         }
         let path = records(run).join("..json");
         fs::write(&path, "{").unwrap();

@@ -56,7 +56,7 @@ pub(crate) fn is_path_of(id: &str, path: &str) -> bool {
 /// The name of the container that a process is in, by the path of its control group (`/proc/PID/cgroup`).
 ///
 /// The path may begin above the parent of all containers' control groups, as in a cgroup namespace.
-pub fn container_at(path: &str) -> Option<&str> {
+pub fn container_of_cgroup(path: &str) -> Option<&str> {
     let name = path.split_once(PARENT)?.1.split(['/', MARK]).next();
     name.filter(|name| !name.is_empty())
 }
@@ -233,7 +233,7 @@ mod tests {
                 format!("/../..{good}/below"),
                 good.clone(),
             ] {
-                assert_eq!(container_at(&path), Some("a-1"), "{path}");
+                assert_eq!(container_of_cgroup(&path), Some("a-1"), "{path}");
             }
         }
         for bad in [
@@ -258,7 +258,7 @@ mod tests {
             "/xebec/@0123456789ab",
             "/system.slice/xebec.service",
         ] {
-            assert_eq!(container_at(path), None, "{path}");
+            assert_eq!(container_of_cgroup(path), None, "{path}");
         }
     }
 

@@ -50,7 +50,7 @@ impl Process {
         options: &RunOptions,
     ) -> Result<Self, RunError> {
         let process = Process {
-            args: args(image, options.entrypoint.as_deref(), &options.command)?,
+            args: command_line(image, options.entrypoint.as_deref(), &options.command)?,
             env: env(image, options, &identity)?,
             cwd: cwd(image, options)?,
             identity,
@@ -82,7 +82,7 @@ impl Process {
 ///
 /// # Errors
 /// [`RunError::NoCommand`] if neither the image nor the caller names a command.
-pub fn args(
+pub fn command_line(
     image: &ImageConfig,
     entrypoint: Option<&[String]>,
     command: &[String],
@@ -177,7 +177,7 @@ mod tests {
                 command: strings(command),
                 ..RunOptions::default()
             };
-            args(&image(), options.entrypoint.as_deref(), &options.command)
+            command_line(&image(), options.entrypoint.as_deref(), &options.command)
                 .map(|args| args.join(" "))
                 .ok()
         };

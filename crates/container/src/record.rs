@@ -135,12 +135,6 @@ impl Record {
         }
     }
 
-    /// Whether the run directory has a directory of records: whether a container was started since the host's
-    /// boot.
-    pub fn are_kept(run: &Path) -> bool {
-        records(run).exists()
-    }
-
     /// Whether the container's first process exists and has not ended.
     pub fn is_running(&self) -> bool {
         matches!((self.pid, self.pid_started), (Some(pid), Some(started)) if start_time(pid) == Some(started))
@@ -186,6 +180,11 @@ impl Record {
     }
 }
 
+/// Whether a run directory has a directory of records: whether a container was started since the host's boot.
+pub fn has_records(run: &Path) -> bool {
+    records(run).exists()
+}
+
 /// The containers that are running.
 ///
 /// # Errors
@@ -201,7 +200,7 @@ pub fn list(run: &Path) -> Result<Running, RecordError> {
 ///
 /// A record that cannot be read counts as such a container: to keep a view that nothing uses costs less than
 /// to take the root away from a container.
-pub fn outlived(run: &Path, supervisor: u32, started: u64) -> bool {
+pub fn may_have_orphan(run: &Path, supervisor: u32, started: u64) -> bool {
     let is_its = |record: &Record| {
         record.supervisor.unsigned_abs() == supervisor
             && record.supervisor_started == started

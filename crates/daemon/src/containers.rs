@@ -43,7 +43,7 @@ impl Services {
             run: self.images.paths().run().to_owned(),
         };
         // Most hosts of containerd have none.
-        if !Record::are_kept(&directories.run) {
+        if !xebec_container::has_records(&directories.run) {
             return;
         }
         match cleanup_stale(&directories) {

@@ -48,7 +48,8 @@ impl Services {
             return None;
         };
         let config = ImageConfig::from_blob(&prepared.found.config_bytes).ok()?;
-        let argv = xebec_container::args(&config, command.entrypoint.as_deref(), &command.command).ok()?;
+        let argv =
+            xebec_container::command_line(&config, command.entrypoint.as_deref(), &command.command).ok()?;
         let by_setting = || {
             let manifest = prepared.found.manifest_digest;
             self.settings.learn && command.has_probe && self.starts.is_due(manifest, &argv)

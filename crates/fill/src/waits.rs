@@ -71,7 +71,7 @@ impl Process {
 pub(crate) fn container_of(cgroups: &str) -> Option<String> {
     let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     paths
-        .filter_map(xebec_container::container_at)
+        .filter_map(xebec_container::container_of_cgroup)
         .next()
         .map(str::to_owned)
 }

@@ -82,11 +82,12 @@ impl Wanted {
     fn new(found: &FoundImage, command: &ServiceCommand) -> Result<Option<Self>, Failure> {
         let config = ImageConfig::from_blob(&found.config_bytes)
             .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
-        let argv = match xebec_container::args(&config, command.entrypoint.as_deref(), &command.command) {
-            Err(RunError::NoCommand) if command.is_said_later => Vec::new(),
-            Err(RunError::NoCommand) => return Ok(None),
-            argv => argv.map_err(|error| Failure::new(FailureKind::Usage, error))?,
-        };
+        let argv =
+            match xebec_container::command_line(&config, command.entrypoint.as_deref(), &command.command) {
+                Err(RunError::NoCommand) if command.is_said_later => Vec::new(),
+                Err(RunError::NoCommand) => return Ok(None),
+                argv => argv.map_err(|error| Failure::new(FailureKind::Usage, error))?,
+            };
         let image = config.env.iter().filter_map(|text| text.split_once('='));
         let image = image.map(|(name, value)| (name.to_owned(), value.to_owned()));
         // The user's come last, and the last one counts.

@@ -126,8 +126,9 @@ pub fn record<'a>(
         let message = "nothing of the image was read, so there is nothing to record";
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    let argv = xebec_container::args(&config, options.run.entrypoint.as_deref(), &options.run.command)
-        .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+    let argv =
+        xebec_container::command_line(&config, options.run.entrypoint.as_deref(), &options.run.command)
+            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
     Ok(Session {
         mounted,
         touched: merged.pages,

@@ -333,7 +333,7 @@ impl Views {
     fn is_outlived(&self, holder: &Holder) -> bool {
         match holder {
             Holder::Process { pid, start_time, .. } => {
-                xebec_container::outlived(self.paths.run(), *pid, *start_time)
+                xebec_container::may_have_orphan(self.paths.run(), *pid, *start_time)
             }
             _ => false,
         }
