@@ -2,7 +2,7 @@
 
 use xebec_images::images::Images;
 use xebec_images::inventory::survey;
-use xebec_keeper::client::Daemon;
+use xebec_keeper::client::{Daemon, unexpected_reply};
 use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
@@ -11,8 +11,7 @@ use xebec_protocol::wire::CacheReport;
 use xebec_protocol::wire::{Collected, Forgotten, ImageRequest, PullPolicy, Reply, Request};
 
 use crate::args::{CacheCommand, GcArgs, ImageArgs, Json, RmiArgs};
-use crate::images::unexpected;
-use crate::{image_request, print_json, text};
+use crate::{caller, text};
 
 /// `xebec cache`.
 pub(crate) fn command(paths: &Paths, command: &CacheCommand) -> Result<(), Failure> {
@@ -27,7 +26,7 @@ pub(crate) fn command(paths: &Paths, command: &CacheCommand) -> Result<(), Failu
 fn stat(paths: &Paths, args: Json) -> Result<(), Failure> {
     let report = report(paths)?;
     if args.json {
-        return print_json(&report);
+        return text::print_json(&report);
     }
     let heads = [
         "LAYER",
@@ -76,7 +75,7 @@ fn report(paths: &Paths) -> Result<CacheReport, Failure> {
     if daemon.is_running() {
         return match daemon.ask(&Request::Cache, &mut |_| ())? {
             Reply::Cache(report) => Ok(*report),
-            _ => Err(unexpected()),
+            _ => Err(unexpected_reply()),
         };
     }
     let limit = Settings::load(&paths.settings(), &Overrides::new())?.cache_size;
@@ -89,10 +88,10 @@ fn collect(paths: &Paths, args: &GcArgs) -> Result<(), Failure> {
         dry_run: args.dry_run,
     };
     let Reply::Collected(collected) = Daemon::new(paths.clone()).ask(&request, &mut |_| ())? else {
-        return Err(unexpected());
+        return Err(unexpected_reply());
     };
     if args.json {
-        return print_json(&collected);
+        return text::print_json(&collected);
     }
     print_collected(&collected);
     Ok(())
@@ -136,7 +135,7 @@ fn print_collected(collected: &Collected) {
 
 fn pin(paths: &Paths, image: &ImageArgs, pinned: bool) -> Result<(), Failure> {
     let request = Request::Pin {
-        image: image_request(image),
+        image: caller::image_request(image),
         pinned,
     };
     Daemon::new(paths.clone()).ask(&request, &mut |_| ()).map(|_| ())
@@ -157,11 +156,11 @@ pub(crate) fn remove(paths: &Paths, args: &RmiArgs) -> Result<(), Failure> {
         match daemon.ask(&Request::Forget { image }, &mut |_| ())? {
             Reply::Forgotten(forgotten) if args.json => all.push(*forgotten),
             Reply::Forgotten(forgotten) => print_forgotten(&forgotten),
-            _ => return Err(unexpected()),
+            _ => return Err(unexpected_reply()),
         }
     }
     if args.json {
-        return print_json(&all);
+        return text::print_json(&all);
     }
     Ok(())
 }

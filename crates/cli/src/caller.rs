@@ -1,12 +1,15 @@
 //! What belongs to the caller rather than to Xebec: files that were asked for by name have the permissions that the caller's
-//! mask leaves, though whatever Xebec keeps for itself is closed to others.
+//! mask leaves, though whatever Xebec keeps for itself is closed to others; requests carry the caller's credentials.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use xebec_kernel::process::with_umask;
 use xebec_protocol::closed;
+use xebec_protocol::wire::{ImageRequest, PullPolicy};
+
+use crate::args::ImageArgs;
 
 /// The mask that the caller had.
 static MASK: OnceLock<u32> = OnceLock::new();
@@ -28,5 +31,21 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]> + Send) -> io::Resul
     match MASK.get() {
         Some(mask) => with_umask(*mask, || std::fs::write(path, contents))?,
         None => std::fs::write(path, contents),
+    }
+}
+
+/// The image as the daemon is asked for it, with the caller's credentials.
+pub(crate) fn image_request(args: &ImageArgs) -> ImageRequest {
+    let directory = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".docker"));
+    let docker_config = directory
+        .or_else(home)
+        .map(|directory| directory.join("config.json"));
+    ImageRequest {
+        reference: args.image.clone(),
+        platform: args.platform.clone(),
+        docker_config: docker_config.filter(|path| path.is_file()),
+        pull: PullPolicy::Always,
+        part: None,
     }
 }

@@ -11,7 +11,7 @@ use xebec_protocol::paths::Paths;
 
 use crate::args::CtrPullArgs;
 use crate::progress::Progress;
-use crate::{image_request, print_json, text};
+use crate::{caller, runtime, text};
 
 /// `xebec ctr-pull IMAGE`.
 pub(crate) fn ctr_pull(paths: &Paths, args: &CtrPullArgs) -> Result<(), Failure> {
@@ -23,10 +23,10 @@ pub(crate) fn ctr_pull(paths: &Paths, args: &CtrPullArgs) -> Result<(), Failure>
         blobs: args.blobs,
         require_lazy: args.require_lazy,
     };
-    let request = image_request(&args.image);
+    let request = caller::image_request(&args.image);
     let progress = Arc::new(Progress::new());
     let report = progress.report();
-    let pulled = crate::runtime()?.block_on(async {
+    let pulled = runtime::start()?.block_on(async {
         let ask = |kind| signal(kind).map_err(|error| Failure::host("wait for a signal", error));
         let mut terminate = ask(SignalKind::terminate())?;
         let mut interrupt = ask(SignalKind::interrupt())?;
@@ -39,7 +39,7 @@ pub(crate) fn ctr_pull(paths: &Paths, args: &CtrPullArgs) -> Result<(), Failure>
         pull(&clients, &request, &target, interrupted, &report).await
     })?;
     if args.json {
-        return print_json(&pulled);
+        return text::print_json(&pulled);
     }
     print_pulled(&pulled);
     Ok(())

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use xebec_daemon::{failpoints, worker};
 use xebec_fill::events::{Inherited, take_inherited};
-use xebec_keeper::client::Daemon;
+use xebec_keeper::client::{Daemon, unexpected_reply};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::{Overrides, Settings};
 use xebec_protocol::wire::{Reply, Request, Status};
 
-use crate::args::DaemonCommand;
-use crate::text;
+use crate::args::{DaemonCommand, StartArgs};
+use crate::{text, wait_text};
 
 /// First argument of a worker; `xebec worker ROOT RUN OVERRIDES`, the last as JSON.
 pub(crate) const WORKER_ARGUMENT: &str = "worker";
@@ -21,81 +21,12 @@ pub(crate) const WORKER_ARGUMENT: &str = "worker";
 pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode, Failure> {
     let daemon = Daemon::new(paths.clone());
     match command {
-        DaemonCommand::Status(args) => {
-            require_running(&daemon)?;
-            let status = match daemon.ask(&Request::Status, &mut |_| ())? {
-                Reply::Status(status) => status,
-                _ => {
-                    return Err(Failure::new(
-                        FailureKind::Host,
-                        "the daemon answered something else",
-                    ));
-                }
-            };
-            if args.json {
-                crate::print_json(&status)?
-            } else {
-                print_status(&status)
-            }
-        }
-        DaemonCommand::Metrics => {
-            require_running(&daemon)?;
-            match daemon.ask(&Request::Metrics, &mut |_| ())? {
-                Reply::Metrics { text } => print!("{text}"),
-                _ => {
-                    return Err(Failure::new(
-                        FailureKind::Host,
-                        "the daemon answered something else",
-                    ));
-                }
-            }
-        }
-        DaemonCommand::Stop { force } => {
-            if daemon.is_running()
-                && let Some(reason) = daemon.stop(*force)?
-            {
-                eprintln!(
-                    "xebec: everything is unmounted, but {reason}: pages that are missing are refused there with EIO, and \
-                     the daemon ends after that reader"
-                );
-            }
-        }
+        DaemonCommand::Start(args) => start(paths, args)?,
+        DaemonCommand::Status(args) => status(&daemon, args.json)?,
+        DaemonCommand::Metrics => metrics(&daemon)?,
+        DaemonCommand::Stop { force } => stop(&daemon, *force)?,
+        DaemonCommand::Upgrade { program } => upgrade(&daemon, program.as_deref())?,
         DaemonCommand::JournalVersion => println!("{}", xebec_keeper::JOURNAL_VERSION),
-        DaemonCommand::Upgrade { program } => {
-            let program = match program {
-                Some(program) => program.canonicalize(),
-                None => std::env::current_exe(),
-            };
-            let program = program.map_err(|error| Failure::host("find the new program", error))?;
-            let status = daemon.upgrade(&program)?;
-            println!(
-                "xebec {} (keeper {}, worker {}) from {}",
-                status.version,
-                status.keeper_pid,
-                status.worker_pid,
-                program.display()
-            );
-        }
-        DaemonCommand::Start(args) => {
-            let overrides = args.overrides();
-            // Wrong settings are said here, where whoever made them sees it.
-            let settings = Settings::load(&paths.settings(), &overrides)?;
-            let overrides = serde_json::Value::Object(overrides).to_string();
-            // A daemon must not keep the file system busy on which somebody happened to start it.
-            std::env::set_current_dir("/").map_err(|error| Failure::host("go to /", error))?;
-            let mut config = xebec_keeper::KeeperConfig::new(
-                paths.root(),
-                paths.run(),
-                vec![
-                    WORKER_ARGUMENT.into(),
-                    paths.root().into(),
-                    paths.run().into(),
-                    overrides.into(),
-                ],
-            );
-            config.snapshots = settings.snapshotter.socket(paths);
-            xebec_keeper::run(&config).map_err(|error| Failure::new(FailureKind::Host, error))?;
-        }
         DaemonCommand::Worker => {
             return Err(Failure::new(
                 FailureKind::Usage,
@@ -104,6 +35,80 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the keeper in this process, until the daemon is stopped.
+fn start(paths: &Paths, args: &StartArgs) -> Result<(), Failure> {
+    let overrides = args.overrides();
+    // The user who made wrong settings sees this message; the worker's would be in a log.
+    let settings = Settings::load(&paths.settings(), &overrides)?;
+    let overrides = serde_json::Value::Object(overrides).to_string();
+    // The daemon must not keep the file system busy on which somebody happened to start it.
+    std::env::set_current_dir("/").map_err(|error| Failure::host("go to /", error))?;
+    let mut config = xebec_keeper::KeeperConfig::new(
+        paths.root(),
+        paths.run(),
+        vec![
+            WORKER_ARGUMENT.into(),
+            paths.root().into(),
+            paths.run().into(),
+            overrides.into(),
+        ],
+    );
+    config.snapshots = settings.snapshotter.socket(paths);
+    xebec_keeper::run(&config).map_err(|error| Failure::new(FailureKind::Host, error))
+}
+
+fn status(daemon: &Daemon, is_json: bool) -> Result<(), Failure> {
+    daemon.require_running()?;
+    let Reply::Status(status) = daemon.ask(&Request::Status, &mut |_| ())? else {
+        return Err(unexpected_reply());
+    };
+    if is_json {
+        return text::print_json(&status);
+    }
+    print_status(&status);
+    Ok(())
+}
+
+fn metrics(daemon: &Daemon) -> Result<(), Failure> {
+    daemon.require_running()?;
+    let Reply::Metrics { text } = daemon.ask(&Request::Metrics, &mut |_| ())? else {
+        return Err(unexpected_reply());
+    };
+    print!("{text}");
+    Ok(())
+}
+
+fn stop(daemon: &Daemon, force: bool) -> Result<(), Failure> {
+    if !daemon.is_running() {
+        return Ok(());
+    }
+    if let Some(reason) = daemon.stop(force)? {
+        eprintln!(
+            "xebec: everything is unmounted, but {reason}: pages that are missing are refused there with EIO, and \
+             the daemon ends after that reader"
+        );
+    }
+    Ok(())
+}
+
+/// Replaces the running daemon by `program`, or by this very program.
+fn upgrade(daemon: &Daemon, program: Option<&Path>) -> Result<(), Failure> {
+    let program = match program {
+        Some(program) => program.canonicalize(),
+        None => std::env::current_exe(),
+    };
+    let program = program.map_err(|error| Failure::host("find the new program", error))?;
+    let status = daemon.upgrade(&program)?;
+    println!(
+        "xebec {} (keeper {}, worker {}) from {}",
+        status.version,
+        status.keeper_pid,
+        status.worker_pid,
+        program.display()
+    );
+    Ok(())
 }
 
 /// The worker's main: `xebec worker ROOT RUN OVERRIDES`.
@@ -151,19 +156,7 @@ fn run_worker(inherited: Inherited) -> Result<(), Failure> {
     worker::run(&paths, settings, inherited)
 }
 
-/// Questions about what a daemon did start none.
-pub(crate) fn require_running(daemon: &Daemon) -> Result<(), Failure> {
-    if daemon.is_running() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        FailureKind::NotFound,
-        "no daemon is running; any command starts it",
-    ))
-}
-
 fn print_status(status: &Status) {
-    let counters = &status.counters;
     println!(
         "xebec {} (keeper {}, worker {})",
         status.version, status.keeper_pid, status.worker_pid
@@ -171,15 +164,23 @@ fn print_status(status: &Status) {
     if status.ending {
         println!("ENDING: it was told to stop, and refuses what is still read of views that are unmounted");
     }
+    print_fills(status);
+    print_suspects(status);
+    print_snapshots(status);
+    print_views(status);
+}
+
+fn print_fills(status: &Status) {
+    let counters = &status.counters;
     println!("restarts of the worker   {}", status.restarts);
     println!("readers waiting          {}", status.queue);
     if let Some(oldest) = &status.oldest_reader {
         println!(
             "waiting longest          {}, {} for {}, which is waiting for {}",
-            crate::explain::process(oldest),
-            crate::explain::time(oldest.waited_ms),
+            wait_text::process(oldest),
+            text::time(oldest.waited_ms),
             oldest.file.as_deref().unwrap_or("an unknown file"),
-            crate::explain::word(&oldest.phase),
+            wait_text::word(&oldest.phase),
         );
     }
     println!("events, already present  {}, {}", counters.events, counters.hits);
@@ -192,6 +193,10 @@ fn print_status(status: &Status) {
         counters.network_retries
     );
     println!("failed fills             {}", counters.failures);
+}
+
+/// Processes that may have read zeros.
+fn print_suspects(status: &Status) {
     for suspect in &status.suspects {
         let on = suspect.processes.iter();
         let on: Vec<_> = on
@@ -203,24 +208,32 @@ fn print_status(status: &Status) {
             on.join(", ")
         );
     }
+}
+
+/// What containerd asked for.
+fn print_snapshots(status: &Status) {
     if let Some(problem) = &status.snapshots_problem {
         println!("containerd is not served: {problem}");
     }
-    if let Some(snapshots) = &status.snapshots {
-        println!(
-            "containerd's snapshots   {} active, {} views, {} committed ({} lazy)",
-            snapshots.active, snapshots.views, snapshots.committed, snapshots.committed_lazy
-        );
-        let unpacked = snapshots.unpacked.iter();
-        let unpacked: Vec<_> = unpacked
-            .map(|(reason, layers)| format!(", {layers} unpacked: {reason}"))
-            .collect();
-        println!(
-            "layers it asked for      {} lazy{}",
-            snapshots.lazy,
-            unpacked.concat()
-        );
-    }
+    let Some(snapshots) = &status.snapshots else {
+        return;
+    };
+    println!(
+        "containerd's snapshots   {} active, {} views, {} committed ({} lazy)",
+        snapshots.active, snapshots.views, snapshots.committed, snapshots.committed_lazy
+    );
+    let unpacked = snapshots.unpacked.iter();
+    let unpacked: Vec<_> = unpacked
+        .map(|(reason, layers)| format!(", {layers} unpacked: {reason}"))
+        .collect();
+    println!(
+        "layers it asked for      {} lazy{}",
+        snapshots.lazy,
+        unpacked.concat()
+    );
+}
+
+fn print_views(status: &Status) {
     if status.lingering_views > 0 {
         println!("views kept for later     {}", status.lingering_views);
     }

@@ -10,7 +10,7 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::args::{DoctorArgs, ImageArgs};
-use crate::{image_request, print_json};
+use crate::{caller, runtime, text};
 
 #[derive(Serialize)]
 struct Report {
@@ -65,7 +65,7 @@ pub(crate) fn doctor(paths: &Paths, args: &DoctorArgs) -> Result<ExitCode, Failu
         registry_error,
     };
     if args.json {
-        print_json(&report)?
+        text::print_json(&report)?
     } else {
         print_report(&report)
     }
@@ -79,7 +79,7 @@ pub(crate) fn doctor(paths: &Paths, args: &DoctorArgs) -> Result<ExitCode, Failu
 
 /// A name without a slash is a registry's; anything else is an image in one.
 fn probe(paths: &Paths, name: &str) -> Result<ProbeReport, Failure> {
-    let request = image_request(&ImageArgs {
+    let request = caller::image_request(&ImageArgs {
         image: name.to_owned(),
         platform: None,
     });
@@ -94,7 +94,7 @@ fn probe(paths: &Paths, name: &str) -> Result<ProbeReport, Failure> {
         false => None,
     };
     let registry = image.as_ref().map_or(name, |image| image.registry());
-    let probed = crate::runtime()?.block_on(client.probe(registry, image.as_ref()));
+    let probed = runtime::start()?.block_on(client.probe(registry, image.as_ref()));
     probed.map_err(|error| Failure::new(FailureKind::Registry, error))
 }
 

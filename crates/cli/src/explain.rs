@@ -4,20 +4,20 @@ mod start;
 
 use std::collections::BTreeMap;
 
-use xebec_keeper::client::Daemon;
+use xebec_keeper::client::{Daemon, unexpected_reply};
 use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::explain::{Explanation, WaitReport, WaitState};
-use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Reply, Request};
 
 use crate::args::ExplainArgs;
-use crate::text;
+use crate::{text, wait_text};
 
 /// `xebec explain`.
 pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> {
     let daemon = Daemon::new(paths.clone());
-    crate::daemon::require_running(&daemon)?;
+    daemon.require_running()?;
     if args.start {
         return start::explain(&daemon, args);
     }
@@ -25,10 +25,7 @@ pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> 
         name: args.name.clone().unwrap_or_default(),
     };
     let Reply::Explained(mut explanation) = daemon.ask(&request, &mut |_| ())? else {
-        return Err(Failure::new(
-            FailureKind::Host,
-            "the daemon answered something else",
-        ));
+        return Err(unexpected_reply());
     };
     if args.slow {
         let slow = explanation.slow_ms as f64;
@@ -38,7 +35,7 @@ pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> 
             .sort_by(|one, other| other.waited_ms.total_cmp(&one.waited_ms));
     }
     if args.json {
-        return crate::print_json(&explanation);
+        return text::print_json(&explanation);
     }
     print(&explanation, args.slow);
     Ok(())
@@ -46,7 +43,7 @@ pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> 
 
 fn print(explanation: &Explanation, slow: bool) {
     let now = seconds_since_1970();
-    let limit = format!(" longer than {}", time(explanation.slow_ms as f64));
+    let limit = format!(" longer than {}", text::time(explanation.slow_ms as f64));
     println!(
         "{}: {} waits{}; the worker started {}",
         explanation.subject,
@@ -66,8 +63,8 @@ fn print(explanation: &Explanation, slow: bool) {
         }
         rows.push(vec![
             text::ago(now.saturating_sub(wait.began_ms / 1000)),
-            time(wait.waited_ms),
-            process(wait),
+            text::time(wait.waited_ms),
+            wait_text::process(wait),
             wait.file
                 .clone()
                 .unwrap_or_else(|| format!("data {}+{}", wait.offset, wait.count)),
@@ -77,7 +74,7 @@ fn print(explanation: &Explanation, slow: bool) {
     print!("{}", text::table(&rows));
     let all: f64 = sums.values().sum();
     let sums = sums.iter().map(|(phase, time)| (*phase, *time));
-    println!("in all {}: {}", time(all), spent(sums));
+    println!("in all {}: {}", text::time(all), spent(sums));
 }
 
 /// What a wait was for, and what was notable about it.
@@ -102,7 +99,7 @@ fn reasons(wait: &WaitReport) -> String {
     match wait.state {
         WaitState::Served => {}
         WaitState::Refused => parts.push("EIO".to_owned()),
-        WaitState::Waiting => parts.push(format!("still waiting, for {}", word(&wait.phase))),
+        WaitState::Waiting => parts.push(format!("still waiting, for {}", wait_text::word(&wait.phase))),
     }
     parts.extend(wait.problem.clone());
     parts.retain(|part| !part.is_empty());
@@ -117,35 +114,6 @@ fn spent<'a>(times: impl Iterator<Item = (&'a str, f64)>) -> String {
     times.sort_by(|one, other| other.1.total_cmp(&one.1));
     let texts = times
         .iter()
-        .map(|(phase, spent)| format!("{} {}", word(phase), time(*spent)));
+        .map(|(phase, spent)| format!("{} {}", wait_text::word(phase), text::time(*spent)));
     texts.collect::<Vec<_>>().join(", ")
-}
-
-/// A reason in words.
-pub(crate) fn word(phase: &str) -> &str {
-    match phase {
-        "registry" => "registry (to answer)",
-        "body" => "registry (to send)",
-        "pause" => "registry (to come back)",
-        other => other,
-    }
-}
-
-/// Who waited.
-pub(crate) fn process(wait: &WaitReport) -> String {
-    let place = wait
-        .container
-        .as_ref()
-        .map_or_else(String::new, |name| format!(" in {name}"));
-    let name = if wait.comm.is_empty() { "?" } else { &wait.comm };
-    format!("{name}[{}]{place}", wait.pid)
-}
-
-/// Milliseconds for people.
-pub(crate) fn time(milliseconds: f64) -> String {
-    if milliseconds < 1000.0 {
-        format!("{milliseconds:.1} ms")
-    } else {
-        format!("{:.2} s", milliseconds / 1000.0)
-    }
 }

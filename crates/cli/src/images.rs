@@ -6,14 +6,14 @@ use std::sync::Arc;
 use xebec_images::check::{CheckedLayer, check_image};
 use xebec_images::images::Images;
 use xebec_images::publish::{PublishOptions, Published};
-use xebec_keeper::client::Daemon;
+use xebec_keeper::client::{Daemon, unexpected_reply};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Allowed, Completion, Holder, ImageRequest, Purpose, Reply, Request};
 
 use crate::args::{CheckArgs, IndexArgs, MountArgs, PullArgs};
 use crate::progress::Progress;
-use crate::{image_request, print_json, text};
+use crate::{caller, runtime, text};
 
 /// `xebec mount IMAGE DIR`.
 pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
@@ -22,7 +22,7 @@ pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
     let request = Request::Mount {
         image: ImageRequest {
             pull: args.pull.into(),
-            ..image_request(&args.image)
+            ..caller::image_request(&args.image)
         },
         holder: Holder::Directory {
             path: directory.clone(),
@@ -39,12 +39,12 @@ pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
         wants_configuration: false,
     };
     match Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))? {
-        Reply::Mounted(mounted) if args.json => print_json(&mounted),
+        Reply::Mounted(mounted) if args.json => text::print_json(&mounted),
         Reply::Mounted(mounted) => {
             println!("{} is mounted on {}", mounted.reference, directory.display());
             Ok(())
         }
-        _ => Err(unexpected()),
+        _ => Err(unexpected_reply()),
     }
 }
 
@@ -62,18 +62,18 @@ pub(crate) fn umount(paths: &Paths, directory: &Path) -> Result<(), Failure> {
 pub(crate) fn pull(paths: &Paths, args: &PullArgs) -> Result<(), Failure> {
     let progress = Progress::new();
     let request = Request::Pull {
-        image: image_request(&args.image),
+        image: caller::image_request(&args.image),
         complete: args.complete,
     };
     match Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))? {
         Reply::Pulled { manifest, bytes } if args.json => {
-            print_json(&serde_json::json!({ "manifest": manifest, "bytes": bytes }))
+            text::print_json(&serde_json::json!({ "manifest": manifest, "bytes": bytes }))
         }
         Reply::Pulled { manifest, bytes } => {
             println!("{}: {manifest}, {} fetched", args.image.image, text::size(bytes));
             Ok(())
         }
-        _ => Err(unexpected()),
+        _ => Err(unexpected_reply()),
     }
 }
 
@@ -86,10 +86,10 @@ pub(crate) fn index(paths: &Paths, args: &IndexArgs) -> Result<(), Failure> {
         bind: args.bind,
         sign: args.sign.clone(),
     };
-    let request = image_request(&args.image);
-    let published = crate::runtime()?.block_on(images.publish(&request, &options, &progress.report()))?;
+    let request = caller::image_request(&args.image);
+    let published = runtime::start()?.block_on(images.publish(&request, &options, &progress.report()))?;
     if args.json {
-        return print_json(&published);
+        return text::print_json(&published);
     }
     print_published(&published);
     Ok(())
@@ -134,7 +134,7 @@ fn print_published(published: &Published) {
 pub(crate) fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
     let progress = Progress::new();
     let daemon = Daemon::new(paths.clone());
-    let image = image_request(&args.image);
+    let image = caller::image_request(&args.image);
     if args.all {
         let request = Request::Pull {
             image: image.clone(),
@@ -148,7 +148,7 @@ pub(crate) fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
     let images = Images::open(paths)?;
     let layers = check_image(&images, &image)?;
     if args.json {
-        print_json(&layers)?
+        text::print_json(&layers)?
     } else {
         print_checked(&layers)
     }
@@ -164,10 +164,10 @@ pub(crate) fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
 fn prove(daemon: &Daemon, args: &CheckArgs, image: ImageRequest, progress: &Progress) -> Result<(), Failure> {
     let reply = daemon.ask(&Request::Prove { image }, &mut |reply| progress.show(reply))?;
     let Reply::Proved { layers } = reply else {
-        return Err(unexpected());
+        return Err(unexpected_reply());
     };
     if args.json {
-        print_json(&layers)?;
+        text::print_json(&layers)?;
     } else {
         for layer in &layers {
             let result = layer.problem.as_deref().unwrap_or("proven");
@@ -208,11 +208,4 @@ fn absolute(path: &Path) -> Result<std::path::PathBuf, Failure> {
         };
         Failure::new(kind, format!("{}: {error}", path.display()))
     })
-}
-
-pub(crate) fn unexpected() -> Failure {
-    Failure::new(
-        FailureKind::Host,
-        "the daemon answered something else; is it of another version?",
-    )
 }

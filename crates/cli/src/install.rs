@@ -8,7 +8,7 @@ use xebec_install::{Options, removal, setup};
 use xebec_protocol::failure::{Failure, FailureKind};
 
 use crate::args::InstallArgs;
-use crate::{print_json, runtime};
+use crate::{runtime, text};
 
 /// Installs, or takes it back, or only says what that would do.
 pub(crate) fn install(root: &Path, run: &Path, args: &InstallArgs) -> Result<(), Failure> {
@@ -43,7 +43,7 @@ pub(crate) fn install(root: &Path, run: &Path, args: &InstallArgs) -> Result<(),
         plan.carry_out(&options.sysroot, &mut report)?;
     }
     if args.json {
-        print_json(&plan)?;
+        text::print_json(&plan)?;
     } else {
         if args.dry_run {
             plan.steps.iter().for_each(|step| print_step(step, true));
@@ -55,7 +55,7 @@ pub(crate) fn install(root: &Path, run: &Path, args: &InstallArgs) -> Result<(),
 
 /// The first process of a container gets no signal that it does not ask for.
 fn wait_for_the_end() -> Result<(), Failure> {
-    runtime()?.block_on(async {
+    runtime::start()?.block_on(async {
         let ask = |kind| signal(kind).map_err(|error| Failure::host("wait for a signal", error));
         let mut terminate = ask(SignalKind::terminate())?;
         let mut interrupt = ask(SignalKind::interrupt())?;

@@ -11,7 +11,7 @@ use xebec_recordings::recordings::Recordings;
 
 use crate::args::{ImageJson, InspectArgs, Json};
 use crate::progress::Progress;
-use crate::{image_request, print_json, text};
+use crate::{caller, runtime, text};
 
 /// `xebec inspect IMAGE`.
 pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> {
@@ -24,13 +24,13 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
     }
     let args = &args.image;
     let report = std::sync::Arc::new(Progress::new()).report();
-    let image = crate::runtime()?.block_on(inspect_image(
+    let image = runtime::start()?.block_on(inspect_image(
         recordings.images(),
-        &image_request(&args.image),
+        &caller::image_request(&args.image),
         &report,
     ))?;
     if args.json {
-        return print_json(&image);
+        return text::print_json(&image);
     }
     println!("{}", image.reference);
     println!("manifest   {}", image.manifest);
@@ -65,9 +65,9 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
 
 fn draw_runtime_image(recordings: &Recordings, args: &InspectArgs, file: &Path) -> Result<(), Failure> {
     let report = std::sync::Arc::new(Progress::new()).report();
-    let request = image_request(&args.image.image);
+    let request = caller::image_request(&args.image.image);
     let chart = recordings.chart(&request, args.service.as_deref(), &report);
-    let chart = crate::runtime()?.block_on(chart)?;
+    let chart = runtime::start()?.block_on(chart)?;
     let picture = crate::svg::draw(&chart);
     if file.as_os_str() == "-" {
         print!("{picture}");
@@ -81,10 +81,10 @@ fn draw_runtime_image(recordings: &Recordings, args: &InspectArgs, file: &Path) 
 
 fn inspect_runtime_images(recordings: &Recordings, args: &ImageJson) -> Result<(), Failure> {
     let report = std::sync::Arc::new(Progress::new()).report();
-    let request = image_request(&args.image);
-    let found = crate::runtime()?.block_on(recordings.runtime_images(&request, &report))?;
+    let request = caller::image_request(&args.image);
+    let found = runtime::start()?.block_on(recordings.runtime_images(&request, &report))?;
     if args.json {
-        return print_json(&found);
+        return text::print_json(&found);
     }
     if found.services.is_empty() {
         println!(
@@ -140,7 +140,7 @@ pub(crate) fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
     let images = Images::open(paths)?;
     let records = images.records().list();
     if args.json {
-        return print_json(&records);
+        return text::print_json(&records);
     }
     let mut rows = vec![
         ["IMAGE", "MANIFEST", "LAYERS", "CACHED", "USED"]
@@ -187,7 +187,7 @@ pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
             is_supervised: record.is_supervised(),
             record,
         });
-        return print_json(&listed.collect::<Vec<_>>());
+        return text::print_json(&listed.collect::<Vec<_>>());
     }
     let mut rows = vec![
         ["CONTAINER", "IMAGE", "PID", "STARTED", "COMMAND"]

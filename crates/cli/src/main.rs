@@ -15,17 +15,18 @@ mod progress;
 mod record;
 mod relay;
 mod run;
+mod runtime;
 mod svg;
 mod text;
+mod wait_text;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
-use xebec_protocol::wire::{ImageRequest, PullPolicy};
 
-use crate::args::{Cli, Command, DaemonCommand, ImageArgs};
+use crate::args::{Cli, Command, DaemonCommand};
 
 fn main() -> ExitCode {
     // A worker takes over numbered descriptors, so nothing may be opened before it has them.
@@ -121,33 +122,5 @@ fn keep_to_itself(command: &Command) -> std::io::Result<()> {
     if !has_runtime {
         xebec_kernel::process::keep_memory_to_itself()?;
     }
-    Ok(())
-}
-
-/// The image as the daemon is asked for it, with the caller's credentials.
-fn image_request(args: &ImageArgs) -> ImageRequest {
-    let directory = std::env::var_os("DOCKER_CONFIG").map(std::path::PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| std::path::Path::new(&home).join(".docker"));
-    let docker_config = directory
-        .or_else(home)
-        .map(|directory| directory.join("config.json"));
-    ImageRequest {
-        reference: args.image.clone(),
-        platform: args.platform.clone(),
-        docker_config: docker_config.filter(|path| path.is_file()),
-        pull: PullPolicy::Always,
-        part: None,
-    }
-}
-
-/// A runtime for commands that speak to registries themselves.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Runtime::new().map_err(|error| Failure::host("start the runtime", error))
-}
-
-/// A value as indented JSON.
-fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::new(FailureKind::Host, error))?;
-    println!("{text}");
     Ok(())
 }

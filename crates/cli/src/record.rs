@@ -12,7 +12,7 @@ use xebec_recordings::recordings::Recordings;
 
 use crate::args::RecordArgs;
 use crate::progress::Progress;
-use crate::{image_request, print_json, text};
+use crate::{caller, runtime, text};
 
 /// `xebec record IMAGE [CMD…]`.
 pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
@@ -31,14 +31,14 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
         key_env: args.key_env.clone(),
     };
     let progress = Arc::new(Progress::new());
-    let image = image_request(&args.image);
+    let image = caller::image_request(&args.image);
     let session = run_recorded(&daemon, paths, &image, &options, &progress.report())?;
     // The runtime has read what it had to from this process, which is about to read logins and keys.
     if let Err(error) = xebec_kernel::process::keep_memory_to_itself() {
         tracing::warn!("cannot keep memory from others: {error}");
     }
     let recordings = Recordings::open(paths)?;
-    let published = crate::runtime()?.block_on(recordings.publish_recording(
+    let published = runtime::start()?.block_on(recordings.publish_recording(
         &image,
         &session,
         &options,
@@ -46,7 +46,7 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
         &progress.report(),
     ))?;
     if args.json {
-        return print_json(&published);
+        return text::print_json(&published);
     }
     print_published(&published);
     Ok(())
@@ -84,12 +84,12 @@ fn merge_recordings(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
         limit: args.limit,
     };
     let recordings = Recordings::open(paths)?;
-    let runtime = crate::runtime()?;
+    let runtime = runtime::start()?;
     let report = Arc::new(Progress::new()).report();
-    let image = image_request(&args.image);
+    let image = caller::image_request(&args.image);
     let merged = merge(&daemon, &recordings, runtime.handle(), &image, &options, &report)?;
     if args.json {
-        return print_json(&merged);
+        return text::print_json(&merged);
     }
     print_merged(&merged);
     Ok(())

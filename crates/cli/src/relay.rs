@@ -10,6 +10,7 @@ use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::{Overrides, Settings, USUAL_CONTAINERD};
 
 use crate::args::DockerRelayArgs;
+use crate::runtime;
 
 /// `xebec docker-relay`. Ends when it is told to.
 pub(crate) fn relay(paths: &Paths, args: &DockerRelayArgs) -> Result<(), Failure> {
@@ -24,7 +25,7 @@ pub(crate) fn relay(paths: &Paths, args: &DockerRelayArgs) -> Result<(), Failure
         snapshotter: args.named.snapshotter.clone(),
         docker_config: settings.docker_config,
     };
-    crate::runtime()?.block_on(async {
+    runtime::start()?.block_on(async {
         let ask = |kind| signal(kind).map_err(|error| Failure::host("wait for a signal", error));
         let mut terminate = ask(SignalKind::terminate())?;
         let mut interrupt = ask(SignalKind::interrupt())?;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use xebec_container::{
     ConfigNotifier, Directories, Event, Identity, ImageConfig, Prepared, RunError, RunOptions,
 };
-use xebec_keeper::client::Daemon;
+use xebec_keeper::client::{Daemon, unexpected_reply};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{
@@ -19,7 +19,7 @@ use xebec_protocol::wire::{
 };
 
 use crate::args::RunArgs;
-use crate::image_request;
+use crate::caller;
 use crate::progress::Progress;
 
 /// What `--stats` writes.
@@ -232,7 +232,7 @@ fn mount_request(args: &RunArgs, holder: &Holder) -> Request {
     Request::Mount {
         image: ImageRequest {
             pull: args.pull.into(),
-            ..image_request(&args.image)
+            ..caller::image_request(&args.image)
         },
         holder: holder.clone(),
         require_lazy: args.require_lazy,
@@ -268,10 +268,7 @@ fn mount(
     };
     match daemon.ask(request, &mut listen)? {
         Reply::Mounted(mounted) => Ok(*mounted),
-        _ => Err(Failure::new(
-            FailureKind::Host,
-            "the daemon answered something else; is it of another version?",
-        )),
+        _ => Err(unexpected_reply()),
     }
 }
 

@@ -1,7 +1,9 @@
-//! Sizes, times and tables for people.
+//! What commands print: sizes, times and tables for people, JSON for programs.
 
 use std::fmt::Write as _;
 use std::time::Duration;
+
+use xebec_protocol::failure::{Failure, FailureKind};
 
 /// A size: `48.8 MB`. Decimal units, as registries and networks count.
 pub(crate) fn size(bytes: u64) -> String {
@@ -79,6 +81,22 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     milliseconds
         .map(Duration::from_millis)
         .ok_or_else(|| format!("{text} is too long"))
+}
+
+/// A value as indented JSON.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::new(FailureKind::Host, error))?;
+    println!("{text}");
+    Ok(())
+}
+
+/// Milliseconds for people.
+pub(crate) fn time(milliseconds: f64) -> String {
+    if milliseconds < 1000.0 {
+        format!("{milliseconds:.1} ms")
+    } else {
+        format!("{:.2} s", milliseconds / 1000.0)
+    }
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Services {
                     view.reference
                 );
             }
-            unbind_all(&self.images.paths());
+            unbind_all(self.images.paths());
             self.views.clear();
             self.loadings.retain(|_| false);
             self.fills.refuse(true);

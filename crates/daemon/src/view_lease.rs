@@ -136,7 +136,7 @@ impl Services {
     /// Whether the worker before this one came to sync its views is not known.
     pub(super) fn sync_views_again(&self) {
         let metadata = |name: String| {
-            let path = view::metadata(&self.images.paths(), &name);
+            let path = view::metadata(self.images.paths(), &name);
             (name, path)
         };
         let views = self.views.list().into_iter();
@@ -166,7 +166,7 @@ impl Services {
         options: &ViewOptions<'_>,
     ) -> Result<(view::BuiltView, Reservation), Failure> {
         loop {
-            let built = view::build(&self.images.paths(), &prepared.layers, options)?;
+            let built = view::build(self.images.paths(), &prepared.layers, options)?;
             let own = |key: &LayerKey| prepared.layers.iter().any(|layer| layer.key == *key);
             let reservation = self.fills.usage().reserve(built.layers().iter().copied());
             // One that was evicted before it was reserved is known no more.

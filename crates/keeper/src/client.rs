@@ -33,6 +33,15 @@ pub struct Daemon {
     paths: Paths,
 }
 
+/// The daemon gave a reply that does not belong to the request.
+pub fn unexpected_reply() -> Failure {
+    Failure::new(
+        FailureKind::Host,
+        "the daemon's reply does not belong to the request; is the daemon of another version? `xebec daemon upgrade` \
+         replaces it by this one",
+    )
+}
+
 impl Daemon {
     /// The daemon of the installation at `paths`, running or not.
     pub fn new(paths: Paths) -> Self {
@@ -42,6 +51,20 @@ impl Daemon {
     /// Whether a daemon is running.
     pub fn is_running(&self) -> bool {
         UnixStream::connect(self.paths.socket()).is_ok()
+    }
+
+    /// Fails unless a daemon is running. For questions about a running daemon, which must not start one.
+    ///
+    /// # Errors
+    /// `NotFound` when no daemon is running.
+    pub fn require_running(&self) -> Result<(), Failure> {
+        if self.is_running() {
+            return Ok(());
+        }
+        Err(Failure::new(
+            FailureKind::NotFound,
+            "no daemon is running; any command starts it",
+        ))
     }
 
     /// Sends `request`, starting the daemon if need be, and gives its final reply; the others go to `listen`.
@@ -171,10 +194,7 @@ impl Daemon {
     fn status(&self) -> Result<Status, Failure> {
         match self.ask(&Request::Status, &mut |_| ())? {
             Reply::Status(status) => Ok(*status),
-            _ => Err(Failure::new(
-                FailureKind::Host,
-                "the daemon answered something else; is it of another version?",
-            )),
+            _ => Err(unexpected_reply()),
         }
     }
 

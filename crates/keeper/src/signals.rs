@@ -6,7 +6,7 @@ pub(crate) const SIGTERM: i32 = rustix::process::Signal::TERM.as_raw();
 
 pub(crate) const SIGINT: i32 = rustix::process::Signal::INT.as_raw();
 
-/// Asks a keeper to execute the program that [`upgrade_file`] names, and a worker to make room for another.
+/// Asks a keeper to execute the program that [`crate::upgrade_file`] names, and a worker to make room for another.
 pub const REPLACE: i32 = rustix::process::Signal::USR2.as_raw();
 
 /// What a worker is told by signals. They are blocked when it starts: it unblocks them when it listens.

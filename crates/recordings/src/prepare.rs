@@ -181,7 +181,7 @@ impl Recordings {
         let repository = found.reference.repository().clone();
         let source = ZoneSource::new(client, repository, service.paces.clone(), &recording);
         let carried = CarriedIndexes {
-            store: &self.images.store(),
+            store: self.images.store(),
             reference: found.reference.to_string(),
             found: &recording,
             source: &source,

@@ -11,7 +11,7 @@ use xebec_container::{Directories, Event, ImageConfig, RunOptions};
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_images::images::Report;
-use xebec_keeper::client::Daemon;
+use xebec_keeper::client::{Daemon, unexpected_reply};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Allowed, Holder, ImageRequest, Mounted, Purpose, Reply, Request};
@@ -164,10 +164,7 @@ pub(super) fn hold<'a>(
             };
             Ok((*mounted, HeldView { daemon, request }))
         }
-        _ => Err(Failure::new(
-            FailureKind::Host,
-            "the daemon answered something else; is it of another version?",
-        )),
+        _ => Err(unexpected_reply()),
     }
 }
 

@@ -18,6 +18,7 @@
 //! Source: `api/services/{content,leases,diff}/v1` in containerd; `daemon/containerd/image_exporter.go` in Docker
 //! (`leaseContent`) and `core/images/archive/exporter.go` (`WithSkipMissing`).
 
+mod blob_call;
 mod known;
 mod leased;
 mod missing;
@@ -42,16 +43,14 @@ use tonic::body::Body;
 use tracing::{debug, warn};
 
 use crate::api::LONGEST_MESSAGE;
-use crate::containerd::Containerd;
 use crate::server::{accept, told};
+use blob_call::{ADD_RESOURCE, APPLY, Asked, FRAME, message_of, text};
 use leased::Leased;
 use missing::Missing;
-pub use missing::MissingBlob;
+pub use missing::{Blobs, MissingBlob};
 
 const INFO: &str = "/containerd.services.content.v1.Content/Info";
 const READ: &str = "/containerd.services.content.v1.Content/Read";
-const ADD_RESOURCE: &str = "/containerd.services.leases.v1.Leases/AddResource";
-const APPLY: &str = "/containerd.services.diff.v1.Diff/Apply";
 const END_LEASE: &str = "/containerd.services.leases.v1.Leases/Delete";
 /// By these a save looks the image up that it is about to write.
 const LOOK_UP: [&str; 2] = [
@@ -72,8 +71,6 @@ const CHANGE: [&str; 5] = [
     "/containerd.services.images.v1.Images/Delete",
     END_LEASE,
 ];
-/// What a message begins with: whether it is compressed, and its length in four bytes.
-const FRAME: usize = 5;
 /// What gRPC calls "not found".
 const NOT_FOUND: &[u8] = b"5";
 /// How long calls under way may take when the relay ends. Some never end: whoever listens to events waits for the next.
@@ -83,37 +80,10 @@ const CALLS_AT_ONCE: u32 = 100_000;
 /// How much of a stream may be under way, in bytes: layers of builds and pushes pass by here.
 const WINDOW: u32 = 4 << 20;
 
-/// Who brings blobs.
-pub trait Blobs: Send + Sync + 'static {
-    /// Has containerd have this blob, by this client, whose lease keeps it.
-    ///
-    /// # Errors
-    /// For the user: why that cannot be.
-    fn bring(
-        &self,
-        containerd: &Containerd,
-        blob: &MissingBlob,
-    ) -> impl Future<Output = Result<(), String>> + Send;
-}
-
 /// The way to containerd.
 pub struct Relay<B> {
     socket: PathBuf,
     missing: Missing<B>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct DigestRequest {
-    #[prost(string, tag = "1")]
-    digest: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct AddResourceRequest {
-    #[prost(string, tag = "1")]
-    id: String,
-    #[prost(message, optional, tag = "2")]
-    resource: Option<Resource>,
 }
 
 /// The beginning of a request that ends a lease.
@@ -121,20 +91,6 @@ struct AddResourceRequest {
 struct DeleteRequest {
     #[prost(string, tag = "1")]
     id: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct Resource {
-    #[prost(string, tag = "1")]
-    id: String,
-    #[prost(string, tag = "2")]
-    r#type: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct ApplyRequest {
-    #[prost(message, optional, tag = "1")]
-    diff: Option<crate::containerd::images::Descriptor>,
 }
 
 impl<B: Blobs> Relay<B> {
@@ -270,68 +226,11 @@ fn under(headers: &HeaderMap) -> Option<(String, String)> {
     ))
 }
 
-fn text(headers: &HeaderMap, name: &str) -> Option<String> {
-    Some(headers.get(name)?.to_str().ok()?.to_owned())
-}
-
 fn end_lease(leased: &Leased, headers: &HeaderMap, bytes: &Bytes) {
     let namespace = text(headers, "containerd-namespace");
     let lease = message_of(bytes).and_then(|message| DeleteRequest::decode(message).ok());
     if let (Some(namespace), Some(lease)) = (namespace, lease) {
         leased.forget(&namespace, &lease.id);
-    }
-}
-
-/// The message of a call, unless it is compressed.
-fn message_of(bytes: &Bytes) -> Option<&[u8]> {
-    // Whoever compresses what they ask is passed on, and sees containerd's own answer.
-    (*bytes.first()? == 0).then(|| bytes.get(FRAME..))?
-}
-
-/// A call that is about a blob.
-pub(crate) struct Asked {
-    pub(crate) digest: String,
-    pub(crate) namespace: String,
-    pub(crate) lease: Option<String>,
-    /// It is to be there before the call goes on.
-    is_ahead: bool,
-}
-
-impl Asked {
-    fn of(path: &str, headers: &HeaderMap, bytes: &Bytes) -> Option<Self> {
-        let message = message_of(bytes)?;
-        let namespace = text(headers, "containerd-namespace")?;
-        let lease = text(headers, "containerd-lease");
-        let (digest, lease, is_ahead) = match path {
-            ADD_RESOURCE => {
-                let asked = AddResourceRequest::decode(message).ok()?;
-                let resource = asked.resource.filter(|resource| resource.r#type == "content")?;
-                (resource.id, Some(asked.id), true)
-            }
-            APPLY => (ApplyRequest::decode(message).ok()?.diff?.digest, lease, true),
-            _ => (DigestRequest::decode(message).ok()?.digest, lease, false),
-        };
-        Some(Self {
-            digest,
-            namespace,
-            lease,
-            is_ahead,
-        })
-    }
-}
-
-impl Asked {
-    /// Whether who puts it under a lease works under that lease, and will say what for.
-    fn is_put_under_own_lease(&self, headers: &HeaderMap, leased: &Leased) -> bool {
-        let own = text(headers, "containerd-lease");
-        let lease = self.lease.as_ref().filter(|lease| own.as_ref() == Some(lease));
-        lease.is_some_and(|lease| leased.add(&self.namespace, lease, &self.digest))
-    }
-
-    /// Whether it is about to be saved.
-    fn is_saved(&self, leased: &Leased) -> bool {
-        let lease = self.lease.as_ref();
-        lease.is_some_and(|lease| leased.is_saved(&self.namespace, lease, &self.digest))
     }
 }
 

@@ -11,8 +11,10 @@ mod inner;
 mod letting_go;
 mod list;
 mod offer;
+mod offered_layer;
 mod own;
 mod pulls;
+mod removed_images;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests;
@@ -36,9 +38,9 @@ use crate::record::{LAZY, LazyLayer, Record, UNPACKED_BECAUSE};
 use crate::store::{Most, New, Page, Store};
 use crate::usage::Usage;
 use inner::Inner;
-use letting_go::Gone;
-use offer::{Offered, TARGET, Unpacked};
+use offered_layer::{Offered, TARGET, Unpacked};
 use pulls::Pulls;
+use removed_images::RemovedImages;
 
 /// Longest key, in bytes. containerd's are a namespace, a number and at most 4096 bytes of the client's.
 const LONGEST_KEY: usize = 8 << 10;
@@ -66,7 +68,7 @@ pub struct Snapshotter<L> {
     /// Held by who deletes.
     deleting: Arc<tokio::sync::Mutex<()>>,
     counts: Mutex<BTreeMap<Count, u64>>,
-    gone: Gone,
+    gone: RemovedImages,
     pulls: Arc<Pulls>,
 }
 
@@ -116,7 +118,7 @@ impl<L: LazyImages> Snapshotter<L> {
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             deleting: Arc::default(),
             counts: Mutex::default(),
-            gone: Gone::default(),
+            gone: RemovedImages::default(),
             pulls: Arc::default(),
         })
     }

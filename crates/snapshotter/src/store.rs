@@ -10,6 +10,7 @@
 //! | `numbers` | `next-id`, `version` | |
 
 mod pages;
+mod schema;
 mod tables;
 
 use std::collections::{BTreeSet, HashMap};
@@ -17,7 +18,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
-use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 
 use crate::api::Kind;
 use crate::error::{ErrorKind, SnapshotError};
@@ -25,18 +26,11 @@ use crate::id_mapping::{self, IdMapping};
 use crate::record::{LazyLayer, LazyParts, Outline, Record, UNPACKED_BECAUSE, now};
 use crate::usage::Usage;
 pub use pages::{Most, Page};
+use schema::{NUMBERS, SNAPSHOTS, VERSION};
 use tables::{Tables, below, check, decode, insert, link, number, put, record};
 
-const SNAPSHOTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("snapshots");
-const CHILDREN: TableDefinition<'_, (u64, u64), &str> = TableDefinition::new("children");
-const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-
-/// What is written here. A store of another version is refused.
-const VERSION: u64 = 1;
 /// How much of the file is kept in memory, in bytes. A thousand snapshots take about half of it.
 const MEMORY: usize = 4 << 20;
-/// Longest chain that is followed. Images have at most some hundreds of layers, overlayfs at most 500.
-const LONGEST_CHAIN: usize = 4096;
 
 /// The store.
 pub struct Store {

@@ -11,7 +11,7 @@ use xebec_container::{CAPABILITIES, Capability, Confinement, Net, Probe, RunOpti
 use xebec_protocol::wire::ServiceCommand;
 use xebec_recordings::merge_pages::Limit;
 
-use super::{ImageArgs, Pull};
+use super::image::{ImageArgs, Pull};
 
 /// `xebec run`.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::ImageArgs;
+use super::image::ImageArgs;
 
 // No documentation of its own: it would be shown as the command's.
 #[derive(Debug, Args)]

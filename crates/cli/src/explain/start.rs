@@ -1,12 +1,11 @@
 //! `xebec explain --start`: what one start asked for, and what its recording was good for.
 
 use xebec_format::PAGE_SIZE;
-use xebec_keeper::client::Daemon;
-use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_keeper::client::{Daemon, unexpected_reply};
+use xebec_protocol::failure::Failure;
 use xebec_protocol::start_report::{Learned, RecordedPages, StartEnd, StartReport};
 use xebec_protocol::wire::{Reply, Request};
 
-use super::time;
 use crate::args::ExplainArgs;
 use crate::text;
 
@@ -17,11 +16,10 @@ const SHORT: usize = 19;
 pub(super) fn explain(daemon: &Daemon, args: &ExplainArgs) -> Result<(), Failure> {
     let name = args.name.clone();
     let Reply::Start(report) = daemon.ask(&Request::ExplainStart { name }, &mut |_| ())? else {
-        let message = "the daemon answered something else";
-        return Err(Failure::new(FailureKind::Host, message));
+        return Err(unexpected_reply());
     };
     if args.json {
-        return crate::print_json(&*report);
+        return text::print_json(&*report);
     }
     print(&report);
     Ok(())
@@ -46,7 +44,7 @@ fn print(report: &StartReport) {
     rows.push(vec!["outside of it".to_owned(), missed(report)]);
     for file in &report.missed_files {
         let waited = match file.waited_ms > 0.0 {
-            true => format!(", waited {}", time(file.waited_ms)),
+            true => format!(", waited {}", text::time(file.waited_ms)),
             false => String::new(),
         };
         let text = format!("  {}: {}{waited}", file.path, pages(file.pages));
@@ -56,7 +54,7 @@ fn print(report: &StartReport) {
         let text = format!("  and {} more files", report.more_files);
         rows.push(vec![String::new(), text]);
     }
-    let waited = format!("{} reads, {} in all", report.waits, time(report.waited_ms));
+    let waited = format!("{} reads, {} in all", report.waits, text::time(report.waited_ms));
     rows.push(vec!["waited".to_owned(), waited]);
     if let Some(learned) = &report.learned {
         rows.push(vec!["learned".to_owned(), learned_text(learned)]);
@@ -71,7 +69,7 @@ fn print(report: &StartReport) {
 }
 
 fn end(report: &StartReport) -> String {
-    let after = time(report.watched_ms as f64);
+    let after = text::time(report.watched_ms as f64);
     match report.end {
         StartEnd::Ready => format!("ready {after} after its view was mounted"),
         StartEnd::Ended => format!("ended after {after}, without a probe that was seen"),
@@ -98,7 +96,7 @@ fn recording(report: &StartReport) -> String {
         pages(loaded.injected),
         text::size(loaded.bytes),
         loaded.requests,
-        time(loaded.milliseconds),
+        text::time(loaded.milliseconds),
     )
 }
 

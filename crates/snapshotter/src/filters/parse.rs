@@ -2,7 +2,7 @@
 
 use regex::RegexBuilder;
 
-use super::{Operator, Selector};
+use super::selector::{Operator, Selector};
 use crate::error::SnapshotError;
 
 /// Longest filter, in bytes. containerd's own hold two names of at most 4 KiB.

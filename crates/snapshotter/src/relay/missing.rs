@@ -14,8 +14,8 @@ use tokio::sync::Semaphore;
 use tonic::Status;
 use tracing::{info, warn};
 
+use super::blob_call::Asked;
 use super::known::{Known, Origins};
-use super::{Asked, Blobs};
 use crate::api::{self, Timestamp};
 use crate::containerd::content::SERVICE as CONTENT;
 use crate::containerd::ingest::REFERS;
@@ -44,6 +44,19 @@ pub struct MissingBlob {
     pub size: u64,
     /// Names of images of which it is a layer, as they were pulled.
     pub references: Vec<String>,
+}
+
+/// Brings blobs that containerd lacks.
+pub trait Blobs: Send + Sync + 'static {
+    /// Puts this blob into containerd's store by this client, whose lease keeps it.
+    ///
+    /// # Errors
+    /// Why the blob cannot be brought, for the user.
+    fn bring(
+        &self,
+        containerd: &Containerd,
+        blob: &MissingBlob,
+    ) -> impl Future<Output = Result<(), String>> + Send;
 }
 
 /// Whose turn it is to fetch a blob, by namespace and digest.

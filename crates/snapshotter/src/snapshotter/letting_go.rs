@@ -5,7 +5,6 @@
 //! shown. What a process left undone that died in between is done when the store is opened again.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use tracing::warn;
 
@@ -13,44 +12,6 @@ use super::Snapshotter;
 use super::inner::Inner;
 use crate::error::SnapshotError;
 use crate::lazy::{LazyImages, Shown};
-use crate::record::LazyLayer;
-
-/// Manifests of images that removed snapshots showed; `None` when nothing is to be done for them.
-pub(super) struct Gone {
-    manifests: Mutex<Option<BTreeSet<String>>>,
-    /// Held by who lets go.
-    letting_go: tokio::sync::Mutex<()>,
-}
-
-impl Default for Gone {
-    fn default() -> Self {
-        Self {
-            // Of what was removed before the store was opened nothing is known.
-            manifests: Mutex::new(Some(BTreeSet::new())),
-            letting_go: tokio::sync::Mutex::default(),
-        }
-    }
-}
-
-impl Gone {
-    pub(super) fn add(&self, shown: Option<&LazyLayer>) {
-        if let Some(layer) = shown {
-            self.put_back(BTreeSet::from([layer.manifest.clone()]));
-        }
-    }
-
-    fn put_back(&self, manifests: BTreeSet<String>) {
-        let mut all = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get_or_insert_default().extend(manifests);
-    }
-
-    fn take(&self) -> Option<BTreeSet<String>> {
-        self.manifests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-    }
-}
 
 impl<L: LazyImages> Snapshotter<L> {
     /// Lets go what only removed snapshots needed of lazy images, if any were removed. What cannot go now is left for the next

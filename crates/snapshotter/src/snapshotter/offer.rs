@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use tracing::{debug, warn};
 
+use super::offered_layer::{Offered, Unpacked};
 use super::pulls::Pull;
 use super::{Count, Snapshotter, lazy_labels};
 use crate::api::Kind;
@@ -11,48 +12,6 @@ use crate::error::{ErrorKind, SnapshotError};
 use crate::lazy::{LayerOffer, LazyImages, NotLazy, Reason, Verdict};
 use crate::record::{LazyLayer, Record};
 use crate::store::New;
-
-/// What is to be done about a layer that is not lazy.
-pub(super) struct Unpacked {
-    /// Why.
-    pub(super) not_lazy: NotLazy,
-    /// The lazy layers below it, as its own image has them.
-    pub(super) base: Option<LazyLayer>,
-}
-
-/// The chain ID of what the snapshot is to become, set by every containerd client that unpacks.
-pub(super) const TARGET: &str = "containerd.io/snapshot.ref";
-/// The image's name. This one and those below are set by CRI and by clients that are told to (`pkg/snapshotters` of
-/// containerd).
-const REFERENCE: &str = "containerd.io/snapshot/cri.image-ref";
-const MANIFEST: &str = "containerd.io/snapshot/cri.manifest-digest";
-const LAYER: &str = "containerd.io/snapshot/cri.layer-digest";
-const LAYERS: &str = "containerd.io/snapshot/cri.image-layers";
-
-/// A layer that labels tell of.
-pub(super) struct Offered<'a> {
-    target: &'a str,
-    reference: &'a str,
-    layer: &'a str,
-    /// Of the image's manifest.
-    pub(super) manifest: Option<&'a str>,
-}
-
-impl<'a> Offered<'a> {
-    pub(super) fn of(labels: &'a HashMap<String, String>) -> Option<Self> {
-        Some(Self {
-            target: named(labels, TARGET)?,
-            reference: named(labels, REFERENCE)?,
-            layer: named(labels, LAYER)?,
-            manifest: named(labels, MANIFEST),
-        })
-    }
-}
-
-fn named<'a>(labels: &'a HashMap<String, String>, name: &str) -> Option<&'a str> {
-    let value = labels.get(name).map(String::as_str);
-    value.filter(|value| !value.is_empty())
-}
 
 impl<L: LazyImages> Snapshotter<L> {
     /// Offers the layer that a new snapshot would be unpacked into.
@@ -67,110 +26,83 @@ impl<L: LazyImages> Snapshotter<L> {
         offered: &Offered<'_>,
         pull: &mut Pull,
     ) -> Result<Option<Unpacked>, SnapshotError> {
-        let Offered {
-            target,
-            reference,
-            layer,
-            manifest,
-        } = *offered;
+        let target = offered.target;
         // Two clients that pull one image at once: the second waits, and finds what the first made. Targets have locks of
         // their own: no key is empty up to the first colon.
         let _one = self.keys.lock(&format!(":{target}")).await;
-        let (wanted, on) = (target.to_owned(), parent.to_owned());
-        let (there, below) = self
-            .in_background(move |inner| {
-                let there = some(inner.store.get(&wanted))?;
-                let below = match on.is_empty() {
-                    true => None,
-                    false => Some(inner.store.get(&on)?),
-                };
-                Ok((there, below))
-            })
-            .await?;
-        // Not ours to give if it is something else by that name.
+        let (there, below) = self.target_and_parent(target, parent).await?;
+        // An unpacked snapshot of that name is containerd's own, and stays as it is.
         if there.as_ref().is_some_and(|there| there.lazy.is_none()) {
             return Ok(None);
         }
         let is_elsewhere = there.as_ref().is_some_and(|there| there.parent != parent);
         let there = there.and_then(|there| there.lazy);
-        let is_same = |there: &LazyLayer| {
-            there.reference == reference && manifest.is_none_or(|manifest| there.manifest == *manifest)
-        };
-        if !is_elsewhere && there.as_ref().is_some_and(is_same) {
+        if !is_elsewhere && there.as_ref().is_some_and(|there| is_same(there, offered)) {
             return Err(stands(target));
         }
         // By another name the same layers may need to be vouched for better, and a tag may have moved; so it is asked again.
         let depth = below.as_ref().and_then(|below| below.lazy.as_ref());
         let depth = depth.map_or(0, |below| below.depth) + 1;
-        let on_other = match lies_low(below.as_ref()) {
-            false => Some("the layer below it was unpacked"),
-            true if is_elsewhere => Some("it is lazy already, on another snapshot than was asked for"),
-            true => None,
-        };
-        let verdict = match on_other {
-            Some(detail) => Verdict::NotLazy(NotLazy {
-                reason: Reason::OnUnpacked,
-                detail: detail.to_owned(),
-                base: None,
-            }),
+        let verdict = match why_not_on(below.as_ref(), is_elsewhere) {
+            Some(not_lazy) => Verdict::NotLazy(not_lazy),
             None => {
                 let below = below.and_then(|below| below.lazy);
-                let offer = LayerOffer {
-                    reference: reference.to_owned(),
-                    manifest: manifest.map(str::to_owned),
-                    layer: layer.to_owned(),
-                    depth,
-                    chain: target.to_owned(),
-                    layers: named(labels, LAYERS)
-                        .map_or_else(Vec::new, |layers| layers.split(',').map(str::to_owned).collect()),
-                    below,
-                    parent: parent.to_owned(),
-                };
-                match self.admit(offer, pull).await {
-                    Verdict::Lazy { manifest, is_whole }
-                        if is_whole && is_of_other(there.as_ref(), reference) =>
-                    {
-                        Verdict::NotLazy(NotLazy {
-                            reason: Reason::OtherImage,
-                            detail: "an image of another repository has the same chain".to_owned(),
-                            base: Some(manifest),
-                        })
-                    }
-                    Verdict::Lazy { manifest, .. } => {
-                        let lazy = LazyLayer {
-                            reference: reference.to_owned(),
-                            manifest,
-                            layer: layer.to_owned(),
-                            depth,
-                        };
-                        match there {
-                            None => self.stand(target, parent, labels, lazy).await?,
-                            Some(there) => self.stand_for_both(target, &there, lazy).await?,
-                        }
-                        return Err(stands(target));
-                    }
-                    refused => refused,
-                }
+                self.admit(layer_offer(offered, depth, below, parent), pull).await
             }
         };
-        let Verdict::NotLazy(not_lazy) = verdict else {
-            return Ok(None);
+        let not_lazy = match verdict {
+            Verdict::NotLazy(not_lazy) => not_lazy,
+            Verdict::Lazy { manifest, is_whole }
+                if is_whole && is_of_other(there.as_ref(), offered.reference) =>
+            {
+                NotLazy {
+                    reason: Reason::OtherImage,
+                    detail: "an image of another repository has the same chain".to_owned(),
+                    base: Some(manifest),
+                }
+            }
+            Verdict::Lazy { manifest, .. } => {
+                let lazy = lazy_layer(offered, manifest, depth);
+                match there {
+                    None => self.stand(target, parent, labels, lazy).await?,
+                    Some(there) => self.stand_for_both(target, &there, lazy).await?,
+                }
+                return Err(stands(target));
+            }
         };
         self.count(Count::Unpacked(not_lazy.reason));
         warn!(
             snapshot = key,
             reason = not_lazy.reason.name(),
-            "layer {layer} of {reference} is not lazy, containerd unpacks it: {}",
+            "layer {} of {} is not lazy, containerd unpacks it: {}",
+            offered.layer,
+            offered.reference,
             not_lazy.detail
         );
-        let base = not_lazy.base.as_ref().filter(|_| depth > 1);
+        let base = not_lazy.base.clone().filter(|_| depth > 1);
         let base = base.map(|manifest| LazyLayer {
-            reference: reference.to_owned(),
-            manifest: manifest.clone(),
             layer: String::new(),
-            depth: depth - 1,
+            ..lazy_layer(offered, manifest, depth - 1)
         });
         Ok(Some(Unpacked { not_lazy, base }))
+    }
+
+    /// The snapshot that the new one is to become, and the one that it is made on, as far as they are there.
+    async fn target_and_parent(
+        &self,
+        target: &str,
+        parent: &str,
+    ) -> Result<(Option<Record>, Option<Record>), SnapshotError> {
+        let (target, parent) = (target.to_owned(), parent.to_owned());
+        let found = self.in_background(move |inner| {
+            let there = some(inner.store.get(&target))?;
+            let below = match parent.is_empty() {
+                true => None,
+                false => Some(inner.store.get(&parent)?),
+            };
+            Ok((there, below))
+        });
+        found.await
     }
 
     async fn admit(&self, offer: LayerOffer, pull: &mut Pull) -> Verdict {
@@ -259,9 +191,46 @@ fn is_by_digest(reference: &str) -> bool {
     reference.contains('@')
 }
 
-/// Whether a layer on this one could be lazy.
-fn lies_low(below: Option<&Record>) -> bool {
-    below.is_none_or(|below| below.lazy.is_some())
+/// Whether a snapshot stands for this very layer of this very image.
+fn is_same(there: &LazyLayer, offered: &Offered<'_>) -> bool {
+    there.reference == offered.reference && offered.manifest.is_none_or(|manifest| there.manifest == manifest)
+}
+
+/// Why a layer on the snapshot `below` cannot be lazy, if it cannot. `is_elsewhere`: its snapshot is made on another one.
+fn why_not_on(below: Option<&Record>, is_elsewhere: bool) -> Option<NotLazy> {
+    let is_on_unpacked = below.is_some_and(|below| below.lazy.is_none());
+    let detail = match (is_on_unpacked, is_elsewhere) {
+        (true, _) => "the layer below it was unpacked",
+        (false, true) => "it is lazy already, on another snapshot than was asked for",
+        (false, false) => return None,
+    };
+    Some(NotLazy {
+        reason: Reason::OnUnpacked,
+        detail: detail.to_owned(),
+        base: None,
+    })
+}
+
+fn layer_offer(offered: &Offered<'_>, depth: u32, below: Option<LazyLayer>, parent: &str) -> LayerOffer {
+    LayerOffer {
+        reference: offered.reference.to_owned(),
+        manifest: offered.manifest.map(str::to_owned),
+        layer: offered.layer.to_owned(),
+        depth,
+        chain: offered.target.to_owned(),
+        layers: offered.layers.clone(),
+        below,
+        parent: parent.to_owned(),
+    }
+}
+
+fn lazy_layer(offered: &Offered<'_>, manifest: String, depth: u32) -> LazyLayer {
+    LazyLayer {
+        reference: offered.reference.to_owned(),
+        manifest,
+        layer: offered.layer.to_owned(),
+        depth,
+    }
 }
 
 fn stands(target: &str) -> SnapshotError {

@@ -2,7 +2,7 @@
 
 use redb::{ReadableTable, Table, WriteTransaction};
 
-use super::{CHILDREN, LONGEST_CHAIN, NUMBERS, SNAPSHOTS, VERSION};
+use super::schema::{CHILDREN, LONGEST_CHAIN, NUMBERS, SNAPSHOTS, VERSION};
 use crate::api::LONGEST_MESSAGE;
 use crate::error::{ErrorKind, SnapshotError};
 use crate::record::Record;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{gzip_layers, noise};
+use super::parts::{gzip_layers, noise};
 use crate::compression::Compression;
 use crate::image::{Image, ImageBuilder};
 use crate::tar::{Header, Kind, TarBuilder};

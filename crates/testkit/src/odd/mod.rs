@@ -3,13 +3,13 @@
 //! All are deterministic. [`all`] lists them, and says who else can unpack which.
 
 mod layering;
+mod parts;
 mod scale;
 mod single;
 
 use std::io;
 
-use crate::compression::Compression;
-use crate::image::{Image, ImageBuilder};
+use crate::image::Image;
 
 /// A program that unpacks images, or single layers, independently of Xebec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,23 +81,6 @@ pub fn all() -> Vec<Odd> {
         both("500-layers", scale::many_layers),
         both("10000-files", scale::many_files),
     ]
-}
-
-/// An image of gzip layers.
-fn gzip_layers(layers: impl IntoIterator<Item = Vec<u8>>) -> io::Result<Image> {
-    let mut image = ImageBuilder::new();
-    for layer in layers {
-        image = image.layer(&layer, Compression::Gzip(6))?;
-    }
-    Ok(image.build())
-}
-
-/// `length` bytes that do not compress, other ones for each seed.
-fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let mut bytes = vec![0; length];
-    random.fill(&mut bytes);
-    bytes
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{gzip_layers, noise};
+use super::parts::{gzip_layers, noise};
 use crate::image::Image;
 use crate::tar::TarBuilder;
 

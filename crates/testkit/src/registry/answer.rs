@@ -14,50 +14,13 @@ use xebec_format::digest::Digest;
 
 use super::access::{self, Access};
 use super::body::FaultyBody;
+use super::connection::Connection;
 use super::distort::{distort, respond};
 use super::fault::Fault;
 use super::log::{Entry, Place, RequestHead};
-use super::serve::Connection;
+use super::reply::Reply;
+use super::state::{Inner, State};
 use super::store::INDEX_TYPE;
-use super::{Inner, State};
-
-/// An answer before it becomes a response.
-#[derive(Debug, Default)]
-pub(super) struct Reply {
-    pub(super) status: u16,
-    pub(super) headers: Vec<(&'static str, String)>,
-    pub(super) body: Bytes,
-    /// What `Content-Length` says, if not the length of `body`.
-    pub(super) length: Option<u64>,
-}
-
-impl Reply {
-    fn new(status: u16) -> Self {
-        Self {
-            status,
-            ..Self::default()
-        }
-    }
-
-    pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.headers.push((name, value.into()));
-        self
-    }
-
-    fn body(self, body: impl Into<Bytes>) -> Self {
-        Self {
-            body: body.into(),
-            ..self
-        }
-    }
-
-    fn error(status: u16, code: &str) -> Self {
-        let body = json!({"errors": [{"code": code, "message": "the faulty registry says so"}]});
-        Self::new(status)
-            .with("content-type", "application/json")
-            .body(body.to_string())
-    }
-}
 
 /// Answers a request; `None`: break the connection.
 pub(super) async fn answer(

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
-use super::answer::Reply;
 use super::body::{End, FaultyBody};
+use super::connection::Connection;
 use super::fault::Fault;
 use super::log::RequestHead;
-use super::serve::Connection;
+use super::reply::Reply;
 
 /// Faults that change what is said.
 pub(super) fn distort(mut reply: Reply, fault: Option<&Fault>) -> Reply {

@@ -9,16 +9,19 @@
 mod access;
 mod answer;
 mod body;
+mod connection;
 mod distort;
 mod fault;
 mod log;
+mod options;
+mod reply;
 mod serve;
+mod state;
 mod store;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -28,50 +31,10 @@ use xebec_format::digest::Digest;
 pub use access::Access;
 pub use fault::{Fault, When};
 pub use log::{LoggedRequest, Place, RequestHead};
+pub use options::Options;
 
-use access::Tokens;
-use fault::Script;
 use log::Entry;
-use store::Store;
-
-/// How a registry is set up.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Whether it speaks TLS, with HTTP/2, under a certificate that [`FaultyRegistry::ca_pem`] vouches for.
-    pub tls: bool,
-    /// Whether it listens on `::1` instead of `127.0.0.1`.
-    pub ipv6: bool,
-    /// Another address to listen on, which the network namespace must have.
-    pub address: Option<IpAddr>,
-    /// Further names and addresses in its certificate.
-    pub names: Vec<String>,
-    /// What it asks of its clients.
-    pub access: Access,
-    /// Whether it has the referrers API.
-    pub referrers_api: bool,
-    /// Most entries of one page of referrers.
-    pub referrers_page: usize,
-    /// Whether blobs come by redirect to a second server, and how long such a URL is good.
-    pub redirect_blobs: Option<Duration>,
-    /// Longest body of an upload; larger ones are answered with 413.
-    pub max_upload: u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            tls: false,
-            ipv6: false,
-            address: None,
-            names: Vec::new(),
-            access: Access::Open,
-            referrers_api: true,
-            referrers_page: 100,
-            redirect_blobs: None,
-            max_upload: u64::MAX,
-        }
-    }
-}
+use state::State;
 
 /// A running registry.
 pub struct FaultyRegistry {
@@ -79,42 +42,6 @@ pub struct FaultyRegistry {
     ca_pem: Option<String>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What the servers share.
-#[derive(Debug)]
-pub(crate) struct State {
-    options: Options,
-    registry: SocketAddr,
-    cdn: SocketAddr,
-    inner: Mutex<Inner>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    store: Store,
-    script: Script,
-    tokens: Tokens,
-    log: Vec<Entry>,
-    /// URLs of the second server are good if they carry this number.
-    signature: u64,
-    connections: u64,
-    down: bool,
-}
-
-impl State {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Scheme and authority of a server.
-    fn base(&self, place: Place) -> String {
-        let address = match place {
-            Place::Registry => self.registry,
-            Place::Cdn => self.cdn,
-        };
-        format!("{}://{address}", if self.options.tls { "https" } else { "http" })
-    }
 }
 
 impl FaultyRegistry {

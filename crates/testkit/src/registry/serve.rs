@@ -13,9 +13,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use super::answer;
 use super::body::{Line, Socket};
+use super::connection::Connection;
 use super::log::Place;
-use super::{Options, State, answer};
+use super::options::Options;
+use super::state::State;
 
 /// A TLS setup for loopback and what else is asked for, and the PEM of the authority that signed its certificate.
 pub(super) fn tls(options: &Options) -> anyhow::Result<(Arc<ServerConfig>, String)> {
@@ -75,10 +78,10 @@ pub(super) async fn listen(
         let tls = tls.clone().map(TlsAcceptor::from);
         tokio::spawn(async move {
             match tls {
-                None => connection.serve(socket).await,
+                None => serve(connection, socket).await,
                 Some(acceptor) => {
                     if let Ok(stream) = acceptor.accept(socket).await {
-                        connection.serve(stream).await;
+                        serve(connection, stream).await;
                     }
                 }
             }
@@ -86,35 +89,25 @@ pub(super) async fn listen(
     }
 }
 
-/// What an answer needs to know of its connection.
-#[derive(Debug, Clone)]
-pub(super) struct Connection {
-    pub(super) state: Arc<State>,
-    pub(super) place: Place,
-    pub(super) number: u64,
-    pub(super) line: Arc<Line>,
-}
-
-impl Connection {
-    async fn serve(self, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let line = self.line.clone();
-        let service = service_fn(move |request| {
-            let this = self.clone();
-            async move {
-                match answer::answer(&this, request).await {
-                    Some(response) => Ok::<_, Broken>(response),
-                    None => {
-                        this.line.reset.store(true, Ordering::Relaxed);
-                        Err(Broken)
-                    }
+/// Answers the requests of a connection.
+async fn serve(connection: Connection, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    let line = connection.line.clone();
+    let service = service_fn(move |request| {
+        let this = connection.clone();
+        async move {
+            match answer::answer(&this, request).await {
+                Some(response) => Ok::<_, Broken>(response),
+                None => {
+                    this.line.reset.store(true, Ordering::Relaxed);
+                    Err(Broken)
                 }
             }
-        });
-        let builder = auto::Builder::new(TokioExecutor::new());
-        // Clients break connections too; that is no failure of the server.
-        let _ = builder.serve_connection(TokioIo::new(io), service).await;
-        drop(line);
-    }
+        }
+    });
+    let builder = auto::Builder::new(TokioExecutor::new());
+    // Clients break connections too; that is no failure of the server.
+    let _ = builder.serve_connection(TokioIo::new(io), service).await;
+    drop(line);
 }
 
 /// The connection is to end without an answer.

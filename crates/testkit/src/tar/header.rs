@@ -1,6 +1,7 @@
 //! Header blocks, and the PAX or GNU entries before them that carry what does not fit.
 
-use super::BLOCK;
+/// Size of a tar block in bytes.
+pub const BLOCK: usize = 512;
 
 /// How what does not fit the plain header is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,11 +10,8 @@ mod sparse;
 
 use std::io::{self, Read, Write};
 
-pub use header::{Dialect, Header, Kind, set_checksum};
+pub use header::{BLOCK, Dialect, Header, Kind, set_checksum};
 pub use sparse::SparseFormat;
-
-/// Size of a tar block in bytes.
-pub const BLOCK: usize = 512;
 
 /// Appends entries to a tar file.
 pub struct TarBuilder<W> {

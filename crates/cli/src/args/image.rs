@@ -1,0 +1,35 @@
+//! Arguments that most commands have: the image, and when to pull it.
+
+use clap::{Args, ValueEnum};
+use xebec_protocol::wire::PullPolicy;
+
+/// Which image, and how to reach it.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ImageArgs {
+    /// The image: NAME[:TAG][@DIGEST], with or without a registry.
+    pub(crate) image: String,
+    /// Platform to choose from a multi-platform image, such as linux/arm64.
+    #[arg(long, value_name = "OS/ARCH")]
+    pub(crate) platform: Option<String>,
+}
+
+/// When the registry is asked what an image is.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Pull {
+    /// At each start: a tag may have moved. What this host knows serves when the registry is away.
+    Always,
+    /// When this host does not know the image yet; missing contents come from the registry all the same.
+    Missing,
+    /// Never: an image that this host does not know is not found.
+    Never,
+}
+
+impl From<Pull> for PullPolicy {
+    fn from(pull: Pull) -> Self {
+        match pull {
+            Pull::Always => Self::Always,
+            Pull::Missing => Self::Missing,
+            Pull::Never => Self::Never,
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What an answer needs to know of its connection.
+
+use std::sync::Arc;
+
+use super::body::Line;
+use super::log::Place;
+use super::state::State;
+
+/// One connection.
+#[derive(Debug, Clone)]
+pub(super) struct Connection {
+    pub(super) state: Arc<State>,
+    pub(super) place: Place,
+    pub(super) number: u64,
+    pub(super) line: Arc<Line>,
+}

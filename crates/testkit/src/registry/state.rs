@@ -1,0 +1,48 @@
+//! What the servers of a registry share.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::access::Tokens;
+use super::fault::Script;
+use super::log::{Entry, Place};
+use super::options::Options;
+use super::store::Store;
+
+/// What the servers share.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(super) options: Options,
+    pub(super) registry: SocketAddr,
+    pub(super) cdn: SocketAddr,
+    pub(super) inner: Mutex<Inner>,
+}
+
+impl State {
+    /// What requests change, for this thread alone.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Scheme and authority of a server.
+    pub(super) fn base(&self, place: Place) -> String {
+        let address = match place {
+            Place::Registry => self.registry,
+            Place::Cdn => self.cdn,
+        };
+        format!("{}://{address}", if self.options.tls { "https" } else { "http" })
+    }
+}
+
+/// What requests change.
+#[derive(Debug, Default)]
+pub(super) struct Inner {
+    pub(super) store: Store,
+    pub(super) script: Script,
+    pub(super) tokens: Tokens,
+    pub(super) log: Vec<Entry>,
+    /// URLs of the second server are good if they carry this number.
+    pub(super) signature: u64,
+    pub(super) connections: u64,
+    pub(super) down: bool,
+}
