@@ -25,7 +25,7 @@ const FILE: &str = "injected.json";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Injection {
-    /// The recording; see [`xebec_recordings::recording_store::KeptRecording::name`].
+    /// The recording, by the name under which the host keeps it.
     pub recording: Digest,
     /// What vouches for it.
     pub evidence: Evidence,

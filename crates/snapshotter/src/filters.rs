@@ -60,6 +60,7 @@ mod tests {
     use prost::Message;
 
     use super::*;
+    use crate::api::Kind;
     use crate::record::Record;
 
     fn snapshots() -> Vec<Info> {

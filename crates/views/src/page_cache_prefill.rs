@@ -6,7 +6,7 @@
 //! time to do it beforehand: a start of 1,500 pages is 7 ms shorter.
 //!
 //! What was put there can no longer be told from what the service read, so a sample of the pages is **left out**
-//! ([`is_left_out`]): by them it is estimated how much of a recording is read. Starts that learn, and recordings, are as they
+//! (`is_left_out`): by them it is estimated how much of a recording is read. Starts that learn, and recordings, are as they
 //! were: their views are not populated.
 
 use std::fs::File;

@@ -8,7 +8,7 @@ use super::access::Access;
 /// How a registry is set up.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether it speaks TLS, with HTTP/2, under a certificate that [`FaultyRegistry::ca_pem`] vouches for.
+    /// Whether it speaks TLS, with HTTP/2, under a certificate that [`super::FaultyRegistry::ca_pem`] vouches for.
     pub tls: bool,
     /// Whether it listens on `::1` instead of `127.0.0.1`.
     pub ipv6: bool,
