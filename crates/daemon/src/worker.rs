@@ -1,19 +1,26 @@
-//! The start of the worker, in order, and what it waits for then.
+//! The worker process: its start, in order, and its end.
+
+mod orders;
+mod serving;
 
 use std::os::unix::net::UnixListener;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{debug, info, warn};
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tracing::{info, warn};
+use xebec_cache::store::LayerKey;
 use xebec_fill::events::{EventLoop, Inherited};
-use xebec_fill::fill_service::FillService;
+use xebec_fill::fill_service::{FillParts, FillService};
 use xebec_images::images::Images;
 use xebec_keeper::client;
+use xebec_kernel::fanotify::Group;
 use xebec_kernel::file::{remove_abandoned, write_atomically};
-use xebec_kernel::journal::{Custody, LastWord};
-use xebec_kernel::process::{self, Child};
+use xebec_kernel::journal::{Journal, LastWord};
+use xebec_kernel::process;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::Settings;
@@ -23,25 +30,28 @@ use xebec_views::unguarded_views::Suspects;
 use xebec_views::views::Views;
 
 use crate::services::Services;
-use crate::{containers, metrics, quota, server, upkeep};
+use crate::{containers, metrics, quota, upkeep};
+use orders::Orders;
 
-/// A daemon without views ends after this long without a request. It costs little, and a start that finds it
-/// running saves a few milliseconds.
-const IDLE: Duration = Duration::from_secs(60);
-/// How long a worker that is told to stop waits for its replies to be read.
-const LAST_REPLIES: Duration = Duration::from_secs(1);
-/// How long requests under way may take when the worker is replaced; their clients ask the next one otherwise.
-const LAST_REQUESTS: Duration = Duration::from_secs(1);
-/// How long reads under way may take then; the next worker answers those that are left.
+/// How long reads under way may take when the worker is replaced; the next worker answers those that are left.
 const LAST_ANSWERS: Duration = Duration::from_millis(200);
-/// How often holders that have died are looked for.
-const SWEEP: Duration = Duration::from_secs(2);
-
+/// How long tasks under way may take when the worker ends.
+const LAST_TASKS: Duration = Duration::from_secs(2);
 /// How deep layers' files lie below the folder of layers: by layer and index.
 const LAYER_LEVELS: u32 = 2;
 
-/// Runs the worker until it is told to stop, or is idle. `inherited` comes from the keeper, before anything else
+/// Runs the worker until it is told to stop, is replaced, or is idle. `inherited` comes from the keeper, before anything else
 /// in the process has opened a descriptor.
+///
+/// The order matters:
+///
+/// 1. Signals of the keeper are heard first. The keeper blocks them for the worker, since one without a handler would end it.
+/// 2. The worker watches the keeper, and starts another one if it dies, before it takes long for anything.
+/// 3. What is kept on disk is opened from below: images, recordings, the fill service, views. Views are restored before a
+///    read is answered, so that the fill service knows each layer that a mounted view shows.
+/// 4. Reads are answered. Readers have waited since the last worker ended.
+/// 5. What may take long runs in the background.
+/// 6. containerd and the command line are served last: they ask for all of the above.
 ///
 /// # Errors
 /// When the worker cannot start at all. The keeper then tries again.
@@ -50,12 +60,41 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     if let Err(error) = process::keep_memory_to_itself() {
         warn!("a dump of the worker's memory, which holds logins, cannot be ruled out: {error}");
     }
-    // Signals wait until somebody listens; a runtime has threads before that.
+    let (group, journal, [listener, containerd], left) = inherited.into_parts();
+
+    let (runtime, orders) = start_runtime()?;
+    note_process_id(paths);
+    watch_keeper(paths, &settings, &journal);
+
+    let (services, newly_complete) = open_services(paths, settings, &runtime, &group, &journal)?;
+    let events = EventLoop::start(left, services.fills.clone())
+        .map_err(|error| Failure::host("read the guarded mount's events", error))?;
+    info!(pid = std::process::id(), "worker ready");
+
+    start_background_work(&runtime, paths, &services, newly_complete);
+    {
+        let _inside = runtime.enter();
+        services.resume_completions();
+        services.widen_restored();
+        services.serve_containerd(&containerd);
+    }
+    let last_word = runtime.block_on(serving::serve(accepting(&listener)?, services.clone(), orders))?;
+
+    runtime.block_on(services.snapshots.end());
+    end(last_word, runtime, &services, events);
+    Ok(())
+}
+
+/// The runtime, and the keeper's signals. Threads of the runtime let signals in as soon as somebody listens to them.
+fn start_runtime() -> Result<(Runtime, Orders), Failure> {
     let listens = Arc::new(OnceLock::new());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .on_thread_start({
             let listens = listens.clone();
-            move || unblock_orders(listens.wait())
+            move || {
+                let () = listens.wait();
+                orders::unblock();
+            }
         })
         .worker_threads(2)
         // Decoding and indexing run here; two cores' worth keeps them from starving each other.
@@ -64,55 +103,70 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         .thread_name("xebec-worker")
         .build()
         .map_err(|error| Failure::host("start the runtime", error))?;
-    let (group, journal, [listener, containerd], left) = inherited.into_parts();
-    // Whoever looks for a worker without a keeper finds it here, whatever became of the keeper that started it.
-    let pid_file = paths.run().join("worker.pid");
-    if let Err(error) = write_atomically(&pid_file, format!("{}\n", std::process::id()).as_bytes()) {
-        warn!("{}: {error}", pid_file.display());
-    }
     let orders = {
         let _inside = runtime.enter();
         Orders::listen()
     };
+    // Also after a failure: the threads must not wait for ever.
     let _ = listens.set(());
     let orders = orders?;
-    unblock_orders(&());
-    let (start_paths, overrides) = (paths.clone(), settings.given.clone());
+    orders::unblock();
+    Ok((runtime, orders))
+}
+
+/// Whoever looks for a worker without a keeper finds it by this file, whatever became of the keeper that started it.
+fn note_process_id(paths: &Paths) {
+    let file = paths.run().join("worker.pid");
+    if let Err(error) = write_atomically(&file, format!("{}\n", std::process::id()).as_bytes()) {
+        warn!("{}: {error}", file.display());
+    }
+}
+
+/// Starts another keeper when this worker's keeper dies.
+fn watch_keeper(paths: &Paths, settings: &Settings, journal: &Arc<Journal>) {
+    let (paths, overrides) = (paths.clone(), settings.given.clone());
     xebec_keeper::watch::watch(journal.clone(), move || {
-        client::start_keeper(&start_paths, &overrides, None)
+        client::start_keeper(&paths, &overrides, None)
     });
+}
+
+/// Opens what is kept on disk, and gives the layers that become complete from now on.
+fn open_services(
+    paths: &Paths,
+    settings: Settings,
+    runtime: &Runtime,
+    group: &Arc<Group>,
+    journal: &Arc<Journal>,
+) -> Result<(Arc<Services>, UnboundedReceiver<LayerKey>), Failure> {
     let images = Images::open(paths)?;
     images.store().clean();
     let recordings = Recordings::new(paths, images.clone());
     recordings.kept().remove_damaged();
-    let handle = runtime.handle().clone();
     let (completed, newly_complete) = tokio::sync::mpsc::unbounded_channel();
     let fills = FillService::new(
-        images.store().clone(),
-        images.clients().clone(),
-        group.clone(),
-        handle,
-        completed,
+        FillParts {
+            store: images.store().clone(),
+            clients: images.clients().clone(),
+            group: group.clone(),
+            runtime: runtime.handle().clone(),
+            completed,
+        },
         &settings,
     );
     let suspects = Suspects::read(paths);
-    let views = Arc::new(Views::restore(
-        paths,
-        &fills,
-        &suspects,
-        journal.was_unguarded(),
-        settings.linger,
-    )?);
+    let was_unguarded = journal.was_unguarded();
+    let views = Views::restore(paths, &fills, &suspects, was_unguarded, settings.linger)?;
+    let views = Arc::new(views);
     let reading = Arc::downgrade(&views);
     fills.read_by(Box::new(move |key| {
         let views = reading.upgrade();
         views.map_or_else(Default::default, |views| views.readers_of(key))
     }));
     journal.set_unguarded(false);
-    let requests = Arc::new(Services {
+    let services = Arc::new(Services {
         images,
         recordings,
-        fills: fills.clone(),
+        fills,
         views,
         suspects,
         shared: Arc::new(SharedContents::default()),
@@ -124,207 +178,80 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
         starts: Default::default(),
         loadings: Default::default(),
         background: Default::default(),
-        unsynced_views: std::sync::Mutex::default(),
-        corrections: std::sync::Mutex::default(),
-        stop: tokio::sync::Notify::new(),
+        unsynced_views: Mutex::default(),
+        corrections: Mutex::default(),
+        stop: Notify::new(),
         ended: AtomicBool::new(false),
-        hand_over: tokio::sync::Notify::new(),
+        hand_over: Notify::new(),
         snapshots: Default::default(),
     });
-    requests.images.store().room().set(quota::Evictor::of(&requests));
-    requests.learn_shared_contents();
-    let events = EventLoop::start(left, fills)
-        .map_err(|error| Failure::host("read the guarded mount's events", error))?;
-    info!(pid = std::process::id(), "worker ready");
+    services.images.store().room().set(quota::Evictor::of(&services));
+    services.learn_shared_contents();
+    Ok((services, newly_complete))
+}
+
+fn start_background_work(
+    runtime: &Runtime,
+    paths: &Paths,
+    services: &Arc<Services>,
+    newly_complete: UnboundedReceiver<LayerKey>,
+) {
     runtime.spawn_blocking(xebec_oci::read_authorities);
     runtime.spawn_blocking(xebec_kernel::memory::take_room);
-    let (paths, starting) = (paths.clone(), requests.clone());
+    let (paths, starting) = (paths.clone(), services.clone());
     runtime.spawn_blocking(move || {
         starting.remove_strange_metadata(false);
-        remove_abandoned(&paths.layers(), LAYER_LEVELS);
-        let directories = [
-            &paths.images(),
-            &paths.views(),
-            &paths.mounts(),
-            paths.run(),
-            paths.root(),
-        ];
-        directories
-            .into_iter()
-            .for_each(|directory| remove_abandoned(directory, 0));
+        remove_abandoned_files(&paths);
     });
-    runtime.spawn(requests.clone().prove_completed(newly_complete));
-    runtime.spawn(requests.clone().watch_slow_readers());
-    if let Some(address) = requests.settings.metrics {
-        runtime.spawn(metrics::serve(address, requests.clone()));
+    runtime.spawn(services.clone().prove_completed(newly_complete));
+    runtime.spawn(services.clone().watch_slow_readers());
+    if let Some(address) = services.settings.metrics {
+        runtime.spawn(metrics::serve(address, services.clone()));
     }
-    runtime.spawn(upkeep::run(requests.clone()));
-    runtime.spawn(containers::run(requests.clone()));
-    {
-        let _inside = runtime.enter();
-        requests.resume_completions();
-        requests.widen_restored();
-        requests.serve_containerd(&containerd);
-    }
-    // The original stays open under its number, where a keeper that takes over finds it.
-    let accepting = listener
+    runtime.spawn(upkeep::run(services.clone()));
+    runtime.spawn(containers::run(services.clone()));
+}
+
+/// Removes files that processes which died left half-written.
+fn remove_abandoned_files(paths: &Paths) {
+    remove_abandoned(&paths.layers(), LAYER_LEVELS);
+    let directories = [
+        &paths.images(),
+        &paths.views(),
+        &paths.mounts(),
+        paths.run(),
+        paths.root(),
+    ];
+    directories
+        .into_iter()
+        .for_each(|directory| remove_abandoned(directory, 0));
+}
+
+/// The command line's socket. The original stays open under its number, where a keeper that takes over finds it.
+fn accepting(listener: &UnixListener) -> Result<UnixListener, Failure> {
+    listener
         .try_clone()
-        .map_err(|error| Failure::host("listen for the command line", error))?;
-    let last_word = runtime.block_on(serve(accepting, requests.clone(), orders))?;
-    runtime.block_on(requests.snapshots.end());
-    match last_word {
-        LastWord::HandedOver => {
-            // The next one does not know of it.
-            requests.sync_notes();
-            // New events wait in the kernel for the next worker from here on; this should be short.
-            events.stop_reading();
-            let deadline = Instant::now() + LAST_ANSWERS;
-            while events.owed() > 0 && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            journal.set_last_word(LastWord::HandedOver);
-            // Tasks under way end with the process; dropping them one by one would only take time from readers.
-            std::mem::forget(runtime);
+        .map_err(|error| Failure::host("listen for the command line", error))
+}
+
+/// Ends what runs, and tells the keeper why.
+fn end(last_word: LastWord, runtime: Runtime, services: &Services, events: EventLoop) {
+    // The next worker does not know what this one has not synced.
+    services.sync_notes();
+    if last_word == LastWord::HandedOver {
+        // New events wait in the kernel for the next worker from here on; this should be short.
+        events.stop_reading();
+        let deadline = Instant::now() + LAST_ANSWERS;
+        while events.owed() > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
         }
-        word => {
-            requests.sync_notes();
-            upkeep::sync_served(&requests.fills);
-            events.stop();
-            runtime.shutdown_timeout(Duration::from_secs(2));
-            journal.set_last_word(word);
-        }
-    }
-    Ok(())
-}
-
-/// What the keeper tells by signals. The keeper starts a worker with these blocked, and they are listened to before they
-/// are let in: a signal without a handler would end the worker with readers waiting.
-struct Orders {
-    stop: Signal,
-    replace: Signal,
-}
-
-/// In each thread once somebody listens, so that programs that it starts inherit nothing blocked.
-fn unblock_orders(_listens: &()) {
-    if let Err(error) = process::unblock_signals(&xebec_keeper::WORKER_SIGNALS) {
-        warn!("cannot listen to the keeper: {error}");
-    }
-}
-
-impl Orders {
-    fn listen() -> Result<Orders, Failure> {
-        let failed = |error| Failure::host("listen for signals", error);
-        Ok(Orders {
-            stop: signal(SignalKind::terminate()).map_err(failed)?,
-            replace: signal(SignalKind::from_raw(xebec_keeper::REPLACE)).map_err(failed)?,
-        })
-    }
-}
-
-/// Whether somebody is there to start the next worker. If not, this one must go on: it holds the group.
-fn keeper_lives(requests: &Services) -> bool {
-    let keeper = Child::open(requests.journal.counters().keeper_pid);
-    let lives = keeper.is_ok_and(|keeper| !keeper.has_ended().unwrap_or(true));
-    if !lives {
-        warn!("told to make room for another worker, but there is no keeper that would start it; going on");
-    }
-    lives
-}
-
-/// Serves until there is nothing more to do, or somebody else is to do it; gives what is to be said at the end.
-async fn serve(
-    listener: UnixListener,
-    requests: Arc<Services>,
-    mut orders: Orders,
-) -> Result<LastWord, Failure> {
-    let failed = |error| Failure::host("listen for the command line", error);
-    listener.set_nonblocking(true).map_err(failed)?;
-    let listener = tokio::net::UnixListener::from_std(listener).map_err(failed)?;
-    let mut sweep = tokio::time::interval(SWEEP);
-    let mut idle_since = tokio::time::Instant::now();
-    let connections = Arc::new(());
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    let (requests, alive) = (requests.clone(), connections.clone());
-                    tokio::spawn(async move {
-                        server::converse(stream, requests).await;
-                        drop(alive);
-                    });
-                }
-                Err(error) => warn!("cannot accept a connection: {error}"),
-            },
-            () = requests.stop.notified() => {
-                // Whoever asked for it wants the answer.
-                let deadline = tokio::time::Instant::now() + LAST_REPLIES;
-                while Arc::strong_count(&connections) > 1 && tokio::time::Instant::now() < deadline {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-                return Ok(LastWord::Finished);
-            }
-            // Clients that come now wait in the socket's queue; those that are here get a moment.
-            _ = orders.replace.recv() => {
-                if !keeper_lives(&requests) {
-                    continue;
-                }
-                let deadline = tokio::time::Instant::now() + LAST_REQUESTS;
-                while Arc::strong_count(&connections) > 1 && tokio::time::Instant::now() < deadline {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-                requests.hand_over.notify_waiters();
-                let deadline = tokio::time::Instant::now() + LAST_REPLIES;
-                while Arc::strong_count(&connections) > 1 && tokio::time::Instant::now() < deadline {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-                // One of the last requests was to stop, and its client was told that it is done.
-                if requests.ended.load(Ordering::Acquire) {
-                    return Ok(LastWord::Finished);
-                }
-                if keeper_lives(&requests) {
-                    return Ok(LastWord::HandedOver);
-                }
-            }
-            // The keeper hands a request to stop on. Status 0 says that nothing needs events any more, so views go
-            // first: one that stayed mounted would show zeros.
-            _ = orders.stop.recv() => {
-                if requests.without_turn(Services::begin_to_end).await?.is_none() {
-                    return Ok(LastWord::Finished);
-                }
-            }
-            _ = sweep.tick() => {
-                if requests.without_turn(Services::has_come_to_its_end).await? {
-                    return Ok(LastWord::Finished);
-                }
-                requests.sweep();
-                if requests.views.are_unused() && requests.root_was_replaced() {
-                    requests.views.take_down_unused(|_| true);
-                    info!("the root directory was removed: ending, so that the next command begins with the new one");
-                    return Ok(LastWord::Finished);
-                }
-                // A service manager's service stays until it is stopped.
-                let is_own = requests.journal.custody() == Custody::Own;
-                // containerd cannot start it.
-                let is_awaited = requests.snapshots.are_served();
-                if is_own
-                    && !is_awaited
-                    && requests.views.are_unused()
-                    && requests.suspects.is_empty()
-                    && Arc::strong_count(&connections) == 1
-                {
-                    if idle_since.elapsed() > IDLE
-                        && let Some(reason) = requests.without_turn(Services::end_if_unused).await?
-                    {
-                        debug!("not idle: {reason}");
-                        idle_since = tokio::time::Instant::now();
-                    } else if idle_since.elapsed() > IDLE {
-                        info!("idle: no views and no requests for {} s", IDLE.as_secs());
-                        return Ok(LastWord::Finished);
-                    }
-                } else {
-                    idle_since = tokio::time::Instant::now();
-                }
-            }
-        }
+        services.journal.set_last_word(last_word);
+        // Tasks under way end with the process; dropping them one by one would only take time from readers.
+        std::mem::forget(runtime);
+    } else {
+        upkeep::sync_served(&services.fills);
+        events.stop();
+        runtime.shutdown_timeout(LAST_TASKS);
+        services.journal.set_last_word(last_word);
     }
 }

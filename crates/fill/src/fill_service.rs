@@ -67,26 +67,33 @@ pub struct FillService {
     refusing: watch::Sender<bool>,
 }
 
+/// What a fill service works with.
+pub struct FillParts {
+    /// The cache of layers.
+    pub store: Arc<Store>,
+    /// The way to registries.
+    pub clients: Arc<Clients>,
+    /// The fanotify group, whose events are reads that wait.
+    pub group: Arc<Group>,
+    /// Where fetches run.
+    pub runtime: tokio::runtime::Handle,
+    /// Hears of layers that become complete.
+    pub completed: UnboundedSender<LayerKey>,
+}
+
 impl FillService {
-    /// A service without layers. Layers that become complete are told to `completed`.
-    pub fn new(
-        store: Arc<Store>,
-        clients: Arc<Clients>,
-        group: Arc<Group>,
-        runtime: tokio::runtime::Handle,
-        completed: UnboundedSender<LayerKey>,
-        settings: &Settings,
-    ) -> Arc<Self> {
+    /// A service without layers.
+    pub fn new(parts: FillParts, settings: &Settings) -> Arc<Self> {
         Arc::new(Self {
-            store,
-            clients,
-            group,
-            runtime,
+            store: parts.store,
+            clients: parts.clients,
+            group: parts.group,
+            runtime: parts.runtime,
             stats: Arc::default(),
             memory: Arc::default(),
             events: AtomicU64::new(0),
             waits: Waits::new(settings),
-            completed,
+            completed: parts.completed,
             layers: RwLock::default(),
             usage: Arc::default(),
             identifying: Arc::new(Semaphore::new(1)),

@@ -1,0 +1,176 @@
+//! What a worker waits for while it serves: connections, the keeper's orders, and the time when nobody needs it any more.
+
+use std::os::unix::net::UnixListener as StdListener;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::{Instant, interval, sleep};
+use tracing::{debug, info, warn};
+use xebec_kernel::journal::{Custody, LastWord};
+use xebec_kernel::process::Child;
+use xebec_protocol::failure::Failure;
+
+use super::orders::Orders;
+use crate::server;
+use crate::services::Services;
+
+/// A daemon without views ends after this long without a request. It costs little, and a start that finds it
+/// running saves a few milliseconds.
+const IDLE: Duration = Duration::from_secs(60);
+/// How long a worker that is told to stop waits for its replies to be read.
+const LAST_REPLIES: Duration = Duration::from_secs(1);
+/// How long requests under way may take when the worker is replaced; their clients ask the next one otherwise.
+const LAST_REQUESTS: Duration = Duration::from_secs(1);
+/// How often holders that have died are looked for.
+const SWEEP: Duration = Duration::from_secs(2);
+
+/// Serves until there is nothing more to do, or another worker is to do it. Gives the worker's last word to its keeper.
+pub(super) async fn serve(
+    listener: StdListener,
+    services: Arc<Services>,
+    mut orders: Orders,
+) -> Result<LastWord, Failure> {
+    let failed = |error| Failure::host("listen for the command line", error);
+    listener.set_nonblocking(true).map_err(failed)?;
+    let listener = UnixListener::from_std(listener).map_err(failed)?;
+    let mut sweep = interval(SWEEP);
+    let mut serving = Serving {
+        services,
+        connections: Connections::default(),
+        idle_since: Instant::now(),
+    };
+    loop {
+        let last_word = tokio::select! {
+            accepted = listener.accept() => {
+                match accepted {
+                    Ok((stream, _)) => serving.converse(stream),
+                    Err(error) => warn!("cannot accept a connection: {error}"),
+                }
+                None
+            },
+            () = serving.services.stop.notified() => {
+                // The client that asked for it wants the answer.
+                serving.connections.wait(LAST_REPLIES).await;
+                Some(LastWord::Finished)
+            }
+            _ = orders.replace.recv() => serving.make_room().await,
+            _ = orders.stop.recv() => serving.stop().await?,
+            _ = sweep.tick() => serving.sweep().await?,
+        };
+        if let Some(last_word) = last_word {
+            return Ok(last_word);
+        }
+    }
+}
+
+/// Connections under way: as many as there are copies of this.
+#[derive(Clone, Default)]
+struct Connections(Arc<()>);
+
+impl Connections {
+    fn are_ended(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
+    /// Waits until all have ended, for at most this long.
+    async fn wait(&self, most: Duration) {
+        let deadline = Instant::now() + most;
+        while !self.are_ended() && Instant::now() < deadline {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+struct Serving {
+    services: Arc<Services>,
+    connections: Connections,
+    idle_since: Instant,
+}
+
+impl Serving {
+    fn converse(&self, stream: UnixStream) {
+        let (services, connection) = (self.services.clone(), self.connections.clone());
+        tokio::spawn(async move {
+            server::converse(stream, services).await;
+            drop(connection);
+        });
+    }
+
+    /// Another worker is to take over. Clients that come now wait in the socket's queue; those that are here get a moment.
+    async fn make_room(&self) -> Option<LastWord> {
+        if !self.keeper_lives() {
+            return None;
+        }
+        self.connections.wait(LAST_REQUESTS).await;
+        self.services.hand_over.notify_waiters();
+        self.connections.wait(LAST_REPLIES).await;
+        // One of the last requests was to stop, and its client was told that it is done.
+        if self.services.ended.load(Ordering::Acquire) {
+            return Some(LastWord::Finished);
+        }
+        self.keeper_lives().then_some(LastWord::HandedOver)
+    }
+
+    /// Whether the keeper is there to start the next worker. If not, this one must go on: it holds the group.
+    fn keeper_lives(&self) -> bool {
+        let keeper = Child::open(self.services.journal.counters().keeper_pid);
+        let lives = keeper.is_ok_and(|keeper| !keeper.has_ended().unwrap_or(true));
+        if !lives {
+            warn!(
+                "told to make room for another worker, but there is no keeper that would start it; going on"
+            );
+        }
+        lives
+    }
+
+    /// The keeper hands a request to stop on. Status 0 says that nothing needs events any more, so views go first: one that
+    /// stayed mounted would show zeros.
+    async fn stop(&self) -> Result<Option<LastWord>, Failure> {
+        let begun = self.services.without_turn(Services::begin_to_end).await?;
+        Ok(begun.is_none().then_some(LastWord::Finished))
+    }
+
+    /// Looks for holders that have died, and whether anybody needs this worker.
+    async fn sweep(&mut self) -> Result<Option<LastWord>, Failure> {
+        let services = &self.services;
+        if services.without_turn(Services::has_come_to_its_end).await? {
+            return Ok(Some(LastWord::Finished));
+        }
+        services.sweep();
+        if services.views.are_unused() && services.root_was_replaced() {
+            services.views.take_down_unused(|_| true);
+            info!("the root directory was removed: ending, so that the next command begins with the new one");
+            return Ok(Some(LastWord::Finished));
+        }
+        if !self.is_unused() {
+            self.idle_since = Instant::now();
+            return Ok(None);
+        }
+        if self.idle_since.elapsed() <= IDLE {
+            return Ok(None);
+        }
+        if let Some(reason) = services.without_turn(Services::end_if_unused).await? {
+            debug!("not idle: {reason}");
+            self.idle_since = Instant::now();
+            return Ok(None);
+        }
+        info!("idle: no views and no requests for {} s", IDLE.as_secs());
+        Ok(Some(LastWord::Finished))
+    }
+
+    /// Whether nobody uses this worker now, and a command could start another one.
+    fn is_unused(&self) -> bool {
+        let services = &self.services;
+        // A service manager's service stays until it is stopped.
+        let is_own = services.journal.custody() == Custody::Own;
+        // containerd cannot start a worker.
+        let is_awaited = services.snapshots.are_served();
+        is_own
+            && !is_awaited
+            && services.views.are_unused()
+            && services.suspects.is_empty()
+            && self.connections.are_ended()
+    }
+}
