@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tracing::{info, warn};
+use xebec_cache::store::LayerKey;
 use xebec_fill::page_set::PageSet;
 use xebec_fill::unverified_sources::{self, Injection};
 use xebec_images::background_write::BackgroundWrite;
@@ -16,6 +17,7 @@ use xebec_recordings::find::FoundRecording;
 use xebec_recordings::load::{Loader, Target};
 use xebec_recordings::local_read_ahead;
 use xebec_recordings::prepare::{Begun, PreparedStart};
+use xebec_recordings::zone::{ZoneSource, ZoneStream};
 use xebec_views::bypass_devices::Arriving;
 use xebec_views::recording_admission::Injecting;
 
@@ -26,6 +28,78 @@ use crate::start_facts::Recorded;
 
 /// How often it is looked whether a part of the pages is there, even if nothing came by this start: others may bring it.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// Layers that a recording's pages may be written into.
+fn incomplete_layers(loader: &Loader) -> Vec<LayerKey> {
+    loader
+        .writable()
+        .filter(|target| !target.served.layer().is_complete())
+        .map(|target| target.served.layer().key())
+        .collect()
+}
+
+/// Brings the pages of a recording while a start goes on.
+struct LoadTask {
+    services: Arc<Services>,
+    image: Reference,
+    loader: Arc<Loader>,
+    targets: Vec<Target>,
+    source: ZoneSource,
+    found: Arc<FoundRecording>,
+    injection: Injection,
+    /// Pages that were here before.
+    before: PageSet,
+    told: watch::Sender<Option<LoadedImage>>,
+}
+
+impl LoadTask {
+    fn give_up(&self, failure: &Failure) {
+        warn!("{}: {failure}; nothing is brought in", self.image);
+        self.loader.give_up();
+        self.told.send_replace(Some(LoadedImage {
+            loaded: Loaded::refused(failure.to_string()),
+            recorded: None,
+        }));
+    }
+
+    /// Brings what this service needs, then what other services of the image need.
+    async fn load(self, open: Option<ZoneStream>) {
+        let loaded = self.loader.load(open).await;
+        for target in &self.targets {
+            self.services.fills.silence_if_complete(&target.served);
+        }
+        info!(
+            image = %self.image,
+            pages = loaded.pages,
+            missing = loaded.missing,
+            injected = loaded.injected,
+            bytes = loaded.bytes,
+            requests = loaded.requests,
+            ms = loaded.milliseconds,
+            "runtime image loaded"
+        );
+        let recorded = Recorded::new(&self.found, &self.before, &self.loader.free_pages());
+        self.told.send_replace(Some(LoadedImage {
+            loaded,
+            recorded: Some(recorded),
+        }));
+        for service in self.found.rest.clone() {
+            let other = FoundRecording {
+                service,
+                rest: Vec::new(),
+                ..(*self.found).clone()
+            };
+            let loader = Arc::new(Loader::new(self.source.clone(), Arc::new(other), &self.targets));
+            let followed = self.services.follow(&self.image, &loader, self.injection.clone());
+            if let Err(failure) = followed.await {
+                return warn!(
+                    "{}: what other services need is not brought in: {failure}",
+                    self.image
+                );
+            }
+        }
+    }
+}
 
 impl Services {
     /// Begins to load the runtime image of a service; `None` when there is no recording of it.
@@ -55,71 +129,41 @@ impl Services {
             })
         });
         let targets: Vec<Target> = targets.collect::<Result<_, Failure>>()?;
-        let rest = found.rest.clone();
         let loader = Arc::new(Loader::new(source.clone(), found.clone(), &targets));
         self.read_ahead(&targets, loader.free_pages());
         let injection = Injection {
             recording: found.name,
             evidence: found.evidence.clone(),
         };
-        let keys = loader
-            .writable()
-            .filter(|target| !target.served.layer().is_complete())
-            .map(|target| target.served.layer().key());
-        let injecting = self.begin_injecting(keys.collect(), &found.evidence).await?;
+        let keys = incomplete_layers(&loader);
+        let injecting = self.begin_injecting(keys, &found.evidence).await?;
         let noting = self.note(&injecting, injection.clone());
         let before = loader.free_pages();
         let free = loader.allow(injecting);
         // Who starts the same sees now what is on its way.
         drop(turn);
         let (told, outcome) = watch::channel(None);
-        let (this, loading) = (self.clone(), loader.clone());
-        let image = prepared.found.reference.clone();
         let recorded = Recorded::new(&found, &before, &before);
+        let task = LoadTask {
+            services: self.clone(),
+            image: prepared.found.reference.clone(),
+            loader: loader.clone(),
+            targets,
+            source,
+            found,
+            injection,
+            before,
+            told,
+        };
         let task = tokio::spawn(async move {
             // Before the first page is written: what vouches for it, and by what it could be distrusted.
             let noted = async {
                 keeping.end().await?;
                 noting.end().await
             };
-            if let Err(failure) = noted.await {
-                warn!("{image}: {failure}; nothing is brought in");
-                loading.give_up();
-                told.send_replace(Some(LoadedImage {
-                    loaded: Loaded::refused(failure.to_string()),
-                    recorded: None,
-                }));
-                return;
-            }
-            let loaded = loading.load(open).await;
-            for target in &targets {
-                this.fills.silence_if_complete(&target.served);
-            }
-            info!(
-                %image,
-                pages = loaded.pages,
-                missing = loaded.missing,
-                injected = loaded.injected,
-                bytes = loaded.bytes,
-                requests = loaded.requests,
-                ms = loaded.milliseconds,
-                "runtime image loaded"
-            );
-            let recorded = Recorded::new(&found, &before, &loading.free_pages());
-            told.send_replace(Some(LoadedImage {
-                loaded,
-                recorded: Some(recorded),
-            }));
-            for service in rest {
-                let other = FoundRecording {
-                    service,
-                    rest: Vec::new(),
-                    ..(*found).clone()
-                };
-                let loader = Arc::new(Loader::new(source.clone(), Arc::new(other), &targets));
-                if let Err(failure) = this.follow(&image, &loader, injection.clone()).await {
-                    return warn!("{image}: what other services need is not brought in: {failure}");
-                }
+            match noted.await {
+                Ok(()) => task.load(open).await,
+                Err(failure) => task.give_up(&failure),
             }
         });
         Ok(Some(Loading {
@@ -177,11 +221,8 @@ impl Services {
         loader: &Arc<Loader>,
         injection: Injection,
     ) -> Result<(), Failure> {
-        let keys = loader
-            .writable()
-            .filter(|target| !target.served.layer().is_complete())
-            .map(|target| target.served.layer().key());
-        let injecting = self.begin_injecting(keys.collect(), &injection.evidence).await?;
+        let keys = incomplete_layers(loader);
+        let injecting = self.begin_injecting(keys, &injection.evidence).await?;
         // Again: the first service may not have been allowed to bring pages into all of these layers.
         self.note(&injecting, injection).end().await?;
         loader.allow(injecting);

@@ -11,15 +11,27 @@ use xebec_images::images::Report;
 use xebec_images::prepare::PreparedImage;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::LayerPair;
-use xebec_protocol::wire::{Holder, ImageRequest, Mounted, Purpose, Reply};
+use xebec_protocol::wire::{Completion, Holder, ImageRequest, Mounted, Purpose, Reply};
 use xebec_views::recording_admission::{Reliance, Use};
 
 use crate::held_view::HeldView;
 use crate::loaded_images::Loading;
 use crate::order::Order;
 use crate::services::Services;
+use crate::start_facts::Over;
+use crate::start_table::StartPlan;
+
+/// What is to be done once the client has its view.
+struct FollowUp {
+    plan: Option<StartPlan>,
+    completion: Option<Completion>,
+    holder: Holder,
+    /// Some pages are read in place of the blob cache.
+    is_free: bool,
+}
 
 impl Services {
+    /// Mounts an image for a holder, who gives it back by [`Services::release`].
     pub(super) async fn mount(
         self: &Arc<Self>,
         request: &ImageRequest,
@@ -27,7 +39,10 @@ impl Services {
         mut order: Order,
         report: &Report,
     ) -> Result<Reply, Failure> {
-        let completion = order.completion;
+        if let Holder::Directory { path } = &order.holder {
+            // Before anything is fetched.
+            self.views.check_target(path)?;
+        }
         let service = match &order.purpose {
             Purpose::Service(command) => Some(command),
             Purpose::Files | Purpose::Recording => None,
@@ -45,15 +60,18 @@ impl Services {
         self.check_injected(&prepared, &order.purpose).await?;
         let loading = self.begin_loading(&prepared, recording).await?;
         prepared.written().await?;
-        let is_free = loading.as_ref().is_some_and(|loading| !loading.free.is_empty());
         let plan = match order.holder {
             // containerd does not say when it is ready, or what it is.
             Holder::Snapshot { .. } => None,
             _ => self.plan_start(&prepared, &order.purpose),
         };
-        let learns = plan.as_ref().is_some_and(|plan| plan.learns);
-        order.learns = learns;
-        let holder = order.holder.clone();
+        order.learns = plan.as_ref().is_some_and(|plan| plan.learns);
+        let follow = FollowUp {
+            plan,
+            completion: order.completion,
+            holder: order.holder.clone(),
+            is_free: loading.as_ref().is_some_and(|loading| !loading.free.is_empty()),
+        };
         let mounted = self.in_background(move |this| {
             let _reservation = reservation;
             let _building = this
@@ -73,18 +91,46 @@ impl Services {
         let Some((mounted, view, loading)) = mounted.await?? else {
             return Ok(Reply::Again);
         };
-        let populates = is_free && !learns && !view.was_mounted;
+        self.follow_mount(follow, &mounted, view, loading);
+        Ok(Reply::Mounted(Box::new(mounted)))
+    }
+
+    /// What goes on when the client has its view: the rest of a runtime image, the watch over its start, completion.
+    fn follow_mount(
+        self: &Arc<Self>,
+        follow: FollowUp,
+        mounted: &Mounted,
+        view: HeldView,
+        loading: Option<Loading>,
+    ) {
+        let learns = follow.plan.as_ref().is_some_and(|plan| plan.learns);
+        let populates = follow.is_free && !learns && !view.was_mounted;
         let loaded = loading.map(|loading| self.finish_loading(&view, loading, populates));
         // What learns is let read ahead when it has learned.
-        if is_free && !learns {
+        if follow.is_free && !learns {
             self.widen_later(mounted.view.clone());
         }
-        match plan {
-            Some(plan) => self.begin_start(plan, holder, &mounted, &view.layers, view.tree, loaded),
+        match follow.plan {
+            Some(plan) => self.begin_start(plan, follow.holder, mounted, &view.layers, view.tree, loaded),
             None => self.starts.note_shared(&mounted.view),
         }
-        self.complete_in_background(view.layers, completion);
-        Ok(Reply::Mounted(Box::new(mounted)))
+        self.complete_in_background(view.layers, follow.completion);
+    }
+
+    /// A holder gives a view back; a directory is unmounted.
+    pub(super) async fn release(
+        self: &Arc<Self>,
+        view: Option<&str>,
+        holder: &Holder,
+    ) -> Result<Reply, Failure> {
+        // While the view is there.
+        self.end_starts(holder, &Over::told(None, None)).await;
+        match holder {
+            Holder::Directory { path } => self.views.release_directory(path)?,
+            _ => self.views.release(view, holder)?,
+        }
+        self.forget_unused();
+        Ok(Reply::Done)
     }
 
     /// Keeps with what is known of an image who its user is, unless that is kept already.

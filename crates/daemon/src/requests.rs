@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use xebec_images::images::Report;
 use xebec_protocol::failure::Failure;
-use xebec_protocol::wire::{Holder, Reply, Request};
+use xebec_protocol::wire::{Reply, Request};
 
 use crate::order::Order;
 use crate::services::Services;
@@ -26,10 +26,6 @@ impl Services {
                 allowed,
                 wants_configuration: _,
             } => {
-                if let Holder::Directory { path } = &holder {
-                    // Before anything is fetched.
-                    self.views.check_target(path)?;
-                }
                 let order = Order {
                     holder,
                     completion,
@@ -45,22 +41,10 @@ impl Services {
                 ready_ms,
                 user,
             } => {
-                if let Some(user) = user {
-                    self.remember_user(holder.clone(), user).await;
-                }
-                self.end_starts(&holder, &Over::told(container, ready_ms)).await;
-                Ok(Reply::Done)
+                self.note_start_over(&holder, user, &Over::told(container, ready_ms))
+                    .await
             }
-            Request::Release { view, holder } => {
-                // While the view is there.
-                self.end_starts(&holder, &Over::told(None, None)).await;
-                match &holder {
-                    Holder::Directory { path } => self.views.release_directory(path)?,
-                    _ => self.views.release(view.as_deref(), &holder)?,
-                }
-                self.forget_unused();
-                Ok(Reply::Done)
-            }
+            Request::Release { view, holder } => self.release(view.as_deref(), &holder).await,
             Request::Pull { image, complete } => self.pull(&image, complete, report).await,
             Request::Prove { image } => self.prove_image(&image, report).await,
             Request::Cache => Ok(Reply::Cache(Box::new(
@@ -85,17 +69,18 @@ impl Services {
                 let report = self.explain_start(name.as_deref()).await?;
                 Ok(Reply::Start(Box::new(report)))
             }
-            Request::Metrics => {
-                let text = self
-                    .metrics()
-                    .map_err(|error| Failure::host("write metrics", error))?;
-                Ok(Reply::Metrics { text })
-            }
+            Request::Metrics => self.metrics_reply(),
             Request::Loaded { view } => Ok(Reply::Loaded {
                 loaded: self.loadings.of(&view).await,
             }),
             Request::Touched { view } => self.touched(&view).map(Reply::Touched),
             Request::Stop { force } => self.in_background(move |this| this.stop(force)).await?,
         }
+    }
+    fn metrics_reply(&self) -> Result<Reply, Failure> {
+        let text = self
+            .metrics()
+            .map_err(|error| Failure::host("write metrics", error))?;
+        Ok(Reply::Metrics { text })
     }
 }

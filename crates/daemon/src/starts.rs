@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 use xebec_cache::store::LayerKey;
-use xebec_container::ImageConfig;
+use xebec_container::{Identity, ImageConfig};
 use xebec_fill::access_log::{AllAsked, Watch};
 use xebec_fill::page_set::PageSet;
 use xebec_fill::served::ServedLayer;
@@ -24,7 +24,7 @@ use xebec_images::prepare::PreparedImage;
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::start_report::{Learned, StartEnd, StartReport};
-use xebec_protocol::wire::{Holder, Mounted, Purpose};
+use xebec_protocol::wire::{Holder, Mounted, Purpose, Reply};
 use xebec_views::page_cache_residency::Touched;
 use xebec_views::view_tree::ViewTree;
 
@@ -40,6 +40,48 @@ const WITHOUT_PROBE: Duration = Duration::from_secs(60);
 const WITH_PROBE: Duration = Duration::from_secs(600);
 /// Files of complete layers that are looked at: some 10 µs each, if nobody did before.
 const MAX_FILES: usize = 20_000;
+
+/// The layers of a start's own image that are watched.
+struct Watched<'a> {
+    different: Vec<RecordedLayer>,
+    /// With the number in `different`.
+    watched: Vec<(u16, &'a Arc<ServedLayer>)>,
+    /// Their pages that are here when the start begins.
+    present: PageSet,
+    /// Whether files of other images' layers are read in place of files of these.
+    borrows: bool,
+}
+
+impl<'a> Watched<'a> {
+    fn of(plan: &StartPlan, layers: &'a [Arc<ServedLayer>]) -> Self {
+        // Layers of other images are complete.
+        let is_own = |served: &&Arc<ServedLayer>| plan.layers.contains(&served.layer().key());
+        let mut this = Self {
+            different: Vec::new(),
+            watched: Vec::new(),
+            present: PageSet::default(),
+            borrows: !layers.iter().all(|served| is_own(&served)),
+        };
+        for served in layers.iter().filter(is_own) {
+            let layer = RecordedLayer {
+                layer: served.layer().key().layer,
+                index: served.layer().key().index,
+                data_size: served.layer().table().data_size,
+            };
+            // A layer may stand in an image twice: it counts where it stands first.
+            if this.different.iter().all(|known| known.layer != layer.layer)
+                && let Ok(number) = u16::try_from(this.different.len())
+            {
+                let pages = served.layer().presence();
+                this.present
+                    .insert(served.layer().key(), pages.held(0..pages.pages()));
+                this.different.push(layer);
+                this.watched.push((number, served));
+            }
+        }
+        this
+    }
+}
 
 impl Services {
     /// What is known of a start before its view is mounted; `None` when it is none, or not to be watched.
@@ -80,28 +122,12 @@ impl Services {
             Holder::Process { pid, .. } => *pid,
             Holder::Directory { .. } | Holder::Snapshot { .. } => 0,
         };
-        let mut different: Vec<RecordedLayer> = Vec::new();
-        let mut watched = Vec::new();
-        let mut present = PageSet::default();
-        // Others are read in place of files of these, and are complete.
-        let is_own = |served: &&Arc<ServedLayer>| plan.layers.contains(&served.layer().key());
-        let borrows = !layers.iter().all(|served| is_own(&served));
-        for served in layers.iter().filter(is_own) {
-            let layer = RecordedLayer {
-                layer: served.layer().key().layer,
-                index: served.layer().key().index,
-                data_size: served.layer().table().data_size,
-            };
-            // A layer may stand in an image twice: it counts where it stands first.
-            if different.iter().all(|known| known.layer != layer.layer)
-                && let Ok(number) = u16::try_from(different.len())
-            {
-                let pages = served.layer().presence();
-                present.insert(served.layer().key(), pages.held(0..pages.pages()));
-                different.push(layer);
-                watched.push((number, served));
-            }
-        }
+        let Watched {
+            different,
+            watched,
+            present,
+            borrows,
+        } = Watched::of(&plan, layers);
         let watch = Arc::new(Watch::new(command));
         let start = Arc::new(ActiveStart {
             view: mounted.view.clone(),
@@ -141,9 +167,14 @@ impl Services {
         for (number, served) in watched {
             served.watchers().add(number, watch.clone());
         }
+        self.end_at_limit(&start);
+    }
+
+    /// Gives a start up that goes on for long.
+    fn end_at_limit(self: &Arc<Self>, start: &Arc<ActiveStart>) {
         let (this, limit) = (self.clone(), start.limit);
         // Not held for so long: what it has is freed when it is over.
-        let start = Arc::downgrade(&start);
+        let start = Arc::downgrade(start);
         tokio::spawn(async move {
             tokio::time::sleep(limit).await;
             if let Some(start) = start.upgrade() {
@@ -155,6 +186,20 @@ impl Services {
                 this.end_start(start, over).await;
             }
         });
+    }
+
+    /// A command says that its start is over.
+    pub(super) async fn note_start_over(
+        self: &Arc<Self>,
+        holder: &Holder,
+        user: Option<Identity>,
+        over: &Over,
+    ) -> Result<Reply, Failure> {
+        if let Some(user) = user {
+            self.remember_user(holder.clone(), user).await;
+        }
+        self.end_starts(holder, over).await;
+        Ok(Reply::Done)
     }
 
     /// The starts of a holder are over, if they were not before. Returns when all that is to be known of them is.
@@ -209,22 +254,7 @@ impl Services {
             None => pages.is_empty().then(Touched::default),
         };
         let touched = look(recorded, usize::MAX).unwrap_or_default();
-        let mut silent = PageSet::default();
-        for layer in &start.facts.layers {
-            let key = LayerKey {
-                layer: layer.layer,
-                index: layer.index,
-            };
-            let Some(served) = self.fills.find(key) else {
-                continue;
-            };
-            served.watchers().remove(&start.watch);
-            let all = 0..layer.data_size / PAGE_SIZE;
-            let was_complete = start.facts.present.runs(key) == std::slice::from_ref(&all);
-            if served.layer().is_complete() && (start.learns || !was_complete) {
-                silent.insert(key, vec![all]);
-            }
-        }
+        let silent = self.pages_without_events(start);
         let unnoticed = look(&silent.without(recorded), MAX_FILES);
         // Asked after looking: what was brought there meanwhile was noted before.
         let populated = self.views.populated(&start.view);
@@ -251,19 +281,7 @@ impl Services {
         };
         let mut report = report(facts, &over, &seen, tree.as_ref());
         if start.learns {
-            let learned = profile(facts, &over, &seen).and_then(|profile| {
-                let kept = self.recordings.profiles().add(&profile);
-                kept.map(|()| profile).map_err(|failure| failure.to_string())
-            });
-            report.learned = Some(match learned {
-                Ok(profile) => Learned::Kept {
-                    missed: profile.missed.iter().map(|run| u64::from(run.pages)).sum(),
-                    touched: profile
-                        .touched
-                        .map(|runs| runs.iter().map(|run| u64::from(run.pages)).sum()),
-                },
-                Err(reason) => Learned::Not(reason),
-            });
+            report.learned = Some(self.learn(facts, &over, &seen));
         }
         debug!(
             image = start.facts.reference,
@@ -271,6 +289,44 @@ impl Services {
             "looked at what a start asked for"
         );
         self.starts.remember(report);
+    }
+
+    /// Ends the watch over a start's layers. Gives their pages whose reads raise no events, by the end of the start.
+    fn pages_without_events(&self, start: &ActiveStart) -> PageSet {
+        let mut silent = PageSet::default();
+        for layer in &start.facts.layers {
+            let key = LayerKey {
+                layer: layer.layer,
+                index: layer.index,
+            };
+            let Some(served) = self.fills.find(key) else {
+                continue;
+            };
+            served.watchers().remove(&start.watch);
+            let all = 0..layer.data_size / PAGE_SIZE;
+            let was_complete = start.facts.present.runs(key) == std::slice::from_ref(&all);
+            if served.layer().is_complete() && (start.learns || !was_complete) {
+                silent.insert(key, vec![all]);
+            }
+        }
+        silent
+    }
+
+    /// Keeps a profile of a start.
+    fn learn(&self, facts: &Facts, over: &Over, seen: &Seen) -> Learned {
+        let learned = profile(facts, over, seen).and_then(|profile| {
+            let kept = self.recordings.profiles().add(&profile);
+            kept.map(|()| profile).map_err(|failure| failure.to_string())
+        });
+        match learned {
+            Ok(profile) => Learned::Kept {
+                missed: profile.missed.iter().map(|run| u64::from(run.pages)).sum(),
+                touched: profile
+                    .touched
+                    .map(|runs| runs.iter().map(|run| u64::from(run.pages)).sum()),
+            },
+            Err(reason) => Learned::Not(reason),
+        }
     }
 
     /// The waits that began while it started, of its container and of processes outside of all.

@@ -25,6 +25,32 @@ use crate::loaded_images::Loading;
 use crate::order::Order;
 use crate::services::Services;
 
+/// For what a view is held.
+struct Lease<'a> {
+    prepared: &'a PreparedImage,
+    order: &'a Order,
+    loading: Option<&'a Loading>,
+    reliance: &'a Reliance,
+    reference: String,
+    is_recording: bool,
+    /// Tells this view from others of the same layers.
+    salt: Option<String>,
+    read_ahead_kib: Option<u32>,
+}
+
+impl Lease<'_> {
+    fn claim(&self) -> Claim<'_> {
+        Claim {
+            reference: &self.reference,
+            manifest: self.prepared.found.manifest_digest,
+            holder: self.order.holder.clone(),
+            completion: self.order.completion,
+            by: self.reliance.by().clone(),
+            allowed: self.order.allowed,
+        }
+    }
+}
+
 impl Services {
     /// Holds a view of an image: one that is mounted if it has all that the image's view would have now, else a new one.
     pub(super) fn hold_view(
@@ -35,52 +61,75 @@ impl Services {
         reliance: &Reliance,
     ) -> Result<HeldView, Failure> {
         let is_recording = order.purpose == Purpose::Recording;
-        let salt = match is_recording {
-            true => Some(order.holder.to_string()),
-            false => self.salt(prepared.layers.iter().map(|layer| layer.key)),
-        };
         let none = PageSet::default();
         let free_pages = loading.map_or(&none, |loading| &loading.free);
-        let is_complete = |key| self.fills.is_complete(key);
-        let read_ahead_kib = (is_recording || order.learns || !free_pages.is_empty()).then_some(0);
-        let reference = prepared.found.reference.to_string();
-        let claim = || Claim {
-            reference: &reference,
-            manifest: prepared.found.manifest_digest,
-            holder: order.holder.clone(),
-            completion: order.completion,
-            by: reliance.by().clone(),
-            allowed: order.allowed,
+        let lease = Lease {
+            prepared,
+            order,
+            loading,
+            reliance,
+            reference: prepared.found.reference.to_string(),
+            is_recording,
+            salt: match is_recording {
+                true => Some(order.holder.to_string()),
+                false => self.salt(prepared.layers.iter().map(|layer| layer.key)),
+            },
+            read_ahead_kib: (is_recording || order.learns || !free_pages.is_empty()).then_some(0),
         };
-        // Before it is built: what comes to be shared meanwhile makes it another.
+        // Before the view is built: what comes to be shared meanwhile makes it another.
         let shared = self.shared.state();
-        let key = ViewKey::new(&prepared.layers, free_pages, is_complete, shared, salt.as_deref());
-        if !is_recording && let Some(known) = self.views.known(&key) {
-            let _reservation = self.fills.usage().reserve(known.layers().iter().copied());
-            // One of another image's may have been evicted meanwhile; then it is built without that.
-            let layers = self.serve_all(known.layers(), &prepared.layers);
-            if order.learns {
-                self.views.take_down_unused(|view| view.name == known.name);
-            }
-            if let Ok(layers) = layers
-                && let Some(path) = self.views.hold_mounted(&known.name, claim(), read_ahead_kib)?
-            {
-                return Ok(HeldView {
-                    name: known.name.clone(),
-                    path,
-                    layers,
-                    tree: known.tree.clone(),
-                    was_mounted: true,
-                    built_ms: 0.0,
-                });
-            }
+        let is_complete = |key| self.fills.is_complete(key);
+        let key = ViewKey::new(
+            &prepared.layers,
+            free_pages,
+            is_complete,
+            shared,
+            lease.salt.as_deref(),
+        );
+        if !is_recording && let Some(held) = self.hold_mounted_view(&lease, &key)? {
+            return Ok(held);
         }
-        let parts = loading.map_or_else(Vec::new, |loading| loading.parts(&self.fills));
+        self.hold_new_view(&lease, key)
+    }
+
+    /// Holds the view that is mounted for the same layers, pages and salt, if there is one.
+    fn hold_mounted_view(&self, lease: &Lease<'_>, key: &ViewKey) -> Result<Option<HeldView>, Failure> {
+        let Some(known) = self.views.known(key) else {
+            return Ok(None);
+        };
+        let _reservation = self.fills.usage().reserve(known.layers().iter().copied());
+        // A layer of another image may have been evicted meanwhile; then the view is built without it.
+        let layers = self.serve_all(known.layers(), &lease.prepared.layers);
+        if lease.order.learns {
+            self.views.take_down_unused(|view| view.name == known.name);
+        }
+        let Ok(layers) = layers else {
+            return Ok(None);
+        };
+        let mounted = self
+            .views
+            .hold_mounted(&known.name, lease.claim(), lease.read_ahead_kib)?;
+        Ok(mounted.map(|path| HeldView {
+            name: known.name.clone(),
+            path,
+            layers,
+            tree: known.tree.clone(),
+            was_mounted: true,
+            built_ms: 0.0,
+        }))
+    }
+
+    /// Builds and mounts a view, and holds it.
+    fn hold_new_view(&self, lease: &Lease<'_>, key: ViewKey) -> Result<HeldView, Failure> {
+        let (prepared, is_recording) = (lease.prepared, lease.is_recording);
+        let parts = lease
+            .loading
+            .map_or_else(Vec::new, |loading| loading.parts(&self.fills));
         let options = ViewOptions {
             shared: (!is_recording).then_some(&self.shared),
             free: &parts,
-            is_complete: &is_complete,
-            salt: salt.as_deref(),
+            is_complete: &|key| self.fills.is_complete(key),
+            salt: lease.salt.as_deref(),
         };
         let urgent = RaisedPriority::begin();
         let (built, _reservation) = self.build_view(prepared, &options)?;
@@ -95,14 +144,14 @@ impl Services {
             guarded: recording.as_deref().unwrap_or(&guarded),
             free: &arriving,
             is_complete: &|key| !is_recording && self.fills.is_complete(key),
-            read_ahead_kib,
+            read_ahead_kib: lease.read_ahead_kib,
         };
-        if order.learns {
+        if lease.order.learns {
             self.views.take_down_unused(|view| view.name == built.name);
         }
         let held = self
             .views
-            .hold(&built, claim(), &how, || self.open_own_mounts(&own))?;
+            .hold(&built, lease.claim(), &how, || self.open_own_mounts(&own))?;
         drop(urgent);
         if !held.was_mounted {
             self.unsynced_views()

@@ -68,6 +68,26 @@ impl Named {
     }
 }
 
+/// An image as which layers are to be shown.
+struct Wanted<'a> {
+    named: Named,
+    name: String,
+    /// The layers' chain ID.
+    chain: &'a str,
+    /// The uppermost of them, as it was let in.
+    layer: &'a LazyLayer,
+}
+
+impl Wanted<'_> {
+    fn as_its_own(&self, manifest: Digest) -> LazyLayer {
+        LazyLayer {
+            reference: self.name.clone(),
+            manifest: manifest.to_string(),
+            ..self.layer.clone()
+        }
+    }
+}
+
 /// A layer's image by its digest, in the repository that it was let in from.
 fn as_by_digest(layer: &LazyLayer) -> Option<Reference> {
     let admitted: Reference = layer.reference.parse().ok()?;
@@ -108,10 +128,10 @@ impl Layers {
         let named = match Named::of(image, layer) {
             Ok(named) => named,
             Err(unreadable) => {
-                let proven = self.proven(chain, layer).await;
                 let reason = format!("its image's name is not understood: {unreadable}");
-                let kind = ErrorKind::FailedPrecondition;
-                return proven.ok_or_else(|| unlike(&format!("{:?}", image.name), layer, &reason, kind));
+                return self
+                    .only_proven(&format!("{:?}", image.name), chain, layer, &reason)
+                    .await;
             }
         };
         if named.is_what_was_let_in(layer) {
@@ -121,77 +141,111 @@ impl Layers {
             && !self.has_id(id, image, layer).await
         {
             let reason = "its image has another configuration, or other blobs";
-            let proven = self.proven(chain, layer).await;
-            return proven.ok_or_else(|| unlike(&image.name, layer, reason, ErrorKind::FailedPrecondition));
+            return self.only_proven(&image.name, chain, layer, reason).await;
         }
-        let name = named.reference.to_string();
-        let as_its_own = |manifest: Digest| LazyLayer {
-            reference: name.clone(),
-            manifest: manifest.to_string(),
-            ..layer.clone()
-        };
         let requests = self.requests().map_err(ending)?;
-        if let Some(manifest) = named.manifest
-            && self
-                .is_vouched_for(&requests, &name, manifest, chain, layer.depth)
-                .await
-        {
-            return Ok(as_its_own(manifest));
+        let wanted = Wanted {
+            name: named.reference.to_string(),
+            named,
+            chain,
+            layer,
+        };
+        if let Some(known) = self.find_known(&requests, &wanted).await {
+            return Ok(known);
         }
-        if let Some(proven) = self.proven(chain, layer).await {
-            return Ok(proven);
-        }
-        let manifest = named.manifest.map(|manifest| manifest.to_string());
-        let asked = (name.clone(), manifest.clone(), chain.to_owned());
-        if named.is_near(layer) && self.has_fallen_back(&asked) {
+        let manifest = wanted.named.manifest.map(|manifest| manifest.to_string());
+        let asked = (wanted.name.clone(), manifest.clone(), chain.to_owned());
+        let is_near = wanted.named.is_near(layer);
+        if is_near && self.has_fallen_back(&asked) {
             return Ok(layer.clone());
         }
-        let refused = match self.find(Asker::Other, &name, manifest.as_deref()).await {
-            Ok(admission) => match refusal(&admission, chain, layer.depth) {
-                None => return Ok(as_its_own(admission.manifest)),
-                Some(refused) => Refused {
-                    manifest: Some(admission.manifest),
-                    ..refused
-                },
-            },
-            Err(not_lazy) => Refused {
-                is_away: not_lazy.reason == Reason::Unreachable,
-                ..Refused::because(not_lazy.detail)
-            },
+        let refused = match self.ask(&wanted, manifest.as_deref()).await {
+            Ok(found) => return Ok(found),
+            Err(refused) => refused,
         };
-        if named.is_near(layer) {
+        if is_near {
             // Who may push one tag may push the other.
             self.fell_back(asked);
             return Ok(layer.clone());
         }
         // Who is told what would help may have done it before he asks again.
-        self.forget(&name, manifest.as_deref());
-        if requests.settings.snapshotter.unproven == Unproven::Prove {
-            info!("{name}: {}; its layers are read whole and proven", refused.reason);
-            let failed =
-                |failure: Failure| unlike(&name, layer, &failure.to_string(), ErrorKind::Unavailable);
-            if let (true, Some(manifest)) = (refused.can_be_proven, refused.manifest) {
-                let proven = self.prove(&requests, &name, manifest, layer.depth).await;
-                match proven {
-                    Ok(()) => return Ok(as_its_own(manifest)),
-                    Err(failure) => info!("{name}: {failure}"),
-                }
-            }
-            // The image is not where its name says, or another one by now: it may be on this host only.
-            if let (Some(shown), Ok(manifest)) = (as_by_digest(layer), layer.manifest.parse()) {
-                let shown = shown.to_string();
-                let proven = self.prove(&requests, &shown, manifest, layer.depth).await;
-                proven.map_err(failed)?;
-            }
-            if let Some(proven) = self.proven(chain, layer).await {
-                return Ok(proven);
-            }
+        self.forget(&wanted.name, manifest.as_deref());
+        if requests.settings.snapshotter.unproven == Unproven::Prove
+            && let Some(proven) = self.prove_wanted(&requests, &wanted, &refused).await?
+        {
+            return Ok(proven);
         }
         let kind = match refused.is_away {
             true => ErrorKind::Unavailable,
             false => ErrorKind::FailedPrecondition,
         };
-        Err(unlike(&name, layer, &refused.reason, kind))
+        Err(unlike(&wanted.name, layer, &refused.reason, kind))
+    }
+
+    /// The layers if this host has proven them, for an image that nothing else can vouch for.
+    async fn only_proven(
+        &self,
+        name: &str,
+        chain: &str,
+        layer: &LazyLayer,
+        reason: &str,
+    ) -> Result<LazyLayer, SnapshotError> {
+        let proven = self.proven(chain, layer).await;
+        proven.ok_or_else(|| unlike(name, layer, reason, ErrorKind::FailedPrecondition))
+    }
+
+    /// The layers as those of the wanted image, by what is known on this host.
+    async fn find_known(&self, requests: &Arc<Services>, wanted: &Wanted<'_>) -> Option<LazyLayer> {
+        let (chain, layer) = (wanted.chain, wanted.layer);
+        if let Some(manifest) = wanted.named.manifest
+            && self
+                .is_vouched_for(requests, &wanted.name, manifest, chain, layer.depth)
+                .await
+        {
+            return Some(wanted.as_its_own(manifest));
+        }
+        self.proven(chain, layer).await
+    }
+
+    /// The layers as those of the wanted image, by what its registry says; else why not.
+    async fn ask(&self, wanted: &Wanted<'_>, manifest: Option<&str>) -> Result<LazyLayer, Refused> {
+        match self.find(Asker::Other, &wanted.name, manifest).await {
+            Ok(admission) => match refusal(&admission, wanted.chain, wanted.layer.depth) {
+                None => Ok(wanted.as_its_own(admission.manifest)),
+                Some(refused) => Err(Refused {
+                    manifest: Some(admission.manifest),
+                    ..refused
+                }),
+            },
+            Err(not_lazy) => Err(Refused {
+                is_away: not_lazy.reason == Reason::Unreachable,
+                ..Refused::because(not_lazy.detail)
+            }),
+        }
+    }
+
+    /// Reads the layers whole, as those of the wanted image or as those that are shown, and proves them.
+    async fn prove_wanted(
+        &self,
+        requests: &Arc<Services>,
+        wanted: &Wanted<'_>,
+        refused: &Refused,
+    ) -> Result<Option<LazyLayer>, SnapshotError> {
+        let (name, layer) = (&wanted.name, wanted.layer);
+        info!("{name}: {}; its layers are read whole and proven", refused.reason);
+        if let (true, Some(manifest)) = (refused.can_be_proven, refused.manifest) {
+            match self.prove(requests, name, manifest, layer.depth).await {
+                Ok(()) => return Ok(Some(wanted.as_its_own(manifest))),
+                Err(failure) => info!("{name}: {failure}"),
+            }
+        }
+        // The image is not where its name says, or another one by now: it may be on this host only.
+        if let (Some(shown), Ok(manifest)) = (as_by_digest(layer), layer.manifest.parse()) {
+            let shown = shown.to_string();
+            let proven = self.prove(requests, &shown, manifest, layer.depth).await;
+            proven.map_err(|failure| unlike(name, layer, &failure.to_string(), ErrorKind::Unavailable))?;
+        }
+        Ok(self.proven(wanted.chain, layer).await)
     }
 
     /// See [`xebec_snapshotter::LazyImages::holds_for_all`]. What an image binds or signs says nothing of another image's
