@@ -109,6 +109,7 @@ impl Services {
         );
     }
 
+    /// Fetches, runtime images and registries. A list, so it stays whole: each entry is one metric.
     fn register_fills(&self, registry: &mut Registry) {
         let fills = self.fills.stats();
         let network = self.images.clients().stats();
@@ -244,6 +245,7 @@ impl Services {
         );
     }
 
+    /// Layers, views and processes. A list, so it stays whole: each entry is one metric.
     fn register_processes(&self, registry: &mut Registry) {
         let served = self.fills.all();
         let complete = served.iter().filter(|layer| layer.layer().is_complete()).count();

@@ -39,6 +39,17 @@ impl Services {
             })?;
             return Ok(forgotten);
         }
+        self.check_unneeded(request, &record)?;
+        self.views
+            .take_down_unused(|view| view.manifest == record.manifest_digest);
+        self.images.records().remove(record.manifest_digest)?;
+        self.recordings.kept().forget(record.manifest_digest)?;
+        self.evict_layers(&record, &mut forgotten);
+        Ok(forgotten)
+    }
+
+    /// Fails when an image is pinned or in use.
+    fn check_unneeded(&self, request: &ImageRequest, record: &ImageRecord) -> Result<(), Failure> {
         if record.pinned {
             let message = format!(
                 "{} is pinned; `xebec cache unpin {}` comes first",
@@ -46,17 +57,18 @@ impl Services {
             );
             return Err(Failure::new(FailureKind::Usage, message));
         }
-        if let Some(users) = self.users_of(&record) {
+        if let Some(users) = self.users_of(record) {
             let message = format!(
                 "{} is in use by {users}; stop or unmount that first",
                 request.reference
             );
             return Err(Failure::new(FailureKind::Usage, message));
         }
-        self.views
-            .take_down_unused(|view| view.manifest == record.manifest_digest);
-        self.images.records().remove(record.manifest_digest)?;
-        self.recordings.kept().forget(record.manifest_digest)?;
+        Ok(())
+    }
+
+    /// Removes the layers of an image that no other image has.
+    fn evict_layers(&self, record: &ImageRecord, forgotten: &mut Forgotten) {
         let others = self.images.records().list();
         for layer in &record.layers {
             let key = layer.key();
@@ -80,7 +92,6 @@ impl Services {
                 Err(reason) => forgotten.kept.push(format!("{key} stays: {reason}")),
             }
         }
-        Ok(forgotten)
     }
 
     /// Keeps the layers of an image whatever the limit is, or no more.

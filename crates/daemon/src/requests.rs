@@ -11,7 +11,7 @@ use crate::services::Services;
 use crate::start_facts::Over;
 
 impl Services {
-    /// Carries a request out.
+    /// Carries a request out. Only passes it on: an entry for each kind of request.
     pub(super) async fn answer(self: Arc<Self>, request: Request, report: &Report) -> Result<Reply, Failure> {
         if request.wants_image() && !self.goes_on()? {
             return Ok(Reply::Again);

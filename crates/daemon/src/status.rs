@@ -1,6 +1,6 @@
 //! What the daemon tells of itself, and what readers touched.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use xebec_cache::store::LayerKey;
 use xebec_fill::fill_service::ServedLayer;
@@ -24,40 +24,9 @@ impl Services {
 
     /// What the daemon is doing.
     pub(super) fn status(&self) -> Status {
-        let network = self.images.clients().stats();
-        let fills = self.fills.stats();
         let journal = self.journal.counters();
-        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = Counters {
-            network_requests: network.requests,
-            network_bytes: network.bytes_received,
-            network_retries: network.retries,
-            events: self.fills.events(),
-            hits: count(&fills.hits),
-            joins: count(&fills.joins),
-            spans: count(&fills.spans),
-            bytes_fetched: count(&fills.bytes),
-            bytes_written: count(&fills.bytes_written),
-            failures: count(&fills.failures),
-        };
         let (views, lingering): (Vec<_>, Vec<_>) =
             self.views.list().into_iter().partition(ViewRecord::is_held);
-        let views = views.into_iter().map(|record| {
-            let complete = |key: LayerKey| self.fills.find(key).is_some_and(|l| l.layer().is_complete());
-            let complete_layers = record
-                .layers
-                .iter()
-                .filter(|pair| complete((**pair).into()))
-                .count();
-            ViewStatus {
-                view: record.name,
-                path: record.path,
-                reference: record.reference,
-                holders: record.holders,
-                layers: record.layers.len(),
-                complete_layers,
-            }
-        });
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             // While the service is stopped there is none, and its process id may be somebody else's.
@@ -74,8 +43,8 @@ impl Services {
             oldest_reader: self.oldest_reader().map(Box::new),
             ending: self.fills.is_refusing(),
             cache_limit: self.settings.cache_size.map(|size| size.0),
-            counters,
-            views: views.collect(),
+            counters: self.counters(),
+            views: views.into_iter().map(|view| self.view_status(view)).collect(),
             lingering_views: lingering.len(),
             suspects: self.suspects.status(),
             snapshots_problem: self.snapshots_problem(),
@@ -91,6 +60,40 @@ impl Services {
                     .map(|(reason, layers)| (reason.to_owned(), layers))
                     .collect(),
             }),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        let network = self.images.clients().stats();
+        let fills = self.fills.stats();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counters {
+            network_requests: network.requests,
+            network_bytes: network.bytes_received,
+            network_retries: network.retries,
+            events: self.fills.events(),
+            hits: count(&fills.hits),
+            joins: count(&fills.joins),
+            spans: count(&fills.spans),
+            bytes_fetched: count(&fills.bytes),
+            bytes_written: count(&fills.bytes_written),
+            failures: count(&fills.failures),
+        }
+    }
+
+    fn view_status(&self, record: ViewRecord) -> ViewStatus {
+        let is_complete = |key: LayerKey| {
+            let served = self.fills.find(key);
+            served.is_some_and(|served| served.layer().is_complete())
+        };
+        let complete = record.layers.iter().filter(|pair| is_complete((**pair).into()));
+        ViewStatus {
+            complete_layers: complete.count(),
+            view: record.name,
+            path: record.path,
+            reference: record.reference,
+            holders: record.holders,
+            layers: record.layers.len(),
         }
     }
 

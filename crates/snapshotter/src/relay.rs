@@ -46,8 +46,8 @@ use crate::api::LONGEST_MESSAGE;
 use crate::server::{accept, told};
 use blob_call::{ADD_RESOURCE, APPLY, Asked, FRAME, message_of, text};
 use leased::Leased;
-use missing::Missing;
 pub use missing::{Blobs, MissingBlob};
+use missing::{InfoResponse, Missing};
 
 const INFO: &str = "/containerd.services.content.v1.Content/Info";
 const READ: &str = "/containerd.services.content.v1.Content/Read";
@@ -191,7 +191,7 @@ impl<B: Blobs> Relay<B> {
             return answer;
         }
         let asked = Asked::of(&path, &head.headers, &bytes);
-        // These do not say whether it is there.
+        // These calls do not say whether the blob is there.
         if let Some(asked) = asked.as_ref().filter(|asked| asked.is_ahead) {
             let is_later = path == ADD_RESOURCE && asked.is_put_under_own_lease(&head.headers, leased);
             if !is_later && let Err(status) = self.missing.bring(asked, true).await {
@@ -203,19 +203,36 @@ impl<B: Blobs> Relay<B> {
         let Some(asked) = asked.filter(|_| is_not_found(&answer)) else {
             return answer;
         };
-        if path == INFO && !asked.is_saved(leased) {
-            return match self.missing.info(&asked).await {
-                Ok(Some(info)) => framed(&info),
-                Ok(None) => answer,
-                Err(status) => status.into_http(),
-            };
-        }
-        match self.missing.bring(&asked, false).await {
-            Ok(true) => pass_on(&mut sender, again()).await,
-            Ok(false) => answer,
+        let is_described = path == INFO && !asked.is_saved(leased);
+        match self.make_up_for(&asked, is_described).await {
+            Ok(MadeUp::Described(info)) => framed(&info),
+            Ok(MadeUp::Brought) => pass_on(&mut sender, again()).await,
+            Ok(MadeUp::Nothing) => answer,
             Err(status) => status.into_http(),
         }
     }
+
+    /// Describes or brings a blob that containerd lacks.
+    async fn make_up_for(&self, asked: &Asked, is_described: bool) -> Result<MadeUp, Status> {
+        if is_described {
+            let info = self.missing.info(asked).await?;
+            return Ok(info.map_or(MadeUp::Nothing, MadeUp::Described));
+        }
+        match self.missing.bring(asked, false).await? {
+            true => Ok(MadeUp::Brought),
+            false => Ok(MadeUp::Nothing),
+        }
+    }
+}
+
+/// What was done about a blob that containerd lacks.
+enum MadeUp {
+    /// The blob is not a lazy layer's.
+    Nothing,
+    /// It is described, and stays away.
+    Described(InfoResponse),
+    /// containerd has it now.
+    Brought,
 }
 
 /// In which namespace and under which lease a call is made.

@@ -187,7 +187,7 @@ struct Sorted {
 }
 
 /// `number` gives a mount's unique number, `namespaces` the other mount namespaces that show any of some devices, or an
-/// overlay on a directory of one of some names.
+/// overlay on a directory of one of some names. One function, since all its questions are about the same mounts.
 fn sort_out(
     mounts: &[MountInfo],
     paths: &Paths,

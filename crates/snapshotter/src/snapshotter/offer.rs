@@ -70,6 +70,11 @@ impl<L: LazyImages> Snapshotter<L> {
                 return Err(stands(target));
             }
         };
+        Ok(Some(self.unpacked(key, offered, depth, not_lazy)))
+    }
+
+    /// Counts a layer that containerd unpacks, and says why.
+    fn unpacked(&self, key: &str, offered: &Offered<'_>, depth: u32, not_lazy: NotLazy) -> Unpacked {
         self.count(Count::Unpacked(not_lazy.reason));
         warn!(
             snapshot = key,
@@ -84,7 +89,7 @@ impl<L: LazyImages> Snapshotter<L> {
             layer: String::new(),
             ..lazy_layer(offered, manifest, depth - 1)
         });
-        Ok(Some(Unpacked { not_lazy, base }))
+        Unpacked { not_lazy, base }
     }
 
     /// The snapshot that the new one is to become, and the one that it is made on, as far as they are there.

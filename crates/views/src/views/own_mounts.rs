@@ -30,57 +30,9 @@ impl Views {
         let holder = Holder::Directory {
             path: directory.to_owned(),
         };
-        let looked = |error| {
-            Failure::host(
-                format!("look at what is mounted at {}", directory.display()),
-                error,
-            )
-        };
-        let mut was_unmounted = false;
-        let mut over = Vec::new();
-        {
-            let table = self.lock();
-            let held = || {
-                table
-                    .values()
-                    .filter(|record| record.holders.iter().any(|other| same(other, &holder)))
-            };
-            if let Some(top) = Top::at(directory).map_err(looked)? {
-                if !held().any(|record| self.is_view(record, top.info(), top.table())) {
-                    return Err(match is_own_view(&self.paths, top.info()) {
-                        true => not_of_a_user(top.info()),
-                        false => not_ours(top.info()),
-                    });
-                }
-                if let Some(other) = top.below().next() {
-                    let message = format!(
-                        "{} ({} from {}) is mounted in the view at {}; unmount it first",
-                        other.target.display(),
-                        other.filesystem,
-                        other.source.display(),
-                        directory.display()
-                    );
-                    return Err(Failure::new(FailureKind::Usage, message));
-                }
-                let target = top.info().target.clone();
-                top.detach()
-                    .map_err(|error| Failure::host(format!("unmount {}", directory.display()), error))?;
-                was_unmounted = true;
-                let left = mount::mounts().map_err(looked)?;
-                let stays = |record: &ViewRecord| {
-                    let mut there = left.iter().filter(|mount| mount.target == target);
-                    there.any(|mount| self.is_view(record, mount, &left))
-                };
-                over.extend(
-                    held()
-                        .filter(|record| !stays(record))
-                        .map(|record| record.name.clone()),
-                );
-            }
-        }
-        if !was_unmounted {
+        let Some(over) = self.unmount_uppermost(directory, &holder)? else {
             return self.release(None, &holder);
-        }
+        };
         for name in over {
             match self.release(Some(&name), &holder) {
                 // A sweep has seen that nothing is mounted there any more.
@@ -89,6 +41,52 @@ impl Views {
             }
         }
         Ok(())
+    }
+
+    /// Unmounts what is mounted uppermost at a directory if it is a view that the directory holds. Gives the names of the views
+    /// that are not mounted there any more; `None` if nothing was mounted there.
+    fn unmount_uppermost(&self, directory: &Path, holder: &Holder) -> Result<Option<Vec<String>>, Failure> {
+        let looked = |error| {
+            Failure::host(
+                format!("look at what is mounted at {}", directory.display()),
+                error,
+            )
+        };
+        let table = self.lock();
+        let held = || {
+            table
+                .values()
+                .filter(|record| record.holders.iter().any(|other| same(other, holder)))
+        };
+        let Some(top) = Top::at(directory).map_err(looked)? else {
+            return Ok(None);
+        };
+        if !held().any(|record| self.is_view(record, top.info(), top.table())) {
+            return Err(match is_own_view(&self.paths, top.info()) {
+                true => not_of_a_user(top.info()),
+                false => not_ours(top.info()),
+            });
+        }
+        if let Some(other) = top.below().next() {
+            let message = format!(
+                "{} ({} from {}) is mounted in the view at {}; unmount it first",
+                other.target.display(),
+                other.filesystem,
+                other.source.display(),
+                directory.display()
+            );
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+        let target = top.info().target.clone();
+        top.detach()
+            .map_err(|error| Failure::host(format!("unmount {}", directory.display()), error))?;
+        let left = mount::mounts().map_err(looked)?;
+        let stays = |record: &ViewRecord| {
+            let mut there = left.iter().filter(|mount| mount.target == target);
+            there.any(|mount| self.is_view(record, mount, &left))
+        };
+        let over = held().filter(|record| !stays(record));
+        Ok(Some(over.map(|record| record.name.clone()).collect()))
     }
 
     /// Whether a view may be mounted on a directory: one that is empty, or where a view is.
