@@ -108,27 +108,29 @@ impl Services {
         prepared: &PreparedImage,
         recording: Option<Result<Begun, String>>,
     ) -> Result<Option<Loading>, Failure> {
+        match recording {
+            Some(Ok(begun)) => self.load_recording(prepared, begun).await.map(Some),
+            Some(Err(refused)) => {
+                warn!("{}: {refused}", prepared.found.reference);
+                Ok(Some(Loading::refused(refused)))
+            }
+            None => Ok(None),
+        }
+    }
+
+    async fn load_recording(
+        self: &Arc<Self>,
+        prepared: &PreparedImage,
+        begun: Begun,
+    ) -> Result<Loading, Failure> {
         let Begun {
             found,
             source,
             open,
             keeping,
             turn,
-        } = match recording {
-            Some(Ok(begun)) => begun,
-            Some(Err(refused)) => {
-                warn!("{}: {refused}", prepared.found.reference);
-                return Ok(Some(Loading::refused(refused)));
-            }
-            None => return Ok(None),
-        };
-        let targets = prepared.layers.iter().map(|layer| {
-            Ok(Target {
-                served: self.fills.serve(layer.key, Some(&layer.index))?,
-                root: layer.root,
-            })
-        });
-        let targets: Vec<Target> = targets.collect::<Result<_, Failure>>()?;
+        } = begun;
+        let targets = self.targets(prepared)?;
         let loader = Arc::new(Loader::new(source.clone(), found.clone(), &targets));
         self.read_ahead(&targets, loader.free_pages());
         let injection = Injection {
@@ -166,13 +168,24 @@ impl Services {
                 Err(failure) => task.give_up(&failure),
             }
         });
-        Ok(Some(Loading {
+        Ok(Loading {
             free,
             loader: Some(loader),
             recorded: Some(recorded),
             outcome,
             task: Some(EndedWithIt(task.abort_handle())),
-        }))
+        })
+    }
+
+    /// The layers of an image, served, as a recording's pages go into them.
+    fn targets(&self, prepared: &PreparedImage) -> Result<Vec<Target>, Failure> {
+        let targets = prepared.layers.iter().map(|layer| {
+            Ok(Target {
+                served: self.fills.serve(layer.key, Some(&layer.index))?,
+                root: layer.root,
+            })
+        });
+        targets.collect()
     }
 
     /// Loads the runtime image of an image of which there is no view yet. It is pulled, so one is likely to follow; then it

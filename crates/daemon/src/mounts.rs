@@ -74,25 +74,33 @@ impl Services {
         };
         let mounted = self.in_background(move |this| {
             let _reservation = reservation;
-            let _building = this
-                .eviction
-                .building
-                .read()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            // The daemon may have been told to stop since the image was asked for.
-            match this.goes_on()? {
-                true => {
-                    let mounted = this.mount_prepared(prepared, order, loading.as_ref(), &reliance);
-                    mounted.map(|(mounted, view)| Some((mounted, view, loading)))
-                }
-                false => Ok(None),
-            }
+            this.mount_unless_ending(prepared, order, loading, &reliance)
         });
         let Some((mounted, view, loading)) = mounted.await?? else {
             return Ok(Reply::Again);
         };
         self.follow_mount(follow, &mounted, view, loading);
         Ok(Reply::Mounted(Box::new(mounted)))
+    }
+
+    /// Builds and mounts the view, unless the daemon was told to stop since the image was asked for. Blocks.
+    fn mount_unless_ending(
+        &self,
+        prepared: PreparedImage,
+        order: Order,
+        loading: Option<Loading>,
+        reliance: &Reliance,
+    ) -> Result<Option<(Mounted, HeldView, Option<Loading>)>, Failure> {
+        let _building = self
+            .eviction
+            .building
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !self.goes_on()? {
+            return Ok(None);
+        }
+        let (mounted, view) = self.mount_prepared(prepared, order, loading.as_ref(), reliance)?;
+        Ok(Some((mounted, view, loading)))
     }
 
     /// What goes on when the client has its view: the rest of a runtime image, the watch over its start, completion.

@@ -41,6 +41,14 @@ const WITH_PROBE: Duration = Duration::from_secs(600);
 /// Files of complete layers that are looked at: some 10 µs each, if nobody did before.
 const MAX_FILES: usize = 20_000;
 
+/// The process that asks for a start; 0 if none does.
+fn command_of(holder: &Holder) -> u32 {
+    match holder {
+        Holder::Process { pid, .. } => *pid,
+        Holder::Directory { .. } | Holder::Snapshot { .. } => 0,
+    }
+}
+
 /// The layers of a start's own image that are watched.
 struct Watched<'a> {
     different: Vec<RecordedLayer>,
@@ -118,17 +126,13 @@ impl Services {
         if is_shared {
             self.starts.note_shared(&mounted.view);
         }
-        let command = match &holder {
-            Holder::Process { pid, .. } => *pid,
-            Holder::Directory { .. } | Holder::Snapshot { .. } => 0,
-        };
         let Watched {
             different,
             watched,
             present,
             borrows,
         } = Watched::of(&plan, layers);
-        let watch = Arc::new(Watch::new(command));
+        let watch = Arc::new(Watch::new(command_of(&holder)));
         let start = Arc::new(ActiveStart {
             view: mounted.view.clone(),
             path: mounted.path.clone(),

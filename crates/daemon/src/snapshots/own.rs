@@ -143,14 +143,20 @@ impl Layers {
             let reason = "its image has another configuration, or other blobs";
             return self.only_proven(&image.name, chain, layer, reason).await;
         }
-        let requests = self.requests().map_err(ending)?;
         let wanted = Wanted {
             name: named.reference.to_string(),
             named,
             chain,
             layer,
         };
-        if let Some(known) = self.find_known(&requests, &wanted).await {
+        self.find_as(&wanted).await
+    }
+
+    /// The layers as those of the wanted image, if it is vouched for, here or by its registry, or if it can be proven.
+    async fn find_as(&self, wanted: &Wanted<'_>) -> Result<LazyLayer, SnapshotError> {
+        let (chain, layer) = (wanted.chain, wanted.layer);
+        let requests = self.requests().map_err(ending)?;
+        if let Some(known) = self.find_known(&requests, wanted).await {
             return Ok(known);
         }
         let manifest = wanted.named.manifest.map(|manifest| manifest.to_string());
@@ -159,7 +165,7 @@ impl Layers {
         if is_near && self.has_fallen_back(&asked) {
             return Ok(layer.clone());
         }
-        let refused = match self.ask(&wanted, manifest.as_deref()).await {
+        let refused = match self.ask(wanted, manifest.as_deref()).await {
             Ok(found) => return Ok(found),
             Err(refused) => refused,
         };
@@ -171,7 +177,7 @@ impl Layers {
         // Who is told what would help may have done it before he asks again.
         self.forget(&wanted.name, manifest.as_deref());
         if requests.settings.snapshotter.unproven == Unproven::Prove
-            && let Some(proven) = self.prove_wanted(&requests, &wanted, &refused).await?
+            && let Some(proven) = self.prove_wanted(&requests, wanted, &refused).await?
         {
             return Ok(proven);
         }
