@@ -9,40 +9,46 @@ RUN := source scripts/env.sh;
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+PURPOSES := build demo test lint bench
+
 .PHONY: setup
-setup: ## install what is needed (Debian packages, Go and Cargo tools); quick when it is all there
-	@scripts/setup.sh
+setup: ## install what every target needs; setup-build, -demo, -test, -lint, -bench install for one purpose
+	@scripts/setup.sh all
+
+.PHONY: $(PURPOSES:%=setup-%)
+$(PURPOSES:%=setup-%): setup-%:
+	@scripts/setup.sh $*
 
 .PHONY: build
-build: setup ## build everything for development
+build: setup-build ## build everything for development
 	@$(RUN) cargo build --workspace --locked
 
 .PHONY: release
-release: setup ## build the release binary: one static file
+release: setup-build ## build the release binary: one static file
 	@scripts/release.sh
 
 .PHONY: package
-package: setup ## make the Debian package and the container image, in out/
+package: setup-build ## make the Debian package and the container image, in out/
 	@scripts/package.sh deb; scripts/package.sh container
 
 .PHONY: demo
-demo: setup ## start nginx three ways (full pull, lazily, lazily and warm) and compare
+demo: setup-demo ## start nginx in four ways (full pull, lazily, warm, recorded) on two networks, and compare
 	@scripts/demo.sh
 
 .PHONY: test
-test: setup ## run everything that CI runs
+test: setup-test ## run everything that CI runs
 	@scripts/test.sh all
 
 .PHONY: lint
-lint: setup ## formatting, clippy, documentation, licences
+lint: setup-lint ## formatting, clippy, documentation, licences
 	@scripts/test.sh lint
 
 .PHONY: unit
-unit: setup ## unit, property and documentation tests of the crates, and of the benchmark's programs
+unit: setup-test ## unit, property and documentation tests of the crates, and of the benchmark's programs
 	@scripts/test.sh unit
 
 .PHONY: images
-images: setup ## build the test images
+images: setup-test ## build the test images
 	@scripts/images/build.sh all
 
 .PHONY: e2e
@@ -50,61 +56,61 @@ e2e: setup ## end-to-end tests against real tools, as root; ONLY=NAME picks test
 	@scripts/test.sh e2e
 
 .PHONY: test-snapshotter
-test-snapshotter: setup ## containerd's own tests of our snapshotter ten times, and with Go's race detector, as root (once is part of e2e)
+test-snapshotter: setup-test ## containerd's own tests of our snapshotter ten times, and with Go's race detector, as root (once is part of e2e)
 	@XEBEC_SUITE_RUNS=10 scripts/e2e.sh containerd/suite
 
 .PHONY: soak
-soak: setup ## the soak tests in their full form, as root (their short form is part of e2e)
+soak: setup-test ## the soak tests in their full form, as root (their short form is part of e2e)
 	@scripts/soak.sh $(ONLY)
 
 .PHONY: fuzz
-fuzz: setup ## fuzz each parser; SECONDS_EACH=N (60) and TARGET=NAME may be given
+fuzz: setup-build ## fuzz each parser; SECONDS_EACH=N (60) and TARGET=NAME may be given
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),60) $(TARGET)
 
 .PHONY: bench
-bench: setup ## run the benchmarks and print their tables; BENCH_ONLY and BENCH_JSON are for the first
+bench: setup-bench ## run the benchmarks and print their tables; BENCH_ONLY and BENCH_JSON are for the first
 	@failed=0; scripts/bench.sh || failed=1; unset BENCH_ONLY BENCH_JSON; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	BENCH_JSON=$$fresh/hello.json BENCH_ONLY="nginx python" BENCH_RATES="0 1000 100" scripts/bench.sh hello || failed=1; \
 	scripts/bench.sh operations || failed=1; exit $$failed
 
 .PHONY: bench-runtime
-bench-runtime: setup ## measure starts by runtime images, a line for each image and network; SMALL=1 for two images
+bench-runtime: setup-bench ## measure starts by runtime images, a line for each image and network; SMALL=1 for two images
 	@scripts/bench.sh runtime
 
 .PHONY: bench-large
-bench-large: setup ## the same for an image of several gigabytes; needs 20 GB of room
+bench-large: setup-bench ## the same for an image of several gigabytes; needs 20 GB of room
 	@scripts/bench.sh large
 
 .PHONY: bench-readahead
-bench-readahead: setup ## measure what read-ahead, prefetching and the unit of fills do to starts
+bench-readahead: setup-bench ## measure what read-ahead, prefetching and the unit of fills do to starts
 	@scripts/bench.sh readahead
 
 .PHONY: bench-peers
-bench-peers: setup ## build what bench-hello compares with: stargz-snapshotter, soci-snapshotter and nydus
+bench-peers: setup-bench ## build what bench-hello compares with: stargz-snapshotter, soci-snapshotter and nydus
 	@scripts/peers.sh
 
 .PHONY: bench-images
-bench-images: setup ## build the images of bench/catalogue; SMALL=1 for six, LARGE=1 for all, ONLY="NAME ...", CHECK=1 to prove them
+bench-images: setup-bench ## build the images of bench/catalogue; SMALL=1 for six, LARGE=1 for all, ONLY="NAME ...", CHECK=1 to prove them
 	@$(RUN) python3 -B bench/build_images.py $(if $(SMALL),--small) $(if $(LARGE),--large) $(if $(CHECK),--check) $(ONLY)
 
 .PHONY: bench-hello
-bench-hello: setup ## measure starts of all images under containerd beside the peers that are installed; SMALL=1 for six images
+bench-hello: setup-bench ## measure starts of all images under containerd beside the peers that are installed; SMALL=1 for six images
 	@scripts/bench.sh hello $(if $(BUDGET),--budget $(BUDGET))
 
 .PHONY: bench-smoke
-bench-smoke: setup ## the same for two images in two systems, once, which CI does to keep it alive
+bench-smoke: setup-bench ## the same for two images in two systems, once, which CI does to keep it alive
 	@scripts/bench.sh smoke
 
 .PHONY: bench-scenarios
-bench-scenarios: setup ## measure the scenarios of the papers: development, updates, batches, throughput; ONLY=NAME
+bench-scenarios: setup-bench ## measure the scenarios of the papers: development, updates, batches, throughput; ONLY=NAME
 	@scripts/bench.sh scenarios $(if $(BUDGET),--budget $(BUDGET))
 
 .PHONY: bench-operations
-bench-operations: setup ## measure snapshot operations in a second beside containerd's own snapshotters
+bench-operations: setup-bench ## measure snapshot operations in a second beside containerd's own snapshotters
 	@scripts/bench.sh operations
 
 .PHONY: bench-engines
-bench-engines: setup ## measure starts by Docker and by a kubelet, of nginx and Python, beside overlayfs
+bench-engines: setup-bench ## measure starts by Docker and by a kubelet, of nginx and Python, beside overlayfs
 	@scripts/bench.sh engines
 
 .PHONY: bench-report

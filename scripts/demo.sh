@@ -1,19 +1,25 @@
 #!/usr/bin/env bash
-# Starts a real nginx image from a real registry three ways, and compares them in one table:
+# Starts a real nginx image from a real registry in four ways, on two networks, and compares them in one table and a chart:
 #
 #   full pull   skopeo fetches every layer, umoci unpacks them, runc starts
 #   lazy        xebec, with nothing cached
 #   warm        xebec again, with what the lazy start left on disk and in memory
+#   recorded    xebec, with nothing cached, after `xebec record`: the start-up pages come in one request
 #
-# "Ready" is the first HTTP answer with status 200 from nginx itself. All of it happens in network, mount and
-# process namespaces of its own: no port can clash, and nothing is left running or mounted when it ends.
-# DEMO_MBIT=N limits the network to N Mbit/s each way; without it, loopback is as fast as memory.
+# It ends when nginx itself has answered with status 200. All of it happens in network, mount and process namespaces of its
+# own, the registry in another network namespace at the end of a pair of veth devices: no port can clash, and nothing is left
+# running or mounted, however it ends.
+# DEMO_MBIT="N ..." are the networks, in Mbit/s each way; 0 is one without a limit ("0 100").
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 source "$XEBEC_TOP/scripts/registry.sh"
 cd "$XEBEC_TOP"
 
+DEMO_MBIT=${DEMO_MBIT:-0 100}
 URL=http://127.0.0.1:8080/
+HOST=10.88.0.1 SERVER=10.88.0.2
+# How often the service is run to be recorded: it does not read the same each time.
+RUNS_RECORDED=3
 
 now_ms() { local t=${EPOCHREALTIME/[.,]/}; echo $((t / 1000)); }
 
@@ -21,7 +27,7 @@ now_ms() { local t=${EPOCHREALTIME/[.,]/}; echo $((t / 1000)); }
 step() {
     local text=$1 start log=$scratch/step.log
     shift
-    printf '  %-58s' "$text"
+    printf '  %-66s' "$text"
     start=$(now_ms)
     if ! "$@" >"$log" 2>&1; then
         printf 'FAILED\n'
@@ -32,32 +38,83 @@ step() {
     printf '%6s ms\n' "$STEP_MS"
 }
 
+# The image is built beside the binary: the one waits for the network, the other for the processor.
 prepare() {
-    echo "Preparing"
     [[ $(id -u) -eq 0 ]] || {
         echo "demo: must run as root (it mounts and starts containers): sudo make demo" >&2
         exit 1
     }
-    scripts/images/build.sh nginx
-    echo "  building the release binary"
-    XEBEC_BIN=$(scripts/release.sh)
+    local rate
+    for rate in $DEMO_MBIT; do
+        [[ $rate =~ ^[0-9]{1,6}$ ]] || {
+            echo "demo: DEMO_MBIT: \"$rate\" is no number of Mbit/s" >&2
+            exit 2
+        }
+    done
+    local started=$SECONDS images
+    echo "Preparing: the image (from Debian packages) and the release binary; on two idle processors about five minutes" >&2
+    scripts/images/build.sh nginx &
+    images=$!
+    XEBEC_BIN=$(scripts/release.sh) || {
+        kill "$images" 2>/dev/null || true
+        exit 1
+    }
     export XEBEC_BIN
+    wait "$images"
+    echo "Prepared in $((SECONDS - started)) s" >&2
 }
 
-# Once more, inside namespaces of its own.
+# Once more, inside namespaces of its own, which end with this script even if it is killed. If it is interrupted, all that it has
+# started is killed.
 enter_namespaces() {
-    exec unshare --net --mount --pid --fork --kill-child --mount-proc "${BASH_SOURCE[0]}" --inside
+    scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/xebec-demo.XXXXXX")
+    export scratch
+    setpriv --pdeathsig KILL unshare --net --mount --propagation private --pid --fork --kill-child --mount-proc \
+        "${BASH_SOURCE[0]}" --inside &
+    local child=$! status=0
+    trap 'kill -KILL "$child"' INT TERM HUP
+    # Interrupted by a signal, it returns before the child has ended.
+    wait "$child" || status=$?
+    wait "$child" 2>/dev/null || true
+    # What was killed may take a moment to end.
+    for _ in {1..50}; do
+        rm -rf --one-file-system "$scratch" 2>/dev/null && break
+        sleep 0.1
+    done
+    exit "$status"
 }
 
-shape_network() {
+# The registry is at the other end of a cable.
+make_network() {
+    # Network namespaces have names below /run.
+    mount -t tmpfs tmpfs /run
     ip link set lo up
-    [[ -z ${DEMO_MBIT:-} ]] && return
-    ip link set lo mtu 1500
-    tc qdisc add dev lo root tbf rate "${DEMO_MBIT}mbit" burst 256kb latency 50ms
+    ip netns add registry
+    ip -n registry link set lo up
+    ip link add xebec-host type veth peer name xebec-registry netns registry
+    ip addr add "$HOST/24" dev xebec-host
+    ip -n registry addr add "$SERVER/24" dev xebec-registry
+    ip link set xebec-host up
+    ip -n registry link set xebec-registry up
 }
 
-# What is in memory is dropped as far as it is on disk already; a `sync` would wait for all that others write.
-cold_caches() {
+# limit_network MBIT: in each direction; 0 takes the limit away.
+limit_network() {
+    local limit=(tbf rate "${1}mbit" burst 256kb latency 50ms)
+    tc qdisc del dev xebec-host root 2>/dev/null || true
+    tc -n registry qdisc del dev xebec-registry root 2>/dev/null || true
+    [[ $1 -gt 0 ]] || return 0
+    tc qdisc add dev xebec-host root "${limit[@]}"
+    tc -n registry qdisc add dev xebec-registry root "${limit[@]}"
+}
+
+# A host that never saw the image. The registry speaks plain HTTP, which Xebec takes from loopback only unless it is told.
+forget() {
+    "$XEBEC_BIN" daemon stop --force >/dev/null 2>&1 || true
+    rm -rf --one-file-system "$XEBEC_ROOT" "$XEBEC_RUN"
+    mkdir -p "$XEBEC_ROOT"
+    printf 'plain_http = ["%s"]\n' "$REGISTRY" >"$XEBEC_ROOT/registries.toml"
+    # What is in memory is dropped as far as it is on disk already; a `sync` would wait for all that others write.
     echo 3 >/proc/sys/vm/drop_caches
 }
 
@@ -70,19 +127,19 @@ wait_for_answer() {
     done
 }
 
-# The ordinary way. Sets full[...].
-declare -A full
+# The ordinary way.
 start_after_full_pull() {
-    local bundle=$scratch/bundle mark start
-    cold_caches
+    local rate=$1 bundle=$scratch/bundle mark start pull unpack ready total counted
+    rm -rf --one-file-system "$bundle" "$scratch/pulled"
+    forget
     mark=$(registry_mark)
     start=$(now_ms)
     step "pull every layer (skopeo)" \
         skopeo copy -q --src-tls-verify=false "docker://$IMAGE" "oci:$scratch/pulled:latest"
-    full[pull]=$STEP_MS
+    pull=$STEP_MS
     step "unpack them (umoci)" umoci unpack --image "$scratch/pulled:latest" "$bundle"
-    full[unpack]=$STEP_MS
-    # The network of this namespace, as `--net host` below; nothing on a terminal; and the capabilities that
+    unpack=$STEP_MS
+    # The network of this namespace, as `--net host` of Xebec; nothing on a terminal; and the capabilities that
     # nginx needs to hand its files to its workers, which umoci's template lacks.
     jq '.process.terminal = false
         | .linux.namespaces |= map(select(.type != "network"))
@@ -92,80 +149,97 @@ start_after_full_pull() {
     runc run --bundle "$bundle" xebec-demo-full </dev/null >"$scratch/runc.log" 2>&1 &
     local runc_pid=$!
     step "start it (runc) until it answers" wait_for_answer "$scratch/runc.log"
-    full[ready]=$STEP_MS
-    full[total]=$(($(now_ms) - start))
-    read -r full[requests] full[bytes] < <(registry_count "$mark")
-    full[files]=$(find "$bundle/rootfs" -type f | wc -l)
-    full[pages]=$(find "$bundle/rootfs" -type f -printf '%s\n' | awk '{ pages += int(($1 + 4095) / 4096) } END { print pages }')
+    ready=$STEP_MS
+    total=$(($(now_ms) - start))
+    read -r -a counted < <(registry_count "$mark")
+    find "$bundle/rootfs" -type f -printf '%s\n' |
+        jq -s --argjson pull "$pull" --argjson unpack "$unpack" --argjson ready "$ready" --argjson total "$total" \
+            --argjson requests "${counted[0]}" --argjson bytes "${counted[1]}" '{
+                stages_ms: {pull: $pull, unpack: $unpack, ready: $ready}, total_ms: $total,
+                network: {requests: $requests, bytes: $bytes}, counted: {requests: $requests, bytes: $bytes},
+                touched: {files: length, pages: (map((. + 4095) / 4096 | floor) | add)}}' >"$results/$rate.full.json"
     runc kill xebec-demo-full KILL
     wait "$runc_pid" || true
     runc delete --force xebec-demo-full
 }
 
-# start_with_xebec NAME TEXT: leaves the statistics in $scratch/NAME.json and what the registry counted beside it.
-start_with_xebec() {
-    local name=$1 text=$2 mark
-    mark=$(registry_mark)
-    step "$text" "$XEBEC_BIN" run --require-lazy --net host --probe "$URL" --exit-on-ready \
-        --stats "$scratch/$name.json" "$IMAGE"
-    registry_count "$mark" >"$scratch/$name.counted"
+# wait_for_stats PID: `xebec run` writes them when the service answers.
+wait_for_stats() {
+    until jq -e . "$scratch/stats.json" >/dev/null 2>&1; do
+        kill -0 "$1" 2>/dev/null || { cat "$scratch/run.log" && return 1; }
+        sleep 0.002
+    done
 }
 
-# stat NAME PATH: one number of a statistics file; "-" where there is none.
-stat_of() { jq -r "$2 // \"-\" | if type == \"number\" then (. * 10 | round / 10) else . end" "$scratch/$1.json"; }
+# start_with_xebec RATE NAME TEXT: what is read when the service is stopped again does not count.
+start_with_xebec() {
+    local rate=$1 name=$2 text=$3 mark counted run_pid
+    mark=$(registry_mark)
+    rm -f "$scratch/stats.json"
+    "$XEBEC_BIN" run --rm --require-lazy --net host --probe "$URL" --stats "$scratch/stats.json" "$IMAGE" \
+        </dev/null >"$scratch/run.log" 2>&1 &
+    run_pid=$!
+    step "$text" wait_for_stats "$run_pid"
+    sleep 0.1 # the registry logs an answer after it was sent
+    read -r -a counted < <(registry_count "$mark")
+    kill "$run_pid"
+    wait "$run_pid" || true
+    jq --argjson requests "${counted[0]}" --argjson bytes "${counted[1]}" \
+        '. + {counted: {requests: $requests, bytes: $bytes}}' "$scratch/stats.json" >"$results/$rate.$name.json"
+}
 
-row() { printf '  %-34s %12s %12s %12s\n' "$@"; }
-stage_row() { row "$1" "$2" "$(stat_of lazy ".stages_ms.$3")" "$(stat_of warm ".stages_ms.$3")"; }
-megabytes() { awk -v bytes="$1" 'BEGIN { if (bytes == "-") print "-"; else printf "%.2f\n", bytes / 1e6 }'; }
+network_name() { [[ $1 -gt 0 ]] && echo "$1 Mbit/s" || echo "unlimited network"; }
 
-print_table() {
-    local lazy_counted warm_counted
-    read -r -a lazy_counted <"$scratch/lazy.counted"
-    read -r -a warm_counted <"$scratch/warm.counted"
-    printf '\n'
-    row "nginx, milliseconds" "full pull" "lazy, cold" "lazy, warm"
-    row "----------------------------------" "------------" "------------" "------------"
-    row "pull every layer" "${full[pull]}" - -
-    row "unpack them" "${full[unpack]}" - -
-    stage_row "resolve: name to manifest" - resolve
-    stage_row "index: what is where" - index
-    stage_row "view: merge, write EROFS metadata" - view
-    stage_row "mount" - mount
-    stage_row "create the container" - create
-    stage_row "ready: start to HTTP 200" "${full[ready]}" ready
-    row "all, until HTTP 200" "${full[total]}" "$(stat_of lazy .total_ms)" "$(stat_of warm .total_ms)"
-    row "requests" "${full[requests]}" "$(stat_of lazy .network.requests)" "$(stat_of warm .network.requests)"
-    row "MB over the network" "$(megabytes "${full[bytes]}")" \
-        "$(megabytes "$(stat_of lazy .network.bytes)")" "$(megabytes "$(stat_of warm .network.bytes)")"
-    row "the same, as the registry counted" "$(megabytes "${full[bytes]}")" \
-        "$(megabytes "${lazy_counted[1]}")" "$(megabytes "${warm_counted[1]}")"
-    row "files written / touched" "${full[files]}" "$(stat_of lazy .touched.files)" "$(stat_of warm .touched.files)"
-    row "4 KiB pages written / touched" "${full[pages]}" "$(stat_of lazy .touched.pages)" "$(stat_of warm .touched.pages)"
-    printf '\n'
+# Without a recording, also when there is one.
+start_unrecorded() {
+    local rate
+    for rate in $DEMO_MBIT; do
+        limit_network "$rate"
+        echo "Full pull, $(network_name "$rate")"
+        start_after_full_pull "$rate"
+        echo "Xebec, $(network_name "$rate")"
+        forget
+        start_with_xebec "$rate" lazy "start it lazily, nothing cached, until it answers"
+        start_with_xebec "$rate" warm "start it again, until it answers"
+    done
+}
+
+start_recorded() {
+    local rate
+    limit_network 0
+    forget
+    echo "Recording"
+    step "record what it reads until it answers, push that (xebec record)" \
+        "$XEBEC_BIN" record --repeat "$RUNS_RECORDED" --net host --probe "$URL" "$IMAGE"
+    for rate in $DEMO_MBIT; do
+        limit_network "$rate"
+        forget
+        start_with_xebec "$rate" recorded "start it recorded, nothing cached, $(network_name "$rate")"
+    done
 }
 
 inside() {
-    scratch=$(mktemp -d "${TMPDIR:-/tmp}/xebec-demo.XXXXXX")
-    export XEBEC_ROOT=$scratch/root XEBEC_RUN=$scratch/run
+    results=$scratch/results
+    mkdir "$results"
+    export XEBEC_ROOT=$scratch/root XEBEC_RUN=/run/xebec-demo
     trap clean_up EXIT
-    shape_network
-    registry_start "$scratch/registry"
+    make_network
+    # Debian's, unless the one of the tests was built.
+    command -v registry >/dev/null || REGISTRY_PROGRAM=docker-registry
+    registry_start "$scratch/registry" "$SERVER:5000" ip netns exec registry
     IMAGE=$REGISTRY/nginx:latest
     echo "Publishing (registry at $REGISTRY)"
     step "push the image (skopeo)" \
         skopeo copy -q --dest-tls-verify=false "oci:$XEBEC_BUILD/oci/nginx:latest" "docker://$IMAGE"
-    step "index it and push the index (xebec)" "$XEBEC_BIN" index --push "$IMAGE"
-    # What indexing left on this host must not help the lazy start.
-    "$XEBEC_BIN" daemon stop --force >/dev/null 2>&1 || true
-    rm -rf "$XEBEC_ROOT" "$XEBEC_RUN"
-    echo "Full pull"
-    start_after_full_pull
-    echo "Xebec"
-    cold_caches
-    start_with_xebec lazy "start it lazily, nothing cached, until it answers"
-    start_with_xebec warm "start it again, until it answers"
-    print_table
+    forget
+    step "index it and push the index (xebec index --push)" "$XEBEC_BIN" index --push "$IMAGE"
+    start_unrecorded
+    start_recorded
+    python3 -B bench/demo.py "$results" "$(width)"
 }
+
+# Of the terminal; 100 where there is none.
+width() { [[ -t 1 ]] && tput cols 2>/dev/null || echo 100; }
 
 clean_up() {
     local status=$?
@@ -174,7 +248,6 @@ clean_up() {
     registry_stop || true
     umount --recursive --lazy "$XEBEC_ROOT" >/dev/null 2>&1 || true
     umount --recursive --lazy "$XEBEC_RUN" >/dev/null 2>&1 || true
-    rm -rf --one-file-system "$scratch"
     exit "$status"
 }
 

@@ -1,4 +1,4 @@
-# Starts the CNCF distribution registry, for scripts. To be sourced after env.sh.
+# Starts the CNCF distribution registry, for scripts: $REGISTRY_PROGRAM, or `registry`. To be sourced after env.sh.
 #
 #   registry_start DIR [ADDRESS [COMMAND...]]
 #                        storage, configuration and logs go below DIR; sets REGISTRY (host:port) and REGISTRY_PID. It
@@ -23,7 +23,7 @@ storage:
   delete: {enabled: true}
 http: {addr: "$address"}
 YAML
-    OTEL_TRACES_EXPORTER=none ${start[@]+"${start[@]}"} registry serve "$dir/config.yml" >"$REGISTRY_LOG" 2>"$dir/registry.log" &
+    OTEL_TRACES_EXPORTER=none ${start[@]+"${start[@]}"} "${REGISTRY_PROGRAM:-registry}" serve "$dir/config.yml" >"$REGISTRY_LOG" 2>"$dir/registry.log" &
     REGISTRY_PID=$!
     # It was told port 0; the one it got is in its log.
     for ((tries = 0; tries < 100; tries++)); do

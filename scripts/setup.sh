@@ -1,254 +1,305 @@
 #!/usr/bin/env bash
-# Installs what building, testing and the demo need, and does nothing when it is all there.
+# Installs what the project's scripts use, and does nothing when it is all there.
 #
-# Three sources: Debian packages (apt), Go programs (`go install`) and Cargo programs (`cargo install`), the
-# latter two at pinned versions into a directory of our own. A stamp holds the hash of this script and of the files that
-# pin versions; with an unchanged stamp only the presence of each command is checked, which takes milliseconds.
+#   scripts/setup.sh PURPOSE...      build, demo, test, lint, bench; all is all of them
+#   scripts/setup.sh --list [PURPOSE...]   what each tool is for, and where it comes from
+#
+# What a purpose needs is in the table below, and nothing else is installed for it. Debian's packages are taken where they do;
+# what Debian 12 lacks, or has in a version that the tests cannot use, is built at a pinned version into a folder of our own.
+# What is there at the version of the table is left alone, so a second run takes a fifth of a second.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-# command:package, or file:package where there is no command; a package is installed when that is missing.
-PACKAGES=(
-    # building
-    cc:build-essential make:make git:git curl:curl python3:python3 pip3:python3-pip npm:npm
-    # images and registries
-    skopeo:skopeo umoci:umoci buildah:buildah podman:podman mmdebstrap:mmdebstrap jq:jq
-    gzip:gzip pigz:pigz zstd:zstd xz:xz-utils tar:tar
-    # running containers
-    runc:runc crun:crun busybox:busybox-static
-    # building the other runc, below
-    pkg-config:pkg-config /usr/include/seccomp.h:libseccomp-dev
-    # file systems and measuring
-    mkfs.erofs:erofs-utils mkfs.ext4:e2fsprogs setfattr:attr setcap:libcap2-bin
-    ip:iproute2 mount:mount setpriv:util-linux flock:util-linux fincore:util-linux-extra ps:procps fio:fio strace:strace
-)
-# What `make bench-scenarios` loads services with: `setup.sh bench`.
-[[ ${1:-} != bench ]] || PACKAGES+=(wrk:wrk redis-benchmark:redis-tools)
-# command=module@version
-GO_TOOLS=(
-    registry=github.com/distribution/distribution/v3/cmd/registry@v3.0.0
-    crane=github.com/google/go-containerregistry/cmd/crane@v0.20.6
-    containerd=github.com/containerd/containerd/v2/cmd/containerd@v2.4.2
-    containerd-shim-runc-v2=github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2@v2.4.2
-    ctr=github.com/containerd/containerd/v2/cmd/ctr@v2.4.2
-)
-# containerd 1.7, whose programs have the same names, is in a folder beside them. Its go.mod excludes versions, so
-# `go install` refuses it; a module of our own pins it instead.
-CONTAINERD_1_7=scripts/containerd-1.7
-CONTAINERD_1_7_COMMANDS=(containerd-1.7/{containerd,containerd-shim-runc-v2,ctr})
-# The kubelet and a control plane, which take the modules that are staged in Kubernetes' own repository from beside it, and so
-# cannot be installed by themselves either. The last one is called etcd, and its module calls it "server".
-KUBERNETES=scripts/kubernetes
-KUBERNETES_COMMANDS=(kubelet kube-apiserver kube-controller-manager kube-scheduler etcd)
-# A runc that can map the ids of mounts, as containerd wants for pods in user namespaces; Debian 12's cannot. It is called
-# runc-idmap, so that whatever looks for runc finds the system's.
-RUNC_IDMAP=github.com/opencontainers/runc@v1.5.2
-# Docker Engine. Its client cannot be had from the Go proxy; Debian's package is taken apart for it, since installing that would
-# start an engine of its own. It is called docker-client, so that whoever looks for docker finds the system's.
-GO_TOOLS+=(dockerd=github.com/moby/moby/v2/cmd/dockerd@v2.0.0-beta.24)
-DOCKER_CLIENT=docker.io
-# Plugins that give pods networks of their own, in a folder as containerd wants it.
-CNI_PLUGINS=github.com/containernetworking/plugins/plugins
-GO_TOOLS+=(
-    cni/ptp=$CNI_PLUGINS/main/ptp@v1.9.1
-    cni/loopback=$CNI_PLUGINS/main/loopback@v1.9.1
-    cni/host-local=$CNI_PLUGINS/ipam/host-local@v1.9.1
-)
-# What `kubectl kustomize` is made of. Newer ones want a newer Go than Debian's users have.
-GO_TOOLS+=(kustomize=sigs.k8s.io/kustomize/kustomize/v5@v5.6.0)
-# command=package==version. This one carries the schemas of the objects of Kubernetes, which others fetch.
-PYTHON_TOOLS=(
-    kubernetes-validate=kubernetes-validate==1.37.0
-)
-# command=crate@version
-CARGO_TOOLS=(
-    cargo-deny=cargo-deny@0.20.2
-)
+PURPOSES=(build demo test lint bench)
 OLDEST_RUST=1.90
 OLDEST_GO=1.26
 
-stamp_file="$XEBEC_TOOLS/stamp"
+# name      What has to be there: a command, a file with its whole path, or (go, module, ...) a program in $XEBEC_TOOLS/bin.
+# source    apt      the Debian package
+#           deb      one program out of a Debian package that is not installed, since it would start a service: PACKAGE:PATH
+#           go       `go install` of a module
+#           module   a module of ours that pins what `go install` refuses: FOLDER:PROGRAM,...
+#           runc     as go, with cgo, under another name
+#           python   a package of PyPI, in a folder of its own
+#           cargo    `cargo install` of a crate
+# purposes  Separated by commas.
+#
+# name | source | what | purposes | why
+TABLE='
+cc                    | apt    | build-essential       | build,demo,test,lint,bench | links Rust programs, compiles zstd and ring
+make                  | apt    | make                  | build,demo,test,lint,bench | the targets
+git                   | apt    | git                   | build,test,lint,bench      | versions; tests ask for the files of the tree
+python3               | apt    | python3               | demo,test,bench            | tables, benchmarks
+curl                  | apt    | curl                  | demo,test,bench            | asks services whether they answer
+jq                    | apt    | jq                    | demo,test,bench            | edits configurations of containers
+skopeo                | apt    | skopeo                | demo,test,bench            | pushes and pulls images
+umoci                 | apt    | umoci                 | demo,test,bench            | unpacks images, as a truth to compare with
+buildah               | apt    | buildah               | build,demo,test,bench      | builds images
+mmdebstrap            | apt    | mmdebstrap            | demo,test,bench            | makes the system that images are based on
+runc                  | apt    | runc                  | demo,test,bench            | runs containers
+ip                    | apt    | iproute2              | demo,test,bench            | networks that a test makes
+mount                 | apt    | mount                 | demo,test,bench            | mounts
+setpriv               | apt    | util-linux            | demo,test,bench            | namespaces that end with their script
+ps                    | apt    | procps                | demo,test,bench            | finds processes of a namespace
+docker-registry       | deb    | docker-registry:usr/bin/docker-registry | demo     | a registry without a compiler for Go
+pip3                  | apt    | python3-pip           | test,bench                 | packages of Python in images
+npm                   | apt    | npm                   | test,bench                 | packages of Node in images
+podman                | apt    | podman                | test                       | runs beside Xebec
+gzip                  | apt    | gzip                  | test,bench                 | layers by several writers
+pigz                  | apt    | pigz                  | test,bench                 | layers by several writers
+zstd                  | apt    | zstd                  | test,bench                 | layers by several writers
+xz                    | apt    | xz-utils              | test,bench                 | layers by several writers
+tar                   | apt    | tar                   | test,bench                 | layers by several writers
+crun                  | apt    | crun                  | test                       | the other runtime
+busybox               | apt    | busybox-static        | test,bench                 | images of one program
+pkg-config            | apt    | pkg-config            | test,bench                 | builds the other runc, below
+/usr/include/seccomp.h | apt   | libseccomp-dev        | test,bench                 | builds the other runc, below
+mkfs.erofs            | apt    | erofs-utils           | test,bench                 | checks images, and makes those to compare with
+mkfs.ext4             | apt    | e2fsprogs             | test,bench                 | file systems on loop devices
+setfattr              | apt    | attr                  | test,bench                 | files with extended attributes
+setcap                | apt    | libcap2-bin           | test,bench                 | files with capabilities
+openssl               | apt    | openssl               | test                       | keys and signatures by another implementation
+fincore               | apt    | util-linux-extra      | test,bench                 | what is in the page cache
+fio                   | apt    | fio                   | test,bench                 | reads
+strace                | apt    | strace                | test                       | what a program asks the kernel for
+wrk                   | apt    | wrk                   | bench                      | loads web services
+redis-benchmark       | apt    | redis-tools           | bench                      | loads databases
+registry              | go     | github.com/distribution/distribution/v3/cmd/registry@v3.0.0 | test,bench | a registry with the referrers API, which Debian'"'"'s lacks
+crane                 | go     | github.com/google/go-containerregistry/cmd/crane@v0.20.6 | test,bench | another client
+containerd            | go     | github.com/containerd/containerd/v2/cmd/containerd@v2.4.2 | test,bench | Debian'"'"'s 1.6 knows no snapshotter by proxy for what is tested
+containerd-shim-runc-v2 | go   | github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2@v2.4.2 | test,bench | as containerd
+ctr                   | go     | github.com/containerd/containerd/v2/cmd/ctr@v2.4.2 | test,bench | as containerd
+containerd-1.7        | module | scripts/containerd-1.7:containerd-1.7/containerd,containerd-1.7/containerd-shim-runc-v2,containerd-1.7/ctr | test | the version before; its go.mod excludes versions
+kubernetes            | module | scripts/kubernetes:kubelet,kube-apiserver,kube-controller-manager,kube-scheduler,etcd | test,bench | a kubelet and a control plane
+runc-idmap            | runc   | github.com/opencontainers/runc@v1.5.2 | test,bench      | maps the ids of mounts, which Debian'"'"'s cannot
+dockerd               | go     | github.com/moby/moby/v2/cmd/dockerd@v2.0.0-beta.24 | test,bench | Docker Engine with containerd'"'"'s image store
+docker-client         | deb    | docker.io:usr/bin/docker | test,bench              | Docker'"'"'s client, which no Go proxy has
+cni/ptp               | go     | github.com/containernetworking/plugins/plugins/main/ptp@v1.9.1 | test | networks of pods
+cni/loopback          | go     | github.com/containernetworking/plugins/plugins/main/loopback@v1.9.1 | test | networks of pods
+cni/host-local        | go     | github.com/containernetworking/plugins/plugins/ipam/host-local@v1.9.1 | test | networks of pods
+kustomize             | go     | sigs.k8s.io/kustomize/kustomize/v5@v5.6.0 | test        | builds the manifests; newer ones want a newer Go
+kubernetes-validate   | python | kubernetes-validate==1.37.0 | test                 | carries the schemas of Kubernetes, which others fetch
+cargo-deny            | cargo  | cargo-deny@0.20.2     | test,lint                  | licences and advisories of crates
+'
 
+started=$SECONDS
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() {
     say "$*"
     exit 1
 }
 
-# is_there COMMAND, or is_there FILE with its whole path.
+# rows PURPOSE...: the rows of the table that any of them needs, their columns separated by tabs.
+rows() {
+    awk -F'|' -v wanted="$*" '
+        BEGIN { count = split(wanted, purposes, " ") }
+        NF < 5 { next }
+        {
+            for (i = 1; i <= NF; i++) gsub(/^ +| +$/, "", $i)
+            is_wanted = 0
+            for (i = 1; i <= count; i++) is_wanted = is_wanted || index("," $4 ",", "," purposes[i] ",")
+            if (is_wanted) print $1 "\t" $2 "\t" $3 "\t" $4 "\t" $5
+        }' <<<"$TABLE"
+}
+
+# is_there NAME SOURCE WHAT
 is_there() {
-    case $1 in
-    /*) [[ -e $1 ]] ;;
-    *) command -v "$1" >/dev/null ;;
+    local program
+    case $2 in
+    apt) if [[ $1 == /* ]]; then [[ -e $1 ]]; else command -v "$1" >/dev/null; fi ;;
+    module)
+        local IFS=,
+        for program in ${3#*:}; do [[ -x $XEBEC_TOOLS/bin/$program ]] || return 1; done
+        ;;
+    *) [[ -x $XEBEC_TOOLS/bin/$1 ]] ;;
     esac
 }
 
-missing_commands() {
-    local item
-    for item in "${PACKAGES[@]}"; do
-        is_there "${item%%:*}" || echo "${item%%:*}"
-    done
-    for item in "${GO_TOOLS[@]}" "${PYTHON_TOOLS[@]}" "${CARGO_TOOLS[@]}"; do
-        [[ -x $XEBEC_TOOLS/bin/${item%%=*} ]] || echo "${item%%=*}"
-    done
-    for item in "${CONTAINERD_1_7_COMMANDS[@]}"; do
-        [[ -x $XEBEC_TOOLS/bin/$item ]] || echo "$item"
-    done
-    [[ -x $XEBEC_TOOLS/bin/runc-idmap ]] || echo runc-idmap
-    [[ -x $XEBEC_TOOLS/bin/docker-client ]] || echo docker-client
-    for item in "${KUBERNETES_COMMANDS[@]}"; do
-        [[ -x $XEBEC_TOOLS/bin/$item ]] || echo "$item"
-    done
+# Which version a tool was built at is kept beside it, since not every tool can tell.
+version_file() { echo "$XEBEC_TOOLS/versions/$1"; }
+note_version() {
+    mkdir -p "$(dirname "$(version_file "$1")")"
+    printf '%s\n' "$2" >"$(version_file "$1")"
+}
+# version_of SOURCE WHAT: what the version file says of a tool that is as the table has it.
+version_of() {
+    case $1 in
+    module) sha256sum <"$XEBEC_TOP/${2%%:*}/go.sum" ;;
+    # Whatever version the package has.
+    apt | deb) ;;
+    *) echo "$2" ;;
+    esac
+}
+
+# missing PURPOSE...: the rows whose tools are not there, or are of another version.
+missing() {
+    local name source what purposes why version
+    while IFS=$'\t' read -r name source what purposes why; do
+        version=$(version_of "$source" "$what")
+        if is_there "$name" "$source" "$what" &&
+            [[ -z $version || $(cat "$(version_file "$name")" 2>/dev/null) == "$version" ]]; then
+            continue
+        fi
+        printf '%s\t%s\t%s\t%s\t%s\n' "$name" "$source" "$what" "$purposes" "$why"
+    done < <(rows "$@")
 }
 
 # at_least HAVE WANT: whether version HAVE is WANT or newer.
 at_least() { [[ $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1) == "$2" ]]; }
 
-check_compilers() {
+check_rust() {
     command -v cargo >/dev/null || die "Rust is missing: install Rust $OLDEST_RUST or newer with rustup (https://rustup.rs)"
-    command -v go >/dev/null || die "Go is missing: install Go $OLDEST_GO or newer (https://go.dev/dl); the test registry is built with it"
-    local rust go
+    local rust
     rust=$(cargo --version | awk '{print $2}')
-    go=$(go env GOVERSION | sed 's/^go//')
     at_least "$rust" "$OLDEST_RUST" || die "Rust $rust is too old: $OLDEST_RUST or newer is needed (rustup update)"
-    at_least "$go" "$OLDEST_GO" || die "Go $go is too old: $OLDEST_GO or newer is needed (https://go.dev/dl)"
 }
 
+check_go() {
+    command -v go >/dev/null || die "Go is missing: install Go $OLDEST_GO or newer (https://go.dev/dl); it builds $*"
+    local go
+    go=$(go env GOVERSION | sed 's/^go//')
+    at_least "$go" "$OLDEST_GO" || die "Go $go is too old: $OLDEST_GO or newer is needed (https://go.dev/dl); it builds $*"
+}
+
+# install_packages PACKAGE...; without one, only what is offered is looked up.
 install_packages() {
-    local wanted=() item
-    for item in "${PACKAGES[@]}"; do
-        is_there "${item%%:*}" || wanted+=("${item##*:}")
-    done
-    [[ ${#wanted[@]} -eq 0 ]] && return
-    command -v apt-get >/dev/null || die "no apt-get here; please install: ${wanted[*]}"
+    command -v apt-get >/dev/null || die "no apt-get here; please install: $*"
     local sudo=()
     [[ $(id -u) -eq 0 ]] || sudo=(sudo)
-    say "installing Debian packages: ${wanted[*]}"
-    "${sudo[@]}" apt-get update -q
-    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${wanted[@]}"
+    "${sudo[@]}" apt-get update -q >&2
+    [[ $# -gt 0 ]] || return 0
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >&2
 }
 
-install_go_tools() {
-    local item
-    for item in "${GO_TOOLS[@]}"; do
-        [[ -x $XEBEC_TOOLS/bin/${item%%=*} && $(tool_version "${item%%=*}") == "${item#*=}" ]] && continue
-        say "building ${item#*=} (about 2 minutes)"
-        GOBIN=$(dirname "$XEBEC_TOOLS/bin/${item%%=*}") GOFLAGS=-buildvcs=false go install "${item#*=}"
-        note_version "${item%%=*}" "${item#*=}"
+# A folder of its own for each build, which goes with it: a build that was broken off leaves nothing where commands are looked for.
+build_folder() { mktemp -d "$XEBEC_TOOLS/build.XXXXXX"; }
+
+# install_one NAME SOURCE WHAT
+install_one() {
+    local name=$1 source=$2 what=$3 folder
+    folder=$(build_folder)
+    mkdir -p "$(dirname "$XEBEC_TOOLS/bin/$name")"
+    case $source in
+    deb)
+        command -v apt-get >/dev/null || die "no apt-get here; please put the program $name at $XEBEC_TOOLS/bin/$name"
+        (cd "$folder" && apt-get download -q "${what%%:*}" >&2 && dpkg-deb -x ./*.deb tree)
+        mv "$folder/tree/${what#*:}" "$XEBEC_TOOLS/bin/$name"
+        ;;
+    go)
+        GOBIN=$folder GOFLAGS=-buildvcs=false go install "$what"
+        mv "$folder/$(basename "$name")" "$XEBEC_TOOLS/bin/$name"
+        ;;
+    # It does not build without cgo. `go install` calls it runc, and whatever looks for runc is to find the system's.
+    runc)
+        GOBIN=$folder GOFLAGS=-buildvcs=false CGO_ENABLED=1 go install -tags seccomp "$what"
+        mv "$folder/runc" "$XEBEC_TOOLS/bin/$name"
+        ;;
+    module) install_module "$folder" "${what%%:*}" "${what#*:}" ;;
+    python)
+        rm -rf "$XEBEC_TOOLS/python/$name"
+        pip3 install --quiet --disable-pip-version-check --root-user-action ignore --target "$XEBEC_TOOLS/python/$name" "$what"
+        printf '#!/bin/sh\nPYTHONPATH=%q exec python3 %q "$@"\n' \
+            "$XEBEC_TOOLS/python/$name" "$XEBEC_TOOLS/python/$name/bin/$name" >"$XEBEC_TOOLS/bin/$name"
+        chmod +x "$XEBEC_TOOLS/bin/$name"
+        ;;
+    cargo) CARGO_TARGET_DIR=$folder cargo install --quiet --locked --force --root "$XEBEC_TOOLS" "$what" ;;
+    esac
+    rm -rf "$folder"
+    note_version "$name" "$(version_of "$source" "$what")"
+}
+
+# install_module FOLDER MODULE PROGRAMS: without what only debuggers read, which is a third of them. The module of etcd calls it
+# "server".
+install_module() {
+    local program built
+    GOFLAGS=-buildvcs=false go build -C "$XEBEC_TOP/$2" -ldflags '-s -w' -o "$1/" tool
+    for program in ${3//,/ }; do
+        built=$(basename "$program")
+        [[ $built != etcd ]] || built=server
+        mkdir -p "$(dirname "$XEBEC_TOOLS/bin/$program")"
+        mv "$1/$built" "$XEBEC_TOOLS/bin/$program"
     done
 }
 
-install_containerd_1_7() {
-    local version item missing=0
-    version=$(sha256sum <"$XEBEC_TOP/$CONTAINERD_1_7/go.sum")
-    for item in "${CONTAINERD_1_7_COMMANDS[@]}"; do
-        [[ -x $XEBEC_TOOLS/bin/$item ]] || missing=1
-    done
-    [[ $missing -eq 0 && $(tool_version containerd-1.7) == "$version" ]] && return
-    say "building containerd 1.7 (about 3 minutes)"
-    GOFLAGS=-buildvcs=false go build -C "$XEBEC_TOP/$CONTAINERD_1_7" -o "$XEBEC_TOOLS/bin/containerd-1.7/" tool
-    note_version containerd-1.7 "$version"
-}
-
-install_kubernetes() {
-    local version item missing=0
-    version=$(sha256sum <"$XEBEC_TOP/$KUBERNETES/go.sum")
-    for item in "${KUBERNETES_COMMANDS[@]}"; do
-        [[ -x $XEBEC_TOOLS/bin/$item ]] || missing=1
-    done
-    [[ $missing -eq 0 && $(tool_version kubernetes) == "$version" ]] && return
-    say "building the kubelet and a control plane (about 6 minutes)"
-    rm -rf "$XEBEC_TOOLS/build"
-    mkdir -p "$XEBEC_TOOLS/build"
-    # Without what only debuggers read, which is a third of them.
-    GOFLAGS=-buildvcs=false go build -C "$XEBEC_TOP/$KUBERNETES" -ldflags '-s -w' -o "$XEBEC_TOOLS/build/" tool
-    mv "$XEBEC_TOOLS/build/server" "$XEBEC_TOOLS/build/etcd"
-    mv "$XEBEC_TOOLS"/build/* "$XEBEC_TOOLS/bin/"
-    rm -rf "$XEBEC_TOOLS/build"
-    note_version kubernetes "$version"
-}
-
-# `go install` calls it runc, so it gets its name before it comes where commands are looked for. It does not build without cgo.
-install_runc_idmap() {
-    [[ -x $XEBEC_TOOLS/bin/runc-idmap && $(tool_version runc-idmap) == "$RUNC_IDMAP" ]] && return
-    say "building $RUNC_IDMAP (about a minute)"
-    rm -rf "$XEBEC_TOOLS/build"
-    GOBIN="$XEBEC_TOOLS/build" GOFLAGS=-buildvcs=false CGO_ENABLED=1 go install -tags seccomp "$RUNC_IDMAP"
-    mv "$XEBEC_TOOLS/build/runc" "$XEBEC_TOOLS/bin/runc-idmap"
-    rm -rf "$XEBEC_TOOLS/build"
-    note_version runc-idmap "$RUNC_IDMAP"
-}
-
-# The client of the package, whatever its version: what is tested speaks with old ones, too.
-install_docker_client() {
-    [[ -x $XEBEC_TOOLS/bin/docker-client ]] && return
-    command -v apt-get >/dev/null || die "no apt-get here; please put a client of Docker at $XEBEC_TOOLS/bin/docker-client"
-    say "taking the client out of $DOCKER_CLIENT"
-    rm -rf "$XEBEC_TOOLS/build"
-    mkdir -p "$XEBEC_TOOLS/build"
-    (cd "$XEBEC_TOOLS/build" && apt-get download -q "$DOCKER_CLIENT" && dpkg-deb -x ./*.deb tree)
-    mv "$XEBEC_TOOLS/build/tree/usr/bin/docker" "$XEBEC_TOOLS/bin/docker-client"
-    rm -rf "$XEBEC_TOOLS/build"
-}
-
-# Each into a folder of its own, so that nothing of the system's Python changes.
-install_python_tools() {
-    local item folder
-    for item in "${PYTHON_TOOLS[@]}"; do
-        [[ -x $XEBEC_TOOLS/bin/${item%%=*} && $(tool_version "${item%%=*}") == "${item#*=}" ]] && continue
-        say "installing ${item#*=}"
-        folder="$XEBEC_TOOLS/python/${item%%=*}"
-        rm -rf "$folder"
-        pip3 install --quiet --disable-pip-version-check --root-user-action ignore --target "$folder" "${item#*=}"
-        printf '#!/bin/sh\nPYTHONPATH=%q exec python3 %q "$@"\n' "$folder" "$folder/bin/${item%%=*}" \
-            >"$XEBEC_TOOLS/bin/${item%%=*}"
-        chmod +x "$XEBEC_TOOLS/bin/${item%%=*}"
-        note_version "${item%%=*}" "${item#*=}"
+# install_all SOURCES: the missing tools of these sources, one after the other, from the list on standard input.
+install_all() {
+    local name source what purposes why
+    while IFS=$'\t' read -r name source what purposes why; do
+        [[ " $1 " == *" $source "* ]] || continue
+        say "$((SECONDS - started)) s: $name (${what%%:*}): $why"
+        # Its input is this list.
+        install_one "$name" "$source" "$what" </dev/null
     done
 }
 
-install_cargo_tools() {
-    local item
-    for item in "${CARGO_TOOLS[@]}"; do
-        [[ -x $XEBEC_TOOLS/bin/${item%%=*} && $(tool_version "${item%%=*}") == "${item#*=}" ]] && continue
-        say "building ${item#*=} (some minutes)"
-        CARGO_TARGET_DIR="$XEBEC_TOOLS/build" cargo install --quiet --locked --force --root "$XEBEC_TOOLS" "${item#*=}"
-        rm -rf "$XEBEC_TOOLS/build"
-        note_version "${item%%=*}" "${item#*=}"
+# Go's tools need no package, so they are built while packages are fetched; what needs packages comes after both.
+install_missing() {
+    local list=$1 packages go_pid=''
+    packages=$(awk -F'\t' '$2 == "apt" { print $3 }' <<<"$list" | sort -u)
+    mkdir -p "$XEBEC_TOOLS/bin"
+    if grep -qP '\t(go|module|runc)\t' <<<"$list"; then
+        check_go "$(awk -F'\t' '$2 ~ /^(go|module|runc)$/ { printf "%s%s", comma, $1; comma = ", " }' <<<"$list")"
+        install_all "go module" <<<"$list" &
+        go_pid=$!
+    fi
+    if [[ -n $packages ]] || grep -qP '\tdeb\t' <<<"$list"; then
+        say "$((SECONDS - started)) s: Debian packages: ${packages//$'\n'/ }"
+        # shellcheck disable=SC2086
+        install_packages $packages || {
+            [[ -z $go_pid ]] || kill "$go_pid" 2>/dev/null || true
+            die "the packages could not be installed; see above"
+        }
+    fi
+    install_all "deb python" <<<"$list"
+    [[ -z $go_pid ]] || wait "$go_pid" || die "a tool could not be built; see above"
+    install_all "runc cargo" <<<"$list"
+}
+
+expand() {
+    local purpose
+    for purpose; do
+        if [[ $purpose == all ]]; then
+            printf '%s\n' "${PURPOSES[@]}"
+        elif [[ " ${PURPOSES[*]} " == *" $purpose "* ]]; then
+            printf '%s\n' "$purpose"
+        else
+            die "\"$purpose\" is no purpose; there are ${PURPOSES[*]}, and all"
+        fi
     done
 }
 
-# Which version each tool was built at is kept beside it, since not every tool can tell.
-tool_version() { cat "$XEBEC_TOOLS/versions/$1" 2>/dev/null || true; }
-note_version() {
-    mkdir -p "$(dirname "$XEBEC_TOOLS/versions/$1")"
-    printf '%s\n' "$2" >"$XEBEC_TOOLS/versions/$1"
+list() {
+    rows "$@" | awk -F'\t' '{ printf "%-24s %-7s %-27s %s\n", $1, $2, $4, $5 }'
 }
 
 main() {
-    local hash missing
-    hash=$(cat "${BASH_SOURCE[0]}" "$XEBEC_TOP"/{"$CONTAINERD_1_7","$KUBERNETES"}/go.sum | sha256sum | cut -d' ' -f1)
-    missing=$(missing_commands)
-    if [[ -z $missing && -f $stamp_file && $(<"$stamp_file") == "$hash" ]]; then
-        return 0
+    local wanted list
+    if [[ ${1:-} == --list ]]; then
+        wanted=$(expand "${@:2}")
+        # shellcheck disable=SC2086
+        list ${wanted:-${PURPOSES[@]}}
+        return
     fi
-    mkdir -p "$XEBEC_TOOLS/bin"
+    wanted=$(expand "${@:-all}" | sort -u | tr '\n' ' ')
+    check_rust
+    # shellcheck disable=SC2086
+    list=$(missing $wanted)
+    [[ -n $list ]] || return 0
+    mkdir -p "$XEBEC_TOOLS"
     # One setup at a time; the second finds the work done.
     exec 9>"$XEBEC_TOOLS/lock"
     flock 9
-    check_compilers
-    install_packages
-    install_go_tools
-    install_containerd_1_7
-    install_runc_idmap
-    install_docker_client
-    install_kubernetes
-    install_python_tools
-    install_cargo_tools
-    missing=$(missing_commands | tr '\n' ' ')
-    [[ -z $missing ]] || die "still missing after installing: $missing"
-    printf '%s\n' "$hash" >"$stamp_file"
-    say "ready; tools are in $XEBEC_TOOLS"
+    rm -rf "$XEBEC_TOOLS"/build.??????
+    # shellcheck disable=SC2086
+    list=$(missing $wanted)
+    [[ -n $list ]] || return 0
+    # shellcheck disable=SC2086
+    say "$(wc -l <<<"$list") of $(rows $wanted | wc -l) tools are missing for: $wanted"
+    install_missing "$list"
+    # shellcheck disable=SC2086
+    list=$(missing $wanted | cut -f1 | tr '\n' ' ')
+    [[ -z $list ]] || die "still missing after installing: $list"
+    say "ready after $((SECONDS - started)) s; tools that are not Debian's are in $XEBEC_TOOLS"
 }
 
 main "$@"
