@@ -121,6 +121,10 @@ bench-report: ## print results as tables and make out/report.html of them; FILES
 bench-compare: ## what changed between two results files beyond noise; A=BEFORE.json B=AFTER.json
 	@python3 -B bench/compare.py $(OPTIONS) $(A) $(B)
 
+.PHONY: picture
+picture: ## draw the README's picture of starts again, from bench/results
+	@python3 -B bench/picture.py bench/results/hello-2026-11-22.json docs/starts.svg
+
 .PHONY: clean
 clean: ## remove what building leaves in the checkout (not the caches of tools and images)
 	@cargo clean; rm -rf out
