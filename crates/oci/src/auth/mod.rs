@@ -350,4 +350,168 @@ mod tests {
         assert_eq!(push.texts(), ["repository:a/b:pull,push", "repository:c:pull"]);
         assert!(Scope::pull("").texts().is_empty());
     }
+
+    const REGISTRY: &str = "registry.example";
+
+    /// An authenticator without credentials that may speak to `plain.example` without TLS.
+    fn authenticator() -> Authenticator {
+        let config = crate::ClientConfig::default();
+        let pools = Arc::new(Pools::new(&config).unwrap());
+        let nothing = std::path::Path::new("/nonexistent");
+        let store = CredentialStore::new(Some(nothing), None, Duration::from_secs(1));
+        let plain = ["plain.example", "plain.example:5000"].map(str::to_owned);
+        Authenticator::new(pools, config.budget, plain.to_vec(), store)
+    }
+
+    fn renewal(registry_is_plain: bool, reach: Reach) -> Renewal {
+        Renewal {
+            registry: REGISTRY.to_owned(),
+            registry_is_plain,
+            reach,
+            challenge: Challenge::Basic,
+            scope: Scope::pull("team/app"),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The realm comes from the registry, and the password goes where it leads.
+    #[test]
+    fn a_password_goes_to_token_servers_with_tls_or_such_as_the_user_allows() {
+        use Reach::{Host, Internet, Link, Private};
+        let authenticator = authenticator();
+        for (realm, is_plain, reach, host) in [
+            // With TLS, wherever it is: registries have their token servers on other hosts.
+            ("https://registry.example/token", false, Internet, Some(REGISTRY)),
+            (
+                "https://auth.example/token",
+                false,
+                Internet,
+                Some("auth.example"),
+            ),
+            (
+                "HTTPS://auth.example:444/token",
+                false,
+                Private,
+                Some("auth.example:444"),
+            ),
+            // Without TLS, only for a registry that is spoken to without it ...
+            ("http://registry.example/token", false, Internet, None),
+            ("http://auth.example/token", false, Private, None),
+            ("http://auth.example/token", false, Host, None),
+            ("http://auth.example/token", true, Internet, Some("auth.example")),
+            // ... or to a host on the list, named as it is there ...
+            (
+                "http://plain.example/token",
+                false,
+                Internet,
+                Some("plain.example"),
+            ),
+            (
+                "http://plain.example:5000/token",
+                false,
+                Internet,
+                Some("plain.example:5000"),
+            ),
+            ("http://plain.example:5001/token", false, Internet, None),
+            ("http://not-plain.example/token", false, Internet, None),
+            ("http://plain.example.evil.example/token", false, Internet, None),
+            // ... or within this host, if the registry is there, too.
+            ("http://127.0.0.1:5000/token", false, Host, Some("127.0.0.1:5000")),
+            ("http://localhost:5000/token", false, Host, Some("localhost:5000")),
+            ("http://[::1]:5000/token", false, Host, Some("[::1]:5000")),
+            ("http://127.0.0.1:5000/token", false, Link, None),
+            ("http://127.0.0.1:5000/token", false, Private, None),
+            ("http://localhost:5000/token", false, Internet, None),
+            ("http://localhost.example/token", false, Host, None),
+            // What looks like a host and is a user name, a path or a fragment is none.
+            ("http://plain.example@evil.example/token", false, Internet, None),
+            (
+                "http://plain.example:5000@evil.example/token",
+                false,
+                Internet,
+                None,
+            ),
+            ("http://evil.example/plain.example", false, Internet, None),
+            ("http://evil.example#@plain.example/token", false, Internet, None),
+            ("http://127.0.0.1@evil.example/token", false, Host, None),
+            (
+                "https://registry.example@auth.example/token",
+                false,
+                Internet,
+                Some("auth.example"),
+            ),
+            // What is no URL of the web.
+            ("ftp://registry.example/token", true, Host, None),
+            ("file:///etc/passwd", true, Host, None),
+            ("//registry.example/token", true, Host, None),
+            ("registry.example/token", true, Host, None),
+            ("", true, Host, None),
+        ] {
+            let credential = || Credential::Basic {
+                username: "user".to_owned(),
+                password: "pass".to_owned(),
+            };
+            let renewal = renewal(is_plain, reach);
+            for credential in [credential(), Credential::IdentityToken("refresh".to_owned())] {
+                let request =
+                    authenticator.token_request(&renewal, realm, Some("service"), None, Some(credential));
+                let said = request.as_ref().err().map(ToString::to_string);
+                let asked = request.ok().map(|request| authority(request.url()));
+                assert_eq!(asked.as_deref(), host, "{realm} {is_plain} {reach}: {said:?}");
+            }
+        }
+        let refused =
+            authenticator.check_realm(&"http://auth.example/".parse().unwrap(), &renewal(false, Host));
+        let said = refused.unwrap_err().to_string();
+        assert!(
+            said.contains("auth.example") && said.contains("plain_http"),
+            "{said}"
+        );
+    }
+
+    /// The old token is good for a while yet, so the request goes on with it while another is fetched.
+    #[tokio::test]
+    async fn an_aging_token_is_sent_while_another_is_fetched() {
+        use xebec_testkit::registry::{Access, FaultyRegistry, Options};
+        let registry = FaultyRegistry::with(Options {
+            access: Access::anonymous_tokens(Duration::from_secs(300)),
+            ..Options::default()
+        });
+        let registry = registry.unwrap();
+        let authenticator = authenticator();
+        let config = crate::ClientConfig {
+            plain_http: vec![registry.host()],
+            ..Default::default()
+        };
+        let server = crate::transport::registry::Servers::new(&config)
+            .unwrap()
+            .registry(&registry.host());
+        authenticator.learn(
+            &server,
+            Challenge::Bearer {
+                realm: format!("http://{}/token", registry.host()),
+                service: None,
+                scope: None,
+            },
+        );
+        let scope = Scope::pull("team/app");
+        let slot = authenticator.0.tokens.slot(&key(&server, &scope));
+        let life = Duration::from_secs(1000);
+        let asked = Instant::now().checked_sub(life.mul_f64(0.9)).unwrap();
+        slot.put(Token::lasting("Bearer old".to_owned(), asked, life));
+        let counters = Counters::default();
+        let header = async || authenticator.header(&server, &scope, &counters).await.unwrap();
+        // One renewal for all who ask meanwhile.
+        for _ in 0..3 {
+            assert_eq!(header().await.as_deref(), Some("Bearer old"));
+        }
+        let renewed = tokio::time::timeout(Duration::from_secs(10), async {
+            while slot.get().is_some_and(|token| token.header == "Bearer old") {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        renewed.await.expect("nobody renews the token");
+        assert_eq!(header().await.as_deref(), Some("Bearer token-1"));
+        assert_eq!(registry.tokens_given(), 1);
+    }
 }
