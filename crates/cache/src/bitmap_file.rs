@@ -88,3 +88,170 @@ pub(crate) fn decode(
         other => other.map(|()| Some(Bits::from_bytes(bytes, pages))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+    use std::os::fd::BorrowedFd;
+
+    use super::*;
+    use crate::disk::RealDisk;
+
+    const MAGIC: &[u8; 8] = b"XBTESTED";
+    const BOOT: BootId = BootId([7; 16]);
+    const PAGES: u64 = 20;
+
+    /// A file in memory, of which no byte from `broken` on can be read.
+    #[derive(Debug)]
+    struct Worn {
+        bytes: Vec<u8>,
+        broken: u64,
+    }
+
+    impl DiskFile for Worn {
+        fn read_exact_at(&self, to: &mut [u8], offset: u64) -> io::Result<()> {
+            let end = offset + to.len() as u64;
+            if end > self.broken {
+                return Err(io::Error::other("worn out"));
+            }
+            let found = self.bytes.get(offset as usize..end as usize);
+            to.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        }
+        fn write_all_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn set_length(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn punch(&self, _: Range<u64>) -> io::Result<()> {
+            Ok(())
+        }
+        fn sync_data(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn length(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+        fn identity(&self) -> io::Result<(u64, u64)> {
+            Ok((0, 0))
+        }
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+    }
+
+    /// What makes a file.
+    struct Written {
+        magic: [u8; 8],
+        pages: u64,
+        boot: BootId,
+        length: u64,
+        broken: u64,
+    }
+
+    /// A whole file in which pages 1 and 17 are set, and a bit beyond the last page.
+    const WHOLE: Written = Written {
+        magic: *MAGIC,
+        pages: PAGES,
+        boot: BOOT,
+        length: HEADER_SIZE + 3,
+        broken: u64::MAX,
+    };
+
+    fn written(written: &Written) -> Worn {
+        let mut bytes = header(&written.magic, written.pages, written.boot).to_vec();
+        bytes.resize(HEADER_SIZE as usize, 0);
+        bytes.extend([0b10, 0, 0b1000_0010]);
+        bytes.truncate(written.length as usize);
+        Worn {
+            bytes,
+            broken: written.broken,
+        }
+    }
+
+    #[test]
+    fn only_a_whole_file_of_the_same_pages_and_boot_claims_anything() {
+        let bits = |file: &Worn| {
+            decode(file, MAGIC, PAGES, BOOT).map(|bits| bits.map(|bits| bits.runs(0..99, true)))
+        };
+        assert_eq!(bits(&written(&WHOLE)).unwrap(), Some(vec![1..2, 17..18]));
+        for (what, changed) in [
+            (
+                "another magic",
+                Written {
+                    magic: *b"XBTESTER",
+                    ..WHOLE
+                },
+            ),
+            (
+                "more pages",
+                Written {
+                    pages: PAGES + 1,
+                    ..WHOLE
+                },
+            ),
+            (
+                "another boot",
+                Written {
+                    boot: NO_BOOT,
+                    ..WHOLE
+                },
+            ),
+            ("no bytes", Written { length: 0, ..WHOLE }),
+            (
+                "half a header",
+                Written {
+                    length: HEADER_BYTES as u64 - 1,
+                    ..WHOLE
+                },
+            ),
+            (
+                "no bits",
+                Written {
+                    length: HEADER_SIZE,
+                    ..WHOLE
+                },
+            ),
+            (
+                "a byte of bits less",
+                Written {
+                    length: HEADER_SIZE + 2,
+                    ..WHOLE
+                },
+            ),
+        ] {
+            assert_eq!(bits(&written(&changed)).unwrap(), None, "{what}");
+        }
+    }
+
+    /// A disk that cannot read a file says nothing about what the file claims.
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_a_damaged_one() {
+        for broken in [0, HEADER_SIZE, HEADER_SIZE + 2] {
+            let file = written(&Written { broken, ..WHOLE });
+            let error = decode(&file, MAGIC, PAGES, BOOT).unwrap_err();
+            assert_eq!(error.to_string(), "worn out", "from byte {broken}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_not_a_missing_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("present");
+        let read = |directory: &Path| read(&RealDisk, directory, "present", MAGIC, PAGES, BOOT);
+        assert!(matches!(read(directory.path()).unwrap(), Found::Missing));
+        std::fs::write(&file, b"XBTESTED").unwrap();
+        assert!(matches!(read(directory.path()).unwrap(), Found::Damaged));
+        std::fs::write(&file, written(&WHOLE).bytes).unwrap();
+        let found = read(directory.path()).unwrap();
+        assert!(
+            matches!(&found, Found::Bits(bits) if bits.count() == 2),
+            "{found:?}"
+        );
+        assert_eq!(found.bits().map(|bits| bits.count()), Some(2));
+        // The directory is a file.
+        let error = read(&file).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+    }
+}
