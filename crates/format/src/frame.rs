@@ -22,11 +22,18 @@ pub(crate) fn decompress(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
         None => Decompressor::new()?,
     };
     let plain = decompressor.decompress(stored, most);
-    let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-    if idle.len() < KEPT {
-        idle.push(decompressor);
-    }
+    keep(
+        &mut IDLE.lock().unwrap_or_else(PoisonError::into_inner),
+        decompressor,
+    );
     plain
+}
+
+/// Keeps one that is idle for who is next, if there are not enough.
+fn keep<T>(idle: &mut Vec<T>, one: T) {
+    if idle.len() < KEPT {
+        idle.push(one);
+    }
 }
 
 #[cfg(test)]
@@ -45,6 +52,13 @@ mod tests {
             assert!(decompress(&stored[..9], plain.len()).is_err());
         }
         assert!(IDLE.lock().unwrap().len() <= KEPT);
+    }
+
+    #[test]
+    fn some_are_kept_and_the_others_are_not() {
+        let mut idle = Vec::new();
+        (0..2 * KEPT).for_each(|number| keep(&mut idle, number));
+        assert_eq!(idle, [0, 1, 2, 3]);
     }
 
     #[test]

@@ -132,3 +132,89 @@ impl ImageTree {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(file_offset: u64, device: u16, data_offset: u64, length: u64) -> FileExtent {
+        FileExtent {
+            file_offset,
+            device,
+            data_offset,
+            length,
+        }
+    }
+
+    fn inode(kind: InodeKind) -> Inode {
+        Inode {
+            metadata: Metadata::default(),
+            links: 1,
+            kind,
+        }
+    }
+
+    /// Two files, the first of two extents, with other inodes around them.
+    fn tree() -> ImageTree {
+        let file = |extents| {
+            inode(InodeKind::File {
+                size: 1 << 20,
+                extents,
+            })
+        };
+        ImageTree {
+            root: InodeId(0),
+            inodes: vec![
+                inode(InodeKind::Directory { children: Vec::new() }),
+                file(vec![extent(0, 0, 4096, 8192), extent(16384, 1, 0, 100)]),
+                inode(InodeKind::Fifo),
+                file(vec![extent(0, 1, 8192, 4096)]),
+            ],
+        }
+    }
+
+    fn extents(tree: &ImageTree) -> Vec<&[FileExtent]> {
+        tree.inodes
+            .iter()
+            .filter_map(|inode| match &inode.kind {
+                InodeKind::File { extents, .. } => Some(&extents[..]),
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_extent_goes_where_it_is_redirected() {
+        let mut redirected = tree();
+        let mut asked = Vec::new();
+        redirected.redirect_extents(|from| {
+            asked.push(from);
+            match from.device {
+                1 => extent(from.file_offset, 7, from.data_offset + 4096, from.length),
+                _ => from,
+            }
+        });
+        let first = [extent(0, 0, 4096, 8192), extent(16384, 7, 4096, 100)];
+        assert_eq!(extents(&redirected), [&first[..], &[extent(0, 7, 12288, 4096)]]);
+        assert_eq!(asked, extents(&tree()).concat());
+    }
+
+    #[test]
+    fn every_extent_becomes_the_parts_that_it_is_split_into() {
+        let mut split = tree();
+        split.split_extents(|from, parts| {
+            let head = from.length.min(4096);
+            parts.push(extent(from.file_offset, 9, from.data_offset, head));
+            if from.length > head {
+                let (file_offset, data_offset) = (from.file_offset + head, from.data_offset + head);
+                parts.push(extent(file_offset, from.device, data_offset, from.length - head));
+            }
+        });
+        let first = [
+            extent(0, 9, 4096, 4096),
+            extent(4096, 0, 8192, 4096),
+            extent(16384, 9, 0, 100),
+        ];
+        assert_eq!(extents(&split), [&first[..], &[extent(0, 9, 8192, 4096)]]);
+    }
+}

@@ -10,7 +10,7 @@ use support::unpack::{Unpacked, layers_of_small_names};
 use xebec_format::digest::Digest;
 use xebec_format::image::{ImageTree, InodeKind};
 use xebec_format::layer::{Codec, Entry, EntryKind, Extent, LayerIndex, Metadata, Xattr};
-use xebec_format::merge::{MergeError, merge};
+use xebec_format::merge::{MAX_IMPLIED, MAX_LAYERS, MAX_NODES, MergeError, merge};
 use xebec_format::path::LayerPath;
 
 /// A layer with these entries and nothing else that merging looks at.
@@ -212,6 +212,23 @@ fn hard_links_share_an_inode() {
 }
 
 #[test]
+fn the_root_has_what_its_last_entry_says() {
+    let root = |layers: &[&[&str]]| {
+        let tree = merged(layers).unwrap();
+        let root = tree.inode(tree.root).unwrap();
+        (root.metadata.mode, root.metadata.mtime, listing(&tree).len())
+    };
+    assert_eq!(root(&[&["a"]]), (0o755, 0, 1), "as if it were made for `a`");
+    assert_eq!(root(&[&["/ @3", "a"]]), (0o644, 3, 1));
+    assert_eq!(root(&[&["/ @3", "a"], &["b", "/ @5"]]), (0o644, 5, 2));
+    assert_eq!(root(&[&["/ @3", "a"], &["~/", "b"]]), (0o644, 3, 1));
+    for line in ["-/", ".", "/ -> a", "/ = a"] {
+        let refused = merged(&[&["a"], &[line]]).unwrap_err();
+        assert_eq!(refused, MergeError::RootReplaced(Digest::of(b"layer")), "{line}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_named() {
     let missing = merged(&[&["b = a"]]).unwrap_err().to_string();
     assert!(missing.contains("/b is a hard link to /a"), "{missing}");
@@ -230,6 +247,58 @@ fn what_cannot_be_is_named() {
         merged(&[&["~a", "a", "~a"]]).unwrap_err(),
         MergeError::ParentNotDirectory { .. }
     ));
+}
+
+#[test]
+fn as_many_layers_as_there_are_devices() {
+    let empty = layer(Vec::new());
+    let layers = vec![&empty; MAX_LAYERS + 1];
+    assert!(merge(&layers[1..]).is_ok());
+    assert_eq!(merge(&layers), Err(MergeError::TooManyLayers(MAX_LAYERS + 1)));
+}
+
+/// All of them count, also those that the next layer replaces.
+#[test]
+fn as_many_nodes_as_there_is_memory_for() {
+    let files = |count: usize| {
+        let names = (0..count).map(|number| entry(&number.to_string()));
+        layer(names.collect())
+    };
+    // The root is a node, too.
+    let (whole, rest) = ((MAX_NODES - 1) / 1000, (MAX_NODES - 1) % 1000);
+    let (lower, last, too_many) = (files(1000), files(rest), files(rest + 1));
+    let mut layers = vec![&lower; whole];
+    layers.push(&last);
+    assert!(merge(&layers).is_ok());
+    layers[whole] = &too_many;
+    assert_eq!(merge(&layers), Err(MergeError::TooManyNodes));
+}
+
+#[test]
+fn as_many_implied_directories_as_honest_archives_have() {
+    let deep = "d/".repeat(8191);
+    let lines: Vec<String> = (0..MAX_IMPLIED / 8192)
+        .map(|number| format!("{number}/{deep}x"))
+        .collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    assert!(merged(&[&lines]).is_ok());
+    let refused = merged(&[&lines, &["one/more"]]);
+    assert_eq!(refused, Err(MergeError::TooManyImplied));
+    // What a layer describes is not implied.
+    assert!(merged(&[&lines, &["one/", "one/more"]]).is_ok());
+}
+
+#[test]
+fn a_path_leads_through_255_links_and_not_through_256() {
+    let chain = |links: usize| {
+        let mut lines = vec!["d/".to_owned(), "l1 -> d".to_owned()];
+        lines.extend((2..=links).map(|number| format!("l{number} -> l{}", number - 1)));
+        lines.push(format!("l{links}/x"));
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        merged(&[&lines])
+    };
+    assert!(listing(&chain(255).unwrap()).contains(&"d/x:0".to_owned()));
+    assert!(matches!(chain(256), Err(MergeError::SymlinkLoop { .. })));
 }
 
 #[test]
