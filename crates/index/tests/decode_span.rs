@@ -3,10 +3,12 @@
 
 mod support;
 
+use std::ops::Range;
+
 use support::{gzip, mixture, sample_tar};
 use xebec_format::digest::Digest;
-use xebec_format::layer::{Codec, LayerIndex, Span};
-use xebec_index::decode::{DecodeError, MAX_SPAN_PLAIN, decode_span};
+use xebec_format::layer::{Codec, LayerIndex, Piece, Span};
+use xebec_index::decode::{DecodeError, MAX_SPAN_DATA, MAX_SPAN_PLAIN, decode_span};
 use xebec_index::indexer::{IndexOptions, IndexedLayer, index_layer};
 use xebec_index::restore::{RestoreError, restore_tar};
 
@@ -254,4 +256,211 @@ fn a_wrong_frame_or_wrong_data_do_not_restore() {
         restore(&layer.frame, &data, &index),
         Err(RestoreError::NoFrame)
     ));
+}
+
+/// A span of an uncompressed layer: bytes 100 to 120 of the stream, for `data` of the data space.
+fn tar_span(data: Range<u64>, expected: &[u8]) -> Span {
+    Span {
+        source: 100..120,
+        plain: 100..120,
+        bit_offset: 0,
+        data,
+        window: None,
+        digest: Digest::of(expected),
+    }
+}
+
+fn pieces(pieces: &[(u64, u64, u64)]) -> Vec<Piece> {
+    let piece = |&(plain_offset, data_offset, length): &(u64, u64, u64)| Piece {
+        plain_offset,
+        data_offset,
+        length,
+    };
+    pieces.iter().map(piece).collect()
+}
+
+const STREAM: &[u8; 20] = b"abcdefghijklmnopqrst";
+
+#[test]
+fn contents_come_to_the_places_that_their_pieces_name() {
+    for (what, of, data, expected) in [
+        ("one piece", &[(100, 4096, 20)][..], 4096..4116, &STREAM[..]),
+        ("begun before", &[(90, 4086, 30)], 4096..4116, STREAM),
+        ("ends later", &[(110, 4096, 20)], 4096..4106, b"klmnopqrst"),
+        ("begun before, ends later", &[(1, 4096, 200)], 4195..4215, STREAM),
+        (
+            "headers and padding between",
+            &[(100, 4096, 5), (110, 4104, 5)],
+            4096..4109,
+            b"abcde\0\0\0klmno",
+        ),
+        ("padding before", &[(105, 4100, 5)], 4096..4105, b"\0\0\0\0fghij"),
+        (
+            "side by side",
+            &[(100, 4096, 5), (105, 4101, 15)],
+            4096..4116,
+            STREAM,
+        ),
+        (
+            "neighbours of others",
+            &[(90, 0, 10), (100, 4096, 20), (120, 8192, 9)],
+            4096..4116,
+            STREAM,
+        ),
+        ("none", &[(90, 0, 10), (120, 8192, 9)], 4096..4096, b""),
+    ] {
+        let span = tar_span(data, expected);
+        let found = decode_span(Codec::Tar, &span, &pieces(of), STREAM, None);
+        assert_eq!(
+            found.unwrap_or_else(|error| panic!("{what}: {error}")),
+            expected,
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn no_piece_leaves_its_span() {
+    for (what, of, data) in [
+        ("over another", &[(100, 4096, 5), (105, 4100, 15)][..], 4096..4115),
+        ("a byte behind", &[(100, 4096, 20)], 4096..4115),
+        ("as a whole behind", &[(100, 8192, 20)], 4096..4116),
+        ("a byte before", &[(100, 4095, 20)], 4096..4116),
+        ("less than was declared", &[(100, 4096, 19)], 4096..4116),
+        ("none at all", &[], 4096..4097),
+        ("an endless one", &[(110, 4096, u64::MAX)], 4096..4106),
+        ("out of all places", &[(90, u64::MAX - 9, 30)], 4096..4116),
+        (
+            "nearly out of all places",
+            &[(100, u64::MAX - 20, 20)],
+            4096..4116,
+        ),
+    ] {
+        let span = tar_span(data, b"");
+        let found = decode_span(Codec::Tar, &span, &pieces(of), STREAM, None);
+        let said = found.map(|_| ()).unwrap_err().to_string();
+        assert!(
+            said.contains("its pieces lie outside its ranges"),
+            "{what}: {said}"
+        );
+    }
+}
+
+/// What is said of a span that is right but for its source bytes, of which there are none.
+#[test]
+fn a_span_is_as_large_as_a_span_may_be() {
+    const USABLE: &str = "bytes of the layer, but 0 were given";
+    const LARGE: &str = "larger than a span may be";
+    const PART: &str = "too large to be decoded for one reader";
+    let stream = [Codec::Tar, Codec::Gzip, Codec::Zstd];
+    let chunks = [Codec::Estargz, Codec::ZstdChunked];
+    let frames = [Codec::Gzip, Codec::Zstd];
+    let others = [Codec::Tar, Codec::Estargz, Codec::ZstdChunked];
+    let span = |source: u64, plain: Range<u64>, data: Range<u64>, bit_offset| Span {
+        source: 7..7 + source,
+        plain,
+        data,
+        bit_offset,
+        window: None,
+        digest: Digest::of(b""),
+    };
+    let reversed = |change: fn(&mut Span)| {
+        let mut span = span(9, 0..9, 0..9, 0);
+        change(&mut span);
+        span
+    };
+    let (plain, data) = (MAX_SPAN_PLAIN, MAX_SPAN_DATA);
+    for (codecs, span, expected) in [
+        (&stream[..], span(9, 50..50 + plain, 8..8 + data, 7), USABLE),
+        (&stream, span(9, 50..51 + plain, 8..9, 0), LARGE),
+        (&stream, span(9, 50..51, 8..9 + data, 0), LARGE),
+        // What comes before a chunk's part is decoded as well.
+        (&chunks, span(9, plain - 9..plain, 8..17, 7), USABLE),
+        (&chunks, span(9, plain - 9..plain + 1, 8..18, 0), LARGE),
+        (
+            &chunks,
+            span(9, 0..9, 8..18, 0),
+            "its chunk yields another length",
+        ),
+        (
+            &chunks,
+            span(9, 0..9, 8..16, 0),
+            "its chunk yields another length",
+        ),
+        (&stream, span(9, 0..9, 8..18, 0), USABLE),
+        (&frames, span(1, 0..9, 0..9, 0), PART),
+        (&frames, span(2, 0..9, 0..9, 0), USABLE),
+        (&others, span(1, 0..9, 0..9, 0), USABLE),
+        (&stream, span(9, 0..9, 0..9, 8), "more than 7 bits into a byte"),
+        (&chunks, span(9, 0..9, 0..9, 8), "more than 7 bits into a byte"),
+        (
+            &stream,
+            reversed(|span| span.source = 9..8),
+            "a range ends before it starts",
+        ),
+        (
+            &stream,
+            reversed(|span| span.plain = 9..8),
+            "a range ends before it starts",
+        ),
+        (
+            &stream,
+            reversed(|span| span.data = 9..8),
+            "a range ends before it starts",
+        ),
+    ] {
+        for codec in codecs {
+            let said = decode_span(*codec, &span, &[], b"", None)
+                .unwrap_err()
+                .to_string();
+            assert!(said.contains(expected), "{codec:?} {span:?}: {said}");
+        }
+    }
+}
+
+/// Frames that follow each other, frames that say nothing, and what comes behind them.
+#[test]
+fn as_much_of_zstd_frames_as_is_asked_for() {
+    let plain = mixture(9, 60_000);
+    let frame = |bytes: &[u8]| zstd::bulk::compress(bytes, 3).unwrap();
+    let two = [frame(&plain[..20_000]), frame(&plain[20_000..])].concat();
+    let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 5, 0, 0, 0][..], b"12345"].concat();
+    let skipped = [
+        &skippable[..],
+        &frame(&plain[..20_000]),
+        &skippable,
+        &frame(&plain[20_000..]),
+    ]
+    .concat();
+    let with_more = [&frame(&plain)[..], b"no frame"].concat();
+    let cut = two[..two.len() - 9].to_vec();
+    for (what, source, length, expected) in [
+        ("both", &two, 60_000, Some(60_000)),
+        ("the first", &two, 20_000, Some(20_000)),
+        ("the first and a byte", &two, 20_001, Some(20_001)),
+        ("a part of the first", &two, 1, Some(1)),
+        ("more than there is", &two, 60_001, None),
+        ("behind what is skipped", &skipped, 60_000, Some(60_000)),
+        ("a part behind what is skipped", &skipped, 30_000, Some(30_000)),
+        ("what is before no frame", &with_more, 60_000, Some(60_000)),
+        (
+            "what is before an end that is missing",
+            &cut,
+            20_000,
+            Some(20_000),
+        ),
+        ("all before an end that is missing", &cut, 60_000, None),
+        ("nothing", &Vec::new(), 1, None),
+    ] {
+        let span = chunk(length, source, 0..length as u64, &[&plain[..], b"x"].concat());
+        let found = decode_span(Codec::ZstdChunked, &span, &[], source, None);
+        match (expected, found) {
+            (Some(expected), Ok(bytes)) => assert!(bytes == plain[..expected], "{what}"),
+            (None, Err(DecodeError::Short { expected, found })) => assert!(found < expected, "{what}"),
+            (expected, found) => panic!(
+                "{what}: {:?} instead of {expected:?}",
+                found.map(|bytes| bytes.len())
+            ),
+        }
+    }
 }
