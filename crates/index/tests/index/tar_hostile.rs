@@ -1,13 +1,10 @@
 //! Archives that lie, overflow or break off: each is rejected by name, in bounded memory and without a panic.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod tar_support;
-
 use proptest::prelude::*;
-use tar_support::{Block, Collected, END, gnu_long, parse, parse_cut, parse_limited, pax, pax_record};
 use xebec_format::layer::EntryKind;
 use xebec_index::tar::{EntryProblem, HeaderProblem, SparseProblem, TarError, TarLimits, TarParser};
+
+use crate::tar_support::{Block, Collected, END, gnu_long, parse, parse_cut, parse_limited, pax, pax_record};
 
 fn entry_problem(archive: &[u8]) -> EntryProblem {
     match parse(archive) {

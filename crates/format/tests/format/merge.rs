@@ -1,17 +1,14 @@
 //! Merging against cases written by hand, and against a real directory into which random layers are unpacked with
 //! the rules of `docs/decisions/0004-merge-semantics.md`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod support;
-
 use proptest::prelude::*;
-use support::unpack::{Unpacked, layers_of_small_names};
 use xebec_format::digest::Digest;
 use xebec_format::image::{ImageTree, InodeKind};
 use xebec_format::layer::{Codec, Entry, EntryKind, Extent, LayerIndex, Metadata, Xattr};
 use xebec_format::merge::{MAX_IMPLIED, MAX_LAYERS, MAX_NODES, MergeError, merge};
 use xebec_format::path::LayerPath;
+
+use crate::support::unpack::{Unpacked, layers_of_small_names};
 
 /// A layer with these entries and nothing else that merging looks at.
 fn layer(entries: Vec<Entry>) -> LayerIndex {

@@ -1,12 +1,7 @@
 //! The encoding of recordings: what goes in comes out, what comes from outside is checked.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod support;
-
 use proptest::prelude::*;
 use proptest::sample::Index;
-use support::recordings::{recording, small, small_with_blake3, small_with_indexes};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::limits::{
     MAX_PLAIN, MAX_RECORDING, MAX_RUNS, MAX_SEGMENT_PAGES, MAX_SERVICES, MAX_WORD,
@@ -15,6 +10,8 @@ use xebec_format::runtime_image::{
     CarriedIndex, ColumnError, DecodeError, InvalidRecording, PageRun, RecordedLayer, Recording, SeenRun,
     Segment, SegmentDigest, Service, ServiceKey, Zone,
 };
+
+use crate::support::recordings::{recording, small, small_with_blake3, small_with_indexes};
 
 /// Where the header ends, and its fields (`docs/formats/runtime-image.md`).
 const HEADER: usize = 64;
@@ -97,21 +94,21 @@ fn with_numbers(bytes: &[u8], numbers: &[u8]) -> Vec<u8> {
 
 #[test]
 fn version_1_is_read_for_ever() {
-    let committed = include_bytes!("data/recording-1.bin");
+    let committed = include_bytes!("../data/recording-1.bin");
     assert_eq!(Recording::decode(committed).unwrap(), small());
-    let committed = include_bytes!("data/recording-1-indexes.bin");
+    let committed = include_bytes!("../data/recording-1-indexes.bin");
     assert_eq!(Recording::decode(committed).unwrap(), small_with_indexes());
-    let committed = include_bytes!("data/recording-1-blake3.bin");
+    let committed = include_bytes!("../data/recording-1-blake3.bin");
     assert_eq!(Recording::decode(committed).unwrap(), small_with_blake3());
 }
 
 #[test]
 fn the_bytes_of_a_recording_do_not_change() {
-    let committed = include_bytes!("data/recording-1.bin");
+    let committed = include_bytes!("../data/recording-1.bin");
     assert_eq!(Digest::of(&small().encode()), Digest::of(committed));
-    let committed = include_bytes!("data/recording-1-indexes.bin");
+    let committed = include_bytes!("../data/recording-1-indexes.bin");
     assert_eq!(Digest::of(&small_with_indexes().encode()), Digest::of(committed));
-    let committed = include_bytes!("data/recording-1-blake3.bin");
+    let committed = include_bytes!("../data/recording-1-blake3.bin");
     assert_eq!(Digest::of(&small_with_blake3().encode()), Digest::of(committed));
 }
 
@@ -216,11 +213,11 @@ fn a_recording_of_a_large_start_fits_into_a_manifest() {
         }
     }
     let (mut segments, mut offset): (Vec<Segment>, u64) = (Vec::new(), 0);
-    for page in support::recordings::pages(&runs).chunks(64) {
+    for page in crate::support::recordings::pages(&runs).chunks(64) {
         let length = 40_000 + random(20_000) as u32;
         let mut runs = Vec::new();
         for &page in page {
-            support::recordings::one(page).push_onto(&mut runs);
+            crate::support::recordings::one(page).push_onto(&mut runs);
         }
         segments.push(Segment {
             zone: 0,

@@ -1,14 +1,11 @@
 //! Random archives in every dialect, cut at random places, against the model that they were made from.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod tar_support;
-
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tar_support::{Block, END, gnu_long, parse_cut, pax};
 use xebec_format::layer::{Entry, EntryKind, Metadata, Xattr};
 use xebec_format::path::LayerPath;
+
+use crate::tar_support::{Block, END, gnu_long, parse_cut, pax};
 
 /// How an entry is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,16 +1,13 @@
 //! Pushing and attaching, to registries with and without the referrers API.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
 use bytes::Bytes;
-use support::{Image, NAME, client, manifest_of, noise, put_image, repository, tagged};
 use xebec_format::digest::Digest;
 use xebec_oci::manifest::{Descriptor, ImageManifest};
 use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
 use xebec_oci::{BlobSource, BlobUpload, Client, ClientError, Platform, Repository};
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
+
+use crate::support::{Image, NAME, client, manifest_of, noise, put_image, repository, tagged};
 
 const KIND: &str = "application/vnd.xebec.test.v1+json";
 

@@ -2,21 +2,18 @@
 //!
 //! SKIPPED where the programs are missing: `registry` (distribution v3, in `PATH` or `~/go/bin`) and `skopeo`.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use bytes::Bytes;
-use support::{client, manifest_of, noise};
 use xebec_format::digest::{Digest, Digester};
 use xebec_oci::manifest::{Descriptor, ImageManifest};
 use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
 use xebec_oci::{BlobSource, BlobUpload, Platform, Reference, Repository};
 use xebec_testkit::compression::Compression;
+
+use crate::support::{client, manifest_of, noise};
 
 /// A program in `PATH` or where Go installs.
 fn program(name: &str) -> Option<PathBuf> {

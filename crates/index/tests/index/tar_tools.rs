@@ -1,25 +1,16 @@
 //! Archives written by other programs, read by this parser and by Go's `archive/tar`, which containerd and umoci
 //! unpack layers with: the two must agree on every entry, and on which archives are no archives.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "tests"
-)]
-
-mod tar_support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tar_support::{Block, Collected, gnu_long, go_tool, make_tree, parse_cut, pax};
 use xebec_format::digest::Digest;
 use xebec_format::layer::{Entry, EntryKind};
 use xebec_format::path::LayerPath;
 use xebec_index::tar::{EntryProblem, TarError};
+
+use crate::tar_support::{Block, Collected, gnu_long, go_tool, make_tree, parse_cut, pax};
 
 /// One line of `gotools/tarlist`.
 #[derive(Debug)]

@@ -1,16 +1,13 @@
 //! Spans with wrong bytes, windows and declarations: nothing but the right bytes ever comes out.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::ops::Range;
 
-use support::{gzip, mixture, sample_tar};
 use xebec_format::digest::Digest;
 use xebec_format::layer::{Codec, LayerIndex, Piece, Span};
 use xebec_index::decode::{DecodeError, MAX_SPAN_DATA, MAX_SPAN_PLAIN, decode_span};
 use xebec_index::indexer::{IndexOptions, IndexedLayer, index_layer};
 use xebec_index::restore::{RestoreError, restore_tar};
+
+use crate::support::{gzip, mixture, sample_tar};
 
 struct Layer {
     blob: Vec<u8>,

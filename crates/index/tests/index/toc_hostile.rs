@@ -1,18 +1,15 @@
 //! Hand-made tables of contents: what is unusual but sound is understood, what lies is refused by name.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod tar_support;
-
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tar_support::Block;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{EntryKind, LayerIndex};
 use xebec_index::toc::{Blob, Supplied, TableOfContents, TocError, TocProblem, estargz, zstd_chunked};
+
+use crate::tar_support::Block;
 
 const PAYLOAD: usize = 10_000;
 

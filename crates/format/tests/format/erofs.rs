@@ -1,25 +1,22 @@
 //! EROFS images against a reader of our own, the kernel, and erofs-utils.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use proptest::prelude::*;
-use support::kernel::{Mounted, can_mount, save};
-use support::reader::Reader;
-use support::trees::{DEVICE_SIZE, devices, tree};
-use support::{View, assert_same, device_byte, view_of_tree};
 use xebec_format::digest::Digest;
 use xebec_format::erofs::{Device, ErofsError, Options, write};
 use xebec_format::image::{Child, FileExtent, ImageTree, Inode, InodeId, InodeKind};
 use xebec_format::layer::{Codec, Entry, EntryKind, LayerIndex, Metadata, Xattr};
 use xebec_format::merge::merge;
 use xebec_format::path::LayerPath;
+
+use crate::support::kernel::{Mounted, can_mount, save};
+use crate::support::reader::Reader;
+use crate::support::trees::{DEVICE_SIZE, DEVICES, devices, tree};
+use crate::support::{View, assert_same, device_byte, view_of_tree};
 
 fn options() -> Options {
     Options {
@@ -86,9 +83,7 @@ fn the_kernel_shows_any_tree() {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
-    let all: Vec<_> = (0..support::trees::DEVICES)
-        .map(|n| (n, 0, DEVICE_SIZE))
-        .collect();
+    let all: Vec<_> = (0..DEVICES).map(|n| (n, 0, DEVICE_SIZE)).collect();
     let files = device_files(scratch.path(), &devices(), &all);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases: 120,

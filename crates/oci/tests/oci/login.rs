@@ -1,16 +1,13 @@
 //! Proofs: passwords, tokens, refresh tokens, helpers; renewed before they end and when they are refused.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use support::{NAME, config, put_image, repository, tagged};
 use xebec_oci::{Client, ClientConfig, ClientError, Platform};
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
+
+use crate::support::{NAME, config, put_image, repository, tagged};
 
 fn registry(access: Access) -> FaultyRegistry {
     FaultyRegistry::with(Options {

@@ -1,7 +1,5 @@
 //! Programs as the kubelet runs them: what they are asked, what becomes of their answers, and that no secret is told.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

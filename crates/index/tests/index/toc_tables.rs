@@ -1,27 +1,18 @@
 //! eStargz and zstd:chunked layers made by the libraries that define these formats: their tables of contents give
 //! the tree that the tar parser gives, and their spans the contents.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "tests"
-)]
-
-mod tar_support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tar_support::{Block, Collected, END, go_tool, make_tree, parse, pax};
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{Codec, Entry, EntryKind, LayerIndex};
 use xebec_index::decode::decode_span;
 use xebec_index::toc::{Blob, Supplied, TableOfContents, TocError, estargz};
+
+use crate::tar_support::{Block, Collected, END, go_tool, make_tree, parse, pax};
 
 /// A tar file of a directory with most things in it, and of what only images have.
 fn make_tar(directory: &Path) -> Option<PathBuf> {

@@ -1,16 +1,13 @@
 //! The inflate decoder against zlib: what zlib makes and what zlib accepts.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::io::Read;
 
 use proptest::prelude::*;
-use support::{deflate, mixture};
 use xebec_index::fuzzing::inflate_in_steps;
 use xebec_index::inflate::{
     Alphabet, Decoder, HISTORY, InflateError, Input, OUTPUT_SLACK, Output, References, Stop,
 };
+
+use crate::support::{deflate, mixture};
 
 fn inflate(stream: &[u8]) -> Result<Vec<u8>, InflateError> {
     inflate_in_steps(stream, stream.len(), 64 << 10, usize::MAX).map(|(plain, _)| plain)

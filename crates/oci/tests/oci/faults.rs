@@ -1,16 +1,13 @@
 //! Registries that misbehave: what is mended, what it costs, and what is said when it cannot be mended.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use support::{Image, NAME, client, config, put_image, repository, tagged};
 use xebec_oci::config::Mirror;
 use xebec_oci::{Budget, Client, ClientConfig, ClientError, Observer, Platform, RangeAnswer, Wait};
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
+
+use crate::support::{Image, NAME, client, config, put_image, repository, tagged};
 
 const SIZE: usize = 1 << 20;
 

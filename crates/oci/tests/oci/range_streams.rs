@@ -1,14 +1,11 @@
 //! Ranges of blobs as streams: what comes is what was asked for and comes as it arrives, however the registry misbehaves.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
 use std::ops::Range;
 
-use support::{Image, NAME, client, put_image, repository};
 use xebec_oci::{BlobStream, Client, ClientError};
 use xebec_testkit::registry::{Fault, FaultyRegistry, When};
+
+use crate::support::{Image, NAME, client, put_image, repository};
 
 const SIZE: usize = 1 << 20;
 const RANGE: Range<u64> = 100_000..500_000;

@@ -1,19 +1,16 @@
 //! Zones: what is laid out comes back page by page, and what is planned brings what is missing and nothing else.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::collections::{BTreeSet, HashSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::recordings::{Page, pages, recording, small};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
     LaidOut, PageRun, RecordedLayer, Recording, SEGMENT_PAGES, SegmentDigest, SegmentError, ZoneRange,
     lay_out, open_segment, ranges, wanted,
 };
+
+use crate::support::recordings::{Page, pages, recording, small};
 
 const PAGE: usize = 4096;
 

@@ -1,17 +1,14 @@
 //! Resolving and reading from a registry that behaves, by all the ways it may be reached.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
 use std::time::Duration;
 
-use support::{NAME, client, config, manifest_of, noise, put_image, repository, tagged};
 use xebec_format::digest::{Digest, Digester};
 use xebec_oci::manifest::{Descriptor, Index};
 use xebec_oci::media_type::{DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST};
 use xebec_oci::{Client, ClientConfig, ClientError, Mirror, Platform, RangeAnswer, Reference};
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, Place, When};
+
+use crate::support::{NAME, client, config, manifest_of, noise, put_image, repository, tagged};
 
 fn amd64() -> Platform {
     Platform::linux("amd64")
@@ -221,7 +218,7 @@ async fn tls_with_own_authority_and_http2() {
     );
 
     // Without the authority the certificate is refused, and that never leads to plain HTTP.
-    let error = support::client()
+    let error = crate::support::client()
         .resolve(&tagged(&registry), &amd64())
         .await
         .unwrap_err();

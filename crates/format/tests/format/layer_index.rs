@@ -1,12 +1,7 @@
 //! The encoding of layer indexes: what goes in comes out, what comes from outside is checked.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod support;
-
 use proptest::prelude::*;
 use proptest::sample::Index;
-use support::indexes::index;
 use xebec_format::digest::Digest;
 use xebec_format::layer::limits::MAX_SECTION;
 use xebec_format::layer::{
@@ -14,6 +9,8 @@ use xebec_format::layer::{
     SpanTable, Xattr,
 };
 use xebec_format::path::LayerPath;
+
+use crate::support::indexes::index;
 
 /// Where the section directory is, and the fields of its entries (`docs/formats/layer-index.md`).
 const DIRECTORY: usize = 224;
@@ -207,14 +204,14 @@ fn small() -> LayerIndex {
 
 #[test]
 fn version_1_is_read_for_ever() {
-    let committed = include_bytes!("data/layer-index-1.bin");
+    let committed = include_bytes!("../data/layer-index-1.bin");
     assert_eq!(LayerIndex::decode(committed).unwrap(), small());
 }
 
 #[test]
 fn the_bytes_of_an_index_do_not_change() {
     let digest = LayerIndex::digest_of_encoded(&small().encode());
-    assert_eq!(digest, Digest::of(include_bytes!("data/layer-index-1.bin")));
+    assert_eq!(digest, Digest::of(include_bytes!("../data/layer-index-1.bin")));
 }
 
 #[test]

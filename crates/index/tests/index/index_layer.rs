@@ -1,19 +1,16 @@
 //! Layers of every encoder at hand: each span decodes to the right bytes, frame and data give the tar back.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 
 use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
-use support::{Numbers, build_go, filter, gzip, mixture, sample_tar, tar_of};
 use xebec_format::digest::Digest;
 use xebec_format::layer::{Codec, EntryKind, LayerIndex};
 use xebec_index::decode::{DecodeError, decode_span};
 use xebec_index::fuzzing::verify;
 use xebec_index::indexer::{DataSink, IndexError, IndexOptions, IndexedLayer, Laziness, index_layer};
+
+use crate::support::{Numbers, build_go, filter, gzip, mixture, sample_tar, tar_of};
 
 fn options() -> IndexOptions {
     IndexOptions {

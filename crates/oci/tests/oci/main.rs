@@ -1,0 +1,18 @@
+//! The promises of the registry client, checked from outside against registries that misbehave on purpose.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod cncf_registry;
+mod credential_providers;
+mod elsewhere;
+mod faults;
+mod login;
+mod pull;
+mod push;
+mod range_streams;
+mod support;
