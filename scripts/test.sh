@@ -6,14 +6,43 @@
 # Every check runs even if an earlier one failed. The last line counts all of them: single checks, the cases
 # that `cargo test` reports, and the end-to-end cases. What cannot run here is counted as skipped, with a line
 # that begins with SKIPPED and says why.
+#
+# Before it, a table shows how long each part took beside its budget, and the ten slowest cases. Going over a budget is shown
+# and fails nothing: machines differ, and so does what is built already.
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$XEBEC_TOP" || exit 1
 
+# Seconds that each part may take on two idle processors with nothing built yet; the whole, 40 minutes with `make setup`.
+declare -A BUDGETS=(
+    ["formatting"]=10
+    ["clippy"]=180
+    ["documentation"]=90
+    ["licences, bans, sources"]=10
+    ["advisories"]=120
+    ["compiling the tests"]=420
+    ["unit, property and documentation tests"]=300
+    ["tests of the benchmark's programs"]=15
+    ["a mount that is left behind is seen"]=5
+    ["test images"]=420
+    ["release binary"]=240
+    ["end to end"]=900
+    ["benchmark, briefly"]=90
+    ["fuzzing, briefly"]=240
+)
+BUDGET_OF_ALL=2400
+# How many of the slowest cases are shown.
+SLOWEST=10
+
 passed=0 failed=0 skipped=0
 failures=()
+began=$(date +%s)
+parts=()
+declare -A took=()
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# Lines "SECONDS NAME", of all cases whose durations are known.
+durations=$(mktemp)
+trap 'rm -f "$log" "$durations"' EXIT
 
 # Runs a command, showing its output and keeping it in $log; tells how long it took.
 timed() {
@@ -23,9 +52,46 @@ timed() {
     printf '\n== %s\n' "$title"
     "$@" 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
-    printf -- '-- %s: %s, %s s\n' "$title" "$([[ $status -eq 0 ]] && echo ok || echo FAILED)" $(($(date +%s) - started))
+    note_time "$title" $(($(date +%s) - started))
+    printf -- '-- %s: %s, %s s\n' "$title" "$([[ $status -eq 0 ]] && echo ok || echo FAILED)" "${took[$title]}"
     [[ $status -eq 0 ]] || failures+=("$title")
     return "$status"
+}
+
+note_time() {
+    parts+=("$1")
+    took[$1]=$2
+}
+
+# The durations in $log: those of end-to-end cases, and of each test program of a crate as a whole. Stable libtest does not tell how
+# long a case took (`--report-time` is for nightly compilers).
+note_durations() {
+    awk '
+        function flush() { if (program != "") print seconds, program; program = "" }
+        /^test .* \.\.\. [A-Za-z]+ \([0-9.]+ s\)$/ { print substr($(NF - 1), 2), $2 }
+        # A test that starts its program again prints the result of that as well: the last one counts.
+        /^ +Running .* \(.*\)$/  { flush(); n = split($NF, path, "/"); program = path[n]; sub(/-[0-9a-f]+\)$/, "", program)
+                                  program = "test program " program " (" ($2 == "unittests" ? $3 : $2) ")" }
+        /^ +Doc-tests /          { flush(); program = "documentation of " $2 }
+        /^test result: .* finished in [0-9.]+s$/ { seconds = $NF + 0 }
+        END { flush() }' "$log" >>"$durations"
+}
+
+# One line of the table: NAME SECONDS BUDGET.
+part_line() {
+    local late=""
+    [[ -z $3 || $2 -le $3 ]] || late="  OVER BUDGET"
+    printf '  %-40s %6s s %10s%s\n' "$1" "$2" "${3:+of $3 s}" "$late"
+}
+
+summarize_times() {
+    local part whole=$(($(date +%s) - began))
+    printf '\ntime by part\n'
+    for part in "${parts[@]}"; do part_line "$part" "${took[$part]}" "${BUDGETS[$part]:-}"; done
+    part_line "the whole" "$whole" "$BUDGET_OF_ALL"
+    [[ -s $durations ]] || return
+    printf '\nslowest cases\n'
+    sort -rn "$durations" | head -n "$SLOWEST" | while read -r seconds name; do printf '  %8.1f s  %s\n' "$seconds" "$name"; done
 }
 
 # A check that passes or fails as a whole.
@@ -41,6 +107,7 @@ skip() {
 counted() {
     local status=0 counts=(0 0 0)
     timed "$@" || status=$?
+    note_durations
     mapfile -t counts < <(awk '
         /^test result: /                 { p += $4; f += $6; s += $8 }
         # A case of libtest that lacks something counts as passed there, and says so in what it prints.
@@ -63,8 +130,10 @@ documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --l
 
 # The advisory database is a git repository elsewhere; without it nothing is known, which is no failure.
 advisories() {
-    local text status=0
+    local text status=0 started
+    started=$(date +%s)
     text=$(timeout 120 cargo deny check advisories 2>&1) || status=$?
+    note_time advisories $(($(date +%s) - started))
     if grep -q 'failed to fetch advisory database' <<<"$text"; then
         skip "advisories" "the advisory database cannot be fetched from here"
     elif [[ $status -eq 0 ]]; then
@@ -86,6 +155,8 @@ lint() {
 }
 
 unit() {
+    # By itself, so that one sees which of the two takes long.
+    check "compiling the tests" cargo test --workspace --locked --no-run --quiet
     # With what passed cases print: they say so if they could not do what they are for. Tests leave nothing in the tree.
     counted "unit, property and documentation tests" \
         scripts/in-own-mounts.sh env PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 cargo test --workspace --locked --no-fail-fast -- --show-output
@@ -123,6 +194,7 @@ lint | unit | e2e | smoke | fuzz) "$1" ;;
     ;;
 esac
 
+summarize_times
 printf '\n'
 for failure in "${failures[@]}"; do [[ $failure == ' '* ]] && printf '%s\n' "$failure" || printf 'FAILED %s\n' "$failure"; done
 printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
