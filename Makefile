@@ -67,6 +67,10 @@ soak: setup-test ## the soak tests in their full form, as root (their short form
 fuzz: setup-build ## fuzz each parser; SECONDS_EACH=N (60) and TARGET=NAME may be given
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),60) $(TARGET)
 
+.PHONY: mutants
+mutants: setup ## break the code of cache, index, format, trust and oci on purpose and see whether tests notice; SEED=N CRATES="oci ..."
+	@scripts/mutants.sh $(or $(SEED),0) $(CRATES)
+
 .PHONY: bench
 bench: setup-bench ## run the benchmarks and print their tables; BENCH_ONLY and BENCH_JSON are for the first
 	@failed=0; scripts/bench.sh || failed=1; unset BENCH_ONLY BENCH_JSON; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \

@@ -1,7 +1,6 @@
 //! Fills against a source in memory: every byte that is claimed is right, whatever the order, the parallelism and the
 //! faults; what several readers want is fetched once.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 #![allow(
     clippy::single_range_in_vec_init,
     reason = "one run of pages is what is asked for"

@@ -1,12 +1,6 @@
 //! Fills on a disk without room: what cannot be kept is not fetched, however often it is asked for, and readers go on as
 //! soon as there is room.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on should stop"
-)]
-
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;

@@ -2,8 +2,6 @@
 //! was not synced. After each, in another boot, whatever is claimed must be right or known to be unverified, and the
 //! layer must go on to be filled.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
 use std::io;
 use std::ops::Range;
 use std::path::Path;
