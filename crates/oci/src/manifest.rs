@@ -408,6 +408,7 @@ mod tests {
         descriptor.data = Some("e30=".to_owned());
         assert_eq!(json!(descriptor)["data"], "e30=");
         assert_eq!(descriptor.embedded(), Some(b"{}".to_vec()));
+        assert_eq!(Descriptor::embedding(media_type::OCI_EMPTY, b"{}"), descriptor);
         descriptor.size = 3;
         assert_eq!(descriptor.embedded(), None);
         descriptor.size = 2;

@@ -132,6 +132,34 @@ impl Counters {
 mod tests {
     use super::*;
 
+    /// Counts what it is told.
+    #[derive(Debug, Default)]
+    struct Told(AtomicU64);
+
+    impl Observer for Told {
+        fn waits(&self, _: Wait) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn received(&self, _: &str, bytes: u64) {
+            self.0.fetch_add(bytes, Ordering::Relaxed);
+        }
+        fn retries(&self, _: &Fault) {}
+    }
+
+    #[test]
+    fn only_who_is_asked_to_watch_is_told() {
+        let told = Arc::new(Told::default());
+        let observed = Counters::default().observed(told.clone());
+        for counters in [observed.unobserved(), observed.part(), observed.clone()] {
+            counters.waits(Wait::Head);
+            counters.content("registry.example", 10);
+            counters.content("registry.example", 0);
+            counters.received(1);
+        }
+        assert_eq!(told.0.load(Ordering::Relaxed), 11);
+        assert_eq!(observed.read().bytes_received, 3);
+    }
+
     #[test]
     fn parts_count_in_the_whole() {
         let whole = Counters::default();

@@ -74,6 +74,15 @@ async fn pushes_what_can_be_pulled() {
         .await
         .unwrap();
     assert_eq!(mounted.1, BlobUpload::Mounted);
+    // A registry that looks at both repositories' rights finds both in the token.
+    let log = registry.log();
+    let token = log.iter().rfind(|request| request.head.path == "/token").unwrap();
+    for scope in [
+        "repository%3Aother%3Apull%2Cpush",
+        "repository%3Ateam%2Fapp%3Apull",
+    ] {
+        assert!(token.head.query.contains(scope), "{}", token.head.query);
+    }
     let sent = client
         .push_blob(&other, BlobSource::Bytes(b"new"[..].into()), Some(&repository))
         .await
