@@ -24,6 +24,21 @@ fn binding(number: u32) -> Binding {
     }
 }
 
+/// What is too large is not read in part either.
+#[test]
+fn a_record_is_as_large_as_it_may_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let (layer, index) = pair();
+    let written = Record::update(directory.path(), layer, index, Record::set_proven).unwrap();
+    let path = directory.path().join(RECORD_FILE);
+    let mut bytes = fs::read(&path).unwrap();
+    for (size, expected) in [(MAX_RECORD, written), (MAX_RECORD + 1, Record::new(layer, index))] {
+        bytes.resize(size, b' ');
+        fs::write(&path, &bytes).unwrap();
+        assert_eq!(Record::load(directory.path(), layer, index), expected, "{size}");
+    }
+}
+
 #[test]
 fn a_record_is_written_and_read() {
     let directory = tempfile::tempdir().unwrap();

@@ -9,10 +9,72 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use xebec_format::digest::Digest;
 use xebec_trust::{
-    KeyError, Payload, Policy, PrivateKey, PublicKey, RepositoryName, SIGNATURE_ANNOTATION,
-    SIGNATURE_LAYER_MEDIA_TYPE, SignatureManifest, Signing, TrustFile, VerifyError, sign, signature_tag,
-    verify,
+    KeyError, MAX_PAYLOAD, MAX_SIGNATURE_MANIFEST, MAX_SIGNATURES, MAX_TRUST_FILE, Payload, PayloadError,
+    Policy, PrivateKey, PublicKey, RepositoryName, SIGNATURE_ANNOTATION, SIGNATURE_LAYER_MEDIA_TYPE,
+    SignatureManifest, SignatureManifestError, Signing, TrustFile, VerifyError, sign, signature_tag, verify,
 };
+
+/// Files of others are read up to a size and no further; spaces behind them count.
+#[test]
+fn files_are_as_large_as_they_may_be() {
+    let sized = |text: &[u8], size: usize| {
+        let mut bytes = text.to_vec();
+        bytes.resize(size, b' ');
+        bytes
+    };
+    let payload = Payload {
+        manifest: Digest::of(b"manifest"),
+        identity: repository("registry.example/app"),
+    };
+    let payload = payload.to_json().unwrap();
+    let manifest = br#"{"schemaVersion":2,"config":{},"layers":[]}"#;
+    assert!(Payload::parse(&sized(&payload, MAX_PAYLOAD)).is_ok());
+    let refused = Payload::parse(&sized(&payload, MAX_PAYLOAD + 1));
+    assert!(matches!(refused, Err(PayloadError::TooLarge(size)) if size == MAX_PAYLOAD + 1));
+    assert!(SignatureManifest::parse(&sized(manifest, MAX_SIGNATURE_MANIFEST)).is_ok());
+    let refused = SignatureManifest::parse(&sized(manifest, MAX_SIGNATURE_MANIFEST + 1));
+    assert!(matches!(refused, Err(SignatureManifestError::TooLarge(_))));
+    let layers = |count: usize| {
+        let layer = json!({ "mediaType": "x", "digest": Digest::of(b""), "size": 0 });
+        json!({ "schemaVersion": 2, "config": {}, "layers": vec![layer; count] }).to_string()
+    };
+    assert!(SignatureManifest::parse(layers(MAX_SIGNATURES).as_bytes()).is_ok());
+    assert!(SignatureManifest::parse(layers(MAX_SIGNATURES + 1).as_bytes()).is_err());
+    assert!(TrustFile::parse(&sized(b"", MAX_TRUST_FILE)).is_ok());
+    assert!(TrustFile::parse(&sized(b"", MAX_TRUST_FILE + 1)).is_err());
+}
+
+/// What the password is to be, in the process that looks for it.
+const EXPECTED: &str = "XEBEC_TEST_EXPECTED_PASSWORD";
+
+/// Each environment is that of a process of its own.
+#[test]
+fn a_password_comes_from_the_environment() {
+    if let Some(expected) = std::env::var_os(EXPECTED) {
+        let found = xebec_trust::password_from_environment().map(|found| found.escape_ascii().to_string());
+        assert_eq!(format!("{found:?}"), expected.to_str().unwrap());
+        return;
+    }
+    let (ours, cosigns) = ("XEBEC_KEY_PASSWORD", "COSIGN_PASSWORD");
+    for (variables, expected) in [
+        (&[][..], None),
+        (&[(ours, "one")], Some("one")),
+        (&[(cosigns, "two")], Some("two")),
+        (&[(ours, "one"), (cosigns, "two")], Some("one")),
+        (&[(ours, ""), (cosigns, "two")], Some("")),
+        (&[(cosigns, "")], Some("")),
+    ] {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "signatures::a_password_comes_from_the_environment"])
+            .env_remove(ours)
+            .env_remove(cosigns)
+            .envs(variables.iter().copied())
+            .env(EXPECTED, format!("{expected:?}"))
+            .output();
+        let said = String::from_utf8_lossy(&child.unwrap().stdout).into_owned();
+        assert!(said.contains("1 passed"), "{variables:?}: {said}");
+    }
+}
 
 const PASSWORD: &[u8] = "pässword 1".as_bytes();
 
