@@ -13,6 +13,7 @@ mod error;
 mod injected;
 mod memory;
 mod reserve;
+mod run;
 mod sequential;
 mod source;
 mod stats;
@@ -40,6 +41,7 @@ use crate::layer::CachedLayer;
 use crate::progress::{Phase, Progress, Ticket};
 use crate::stage::{Stage, reached};
 use memory::{GROUP_SOURCE_BYTES, Share};
+use run::Run;
 use sequential::Sequential;
 
 /// How often wrong bytes are fetched again. Damage on the way is gone at the second try, a damaged mirror is passed
@@ -352,39 +354,11 @@ impl Filler {
         progress: &Arc<Progress>,
         suspects: &mut Vec<String>,
     ) -> Result<(), FillError> {
-        let spans: Vec<(usize, Span)> = group
-            .iter()
-            .filter_map(|&index| {
-                self.layer
-                    .table()
-                    .spans
-                    .get(index)
-                    .map(|span| (index, span.clone()))
-            })
-            .collect();
-        let (Some((_, first)), Some((_, last))) = (spans.first(), spans.last()) else {
+        let Some(run) = Run::of(self.layer.table(), group) else {
             return Ok(());
         };
-        let source = first.source.start
-            ..spans
-                .iter()
-                .map(|(_, s)| s.source.end)
-                .max()
-                .unwrap_or(last.source.end);
-        let windows: Vec<&Window> = spans
-            .iter()
-            .filter_map(|(_, span)| span.window.as_ref())
-            .collect();
-        let history = match (windows.first(), windows.last()) {
-            (Some(first), Some(last)) => Some(first.offset..last.offset + u64::from(last.length)),
-            _ => None,
-        };
-        let windows_length = history.as_ref().map_or(0, |range| range.end - range.start);
         // Held until all of it is decoded.
-        let _fetched = self
-            .memory
-            .fetch(source.end - source.start + windows_length)
-            .await;
+        let _fetched = self.memory.fetch(run.bytes()).await;
         // After that, so that no more is promised than may be fetched.
         let promise = self.reserve(group, progress).await?;
         let ask = |blob, range| Ask {
@@ -394,9 +368,9 @@ impl Filler {
             avoid: avoid.to_vec(),
             progress: progress.clone(),
         };
-        let fetched = self.read(ask(Blob::Layer, source.clone()));
+        let fetched = self.read(ask(Blob::Layer, run.source.clone()));
         let fetched_history = async {
-            match history.clone() {
+            match run.history.clone() {
                 Some(range) => self.read(ask(Blob::Windows, range)).await,
                 None => Ok(Fetched {
                     bytes: Bytes::new(),
@@ -408,19 +382,42 @@ impl Filler {
         reached(Stage::Fetched);
         let sources = fetched.sources.into_iter().chain(fetched_history.sources);
         suspects.extend(sources.map(|(source, _)| source));
-        let (bytes, window_bytes) = (fetched.bytes, fetched_history.bytes);
         FillStats::add(&self.stats.requests, 1);
-        debug!(layer = %self.layer.key().layer, spans = spans.len(), bytes = bytes.len(), "fetched");
+        debug!(
+            layer = %self.layer.key().layer,
+            spans = run.spans.len(),
+            bytes = fetched.bytes.len(),
+            "fetched"
+        );
         progress.enter(Phase::Verify);
+        self.decode(run, &fetched.bytes, &fetched_history.bytes, progress)
+            .await?;
+        promise.kept();
+        Ok(())
+    }
+
+    /// Decodes, verifies and writes the spans of a run, side by side.
+    async fn decode(
+        self: &Arc<Self>,
+        run: Run,
+        bytes: &Bytes,
+        window_bytes: &Bytes,
+        progress: &Arc<Progress>,
+    ) -> Result<(), FillError> {
+        let Run {
+            spans,
+            source,
+            history,
+        } = run;
         let decodes = spans.into_iter().map(|(index, span)| {
-            let bytes = slice(&bytes, source.start, &span.source);
+            let bytes = slice(bytes, source.start, &span.source);
             let window = span
                 .window
                 .as_ref()
                 .zip(history.as_ref())
                 .map(|(window, history)| {
                     let range = window.offset..window.offset + u64::from(window.length);
-                    slice(&window_bytes, history.start, &range)
+                    slice(window_bytes, history.start, &range)
                 });
             let (filler, progress) = (self.clone(), progress.clone());
             async move {
@@ -446,7 +443,6 @@ impl Filler {
                 layer: self.layer.key().layer,
             }))?;
         }
-        promise.kept();
         Ok(())
     }
 

@@ -68,56 +68,61 @@ pub struct FileIdentity {
     pub inode: u64,
 }
 
+/// A layer that is kept on a disk, and what is known of it without its files.
+pub struct LayerPlace<'a> {
+    /// The disk.
+    pub disk: &'a Arc<dyn Disk>,
+    /// The directory that has the layer's files.
+    pub directory: &'a Path,
+    /// Which layer, by which index.
+    pub key: LayerKey,
+    /// Its spans.
+    pub table: SpanTable,
+    /// This boot: bitmaps of an earlier one say only what is durable.
+    pub boot: BootId,
+}
+
 impl CachedLayer {
-    /// Opens the layer kept in `directory`, to fill it. One process at a time may do so.
+    /// Opens a layer to fill it. One process at a time may do so. `room` is asked when its file system is full.
     ///
     /// # Errors
     /// I/O errors of its files, and `InvalidData` when the data file is not of the length that the index says.
-    pub fn open(
-        disk: &Arc<dyn Disk>,
-        directory: &Path,
-        key: LayerKey,
-        table: SpanTable,
-        boot: BootId,
-        room: Arc<Room>,
-    ) -> io::Result<Self> {
-        let data = disk.open(&directory.join(DATA), Access::Write)?;
-        check_length(&*data, &table)?;
-        let pages = table.data_size / PAGE_SIZE;
-        let presence = Presence::open(disk.clone(), directory, pages, boot)?;
-        Self::assemble(disk, directory, key, table, data, presence, room)
+    pub fn open(place: LayerPlace<'_>, room: Arc<Room>) -> io::Result<Self> {
+        let data = place.disk.open(&place.directory.join(DATA), Access::Write)?;
+        check_length(&*data, &place.table)?;
+        let pages = place.table.data_size / PAGE_SIZE;
+        let presence = Presence::open(place.disk.clone(), place.directory, pages, place.boot)?;
+        Self::assemble(place, data, presence, room)
     }
 
-    /// Opens the layer kept in `directory` to look at it, beside the process that fills it.
+    /// Opens a layer to look at it, beside the process that fills it.
     ///
     /// The data file is opened first: that waits while somebody holds a lease on it to remove pages, and what is then
     /// read of the bitmaps is true.
     ///
     /// # Errors
     /// As [`CachedLayer::open`].
-    pub fn look(
-        disk: &Arc<dyn Disk>,
-        directory: &Path,
-        key: LayerKey,
-        table: SpanTable,
-        boot: BootId,
-    ) -> io::Result<Self> {
-        let data = disk.open(&directory.join(DATA), Access::Read)?;
-        check_length(&*data, &table)?;
-        let pages = table.data_size / PAGE_SIZE;
-        let presence = Presence::look(disk.clone(), directory, pages, boot)?;
-        Self::assemble(disk, directory, key, table, data, presence, Arc::default())
+    pub fn look(place: LayerPlace<'_>) -> io::Result<Self> {
+        let data = place.disk.open(&place.directory.join(DATA), Access::Read)?;
+        check_length(&*data, &place.table)?;
+        let pages = place.table.data_size / PAGE_SIZE;
+        let presence = Presence::look(place.disk.clone(), place.directory, pages, place.boot)?;
+        Self::assemble(place, data, presence, Arc::default())
     }
 
     fn assemble(
-        disk: &Arc<dyn Disk>,
-        directory: &Path,
-        key: LayerKey,
-        table: SpanTable,
+        place: LayerPlace<'_>,
         data: Arc<dyn DiskFile>,
         presence: Presence,
         room: Arc<Room>,
     ) -> io::Result<Self> {
+        let LayerPlace {
+            disk,
+            directory,
+            key,
+            table,
+            boot: _,
+        } = place;
         let (device, inode) = data.identity()?;
         let written = WrittenSpans::of(&table, &presence);
         let lies = Mutex::new(read_lies(&**disk, directory, presence.pages()));
@@ -385,7 +390,17 @@ mod tests {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let data = disk.open(&dir.join(DATA), Access::Create).unwrap();
         data.set_length(table.data_size).unwrap();
-        CachedLayer::open(&disk, dir, key, table, BootId([0; 16]), Arc::default()).unwrap()
+        CachedLayer::open(
+            LayerPlace {
+                disk: &disk,
+                directory: dir,
+                key,
+                table,
+                boot: BootId([0; 16]),
+            },
+            Arc::default(),
+        )
+        .unwrap()
     }
 
     #[test]

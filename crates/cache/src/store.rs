@@ -24,7 +24,7 @@ pub use crate::error::StoreError;
 use crate::error::failed;
 use crate::key::DATA;
 pub use crate::key::LayerKey;
-use crate::layer::CachedLayer;
+use crate::layer::{CachedLayer, LayerPlace};
 use crate::presence::{DURABLE, PRESENT};
 use crate::room::Room;
 pub use crate::staged::StagedLayer;
@@ -148,8 +148,18 @@ impl Store {
             return Err(failed("open the layer in", &directory)(error));
         }
         let size = table.data_size;
-        let open =
-            |table| CachedLayer::open(&self.disk, &directory, key, table, self.boot, self.room.clone());
+        let open = |table| {
+            CachedLayer::open(
+                LayerPlace {
+                    disk: &self.disk,
+                    directory: &directory,
+                    key,
+                    table,
+                    boot: self.boot,
+                },
+                self.room.clone(),
+            )
+        };
         let damaged = match open(table.clone()) {
             Err(error) if is_damage(&error) => error,
             other => return other.map_err(failed("open the layer in", &directory)),
@@ -189,8 +199,14 @@ impl Store {
         let index = self.index_bytes(key)?;
         let table = SpanTable::decode(&index).map_err(|error| StoreError::Index { key, error })?;
         let directory = self.folder(key);
-        CachedLayer::look(&self.disk, &directory, key, table, self.boot)
-            .map_err(failed("look at the layer in", &directory))
+        CachedLayer::look(LayerPlace {
+            disk: &self.disk,
+            directory: &directory,
+            key,
+            table,
+            boot: self.boot,
+        })
+        .map_err(failed("look at the layer in", &directory))
     }
 
     /// Makes the folder of a layer of which only the index is known. If it is there, nothing happens, except that a

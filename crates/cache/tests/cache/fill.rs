@@ -19,7 +19,7 @@ use xebec_cache::disk::{Disk, RealDisk};
 use xebec_cache::fill::{
     Ask, BoxFuture, FaultKind, Fetched, FillError, FillStats, Filler, Patience, Source, SourceError,
 };
-use xebec_cache::layer::CachedLayer;
+use xebec_cache::layer::{CachedLayer, LayerPlace};
 use xebec_cache::progress::{Phase, Ticket};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
@@ -144,7 +144,19 @@ fn layer(directory: &Path, source: &MemorySource, ends: &[u64]) -> Arc<CachedLay
         index: Digest::of(b"index"),
     };
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    Arc::new(CachedLayer::open(&disk, directory, key, table, BootId([0; 16]), Arc::default()).unwrap())
+    Arc::new(
+        CachedLayer::open(
+            LayerPlace {
+                disk: &disk,
+                directory,
+                key,
+                table,
+                boot: BootId([0; 16]),
+            },
+            Arc::default(),
+        )
+        .unwrap(),
+    )
 }
 
 /// Every claimed page holds the blob's bytes.
@@ -566,7 +578,17 @@ async fn readers_of_large_spans_have_a_share_of_memory() {
     };
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let boot = BootId([0; 16]);
-    let layer = CachedLayer::open(&disk, directory.path(), key, table, boot, Arc::default()).unwrap();
+    let layer = CachedLayer::open(
+        LayerPlace {
+            disk: &disk,
+            directory: directory.path(),
+            key,
+            table,
+            boot,
+        },
+        Arc::default(),
+    )
+    .unwrap();
     let source = Arc::new(Silent::default());
     let filler = Filler::new(Arc::new(layer), source.clone(), Arc::default());
     let ticket = Ticket::default();

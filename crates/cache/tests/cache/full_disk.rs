@@ -13,7 +13,7 @@ use bytes::Bytes;
 use xebec_cache::boot::BootId;
 use xebec_cache::disk::{Access, Disk, DiskFile, RealDisk};
 use xebec_cache::fill::{Ask, BoxFuture, Fetched, FillError, Filler, Patience, Source, SourceError};
-use xebec_cache::layer::CachedLayer;
+use xebec_cache::layer::{CachedLayer, LayerPlace};
 use xebec_cache::progress::Ticket;
 use xebec_cache::room::{MakeRoom, Room};
 use xebec_cache::store::LayerKey;
@@ -227,7 +227,17 @@ impl Full {
         let room = Arc::new(Room::default());
         room.set(asked.clone());
         let opened: Arc<dyn Disk> = Arc::new(disk.clone());
-        let layer = CachedLayer::open(&opened, directory.path(), key, table, BootId([0; 16]), room).unwrap();
+        let layer = CachedLayer::open(
+            LayerPlace {
+                disk: &opened,
+                directory: directory.path(),
+                key,
+                table,
+                boot: BootId([0; 16]),
+            },
+            room,
+        )
+        .unwrap();
         let source = Arc::new(CountingSource {
             blob,
             given: AtomicU64::new(0),

@@ -19,7 +19,7 @@ use fastrand::Rng;
 use proptest::prelude::*;
 use xebec_cache::boot::BootId;
 use xebec_cache::disk::{Access, Disk, RealDisk};
-use xebec_cache::layer::CachedLayer;
+use xebec_cache::layer::{CachedLayer, LayerPlace};
 use xebec_cache::stage::{Stage, observe_stages};
 use xebec_format::PAGE_SIZE as PAGE;
 use xebec_testkit::disk::CrashingDisk;
@@ -198,7 +198,14 @@ fn run(pages: u64, seed: u64, steps: &[Step]) {
         }
         truth.assert_true(&layer);
         let (shared, key) = (Arc::new(disk.clone()) as Arc<dyn Disk>, truth.key());
-        let look = CachedLayer::look(&shared, directory, key, truth.table.clone(), boot(boots)).unwrap();
+        let look = CachedLayer::look(LayerPlace {
+            disk: &shared,
+            directory,
+            key,
+            table: truth.table.clone(),
+            boot: boot(boots),
+        })
+        .unwrap();
         truth.assert_true(&look);
         assert_eq!(look.presence().present(), layer.presence().present());
     }
@@ -468,7 +475,14 @@ fn only_whole_pages_of_the_layer_are_injected() {
     assert_eq!(layer.inject(&[]).unwrap(), 0);
     let (key, table) = (truth.key(), truth.table.clone());
     layer.punch(0..1).unwrap();
-    let look = CachedLayer::look(&disk, directory.path(), key, table, boot(1)).unwrap();
+    let look = CachedLayer::look(LayerPlace {
+        disk: &disk,
+        directory: directory.path(),
+        key,
+        table,
+        boot: boot(1),
+    })
+    .unwrap();
     assert!(
         look.inject(&[(0, &[1; 4096])]).is_err(),
         "who looks changes nothing"

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use xebec_cache::boot::BootId;
 use xebec_cache::disk::{Access, Disk};
-use xebec_cache::layer::{CachedLayer, Compared};
+use xebec_cache::layer::{CachedLayer, Compared, LayerPlace};
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE as PAGE;
 use xebec_format::digest::Digest;
@@ -96,7 +96,17 @@ impl Truth {
 
     pub(crate) fn open(&self, disk: &Arc<dyn Disk>, directory: &Path, boot: BootId) -> CachedLayer {
         let room = Arc::default();
-        CachedLayer::open(disk, directory, self.key(), self.table.clone(), boot, room).unwrap()
+        CachedLayer::open(
+            LayerPlace {
+                disk,
+                directory,
+                key: self.key(),
+                table: self.table.clone(),
+                boot,
+            },
+            room,
+        )
+        .unwrap()
     }
 
     pub(crate) fn write(&self, layer: &CachedLayer, span: usize) -> Compared {
