@@ -1,4 +1,4 @@
-//! What a cached layer is called, and where it lies.
+//! What a cached layer is called, and where it mismatches.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

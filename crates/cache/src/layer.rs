@@ -4,7 +4,7 @@
 //! are not compared with the digests of their spans until later ([`CachedLayer::inject`]).
 
 mod inject;
-mod lies;
+mod mismatches;
 mod pages;
 mod written;
 
@@ -23,11 +23,11 @@ use crate::bits::Bits;
 use crate::boot::BootId;
 use crate::disk::{Access, Disk, DiskFile};
 use crate::key::{DATA, LayerKey};
+use crate::page_write_locks::{PageWriteLocks, Sharing};
 use crate::presence::{Presence, SyncError, is_full};
 use crate::room::Room;
 use crate::stage::{Stage, reached};
-use crate::turns::{Turns, Way};
-use lies::read_lies;
+use mismatches::read_mismatches;
 use pages::pages_of;
 use written::WrittenSpans;
 
@@ -43,9 +43,9 @@ pub struct CachedLayer {
     identity: FileIdentity,
     presence: Presence,
     written: Mutex<WrittenSpans>,
-    turns: Turns,
+    write_locks: PageWriteLocks,
     /// Injected pages that turned out wrong, until somebody asks.
-    lies: Mutex<Bits>,
+    mismatches: Mutex<Bits>,
     disk: Arc<dyn Disk>,
     room: Arc<Room>,
 }
@@ -55,8 +55,8 @@ pub struct CachedLayer {
 pub struct Compared {
     /// Pages that were unverified and are verified now.
     pub verified: u64,
-    /// Pages whose injected bytes were not the layer's; see [`CachedLayer::take_lies`].
-    pub lies: u64,
+    /// Pages whose injected bytes were not the layer's; see [`CachedLayer::take_mismatches`].
+    pub mismatches: u64,
 }
 
 /// Device and inode number of a data file, by which an event's descriptor is recognised.
@@ -125,7 +125,7 @@ impl CachedLayer {
         } = place;
         let (device, inode) = data.identity()?;
         let written = WrittenSpans::of(&table, &presence);
-        let lies = Mutex::new(read_lies(&**disk, directory, presence.pages()));
+        let mismatches = Mutex::new(read_mismatches(&**disk, directory, presence.pages()));
         Ok(Self {
             key,
             directory: directory.to_owned(),
@@ -134,8 +134,8 @@ impl CachedLayer {
             identity: FileIdentity { device, inode },
             presence,
             written: Mutex::new(written),
-            turns: Turns::default(),
-            lies,
+            write_locks: PageWriteLocks::default(),
+            mismatches,
             disk: disk.clone(),
             room,
         })
@@ -208,7 +208,7 @@ impl CachedLayer {
     /// verified. If the disk is full, room is made and it is tried once more.
     ///
     /// Where unverified pages are in its place, their bytes are compared before they are written over. What differs is
-    /// kept for [`CachedLayer::take_lies`].
+    /// kept for [`CachedLayer::take_mismatches`].
     ///
     /// # Errors
     /// I/O errors of the data file or the bitmap (a full disk, above all); nothing is claimed then that was
@@ -217,19 +217,21 @@ impl CachedLayer {
         let Some(span) = self.table.spans.get(index) else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no such span"));
         };
-        let mut lies = 0;
+        let mut mismatches = 0;
         let verified = self.with_room(bytes.len() as u64, || {
             // From comparing to claiming, no injection may come between: it would be taken for verified.
-            let _turn = self.turns.take(from_ref(&pages_of(&span.data)), Way::Beside);
+            let _turn = self
+                .write_locks
+                .take(from_ref(&pages_of(&span.data)), Sharing::Shared);
             let (found, untold) = self.compare(span, bytes)?;
-            lies += found;
+            mismatches += found;
             self.data.write_all_at(bytes, span.data.start)?;
             drop(untold);
             reached(Stage::Written);
             self.mark_written(index, span)
         })?;
         reached(Stage::Claimed);
-        Ok(Compared { verified, lies })
+        Ok(Compared { verified, mismatches })
     }
 
     /// Does what needs `bytes` of room; once more after room was made, if the disk was full.
@@ -325,7 +327,7 @@ impl CachedLayer {
             return Ok(());
         }
         let bytes = pages.start * PAGE_SIZE..pages.end * PAGE_SIZE;
-        let _turn = self.turns.take(from_ref(&pages), Way::Alone);
+        let _turn = self.write_locks.take(from_ref(&pages), Sharing::Exclusive);
         {
             let mut written = self.lock();
             for index in self.overlapping(bytes.clone()) {

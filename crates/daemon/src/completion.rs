@@ -59,7 +59,7 @@ impl Services {
         in_background: bool,
     ) -> Result<(), Failure> {
         let completed = self.fills.complete(served, deadline, in_background).await;
-        self.raise_lies(served);
+        self.report_mismatches(served);
         completed.map_err(not_brought_in)?;
         let key = served.layer().key();
         self.compare_injected(served).await?;
@@ -156,7 +156,7 @@ impl Services {
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, Some(&layer.index))?;
             let completed = self.fills.complete(&served, Duration::ZERO, false).await;
-            self.raise_lies(&served);
+            self.report_mismatches(&served);
             completed.map_err(not_brought_in)?;
             let problem = match self.prove(layer.key).await? {
                 Verdict::Proven => None,
@@ -194,7 +194,7 @@ fn not_brought_in(error: Unfilled) -> Failure {
     Failure::new(kind, error)
 }
 
-/// What is said of an index that lies.
+/// What is said of an index that mismatches.
 fn alarm(key: LayerKey, problem: &str) -> String {
     format!(
         "ALARM: the index of {key} shows other contents than the layer has: {problem}. It is not used again; who \

@@ -86,7 +86,7 @@ impl Services {
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, Some(&layer.index))?;
             // Before the view is named: it must not be one that has a lie in memory.
-            self.raise_lies(&served);
+            self.report_mismatches(&served);
             if *purpose == Purpose::Recording {
                 self.compare_injected(&served).await?;
                 // The process that records looks at the files, where that stands only then.
@@ -125,7 +125,7 @@ impl Services {
             .filler()
             .cross_check(all, Patience::Brief, &Ticket::default())
             .await;
-        self.raise_lies(served);
+        self.report_mismatches(served);
         compared.map_err(|error| Failure::new(FailureKind::Registry, error))?;
         // Not only in memory: a power cut may bring back what was injected, and whoever injects next must not vouch for that.
         self.sync_layer(served).await?;
@@ -139,7 +139,7 @@ impl Services {
     /// the wrong ones in memory; `None` if none ever were.
     pub(super) fn salt(&self, layers: impl Iterator<Item = LayerKey> + Clone) -> Option<String> {
         for served in layers.clone().filter_map(|key| self.fills.find(key)) {
-            self.raise_lies(&served);
+            self.report_mismatches(&served);
         }
         let _one = self.corrections.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = layers.map(|key| correction_count::count(self.images.store(), key));
@@ -151,20 +151,20 @@ impl Services {
     ///
     /// Any fill may find that out, also one that a reader waits for; so this is asked after what fills many spans, before a
     /// view is named, and at each sweep.
-    pub(super) fn raise_lies(&self, served: &Arc<ServedLayer>) {
+    pub(super) fn report_mismatches(&self, served: &Arc<ServedLayer>) {
         let key = served.layer().key();
-        let (lies, noted) = {
+        let (mismatches, noted) = {
             // Nobody names a view between the two.
             let _one = self.corrections.lock().unwrap_or_else(PoisonError::into_inner);
-            let lies = served.layer().take_lies();
-            if lies.is_empty() {
+            let mismatches = served.layer().take_mismatches();
+            if mismatches.is_empty() {
                 return;
             }
-            (lies, correction_count::add(self.images.store(), key))
+            (mismatches, correction_count::add(self.images.store(), key))
         };
         let noted = noted.inspect_err(|failure| error!("{failure}"));
         error!(
-            "ALARM: a runtime image brought other contents than {key} has, in its pages {lies:?}. They are corrected, and \
+            "ALARM: a runtime image brought other contents than {key} has, in its pages {mismatches:?}. They are corrected, and \
              its recordings are not used again; who pushed them may have meant harm"
         );
         for injection in unverified_sources::load(self.images.store(), key).unwrap_or_default() {
@@ -176,7 +176,7 @@ impl Services {
         }
         self.views.take_down_unused(|view| view.reads(key));
         let mut wrong = PageSet::default();
-        wrong.insert(key, lies);
+        wrong.insert(key, mismatches);
         for view in self.views.held() {
             if view.reads(key) {
                 // Who has not mapped them reads what is right from now on.
@@ -190,7 +190,7 @@ impl Services {
             }
         }
         if noted.is_ok() {
-            served.layer().lies_are_heard();
+            served.layer().mismatches_are_heard();
         }
     }
 

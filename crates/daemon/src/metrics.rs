@@ -154,7 +154,7 @@ impl Services {
             (
                 "xebec_runtime_image_pages_wrong",
                 "Pages of them that were not what their layer has",
-                read(&fills.lies),
+                read(&fills.mismatches),
             ),
             (
                 "xebec_registry_requests",

@@ -217,7 +217,7 @@ impl Services {
     pub(super) fn forget_unused(&self) {
         // A layer that is forgotten takes what it found with it.
         for served in self.fills.all() {
-            self.raise_lies(&served);
+            self.report_mismatches(&served);
         }
         let views = self.views.list();
         // Nothing comes for a view that lingers.

@@ -30,7 +30,7 @@ impl Filler {
 
     /// Returns once no page that `range` (bytes of the data space) touches is unverified: the spans of those that are
     /// get fetched, compared and written, some groups at a time. What was wrong is then right, and
-    /// [`CachedLayer::take_lies`] tells of it. Missing pages stay missing, unless they are of such a span.
+    /// [`CachedLayer::take_mismatches`] tells of it. Missing pages stay missing, unless they are of such a span.
     ///
     /// Must run inside a tokio runtime.
     ///
@@ -68,11 +68,11 @@ impl Filler {
     /// Counts what writing a span told.
     pub(super) fn account(&self, span: usize, compared: Compared) {
         FillStats::add(&self.stats.checked_pages, compared.verified);
-        FillStats::add(&self.stats.lies, compared.lies);
-        if compared.lies > 0 {
+        FillStats::add(&self.stats.mismatches, compared.mismatches);
+        if compared.mismatches > 0 {
             error!(
                 layer = %self.layer.key().layer, span,
-                "{} pages that a runtime image brought were not the layer's; they are right now", compared.lies
+                "{} pages that a runtime image brought were not the layer's; they are right now", compared.mismatches
             );
         }
     }

@@ -32,7 +32,7 @@ pub struct FillStats {
     /// Pages of those that were compared with the layer's own bytes since.
     pub checked_pages: AtomicU64,
     /// Pages of those that were not the layer's.
-    pub lies: AtomicU64,
+    pub mismatches: AtomicU64,
     /// Compressed bytes by where they came from.
     pub sources: Mutex<BTreeMap<Arc<str>, u64>>,
 }

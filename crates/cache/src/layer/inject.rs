@@ -13,7 +13,7 @@
 
 use std::borrow::Cow;
 
-use super::lies::LIES;
+use super::mismatches::MISMATCHES;
 use super::*;
 
 /// Zero pages that are looked at together.
@@ -111,7 +111,7 @@ impl CachedLayer {
         pages: &[Range<u64>],
         write: impl Fn(&Range<u64>) -> io::Result<()>,
     ) -> io::Result<u64> {
-        let _turn = self.turns.take(pages, Way::Alone);
+        let _turn = self.write_locks.take(pages, Sharing::Exclusive);
         let runs = self.presence.missing_of(pages);
         let runs: Vec<Range<u64>> = runs.into_iter().flat_map(|run| self.with_spans(run)).collect();
         self.presence.unverified().set(&runs)?;
@@ -251,23 +251,23 @@ impl CachedLayer {
     /// ascending. They have the right bytes by now.
     ///
     /// They are also in a file, written before the right bytes: whoever opens the layer after a process that died is told
-    /// of them, until [`CachedLayer::lies_are_heard`].
-    pub fn take_lies(&self) -> Vec<Range<u64>> {
+    /// of them, until [`CachedLayer::mismatches_are_heard`].
+    pub fn take_mismatches(&self) -> Vec<Range<u64>> {
         let pages = self.presence.pages();
-        let mut lies = self.lies.lock().unwrap_or_else(PoisonError::into_inner);
-        if lies.count() == 0 {
+        let mut mismatches = self.mismatches.lock().unwrap_or_else(PoisonError::into_inner);
+        if mismatches.count() == 0 {
             return Vec::new();
         }
-        std::mem::replace(&mut *lies, Bits::zero(pages)).runs(0..pages, true)
+        std::mem::replace(&mut *mismatches, Bits::zero(pages)).runs(0..pages, true)
     }
 
-    /// What [`CachedLayer::take_lies`] gave was acted upon: a later process need not be told of it.
-    pub fn lies_are_heard(&self) {
-        let lies = self.lies.lock().unwrap_or_else(PoisonError::into_inner);
+    /// What [`CachedLayer::take_mismatches`] gave was acted upon: a later process need not be told of it.
+    pub fn mismatches_are_heard(&self) {
+        let mismatches = self.mismatches.lock().unwrap_or_else(PoisonError::into_inner);
         // Others may have been found meanwhile.
-        if lies.count() == 0 {
+        if mismatches.count() == 0 {
             // Told again at worst.
-            let _ = self.disk.remove_file(&self.directory.join(LIES));
+            let _ = self.disk.remove_file(&self.directory.join(MISMATCHES));
         }
     }
 
@@ -294,16 +294,16 @@ impl CachedLayer {
         if wrong.is_empty() {
             return Ok((0, None));
         }
-        let mut lies = self.lies.lock().unwrap_or_else(PoisonError::into_inner);
-        self.write_lies(&wrong)?;
-        let known = lies.count();
-        wrong.iter().for_each(|page| lies.put(*page, true));
-        Ok((lies.count() - known, Some(lies)))
+        let mut mismatches = self.mismatches.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write_mismatches(&wrong)?;
+        let known = mismatches.count();
+        wrong.iter().for_each(|page| mismatches.put(*page, true));
+        Ok((mismatches.count() - known, Some(mismatches)))
     }
 
-    /// Adds pages to the file of lies. The lock on the lies is held.
-    fn write_lies(&self, pages: &[u64]) -> io::Result<()> {
-        let file = self.disk.open(&self.directory.join(LIES), Access::Create)?;
+    /// Adds pages to the file of mismatches. The lock on the mismatches is held.
+    fn write_mismatches(&self, pages: &[u64]) -> io::Result<()> {
+        let file = self.disk.open(&self.directory.join(MISMATCHES), Access::Create)?;
         let bytes: Vec<u8> = pages.iter().flat_map(|page| page.to_le_bytes()).collect();
         file.write_all_at(&bytes, file.length()?)
     }

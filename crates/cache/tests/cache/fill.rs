@@ -442,11 +442,11 @@ fn cross_checking_fetches_what_is_unverified_once_and_nothing_else() {
         let (once, again) = tokio::join!(check(0..3 * PAGE), check(0..3 * PAGE));
         once.and(again).unwrap();
         assert_eq!(source.reads.load(Ordering::Relaxed), 1);
-        assert_eq!(layer.take_lies(), [1..3]);
+        assert_eq!(layer.take_mismatches(), [1..3]);
         assert_eq!(layer.unverified(0..64), [20..30, 40..41]);
         check(0..64 * PAGE).await.unwrap();
         assert!(!layer.has_unverified());
-        assert_eq!(layer.take_lies(), [40..41]);
+        assert_eq!(layer.take_mismatches(), [40..41]);
         check(0..64 * PAGE).await.unwrap();
     });
     assert_claims_are_true(&layer, &source);
@@ -455,7 +455,7 @@ fn cross_checking_fetches_what_is_unverified_once_and_nothing_else() {
         (
             count(&stats.injected_pages),
             count(&stats.checked_pages),
-            count(&stats.lies)
+            count(&stats.mismatches)
         ),
         (13, 13, 3)
     );
@@ -498,7 +498,7 @@ fn a_cross_check_outlasts_wrong_bytes_and_outages() {
         patient.unwrap();
     });
     assert!(layer.is_complete() && !layer.has_unverified());
-    assert_eq!(layer.take_lies(), [1..3, 40..41]);
+    assert_eq!(layer.take_mismatches(), [1..3, 40..41]);
     assert_claims_are_true(&layer, &source);
 }
 

@@ -101,7 +101,7 @@ impl Truth {
     }
 
     /// Pages that are claimed, not known to be unverified, and hold something else.
-    fn lies(&self, layer: &CachedLayer) -> u64 {
+    fn mismatches(&self, layer: &CachedLayer) -> u64 {
         let unverified = layer.unverified(0..layer.presence().pages());
         let unverified: Vec<u64> = unverified.into_iter().flatten().collect();
         let pages = layer
@@ -196,7 +196,7 @@ impl Truth {
         let layer = open();
         layer.sync(|| Ok(())).unwrap();
         self.check(&layer);
-        assert!(!layer.take_lies().is_empty());
+        assert!(!layer.take_mismatches().is_empty());
         layer.sync(|| Ok(())).unwrap();
     }
 
@@ -222,9 +222,9 @@ impl Truth {
         store.clean();
         store.add(self.key, &self.encoded).unwrap();
         let layer = store.open_layer(self.key, &self.encoded).unwrap();
-        let lies = self.lies(&layer);
-        if lies > 0 {
-            return (lies, false);
+        let mismatches = self.mismatches(&layer);
+        if mismatches > 0 {
+            return (mismatches, false);
         }
         let missing = layer.missing_spans(0..self.index.data_size);
         self.fill(&layer, missing);
@@ -235,7 +235,10 @@ impl Truth {
         let after = disk.after_power_cut(random);
         let store = self.store(&after, BootId([3; 16]));
         match store.look(self.key) {
-            Ok(layer) => (self.lies(&layer), layer.is_complete() && !layer.has_unverified()),
+            Ok(layer) => (
+                self.mismatches(&layer),
+                layer.is_complete() && !layer.has_unverified(),
+            ),
             Err(_) => (0, false),
         }
     }
@@ -252,8 +255,8 @@ fn cut_everywhere(truth: &Truth, disk: &CrashingDisk) -> (usize, u64, u64) {
             let mut random = Rng::with_seed(number as u64 * 1000 + cut);
             let after = step.after_power_cut(&mut random);
             states += 1;
-            let (lies, survived) = truth.go_on(&after, NEXT_BOOT, &mut random);
-            wrong += u64::from(lies > 0 || !survived);
+            let (mismatches, survived) = truth.go_on(&after, NEXT_BOOT, &mut random);
+            wrong += u64::from(mismatches > 0 || !survived);
         }
     }
     (steps.len(), states, wrong)
@@ -277,8 +280,8 @@ fn a_kill_at_any_step_leaves_no_lie() {
     for (number, step) in disk.steps().iter().enumerate() {
         let mut random = Rng::with_seed(number as u64);
         // Names that the killed process had no time to sync may be lost in the power cut that follows.
-        let (lies, _) = truth.go_on(&step.after_kill(), BOOT, &mut random);
-        assert_eq!(lies, 0, "step {number}");
+        let (mismatches, _) = truth.go_on(&step.after_kill(), BOOT, &mut random);
+        assert_eq!(mismatches, 0, "step {number}");
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 pub use challenge::{Challenge, parse_challenges};
 
-use crate::client::manner::Wait;
+use crate::client::call_options::Wait;
 use crate::client::stats::Counters;
 use crate::config::{Budget, is_loopback};
 use crate::credentials::{Credential, CredentialStore, basic_header};

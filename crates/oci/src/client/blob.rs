@@ -12,7 +12,7 @@ use xebec_format::digest::Digest;
 
 use super::Client;
 use super::range::{Opened, blob_ask, skip_in};
-use super::stream::{BlobStream, Reader};
+use super::stream::{BegunBlob, BlobStream, Reader};
 use crate::error::{ClientError, Fault, Object};
 use crate::manifest::Descriptor;
 use crate::reference::Repository;
@@ -83,10 +83,10 @@ impl Client {
                 limit: MAX_RANGE,
             });
         }
-        let mut course = self.course(target, true);
+        let mut failover = self.failover(target, true);
         let mut bytes = BytesMut::new();
         while (bytes.len() as u64) < length {
-            let endpoint = course.endpoint();
+            let endpoint = failover.endpoint();
             let rest = range.start + bytes.len() as u64..range.end;
             let had = bytes.len();
             let read = async {
@@ -110,19 +110,26 @@ impl Client {
                     }
                 }
             };
-            let outcome = course.limit(read).await;
-            course.gained((bytes.len() - had) as u64);
+            let outcome = failover.limit(read).await;
+            failover.gained((bytes.len() - had) as u64);
             match outcome {
                 Ok(None) => {}
                 Ok(Some((answer, size))) => {
-                    course.succeeded();
-                    let stream = Reader::at_start(self, repository, blob, size, answer, course);
+                    failover.succeeded();
+                    let begun = BegunBlob {
+                        repository,
+                        blob,
+                        size,
+                        answer,
+                        failover,
+                    };
+                    let stream = Reader::at_start(self, begun);
                     return Ok(RangeAnswer::Whole(BlobStream::new(stream)));
                 }
-                Err(fault) => course.failed(fault).await?,
+                Err(fault) => failover.failed(fault).await?,
             }
         }
-        course.succeeded();
+        failover.succeeded();
         Ok(RangeAnswer::Part(bytes.freeze()))
     }
 
@@ -147,16 +154,16 @@ impl Client {
         if let Some(bytes) = descriptor.embedded() {
             return Ok(bytes.into());
         }
-        let mut course = self.course(target, true);
+        let mut failover = self.failover(target, true);
         let ask = blob_ask(repository, &descriptor.digest, None, false);
         loop {
-            let endpoint = course.endpoint();
-            match course.limit(self.blob_once(&endpoint, &ask, descriptor)).await {
+            let endpoint = failover.endpoint();
+            match failover.limit(self.blob_once(&endpoint, &ask, descriptor)).await {
                 Ok(bytes) => {
-                    course.succeeded();
+                    failover.succeeded();
                     return Ok(bytes);
                 }
-                Err(fault) => course.failed(fault).await?,
+                Err(fault) => failover.failed(fault).await?,
             }
         }
     }

@@ -63,15 +63,15 @@ impl Client {
         if !accept.is_empty() {
             ask = ask.header(ACCEPT, &accept.join(", "));
         }
-        let mut course = self.course(target, wanted.is_some());
+        let mut failover = self.failover(target, wanted.is_some());
         loop {
-            let endpoint = course.endpoint();
-            match course.limit(self.manifest_once(&endpoint, &ask, wanted)).await {
+            let endpoint = failover.endpoint();
+            match failover.limit(self.manifest_once(&endpoint, &ask, wanted)).await {
                 Ok(manifest) => {
-                    course.succeeded();
+                    failover.succeeded();
                     return Ok(manifest);
                 }
-                Err(fault) => course.failed(fault).await?,
+                Err(fault) => failover.failed(fault).await?,
             }
         }
     }

@@ -5,9 +5,9 @@
 //! [`crate::config::Budget`], and ends in content or in one [`ClientError`].
 
 mod blob;
-mod course;
+pub(crate) mod call_options;
+mod failover;
 mod manifest;
-pub(crate) mod manner;
 mod probe;
 mod push;
 mod range;
@@ -22,8 +22,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use blob::{MAX_RANGE, RangeAnswer};
+pub use call_options::{Observer, Wait};
 pub use manifest::FetchedManifest;
-pub use manner::{Observer, Wait};
 pub use probe::{AuthKind, ProbeReport};
 pub use push::{BlobSource, BlobUpload, PushedManifest};
 pub use resolve::{LocatedImage, ResolvedImage};
@@ -35,7 +35,7 @@ use crate::error::{ClientError, Object, Target};
 use crate::memory::{RegistryMemory, ShortMemory};
 use crate::reference::Repository;
 use crate::transport::Transport;
-use manner::{Manner, Patience};
+use call_options::{CallOptions, Patience};
 use stats::Counters;
 
 /// Reads from and writes to registries.
@@ -43,7 +43,7 @@ use stats::Counters;
 pub struct Client {
     transport: Arc<Transport>,
     counters: Counters,
-    manner: Manner,
+    options: CallOptions,
     memory: Arc<dyn RegistryMemory>,
 }
 
@@ -64,7 +64,7 @@ impl Client {
         Ok(Self {
             transport: Arc::new(Transport::new(config)?),
             counters: Counters::default(),
-            manner: Manner::default(),
+            options: CallOptions::default(),
             memory,
         })
     }
@@ -81,7 +81,7 @@ impl Client {
         Self {
             transport: self.transport.clone(),
             counters: self.counters.part(),
-            manner: self.manner.clone(),
+            options: self.options.clone(),
             memory: self.memory.clone(),
         }
     }
@@ -105,7 +105,7 @@ impl Client {
     #[must_use]
     pub fn avoiding(&self, hosts: &[String]) -> Self {
         let mut client = self.clone();
-        client.manner.avoided = hosts.into();
+        client.options.avoided = hosts.into();
         client
     }
 
@@ -120,7 +120,7 @@ impl Client {
 
     fn with_patience(&self, patience: Patience) -> Self {
         let mut client = self.clone();
-        client.manner.patience = patience;
+        client.options.patience = patience;
         client
     }
 

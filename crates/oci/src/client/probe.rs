@@ -56,11 +56,11 @@ impl Client {
     /// If it cannot be reached, or the image cannot be had.
     pub async fn probe(&self, registry: &str, image: Option<&Reference>) -> Result<ProbeReport, ClientError> {
         let endpoint = self.transport.servers.origin(registry);
-        let mut course = self.course_at_origin(Self::registry_target(registry));
+        let mut failover = self.failover_at_origin(Self::registry_target(registry));
         let mut report = loop {
-            match course.limit(self.probe_once(registry, &endpoint)).await {
+            match failover.limit(self.probe_once(registry, &endpoint)).await {
                 Ok(report) => break report,
-                Err(fault) => course.failed(fault).await?,
+                Err(fault) => failover.failed(fault).await?,
             }
         };
         if let Some(image) = image {

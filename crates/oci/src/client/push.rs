@@ -99,13 +99,13 @@ impl Client {
         })?;
         let target = self.target(repository, Object::BlobUpload(blob.digest));
         let from = mount_from.filter(|from| from.registry() == repository.registry() && *from != repository);
-        let mut course = self.course_at_origin(target);
+        let mut failover = self.failover_at_origin(target);
         loop {
-            let endpoint = course.endpoint();
+            let endpoint = failover.endpoint();
             // A large upload takes its time; its requests are bounded one by one.
             match self.push_blob_once(&endpoint, repository, &blob, from).await {
                 Ok(upload) => return Ok((blob.digest, upload)),
-                Err(fault) => course.failed(fault).await?,
+                Err(fault) => failover.failed(fault).await?,
             }
         }
     }
@@ -249,15 +249,15 @@ impl Client {
         let ask = Ask::new(Method::PUT, path, Scope::push(repository.name()))
             .header(CONTENT_TYPE, media_type)
             .payload(Payload::Bytes(bytes));
-        let mut course = self.course_at_origin(target);
+        let mut failover = self.failover_at_origin(target);
         loop {
-            let endpoint = course.endpoint();
-            match course
+            let endpoint = failover.endpoint();
+            match failover
                 .limit(self.push_manifest_once(&endpoint, &ask, digest))
                 .await
             {
                 Ok(pushed) => return Ok(pushed),
-                Err(fault) => course.failed(fault).await?,
+                Err(fault) => failover.failed(fault).await?,
             }
         }
     }

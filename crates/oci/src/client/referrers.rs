@@ -140,15 +140,15 @@ impl Client {
     ) -> Result<(String, Result<Vec<Descriptor>, Lack>), ClientError> {
         let target = self.target(repository, Object::Referrers(*subject));
         // The list is not named by a digest, so only mirrors that may resolve tags are asked.
-        let mut course = self.course(target, false);
+        let mut failover = self.failover(target, false);
         loop {
-            let endpoint = course.endpoint();
-            match course
+            let endpoint = failover.endpoint();
+            match failover
                 .limit(self.referrers_once(&endpoint, repository, subject, artifact_type))
                 .await
             {
                 Ok(listed) => return Ok((endpoint.server.name(), listed)),
-                Err(fault) => course.failed(fault).await?,
+                Err(fault) => failover.failed(fault).await?,
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::manner::{Observer, Wait};
+use super::call_options::{Observer, Wait};
 use crate::error::Fault;
 
 /// A reading of the counters.

@@ -10,7 +10,7 @@ use futures_util::Stream;
 use xebec_format::digest::Digest;
 
 use super::Client;
-use super::course::Course;
+use super::failover::Failover;
 use super::range::{Opened, blob_ask, skip_in};
 use crate::error::{ClientError, Fault, Object};
 use crate::reference::Repository;
@@ -47,7 +47,7 @@ impl Client {
             skip: 0,
             brings: size,
             answer: None,
-            course: self.course(target, true),
+            failover: self.failover(target, true),
         };
         if from_offset < size {
             reader.reopen().await?;
@@ -88,7 +88,7 @@ impl Client {
             brings: range.end,
             wanted: range,
             answer: None,
-            course: self.course(target, true),
+            failover: self.failover(target, true),
         };
         reader.reopen().await?;
         Ok(BlobStream::new(reader))
@@ -112,30 +112,33 @@ pub(super) struct Reader {
     /// Offset in the blob up to which the answer reaches, if it keeps its word.
     brings: u64,
     answer: Option<Answer>,
-    course: Course,
+    failover: Failover,
+}
+
+/// A whole blob that a registry has begun to send.
+pub(super) struct BegunBlob<'a> {
+    pub(super) repository: &'a Repository,
+    pub(super) blob: &'a Digest,
+    /// In bytes.
+    pub(super) size: u64,
+    pub(super) answer: Answer,
+    pub(super) failover: Failover,
 }
 
 impl Reader {
-    pub(super) fn at_start(
-        client: &Client,
-        repository: &Repository,
-        blob: &Digest,
-        size: u64,
-        answer: Answer,
-        course: Course,
-    ) -> Self {
-        let (client, repository, blob) = (client.clone(), repository.clone(), *blob);
+    /// A blob whose first answer has come.
+    pub(super) fn at_start(client: &Client, begun: BegunBlob<'_>) -> Self {
         Self {
-            client,
-            repository,
-            blob,
-            size,
-            wanted: 0..size,
+            client: client.clone(),
+            repository: begun.repository.clone(),
+            blob: *begun.blob,
+            size: begun.size,
+            wanted: 0..begun.size,
             position: 0,
             skip: 0,
-            brings: size,
-            answer: Some(answer),
-            course,
+            brings: begun.size,
+            answer: Some(begun.answer),
+            failover: begun.failover,
         }
     }
 
@@ -155,7 +158,7 @@ impl Reader {
                         continue;
                     }
                     self.position += part.len() as u64;
-                    self.course.gained(part.len() as u64);
+                    self.failover.gained(part.len() as u64);
                     return Ok(Some(part));
                 }
                 // A server may send less than was asked for, as long as it says so.
@@ -170,22 +173,22 @@ impl Reader {
                 Err(fault) => fault,
             };
             self.answer = None;
-            self.course.failed(fault).await?;
+            self.failover.failed(fault).await?;
         }
         self.answer = None;
-        self.course.succeeded();
+        self.failover.succeeded();
         Ok(None)
     }
 
     /// Makes sure that there is an answer to read from.
     async fn reopen(&mut self) -> Result<(), ClientError> {
         while self.answer.is_none() {
-            let endpoint = self.course.endpoint();
-            match self.course.limit(self.open_once(&endpoint)).await {
+            let endpoint = self.failover.endpoint();
+            match self.failover.limit(self.open_once(&endpoint)).await {
                 Ok((answer, skip, brings)) => {
                     (self.answer, self.skip, self.brings) = (Some(answer), skip, brings);
                 }
-                Err(fault) => self.course.failed(fault).await?,
+                Err(fault) => self.failover.failed(fault).await?,
             }
         }
         Ok(())
@@ -255,7 +258,7 @@ impl BlobStream {
     }
 
     pub(super) fn misused(self) -> ClientError {
-        let target = self.reader.map(|reader| reader.course.target().to_string());
+        let target = self.reader.map(|reader| reader.failover.target().to_string());
         ClientError::Config(format!(
             "{}: a stream was not expected",
             target.unwrap_or_default()

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::client::manner::{Patience, Wait};
+use crate::client::call_options::{Patience, Wait};
 use crate::client::stats::Counters;
 use crate::config::Budget;
 use crate::error::{ClientError, Fault, Target};

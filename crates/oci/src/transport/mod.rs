@@ -27,7 +27,7 @@ use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use xebec_format::digest::Digest;
 
 use crate::auth::{Authenticator, Scope, parse_challenges};
-use crate::client::manner::{Patience, Wait};
+use crate::client::call_options::{Patience, Wait};
 use crate::client::stats::Counters;
 use crate::config::{ClientConfig, is_loopback};
 use crate::credentials::CredentialStore;

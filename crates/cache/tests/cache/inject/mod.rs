@@ -62,7 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// What writing a span must report: the pages in its place that are unverified and differ from it.
-fn expected_lies(truth: &Truth, layer: &CachedLayer, span: &Range<u64>) -> BTreeSet<u64> {
+fn expected_mismatches(truth: &Truth, layer: &CachedLayer, span: &Range<u64>) -> BTreeSet<u64> {
     let pages = layer.unverified(pages_of(span)).into_iter().flatten();
     let differs = |page: &u64| {
         let part = (page * PAGE).max(span.start)..((page + 1) * PAGE).min(span.end);
@@ -155,13 +155,13 @@ fn run(pages: u64, seed: u64, steps: &[Step]) {
             Step::Write(at) => {
                 let number = (at * truth.table.spans.len() as f64) as usize;
                 let span = truth.table.spans[number].data.clone();
-                let expected = expected_lies(&truth, &layer, &span);
+                let expected = expected_mismatches(&truth, &layer, &span);
                 let before = layer.unverified(0..pages).into_iter().flatten().count();
                 let compared = truth.write(&layer, number);
-                let lies: BTreeSet<u64> = layer.take_lies().into_iter().flatten().collect();
-                assert_eq!(lies, expected);
-                assert_eq!(compared.lies, lies.len() as u64);
-                told.extend(lies);
+                let mismatches: BTreeSet<u64> = layer.take_mismatches().into_iter().flatten().collect();
+                assert_eq!(mismatches, expected);
+                assert_eq!(compared.mismatches, mismatches.len() as u64);
+                told.extend(mismatches);
                 let after = layer.unverified(0..pages).into_iter().flatten().count();
                 assert_eq!(compared.verified as usize, before - after);
                 assert!(layer.missing_spans(span).iter().all(|missing| *missing != number));
@@ -178,7 +178,7 @@ fn run(pages: u64, seed: u64, steps: &[Step]) {
             }
             Step::CrossCheck => {
                 truth.cross_check(&layer);
-                told.extend(layer.take_lies().into_iter().flatten());
+                told.extend(layer.take_mismatches().into_iter().flatten());
             }
             Step::Reopen | Step::Reboot(_) => {
                 drop(layer);
@@ -187,12 +187,12 @@ fn run(pages: u64, seed: u64, steps: &[Step]) {
                     boots += 1;
                 }
                 layer = truth.open(&(Arc::new(disk.clone()) as Arc<dyn Disk>), directory, boot(boots));
-                let again: BTreeSet<u64> = layer.take_lies().into_iter().flatten().collect();
+                let again: BTreeSet<u64> = layer.take_mismatches().into_iter().flatten().collect();
                 // A power cut may lose that they were told, or that they were heard.
                 if matches!(step, Step::Reopen) {
-                    assert_eq!(again, told, "lies are told until they are heard");
+                    assert_eq!(again, told, "mismatches are told until they are heard");
                 }
-                layer.lies_are_heard();
+                layer.mismatches_are_heard();
                 told.clear();
             }
         }
@@ -338,7 +338,7 @@ fn the_bitmap_appears_with_the_first_injection_and_is_believed_after_a_reboot() 
     );
     assert_eq!(layer.unverified_spans(0..truth.table.data_size), [0]);
     assert_eq!(truth.write(&layer, 0).verified, 4);
-    assert_eq!(layer.take_lies(), []);
+    assert_eq!(layer.take_mismatches(), []);
     drop(layer);
     // Not synced: the file still says so.
     let layer = truth.open(&disk, directory.path(), boot(2));

@@ -1,4 +1,4 @@
-//! The course of one call: which endpoint is asked next, and when to give up.
+//! The failover of one call: which endpoint is asked next, and when to give up.
 //!
 //! Mirrors are asked in order and passed over when they fail; the registry itself comes last and its fault
 //! decides what the call says. After it, the call waits and starts over, within its budget.
@@ -6,7 +6,7 @@
 use tokio::time::Instant;
 
 use super::Client;
-use crate::client::manner::Manner;
+use crate::client::call_options::CallOptions;
 use crate::error::{ClientError, Fault, Target};
 use crate::transport::attempts::Attempts;
 use crate::transport::registry::{Endpoint, Servers};
@@ -16,7 +16,7 @@ const LEAST_PROGRESS: u64 = 64 << 10;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct Failover {
     client: Client,
     target: Target,
     by_digest: bool,
@@ -29,12 +29,12 @@ pub(crate) struct Course {
 }
 
 impl Client {
-    /// The course of a call that reads; mirrors are asked for what `target` names by digest.
-    pub(super) fn course(&self, target: Target, by_digest: bool) -> Course {
+    /// The failover of a call that reads; mirrors are asked for what `target` names by digest.
+    pub(super) fn failover(&self, target: Target, by_digest: bool) -> Failover {
         let servers = &self.transport.servers;
-        let (current, mirrors) = round(servers, &target.registry, by_digest, false, &self.manner);
-        let attempts = self.transport.attempts(&self.counters, self.manner.patience);
-        Course {
+        let (current, mirrors) = round(servers, &target.registry, by_digest, false, &self.options);
+        let attempts = self.transport.attempts(&self.counters, self.options.patience);
+        Failover {
             client: self.clone(),
             target,
             by_digest,
@@ -45,12 +45,12 @@ impl Client {
         }
     }
 
-    /// The course of a call to the registry itself.
-    pub(super) fn course_at_origin(&self, target: Target) -> Course {
+    /// The failover of a call to the registry itself.
+    pub(super) fn failover_at_origin(&self, target: Target) -> Failover {
         let current = self.transport.servers.origin(&target.registry);
-        let attempts = self.transport.attempts(&self.counters, self.manner.patience);
+        let attempts = self.transport.attempts(&self.counters, self.options.patience);
         let (mirrors, by_digest) = (Vec::new(), false);
-        Course {
+        Failover {
             client: self.clone(),
             target,
             by_digest,
@@ -69,16 +69,16 @@ fn round(
     registry: &str,
     by_digest: bool,
     with_resting: bool,
-    manner: &Manner,
+    options: &CallOptions,
 ) -> (Endpoint, Vec<Endpoint>) {
     let mut endpoints = servers.readable(registry, by_digest, with_resting);
-    endpoints.sort_by_key(|endpoint| manner.avoided.contains(&endpoint.server.authority));
+    endpoints.sort_by_key(|endpoint| options.avoided.contains(&endpoint.server.authority));
     endpoints.reverse();
     let first = endpoints.pop().unwrap_or_else(|| servers.origin(registry));
     (first, endpoints)
 }
 
-impl Course {
+impl Failover {
     /// Whom to ask now.
     pub(crate) fn endpoint(&self) -> Endpoint {
         self.current.clone()
@@ -141,7 +141,7 @@ impl Course {
             let servers = &self.client.transport.servers;
             let registry = &self.target.registry;
             (self.current, self.mirrors) =
-                round(servers, registry, self.by_digest, true, &self.client.manner);
+                round(servers, registry, self.by_digest, true, &self.client.options);
         }
         Ok(())
     }

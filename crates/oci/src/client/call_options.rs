@@ -76,7 +76,7 @@ impl Patience {
 
 /// See the module.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Manner {
+pub(crate) struct CallOptions {
     pub(crate) patience: Patience,
     pub(crate) avoided: Arc<[String]>,
 }
