@@ -7,6 +7,7 @@ use xebec_format::digest::Digest;
 use xebec_format::layer::{EntryKind, LayerIndex};
 use xebec_format::runtime_image::{PageRun, RecordedLayer, Service};
 use xebec_images::images::Report;
+use xebec_images::prepared_layer::PreparedLayer;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::ImageRequest;
 use xebec_trust::Root;
@@ -92,38 +93,16 @@ impl Recordings {
             .find_indexes(request, &found)
             .await
             .unwrap_or_default();
-        let indexes = indexes.into_iter().flatten();
-        let indexes: Vec<(LayerKey, _)> = indexes.map(|layer| (layer.key, layer.index)).collect();
-        let index_of = |layer: &RecordedLayer| {
-            let key = LayerKey {
-                layer: layer.layer,
-                index: layer.index,
-            };
-            let known = indexes.iter().find(|(known, _)| *known == key);
-            match known {
-                Some((_, index)) => Some(Table::new(index)),
-                // Another one than the image is used with now.
-                None => {
-                    let bytes = self.images.store().index_bytes(key).ok()?;
-                    Some(Table::new(&LayerIndex::decode(&bytes).ok()?))
-                }
-            }
-        };
+        let indexes: Vec<PreparedLayer> = indexes.into_iter().flatten().collect();
         let number_of = |layer: Digest| found.layers.iter().position(|known| known.digest == layer);
-        let mut tables: Vec<LayerTable> = kept
-            .recording
-            .layers
-            .iter()
-            .map(|layer| LayerTable {
-                layer: layer.layer,
-                number: number_of(layer.layer).map_or(0, |place| place + 1),
-                pages: layer.data_size / PAGE_SIZE,
-                table: None,
-            })
-            .collect();
-        for (table, layer) in tables.iter_mut().zip(&kept.recording.layers) {
-            table.table = index_of(layer);
-        }
+        let recorded_layers = kept.recording.layers.iter();
+        let tables = recorded_layers.map(|layer| LayerTable {
+            layer: layer.layer,
+            number: number_of(layer.layer).map_or(0, |place| place + 1),
+            pages: layer.data_size / PAGE_SIZE,
+            table: self.table_of(layer, &indexes),
+        });
+        let tables: Vec<LayerTable> = tables.collect();
         let (layers, files, marks) = charted(service, &tables);
         let (root, refused) = match root {
             Ok(root) => (Some(*root), None),
@@ -141,6 +120,22 @@ impl Recordings {
             files,
             marks,
         })
+    }
+
+    /// Where the files of a recorded layer have their pages, by an index that the image has or that this host keeps.
+    fn table_of(&self, layer: &RecordedLayer, indexes: &[PreparedLayer]) -> Option<Table> {
+        let key = LayerKey {
+            layer: layer.layer,
+            index: layer.index,
+        };
+        match indexes.iter().find(|known| known.key == key) {
+            Some(known) => Some(Table::new(&known.index)),
+            // Another one than the image is used with now.
+            None => {
+                let bytes = self.images.store().index_bytes(key).ok()?;
+                Some(Table::new(&LayerIndex::decode(&bytes).ok()?))
+            }
+        }
     }
 }
 

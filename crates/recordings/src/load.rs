@@ -210,26 +210,38 @@ impl Loader {
                 }
             }
         }
-        let stronger =
-            |target: &&Target| target.root > self.found.root && !target.served.layer().is_complete();
-        let strongest = self
-            .layers
-            .iter()
-            .flatten()
-            .filter(stronger)
-            .map(|target| target.root)
-            .max();
-        if let (Some(root), None) = (strongest, &loaded.problem) {
-            let remedy = match root {
-                Root::Bound => "only a recording of this host's own does",
-                _ => "`xebec record --sign` makes one that does",
-            };
-            loaded.problem = Some(format!(
-                "it rests on \"{}\" and brings nothing into layers whose index rests on \"{root}\"; {remedy}",
-                self.found.root
-            ));
+        loaded.problem = loaded
+            .problem
+            .or_else(|| self.stronger_layers())
+            .or_else(|| self.layers_with_other_readers())
+            .or_else(|| self.layers_by_other_indexes());
+        if let Some(problem) = &loaded.problem {
+            warn!("runtime image {}: {problem}", self.found.name.short());
         }
-        let held_up = |target: &&Target| {
+        loaded.milliseconds = start.elapsed().as_secs_f64() * 1e3;
+        self.tell_no_more();
+        loaded
+    }
+
+    /// What is to be said of layers whose indexes have a stronger root of trust than the recording.
+    fn stronger_layers(&self) -> Option<String> {
+        let is_stronger =
+            |target: &&Target| target.root > self.found.root && !target.served.layer().is_complete();
+        let stronger = self.layers.iter().flatten().filter(is_stronger);
+        let root = stronger.map(|target| target.root).max()?;
+        let remedy = match root {
+            Root::Bound => "only a recording of this host's own does",
+            _ => "`xebec record --sign` makes one that does",
+        };
+        Some(format!(
+            "it rests on \"{}\" and brings nothing into layers whose index rests on \"{root}\"; {remedy}",
+            self.found.root
+        ))
+    }
+
+    /// What is to be said of layers that have readers who do not admit the recording.
+    fn layers_with_other_readers(&self) -> Option<String> {
+        let is_held_up = |target: &&Target| {
             let layer = target.served.layer();
             let may = self
                 .injecting
@@ -237,22 +249,16 @@ impl Loader {
                 .is_some_and(|injecting| injecting.may(layer.key()));
             !layer.is_complete() && target.root <= self.found.root && !may
         };
-        let held_up = self.layers.iter().flatten().filter(held_up).count();
-        if held_up > 0 && loaded.problem.is_none() {
-            loaded.problem = Some(format!(
-                "{held_up} of its layers are read by others who would not believe it, so it brings nothing into them"
-            ));
-        }
+        let held_up = self.layers.iter().flatten().filter(is_held_up).count();
+        (held_up > 0).then(|| {
+            format!("{held_up} of its layers are read by others who would not believe it, so it brings nothing into them")
+        })
+    }
+
+    /// What is to be said of layers that this host uses by another index.
+    fn layers_by_other_indexes(&self) -> Option<String> {
         let others = self.layers.iter().filter(|target| target.is_none()).count();
-        if others > 0 && loaded.problem.is_none() {
-            loaded.problem = Some(format!("{others} of its layers are used here by another index"));
-        }
-        if let Some(problem) = &loaded.problem {
-            warn!("runtime image {}: {problem}", self.found.name.short());
-        }
-        loaded.milliseconds = start.elapsed().as_secs_f64() * 1e3;
-        self.tell_no_more();
-        loaded
+        (others > 0).then(|| format!("{others} of its layers are used here by another index"))
     }
 
     /// Pages of the service in runs of single pages for which `counts` holds.

@@ -116,11 +116,7 @@ pub fn merge(
     }
     let (mounted, _view) = hold(daemon, request, "merge", report)?;
     if mounted.manifest != found.manifest_digest {
-        let message = format!(
-            "{} was moved to another image meanwhile; merge it again",
-            mounted.reference
-        );
-        return Err(Failure::new(FailureKind::Usage, message));
+        return Err(moved(&mounted));
     }
     found.look_up_user(&mounted.path);
     let layers = layers(images, &mounted)?;
@@ -146,16 +142,9 @@ pub fn merge(
         may_carry: &recordings.may_carry(&found, options.local, key.is_some()),
     };
     let total = count(&order) * PAGE_SIZE;
-    let tell = |done| {
-        report(Reply::Progress {
-            what: "compress pages".to_owned(),
-            done,
-            total: Some(total),
-        });
-    };
-    tell(0);
+    tell_compressed(report, 0, total);
     let made = make(images.store(), plan)?;
-    tell(total);
+    tell_compressed(report, total, total);
     let mut merged = summary(&found, &made, &folded, &sources, count(&order));
     merged.brought_bytes = brought_bytes;
     let shared = recordings.share(request, &found, made, options.local, key.as_ref(), report);
@@ -166,6 +155,23 @@ pub fn merge(
         .profiles()
         .forget(found.manifest_digest, names.map(|(name, _)| name.as_str()))?;
     Ok(merged)
+}
+
+fn moved(mounted: &Mounted) -> Failure {
+    let message = format!(
+        "{} was moved to another image meanwhile; merge it again",
+        mounted.reference
+    );
+    Failure::new(FailureKind::Usage, message)
+}
+
+/// Tells how many bytes of pages are compressed; as many as there are, or none.
+fn tell_compressed(report: &Report, done: u64, total: u64) {
+    report(Reply::Progress {
+        what: "compress pages".to_owned(),
+        done,
+        total: Some(total),
+    });
 }
 
 /// The recordings that a start of the image would believe, and what is said of the others.
@@ -239,6 +245,14 @@ struct Source {
     profiles: Vec<(String, Profile)>,
 }
 
+/// Says how many are left out, if any are.
+fn notice(report: &Report, count: usize, text: &str) {
+    if count > 0 {
+        let text = format!("{count} {text}");
+        report(Reply::Notice { text });
+    }
+}
+
 /// What there is of all services.
 struct Sources(Vec<Source>);
 
@@ -249,12 +263,6 @@ impl Sources {
         layers: &[RecordedLayer],
         report: &Report,
     ) -> Self {
-        let notice = |count: usize, text: &str| {
-            if count > 0 {
-                let text = format!("{count} {text}");
-                report(Reply::Notice { text });
-            }
-        };
         let mut sources: Vec<Source> = Vec::new();
         let mut places: HashMap<ServiceKey, usize> = HashMap::new();
         let mut foreign = 0;
@@ -274,6 +282,7 @@ impl Sources {
             }
         }
         notice(
+            report,
             foreign,
             "recordings are not merged: they name pages by other layer indexes than this host uses",
         );
@@ -287,10 +296,23 @@ impl Sources {
                 sources.len() - 1
             });
         }
+        let mut this = Self(sources);
+        this.add_profiles(profiles, &places, layers, report);
+        this
+    }
+
+    /// Adds what starts asked for. `places`: where each service is among the sources.
+    fn add_profiles(
+        &mut self,
+        profiles: &[KeptProfile],
+        places: &HashMap<ServiceKey, usize>,
+        layers: &[RecordedLayer],
+        report: &Report,
+    ) {
         let (mut unrecorded, mut foreign) = (0, 0);
         for kept in profiles {
             let place = places.get(&kept.profile.service).copied();
-            let source = place.and_then(|place| sources.get_mut(place));
+            let source = place.and_then(|place| self.0.get_mut(place));
             match (source, Numbers::new(&kept.profile.layers, layers)) {
                 (_, None) => foreign += 1,
                 (None, _) => unrecorded += 1,
@@ -301,14 +323,15 @@ impl Sources {
             }
         }
         notice(
+            report,
             unrecorded,
             "starts were of services that were not recorded, and do not say all that they read; they are not merged",
         );
         notice(
+            report,
             foreign,
             "starts were by other layer indexes than this host uses now; what they asked for is not merged",
         );
-        Self(sources)
     }
 
     /// The recordings that count.

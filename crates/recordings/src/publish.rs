@@ -284,35 +284,11 @@ pub(super) fn numbered(pairs: &[LayerPair]) -> Vec<LayerKey> {
 
 /// Makes a recording from pages that are in the cache.
 pub(super) fn make(store: &Store, plan: Plan<'_>) -> Result<Made, Failure> {
-    let mut layers: Vec<RecordedLayer> = Vec::new();
-    let mut files = Vec::new();
-    for key in numbered(plan.layers) {
-        let layer = store.look(key)?;
-        layers.push(RecordedLayer {
-            layer: key.layer,
-            index: key.index,
-            data_size: layer.table().data_size,
-        });
-        files.push(layer);
-    }
+    let (layers, files) = open_layers(store, plan.layers)?;
     let read = |layer: u16, page: u64, bytes: &mut [u8; PAGE_SIZE as usize]| {
-        // What a runtime image brought and nobody compared is not this host's word.
-        let is_known = |cached: &&CachedLayer| {
-            cached.presence().missing(page..page + 1).is_empty()
-                && cached.unverified(page..page + 1).is_empty()
-        };
-        let cached = files.get(usize::from(layer)).filter(is_known);
-        match cached {
-            Some(cached) => cached.read_at(bytes, page * PAGE_SIZE).map(|()| true),
-            None => Ok(false),
-        }
+        read_verified(files.get(usize::from(layer)), page, bytes)
     };
     let failed = |error| Failure::host("read the touched pages back", error);
-    let pages = |runs: &[PageRun]| -> Vec<(u16, u64)> {
-        let runs = runs.iter();
-        runs.flat_map(|run| (run.first..run.end()).map(move |page| (run.layer, page)))
-            .collect()
-    };
     let touched: HashSet<(u16, u64)> = pages(&plan.order).into_iter().collect();
     let mut read_page = |(layer, page): (u16, u64), bytes: &mut _| read(layer, page, bytes);
     let mut reused = Reused::choose(plan.earlier, &layers, &touched, &mut read_page).map_err(failed)?;
@@ -361,6 +337,46 @@ pub(super) fn make(store: &Store, plan: Plan<'_>) -> Result<Made, Failure> {
         recording,
         zone,
     })
+}
+
+/// Opens the layers to look at them, numbered as the recording does.
+fn open_layers(
+    store: &Store,
+    layers: &[LayerPair],
+) -> Result<(Vec<RecordedLayer>, Vec<CachedLayer>), Failure> {
+    let (mut recorded, mut files) = (Vec::new(), Vec::new());
+    for key in numbered(layers) {
+        let layer = store.look(key)?;
+        recorded.push(RecordedLayer {
+            layer: key.layer,
+            index: key.index,
+            data_size: layer.table().data_size,
+        });
+        files.push(layer);
+    }
+    Ok((recorded, files))
+}
+
+/// Reads a page; whether it is there. What a runtime image brought and nobody compared is not this host's word.
+fn read_verified(
+    layer: Option<&CachedLayer>,
+    page: u64,
+    bytes: &mut [u8; PAGE_SIZE as usize],
+) -> io::Result<bool> {
+    let is_known = |cached: &&CachedLayer| {
+        cached.presence().missing(page..page + 1).is_empty() && cached.unverified(page..page + 1).is_empty()
+    };
+    match layer.filter(is_known) {
+        Some(cached) => cached.read_at(bytes, page * PAGE_SIZE).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// The single pages of runs, each with its layer's number.
+fn pages(runs: &[PageRun]) -> Vec<(u16, u64)> {
+    let runs = runs.iter();
+    runs.flat_map(|run| (run.first..run.end()).map(move |page| (run.layer, page)))
+        .collect()
 }
 
 /// Its own zone comes first, if it has one.

@@ -111,50 +111,18 @@ fn as_recording(profile: &Profile) -> Service {
 fn fold_recorded(recordings: &[Service], profiles: &[Profile], limit: Limit, now: u64) -> Option<Folded> {
     let newest = recordings.first()?;
     let mut profiles: Vec<Start> = profiles.iter().map(Start::new).collect();
-    let mut recorded = Vec::new();
-    let mut seen: HashMap<Page, u64> = HashMap::new();
-    let mut last_seen: HashMap<Page, u64> = HashMap::new();
-    for recording in recordings {
-        let order: Vec<Page> = recording
-            .touched
-            .iter()
-            .flat_map(|seen| pages(&seen.run))
-            .collect();
-        for touched in &recording.touched {
-            for page in pages(&touched.run) {
-                *seen.entry(page).or_default() += u64::from(touched.seen);
-                last_seen.entry(page).or_insert(recording.recorded);
-            }
-        }
-        recorded = interleaved(recorded, &order);
-    }
+    let Recorded {
+        order: recorded,
+        mut seen,
+        last_seen,
+    } = Recorded::of(recordings);
     for start in &mut profiles {
         // One that touched nothing that is recorded was not looked at properly.
         start.knows &= start.pages.iter().any(|page| last_seen.contains_key(page));
     }
-    let is_needed = |page: &Page| {
-        let when = last_seen.get(page).copied().unwrap_or_default();
-        let later = profiles
-            .iter()
-            .filter(|start| start.knows && start.started > when);
-        let (mut count, mut touched) = (0, false);
-        for start in later {
-            count += 1;
-            touched |= start.pages.contains(page);
-        }
-        touched || count < RECENT
-    };
+    let is_needed = |page: &Page| is_needed(page, &profiles, last_seen.get(page).copied());
     let mut kept: Vec<Page> = recorded.iter().copied().filter(is_needed).collect();
-    let mut missed: Vec<Page> = Vec::new();
-    let mut times: HashMap<Page, usize> = HashMap::new();
-    for start in &profiles {
-        let others = start.missed.iter().filter(|page| !last_seen.contains_key(*page));
-        let others: Vec<Page> = others.copied().collect();
-        for page in &others {
-            *times.entry(*page).or_default() += 1;
-        }
-        missed = interleaved(missed, &others);
-    }
+    let (missed, times) = missed(&profiles, &last_seen);
     let added = most_often(&missed, &times, limit.of(recorded.len() as u64));
     if kept.is_empty() && added.is_empty() {
         // That a start needs nothing of its image was not seen, whatever profiles say.
@@ -173,13 +141,8 @@ fn fold_recorded(recordings: &[Service], profiles: &[Profile], limit: Limit, now
         .sum::<u64>()
         + knowing;
     let scale = Scale(runs);
-    let mut touched = Vec::new();
-    for (layer, first) in kept.iter().chain(&added).copied() {
-        let seen = scale.seen(seen.get(&(layer, first)).copied().unwrap_or(1));
-        let pages = 1;
-        let run = PageRun { layer, first, pages };
-        SeenRun { run, seen }.push_onto(&mut touched);
-    }
+    let seen_of = |page: &Page| scale.seen(seen.get(page).copied().unwrap_or(1));
+    let touched = seen_runs(kept.iter().chain(&added).copied(), seen_of);
     let service = Service {
         key: newest.key.clone(),
         probe: newest.probe.clone(),
@@ -194,6 +157,83 @@ fn fold_recorded(recordings: &[Service], profiles: &[Profile], limit: Limit, now
         left_out: (missed.len() - added.len()) as u64,
         dropped: (recorded.len() - kept.len()) as u64,
     })
+}
+
+/// What all recordings of a service say.
+struct Recorded {
+    /// Their pages, in the order of first access.
+    order: Vec<Page>,
+    /// In how many runs each was touched.
+    seen: HashMap<Page, u64>,
+    /// When each was recorded last.
+    last_seen: HashMap<Page, u64>,
+}
+
+impl Recorded {
+    /// `recordings`: the newest comes first.
+    fn of(recordings: &[Service]) -> Self {
+        let mut this = Self {
+            order: Vec::new(),
+            seen: HashMap::new(),
+            last_seen: HashMap::new(),
+        };
+        for recording in recordings {
+            let touched = recording.touched.iter();
+            let order: Vec<Page> = touched.flat_map(|seen| pages(&seen.run)).collect();
+            for touched in &recording.touched {
+                for page in pages(&touched.run) {
+                    *this.seen.entry(page).or_default() += u64::from(touched.seen);
+                    this.last_seen.entry(page).or_insert(recording.recorded);
+                }
+            }
+            this.order = interleaved(this.order, &order);
+        }
+        this
+    }
+}
+
+/// Whether a recorded page is kept: a start since it was recorded touched it, or too few starts can tell.
+fn is_needed(page: &Page, profiles: &[Start], last_seen: Option<u64>) -> bool {
+    let when = last_seen.unwrap_or_default();
+    let later = profiles
+        .iter()
+        .filter(|start| start.knows && start.started > when);
+    let (mut count, mut touched) = (0, false);
+    for start in later {
+        count += 1;
+        touched |= start.pages.contains(page);
+    }
+    touched || count < RECENT
+}
+
+/// Pages that starts asked for and no recording has, in their order, and how many starts asked for each.
+fn missed(profiles: &[Start], recorded: &HashMap<Page, u64>) -> (Vec<Page>, HashMap<Page, usize>) {
+    let mut missed: Vec<Page> = Vec::new();
+    let mut times: HashMap<Page, usize> = HashMap::new();
+    for start in profiles {
+        let others = start.missed.iter().filter(|page| !recorded.contains_key(*page));
+        let others: Vec<Page> = others.copied().collect();
+        for page in &others {
+            *times.entry(*page).or_default() += 1;
+        }
+        missed = interleaved(missed, &others);
+    }
+    (missed, times)
+}
+
+/// Pages in runs, in their order, as often as they were seen.
+fn seen_runs(pages: impl Iterator<Item = Page>, seen: impl Fn(&Page) -> u8) -> Vec<SeenRun> {
+    let mut runs = Vec::new();
+    for (layer, first) in pages {
+        let seen = seen(&(layer, first));
+        let run = PageRun {
+            layer,
+            first,
+            pages: 1,
+        };
+        SeenRun { run, seen }.push_onto(&mut runs);
+    }
+    runs
 }
 
 /// What a profile says, for looking up.
