@@ -34,8 +34,8 @@ use crate::prepared_layer::PreparedLayer;
 use crate::record::{KeptFor, LayerRecord};
 use crate::referrers::Referrers;
 use crate::thread_priority::RaisedPriority;
-use choice::Outcome;
 pub use choice::{Choice, NotChosen};
+use choice::{FoundArtifact, Outcome};
 
 /// Layers whose indexes are looked for at the same time: as many as Docker's overlay2 can stack, so that usual images have them in as
 /// many round trips as one layer takes.
@@ -135,6 +135,15 @@ impl Images {
         let said = LayerIndex::diff_id_of(&self.store.index_bytes(key)?);
         said.map_err(|error| Failure::new(FailureKind::Integrity, error))
     }
+}
+
+/// What looking for a layer's index has found that is not chosen at once.
+#[derive(Default)]
+struct Search {
+    /// Why an index may not be used.
+    refusal: Option<Refusal>,
+    /// One that only a registry's listing vouches for, to be used if there is no stronger one.
+    listed: Option<(LayerKey, Root)>,
 }
 
 impl<'a> Choice<'a> {
@@ -310,22 +319,57 @@ impl<'a> Choice<'a> {
         let Some(descriptor) = self.found.layers.get(number) else {
             return Ok(Outcome::Missing("there is no such layer".to_owned()));
         };
-        let mut refusal = None;
-        let mut listed = None;
+        let mut search = Search::default();
+        if let Some(layer) = self.search_here(number, descriptor, &mut search).await? {
+            return Ok(Outcome::Chosen(layer));
+        }
+        for found in self.artifacts_for(&search).await? {
+            let Some(blobs) = found.artifact.layers.get(&descriptor.digest) else {
+                continue;
+            };
+            match self.take_from_artifact(number, descriptor, found, blobs).await? {
+                Outcome::Chosen(layer) => return Ok(Outcome::Chosen(layer)),
+                Outcome::Refused(error) => search.refusal = Some(error),
+                Outcome::Missing(reason) | Outcome::Whole(reason) => {
+                    warn!(layer = %descriptor.digest, "{reason}");
+                }
+            }
+        }
+        if let Some((key, root)) = search.listed {
+            match self.open_from_store(number, key, root) {
+                Ok(layer) => return Ok(Outcome::Chosen(Box::new(layer))),
+                // Damaged in the cache: it is made anew, as one that is missing.
+                Err(error) => warn!("{error}"),
+            }
+        }
+        Ok(match search.refusal {
+            Some(refusal) => Outcome::Refused(refusal),
+            None => Outcome::Missing("no index of it was found".to_owned()),
+        })
+    }
+
+    /// Takes an index that the registry need not be asked for: from the cache, from the blob's own table of contents, or one
+    /// that was offered.
+    async fn search_here(
+        &self,
+        number: usize,
+        descriptor: &Descriptor,
+        search: &mut Search,
+    ) -> Result<Option<Box<PreparedLayer>>, Failure> {
         match self.choose_from_store(descriptor.digest) {
             // There may be a stronger one than what the registry listed once; an attacker could have been first.
             Ok(Some((key, root))) if !root.holds_for_digest() && self.could_be_stronger(descriptor) => {
-                listed = Some((key, root));
+                search.listed = Some((key, root));
             }
             Ok(Some((key, root))) => match self.open_from_store(number, key, root) {
-                Ok(layer) => return Ok(Outcome::Chosen(Box::new(layer))),
+                Ok(layer) => return Ok(Some(Box::new(layer))),
                 Err(error) => warn!("{error}"),
             },
             Ok(None) => {}
-            Err(error) => refusal = Some(error),
+            Err(error) => search.refusal = Some(error),
         }
         match self.read_table_of_contents(number, descriptor).await {
-            Ok(Some(layer)) => return Ok(Outcome::Chosen(Box::new(layer))),
+            Ok(Some(layer)) => return Ok(Some(Box::new(layer))),
             Ok(None) => {}
             Err(reason) => {
                 warn!(layer = %descriptor.digest, "its table of contents cannot be used: {reason}")
@@ -335,50 +379,32 @@ impl<'a> Choice<'a> {
             Some(Outcome::Chosen(layer))
                 if layer.root.holds_for_digest() || !self.could_be_stronger(descriptor) =>
             {
-                return Ok(Outcome::Chosen(layer));
+                return Ok(Some(layer));
             }
-            Some(Outcome::Chosen(layer)) => listed = Some((layer.key, layer.root)),
-            Some(Outcome::Refused(error)) => refusal = Some(error),
+            Some(Outcome::Chosen(layer)) => search.listed = Some((layer.key, layer.root)),
+            Some(Outcome::Refused(error)) => search.refusal = Some(error),
             Some(Outcome::Missing(reason) | Outcome::Whole(reason)) => {
                 warn!(layer = %descriptor.digest, "{reason}");
             }
             None => {}
         }
-        let artifacts = match self.found.offline {
-            true => &[][..],
-            false => match self.artifacts.get_or_try_init(|| self.find_artifacts()).await {
-                Ok(artifacts) => artifacts,
-                // What is known already is the better answer than that the registry does not speak.
-                Err(failure) if refusal.is_some() || listed.is_some() => {
-                    warn!("{failure}");
-                    &[][..]
-                }
-                Err(failure) => return Err(failure),
-            },
-        };
-        for found in artifacts {
-            let Some(blobs) = found.artifact.layers.get(&descriptor.digest) else {
-                continue;
-            };
-            match self.take_from_artifact(number, descriptor, found, blobs).await? {
-                Outcome::Chosen(layer) => return Ok(Outcome::Chosen(layer)),
-                Outcome::Refused(error) => refusal = Some(error),
-                Outcome::Missing(reason) | Outcome::Whole(reason) => {
-                    warn!(layer = %descriptor.digest, "{reason}");
-                }
-            }
+        Ok(None)
+    }
+
+    /// The image's index artifacts, from the registry.
+    async fn artifacts_for(&self, search: &Search) -> Result<&[FoundArtifact], Failure> {
+        if self.found.offline {
+            return Ok(&[]);
         }
-        if let Some((key, root)) = listed {
-            match self.open_from_store(number, key, root) {
-                Ok(layer) => return Ok(Outcome::Chosen(Box::new(layer))),
-                // Damaged in the cache: it is made anew, as one that is missing.
-                Err(error) => warn!("{error}"),
+        match self.artifacts.get_or_try_init(|| self.find_artifacts()).await {
+            Ok(artifacts) => Ok(artifacts),
+            // What is known already is the better answer than that the registry does not speak.
+            Err(failure) if search.refusal.is_some() || search.listed.is_some() => {
+                warn!("{failure}");
+                Ok(&[])
             }
+            Err(failure) => Err(failure),
         }
-        Ok(match refusal {
-            Some(refusal) => Outcome::Refused(refusal),
-            None => Outcome::Missing("no index of it was found".to_owned()),
-        })
     }
 
     /// Whether something on this image's way may vouch for another index than the one that was only listed.

@@ -9,6 +9,7 @@ use serde::Serialize;
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
+use xebec_oci::Descriptor;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{CacheReport, CachedLayerInfo, ImageRequest};
 
@@ -16,6 +17,7 @@ use crate::check::known_image;
 use crate::facts;
 use crate::images::{Images, Report};
 use crate::lazy::{self, has_table_of_contents};
+use crate::prepared_layer::PreparedLayer;
 
 /// An image, as `xebec inspect` shows it.
 #[derive(Clone, Debug, Serialize)]
@@ -155,6 +157,58 @@ fn cached_layer(images: &Images, key: LayerKey) -> CachedLayerInfo {
     }
 }
 
+/// A request by a name of the image, if it was made by the digest of one that this host knows.
+fn by_name(images: &Images, request: &ImageRequest) -> Result<ImageRequest, Failure> {
+    if request.reference.parse::<Digest>().is_err() {
+        return Ok(request.clone());
+    }
+    let record = known_image(images, request)?;
+    let reference = record.references.first().cloned().ok_or_else(|| {
+        Failure::new(
+            FailureKind::NotFound,
+            "that image has no name on this host any more",
+        )
+    })?;
+    Ok(ImageRequest {
+        reference,
+        ..request.clone()
+    })
+}
+
+fn without_index(descriptor: &Descriptor, reason: &str) -> LayerInfo {
+    let codec = descriptor.media_type.rsplit(['.', '+']).next();
+    LayerInfo {
+        layer: descriptor.digest,
+        size: descriptor.size,
+        codec: codec.unwrap_or_default().to_owned(),
+        lazy_by: format!("not lazy: {reason}"),
+        lazy: false,
+        trust: "-".to_owned(),
+        spans: None,
+        pages: 0,
+        present_pages: 0,
+    }
+}
+
+fn with_index(images: &Images, descriptor: &Descriptor, layer: &PreparedLayer) -> LayerInfo {
+    let why_not = lazy::why_not(&layer.index);
+    let by = match has_table_of_contents(descriptor) {
+        true => "its own contents table",
+        false => "index",
+    };
+    LayerInfo {
+        layer: descriptor.digest,
+        size: descriptor.size,
+        codec: format!("{:?}", layer.index.codec).to_lowercase(),
+        lazy: why_not.is_none(),
+        lazy_by: why_not.unwrap_or_else(|| by.to_owned()),
+        trust: layer.root.to_string(),
+        spans: Some(layer.index.spans.len() as u64),
+        pages: layer.index.data_size / PAGE_SIZE,
+        present_pages: cached_layer(images, layer.key).present_pages,
+    }
+}
+
 /// What is to be known of an image, from the registry and from the cache; nothing is fetched but its manifest,
 /// configuration and indexes.
 ///
@@ -165,22 +219,7 @@ pub async fn inspect_image(
     request: &ImageRequest,
     report: &Report,
 ) -> Result<ImageInfo, Failure> {
-    let request = match request.reference.parse::<Digest>() {
-        Ok(_) => {
-            let record = known_image(images, request)?;
-            let reference = record.references.first().cloned().ok_or_else(|| {
-                Failure::new(
-                    FailureKind::NotFound,
-                    "that image has no name on this host any more",
-                )
-            })?;
-            ImageRequest {
-                reference,
-                ..request.clone()
-            }
-        }
-        Err(_) => request.clone(),
-    };
+    let request = by_name(images, request)?;
     let found = images.resolve(&request, report).await?;
     let chosen = images.find_indexes(&request, &found).await?;
     let config: serde_json::Value = serde_json::from_slice(&found.config_bytes)
@@ -192,41 +231,13 @@ pub async fn inspect_image(
             .unwrap_or("?")
             .to_owned()
     };
-    let layers = found.layers.iter().zip(chosen).map(|(descriptor, chosen)| {
-        let toc = has_table_of_contents(descriptor);
-        let mut info = LayerInfo {
-            layer: descriptor.digest,
-            size: descriptor.size,
-            codec: descriptor
-                .media_type
-                .rsplit(['.', '+'])
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
-            lazy_by: String::new(),
-            lazy: false,
-            trust: "-".to_owned(),
-            spans: None,
-            pages: 0,
-            present_pages: 0,
-        };
-        match chosen {
-            Ok(layer) => {
-                let why_not = lazy::why_not(&layer.index);
-                info.codec = format!("{:?}", layer.index.codec).to_lowercase();
-                info.lazy = why_not.is_none();
-                info.lazy_by = why_not
-                    .unwrap_or_else(|| if toc { "its own contents table" } else { "index" }.to_owned());
-                info.trust = layer.root.to_string();
-                info.spans = Some(layer.index.spans.len() as u64);
-                info.pages = layer.index.data_size / PAGE_SIZE;
-                info.present_pages = cached_layer(images, layer.key).present_pages;
-            }
-            Err(not_chosen) => info.lazy_by = format!("not lazy: {}", not_chosen.reason),
-        }
-        info
-    });
-    let layers: Vec<LayerInfo> = layers.collect();
+    let layers = found.layers.iter().zip(&chosen);
+    let layers: Vec<LayerInfo> = layers
+        .map(|(descriptor, chosen)| match chosen {
+            Ok(layer) => with_index(images, descriptor, layer),
+            Err(not_chosen) => without_index(descriptor, &not_chosen.reason),
+        })
+        .collect();
     Ok(ImageInfo {
         reference: found.reference.to_string(),
         image_index: found.image_index.as_ref().map(|(digest, _)| *digest),

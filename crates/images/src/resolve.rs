@@ -150,14 +150,7 @@ impl Images {
         let found = match located {
             Ok(Ok(located)) => self.configure(&client, located, carriers, true).await,
             Ok(Err(error)) => Err(error),
-            Err(_) => {
-                let silence = format!(
-                    "{} has not said within {} s what {reference} is",
-                    reference.registry(),
-                    WHERE_KNOWN.as_secs()
-                );
-                return Ok((instead(known, silence, report), None));
-            }
+            Err(_) => return Ok((instead(known, silence(&reference), report), None)),
         };
         match found {
             Err(error) if is_away(&error) => Ok((instead(known, error.to_string(), report), None)),
@@ -232,6 +225,14 @@ fn is_away(error: &ClientError) -> bool {
         ClientError::Failed { .. } => error.is_retryable(),
         _ => false,
     }
+}
+
+fn silence(reference: &Reference) -> String {
+    format!(
+        "{} has not said within {} s what {reference} is",
+        reference.registry(),
+        WHERE_KNOWN.as_secs()
+    )
 }
 
 fn found(image: ResolvedImage) -> FoundImage {

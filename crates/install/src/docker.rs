@@ -35,6 +35,11 @@ pub(crate) const LINK_FILE: &str = "/etc/tmpfiles.d/xebec-docker.conf";
 /// Changes an option of Docker's command line.
 const DROP_IN: &str = "/etc/systemd/system/docker.service.d/xebec.conf";
 
+/// What becomes of images and containers of another storage driver.
+const OTHER_DRIVER: &str = "images and containers that Docker made with another storage driver are invisible, and stay on disk, \
+    until that one is set again; restart Docker to use this one: systemctl restart docker (without live-restore that stops its \
+    containers)";
+
 /// Has Docker use lazy images; whether anything changed.
 pub(crate) fn set(
     options: &Options,
@@ -48,24 +53,7 @@ pub(crate) fn set(
     let command = CommandLine::of_host(options, Path::new(DROP_IN))?;
     let option = command.containerd();
     let there = settings.get("containerd").and_then(Value::as_str);
-    if there.is_some() && option.is_some() {
-        let message = format!(
-            "Docker does not start when its command line and {} both say where containerd is: remove \"containerd\" from the \
-             file",
-            file.display()
-        );
-        return Err(Failure::new(FailureKind::Usage, message));
-    }
-    for said in [option, there].into_iter().flatten() {
-        let said = said.trim_start_matches("unix://");
-        if said != socket && said != USUAL_LINK {
-            let message = format!(
-                "Docker uses the containerd at {said}, and the one that is set up here is at {socket}: name its \
-                 configuration by --containerd"
-            );
-            return Err(Failure::new(FailureKind::Usage, message));
-        }
-    }
+    check_containerd(file, &socket, option, there)?;
     let mut wanted = vec![
         (path(&["features", "containerd-snapshotter"]), Value::Bool(true)),
         (path(&["storage-driver"]), Value::from(NAME)),
@@ -100,14 +88,37 @@ pub(crate) fn set(
         ));
     }
     if is_new {
-        plan.notes.push(
-            "images and containers that Docker made with another storage driver are invisible, and stay on disk, until that \
-             one is set again; restart Docker to use this one: systemctl restart docker (without live-restore that stops \
-             its containers)"
-                .to_owned(),
-        );
+        plan.notes.push(OTHER_DRIVER.to_owned());
     }
     Ok(is_new)
+}
+
+/// Fails unless Docker uses the containerd that is set up, by its command line or by its file, not by both.
+fn check_containerd(
+    file: &Path,
+    socket: &str,
+    option: Option<&str>,
+    setting: Option<&str>,
+) -> Result<(), Failure> {
+    if setting.is_some() && option.is_some() {
+        let message = format!(
+            "Docker does not start when its command line and {} both say where containerd is: remove \"containerd\" from the \
+             file",
+            file.display()
+        );
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    for said in [option, setting].into_iter().flatten() {
+        let said = said.trim_start_matches("unix://");
+        if said != socket && said != USUAL_LINK {
+            let message = format!(
+                "Docker uses the containerd at {said}, and the one that is set up here is at {socket}: name its \
+                 configuration by --containerd"
+            );
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+    }
+    Ok(())
 }
 
 fn write(

@@ -41,58 +41,13 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
     for change in &record.docker {
         docker::take_back(options, change, &mut plan)?;
     }
-    let mut units = Vec::new();
-    for (file, digest) in &record.files {
-        let there = std::fs::read(options.here(file)).ok();
-        let Some(there) = there else { continue };
-        if Digest::of(&there) != *digest {
-            let note = format!("{} was changed since, and stays", file.display());
-            plan.notes.push(note);
-            continue;
-        }
-        if runs && *file == program {
-            left.files.insert(file.clone(), *digest);
-            continue;
-        }
-        if file
-            .extension()
-            .is_some_and(|extension| extension == "service" || extension == "socket")
-        {
-            units.extend(file.file_name().map(|name| name.to_string_lossy().into_owned()));
-        }
-        plan.push(Action::Remove { path: file.clone() }, "it was installed", false);
-    }
+    let kept = runs.then_some(&*program);
+    let units = remove_files(options, &record, kept, &mut left, &mut plan);
     if options.has_systemd() && !units.is_empty() {
-        // Files go before commands, so the units are disabled by name; those that run are stopped.
-        let mut disable = vec!["systemctl", "disable", "--now"];
-        disable.extend(units.iter().map(String::as_str));
-        plan.run(&disable, "no daemon starts any more", false, false);
-        plan.run(
-            &["systemctl", "daemon-reload"],
-            "systemd forgets the units",
-            false,
-            false,
-        );
+        disable(&units, &mut plan);
     }
     let is_left = !left.is_empty();
-    match is_left {
-        true => {
-            let is_done = left == record;
-            let action = Action::Write {
-                path: options.record_file(),
-                bytes: left.to_bytes()?,
-                mode: 0o600,
-                lines: Vec::new(),
-            };
-            plan.push(action, "the program is left to be removed", is_done);
-        }
-        false => {
-            let action = Action::Remove {
-                path: options.record_file(),
-            };
-            plan.push(action, "nothing of it is left", false);
-        }
-    }
+    write_record(options, &left, &record, &mut plan)?;
     if is_containerd_changed {
         tell_containerd(options, &mut plan);
     }
@@ -113,6 +68,69 @@ pub fn removal(options: &Options) -> Result<Plan, Failure> {
         note_daemon(&program, is_left, &mut plan);
     }
     Ok(plan)
+}
+
+/// Removes the files that were installed and are as they were, but for `kept`, which is left for a later time. Gives the units
+/// among them.
+fn remove_files(
+    options: &Options,
+    record: &Record,
+    kept: Option<&Path>,
+    left: &mut Record,
+    plan: &mut Plan,
+) -> Vec<String> {
+    let mut units = Vec::new();
+    for (file, digest) in &record.files {
+        let there = std::fs::read(options.here(file)).ok();
+        let Some(there) = there else { continue };
+        if Digest::of(&there) != *digest {
+            let note = format!("{} was changed since, and stays", file.display());
+            plan.notes.push(note);
+            continue;
+        }
+        if kept == Some(file) {
+            left.files.insert(file.clone(), *digest);
+            continue;
+        }
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "service" || extension == "socket")
+        {
+            units.extend(file.file_name().map(|name| name.to_string_lossy().into_owned()));
+        }
+        plan.push(Action::Remove { path: file.clone() }, "it was installed", false);
+    }
+    units
+}
+
+/// Files go before commands, so the units are disabled by name; those that run are stopped.
+fn disable(units: &[String], plan: &mut Plan) {
+    let mut disable = vec!["systemctl", "disable", "--now"];
+    disable.extend(units.iter().map(String::as_str));
+    plan.run(&disable, "no daemon starts any more", false, false);
+    plan.run(
+        &["systemctl", "daemon-reload"],
+        "systemd forgets the units",
+        false,
+        false,
+    );
+}
+
+/// Writes down what is left to be removed, or removes the record.
+fn write_record(options: &Options, left: &Record, before: &Record, plan: &mut Plan) -> Result<(), Failure> {
+    let path = options.record_file();
+    if left.is_empty() {
+        plan.push(Action::Remove { path }, "nothing of it is left", false);
+        return Ok(());
+    }
+    let action = Action::Write {
+        path,
+        bytes: left.to_bytes()?,
+        mode: 0o600,
+        lines: Vec::new(),
+    };
+    plan.push(action, "the program is left to be removed", left == before);
+    Ok(())
 }
 
 /// Has containerd read its configuration, if that is wanted, and says what holds of it then.

@@ -227,31 +227,30 @@ struct New {
     docker: bool,
 }
 
-/// Has the service manager take up what is new, and what an earlier time did not come to.
-fn run_commands(options: &Options, new: &New, plan: &mut Plan, record: &mut Record) {
-    let (is_new, is_new_containerd) = (new.daemon, new.containerd);
-    let restart = "restart containerd, which then reads its configuration: containers go on";
-    if !options.has_systemd() {
-        let relay = match options.docker {
-            Some(_) => {
-                ", and `xebec docker-relay` between containerd and Docker, which looks for containerd there"
-            }
-            None => "",
-        };
-        plan.notes.push(format!(
-            "systemd does not run on this host: start `xebec daemon start` at boot, before containerd{relay}"
-        ));
-        if is_new_containerd {
-            plan.notes.push(restart.to_owned());
+/// A command, what it is for, and whether it is due.
+type Command = (&'static [&'static str], &'static str, bool);
+
+const RESTART: &str = "restart containerd, which then reads its configuration: containers go on";
+
+/// Without a service manager: what the user is to do.
+fn note_commands(options: &Options, new: &New, plan: &mut Plan) {
+    let relay = match options.docker {
+        Some(_) => {
+            ", and `xebec docker-relay` between containerd and Docker, which looks for containerd there"
         }
-        return;
+        None => "",
+    };
+    plan.notes.push(format!(
+        "systemd does not run on this host: start `xebec daemon start` at boot, before containerd{relay}"
+    ));
+    if new.containerd {
+        plan.notes.push(RESTART.to_owned());
     }
-    let mut commands = vec![
-        (
-            &["systemctl", "daemon-reload"][..],
-            "systemd reads the units",
-            is_new,
-        ),
+}
+
+fn daemon_commands(is_new: bool) -> [Command; 3] {
+    [
+        (&["systemctl", "daemon-reload"], "systemd reads the units", is_new),
         (
             &["systemctl", "enable", "--now", "xebec.socket", "xebec.service"],
             "the daemon runs, now and after a boot",
@@ -263,28 +262,41 @@ fn run_commands(options: &Options, new: &New, plan: &mut Plan, record: &mut Reco
             "a running daemon takes up what is new",
             is_new,
         ),
-    ];
-    if options.docker.is_some() {
-        commands.extend([
-            (
-                &["systemctl", "daemon-reload"][..],
-                "systemd reads Docker's units",
-                new.docker,
-            ),
-            (
-                &["systemd-tmpfiles", "--create", docker::LINK_FILE],
-                "the link to containerd is there",
-                new.docker,
-            ),
-            (
-                &["systemctl", "enable", "--now", docker::UNIT],
-                "Docker's way to containerd, now and after a boot",
-                new.docker,
-            ),
-        ]);
+    ]
+}
+
+fn docker_commands(is_new: bool) -> [Command; 3] {
+    [
+        (
+            &["systemctl", "daemon-reload"],
+            "systemd reads Docker's units",
+            is_new,
+        ),
+        (
+            &["systemd-tmpfiles", "--create", docker::LINK_FILE],
+            "the link to containerd is there",
+            is_new,
+        ),
+        (
+            &["systemctl", "enable", "--now", docker::UNIT],
+            "Docker's way to containerd, now and after a boot",
+            is_new,
+        ),
+    ]
+}
+
+/// Has the service manager take up what is new, and what an earlier time did not come to.
+fn run_commands(options: &Options, new: &New, plan: &mut Plan, record: &mut Record) {
+    let is_new_containerd = new.containerd;
+    if !options.has_systemd() {
+        return note_commands(options, new, plan);
     }
-    let containerd = (
-        &["systemctl", "restart", "containerd.service"][..],
+    let mut commands = daemon_commands(new.daemon).to_vec();
+    if options.docker.is_some() {
+        commands.extend(docker_commands(new.docker));
+    }
+    let containerd: Command = (
+        &["systemctl", "restart", "containerd.service"],
         "containerd reads its configuration; containers go on",
         is_new_containerd,
     );
@@ -300,7 +312,7 @@ fn run_commands(options: &Options, new: &New, plan: &mut Plan, record: &mut Reco
                 .push(containerd.0.iter().map(|word| (*word).to_owned()).collect());
             if is_new_containerd {
                 plan.notes
-                    .push(format!("{restart} (--restart-containerd does it)"));
+                    .push(format!("{RESTART} (--restart-containerd does it)"));
             }
         }
         false => {}

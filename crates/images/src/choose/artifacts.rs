@@ -69,9 +69,20 @@ impl Choice<'_> {
                 "the artifact lacks the windows that its index names".to_owned(),
             ));
         }
+        match self.admit(key, encoded, self.vouches(found)).await? {
+            Err(refusal) => Ok(Outcome::Refused(refusal)),
+            Ok(root) => {
+                let layer = PreparedLayer::new(key, index, root, false, &self.account);
+                Ok(Outcome::Chosen(Box::new(layer)))
+            }
+        }
+    }
+
+    /// What an artifact adds to the record of what vouches for its indexes.
+    fn vouches(&self, found: &FoundArtifact) -> impl FnOnce(&mut Record) + Send + use<> {
         let (binding, signing) = (found.binding.clone(), found.signing.clone());
         let listing = found.listed.then(|| Listing::new(&self.repository));
-        let learn = move |record: &mut Record| {
+        move |record| {
             binding
                 .into_iter()
                 .for_each(|binding| record.add_binding(binding));
@@ -81,13 +92,6 @@ impl Choice<'_> {
             listing
                 .into_iter()
                 .for_each(|listing| record.add_listing(listing));
-        };
-        match self.admit(key, encoded, learn).await? {
-            Err(refusal) => Ok(Outcome::Refused(refusal)),
-            Ok(root) => {
-                let layer = PreparedLayer::new(key, index, root, false, &self.account);
-                Ok(Outcome::Chosen(Box::new(layer)))
-            }
         }
     }
 

@@ -84,6 +84,7 @@ impl Decoder {
         result
     }
 
+    /// One function, since it is the hot loop of indexing, whose state should stay in registers.
     #[inline(always)]
     fn fast_symbols<const NOTE: bool>(
         &mut self,

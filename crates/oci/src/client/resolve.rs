@@ -200,22 +200,7 @@ impl Client {
             }
         };
         let config = ImageConfig::parse(&config_bytes).map_err(|error| refuse(error.to_string()))?;
-        let (layers, diff_ids) = (manifest.layers.len(), config.rootfs.diff_ids.len());
-        if layers != diff_ids {
-            return Err(refuse(format!(
-                "the manifest has {layers} layers and the config {diff_ids} diff IDs"
-            )));
-        }
-        if let Some(odd) = manifest
-            .layers
-            .iter()
-            .find(|layer| layer_encoding(&layer.media_type).is_none())
-        {
-            return Err(refuse(format!(
-                "layer {} has the unknown type {:?}",
-                odd.digest, odd.media_type
-            )));
-        }
+        check_layers(&manifest, &config).map_err(refuse)?;
         let own = config.platform();
         // An index vouches for its entries; a lone manifest is held to its config.
         if let Some(own) = own
@@ -239,6 +224,24 @@ impl Client {
             config,
             platform: chosen.or(own).unwrap_or(platform),
         })
+    }
+}
+
+/// Whether manifest and configuration list the same number of layers, all of known types; else why not.
+fn check_layers(manifest: &ImageManifest, config: &ImageConfig) -> Result<(), String> {
+    let (layers, diff_ids) = (manifest.layers.len(), config.rootfs.diff_ids.len());
+    if layers != diff_ids {
+        return Err(format!(
+            "the manifest has {layers} layers and the config {diff_ids} diff IDs"
+        ));
+    }
+    let mut layers = manifest.layers.iter();
+    match layers.find(|layer| layer_encoding(&layer.media_type).is_none()) {
+        None => Ok(()),
+        Some(odd) => Err(format!(
+            "layer {} has the unknown type {:?}",
+            odd.digest, odd.media_type
+        )),
     }
 }
 

@@ -51,40 +51,49 @@ pub(super) async fn answer(
         _ => {}
     }
     let body = request.into_body().collect().await.ok()?.to_bytes();
-    let reply = match &fault {
-        Some(Fault::Status { code, retry_after }) => {
-            let reply = Reply::error(*code, "INJECTED");
-            retry_after
-                .iter()
-                .fold(reply, |reply, value| reply.with("retry-after", value.as_str()))
+    let reply = injected(fault.as_ref()).unwrap_or_else(|| {
+        let mut inner = state.lock();
+        if fault == Some(Fault::ExpireTokens) {
+            inner.tokens.expire();
         }
-        Some(Fault::Html) => Reply::new(200)
-            .with("content-type", "text/html")
-            .body("<html>Welcome</html>"),
-        Some(Fault::Answer {
-            status,
-            content_type,
-            body,
-        }) => Reply::new(*status)
-            .with("content-type", *content_type)
-            .body(body.clone()),
-        Some(Fault::Says { status, headers }) => {
-            headers.iter().fold(Reply::new(*status), |reply, (name, value)| {
-                reply.with(name, value.as_str())
-            })
-        }
-        _ => {
-            let mut inner = state.lock();
-            if fault == Some(Fault::ExpireTokens) {
-                inner.tokens.expire();
-            }
-            let ignore_range = fault == Some(Fault::IgnoreRange);
-            route(state, &mut inner, &head, &body, ignore_range)
-        }
-    };
+        let ignore_range = fault == Some(Fault::IgnoreRange);
+        route(state, &mut inner, &head, &body, ignore_range)
+    });
     let reply = distort(reply, fault.as_ref());
     record(state, head.clone(), reply.status, &sent);
     Some(respond(connection, &head, reply, fault.as_ref(), sent))
+}
+
+/// A reply that a fault puts in place of the registry's own.
+fn injected(fault: Option<&Fault>) -> Option<Reply> {
+    match fault? {
+        Fault::Status { code, retry_after } => {
+            let reply = Reply::error(*code, "INJECTED");
+            let retry_after = retry_after.iter();
+            Some(retry_after.fold(reply, |reply, value| reply.with("retry-after", value.as_str())))
+        }
+        Fault::Html => Some(
+            Reply::new(200)
+                .with("content-type", "text/html")
+                .body("<html>Welcome</html>"),
+        ),
+        Fault::Answer {
+            status,
+            content_type,
+            body,
+        } => Some(
+            Reply::new(*status)
+                .with("content-type", *content_type)
+                .body(body.clone()),
+        ),
+        Fault::Says { status, headers } => {
+            let headers = headers.iter();
+            Some(headers.fold(Reply::new(*status), |reply, (name, value)| {
+                reply.with(name, value.as_str())
+            }))
+        }
+        _ => None,
+    }
 }
 
 fn head_of(connection: &Connection, request: &Request<Incoming>) -> RequestHead {

@@ -70,6 +70,7 @@ fn digest(column: &mut Column<'_>) -> Result<Digest, DecodeError> {
     Ok(Digest::from_bytes(bytes))
 }
 
+/// One function, since a span is a line through all columns, which are read side by side.
 fn read_span_columns(
     section: &mut Column<'_>,
     count: usize,
