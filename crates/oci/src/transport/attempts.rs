@@ -377,6 +377,7 @@ mod tests {
         assert!(start.elapsed() >= Duration::from_secs(7));
         assert!(other >= Duration::from_secs(7), "{other:?}");
         // Beyond the deadline there is no use in waiting.
+        let begun = Instant::now();
         let error = attempts
             .after(unavailable(Some(3600)), &gate, &target)
             .await
@@ -385,6 +386,7 @@ mod tests {
             matches!(error, ClientError::Failed { attempts: 2, .. }),
             "{error}"
         );
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
