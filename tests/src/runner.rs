@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cases::is_alone;
+use crate::cases::{Company, company};
 use crate::groups;
 use crate::world::World;
 
@@ -24,6 +24,8 @@ pub(crate) const AS_CASE: &str = "--as-case";
 
 /// Exit code of a case that could not run here (as automake has it).
 const SKIPPED: u8 = 77;
+/// Cases that mostly wait run so many at a time where of others one runs: beginning and ending take a tenth of their time.
+const WAITING_AT_ONCE: usize = 2;
 /// How often the watchdog looks.
 const WATCH: Duration = Duration::from_millis(20);
 
@@ -54,15 +56,24 @@ enum Verdict {
     Skipped,
 }
 
-/// Runs the cases that match, as many at a time as `E2E_JOBS` says and then one at a time those that need the machine for
-/// themselves, and prints the sum. Succeeds when none failed.
+/// Runs the cases that match, as many at a time as `E2E_JOBS` says, then those that mostly wait, and then one at a time those that
+/// need the machine for themselves, and prints the sum. Succeeds when none failed.
 pub(crate) fn run_all(cases: &[Case], filters: &[String]) -> ExitCode {
     let chosen = |case: &&Case| filters.is_empty() || filters.iter().any(|part| case.name.contains(part));
-    let (alone, beside): (Vec<&Case>, Vec<&Case>) =
-        cases.iter().filter(chosen).partition(|case| is_alone(&case.name));
     let sum = Mutex::new(Sum::default());
-    run_some(beside, jobs(), &sum);
-    run_some(alone, 1, &sum);
+    let jobs = jobs();
+    for (together, jobs) in [
+        (Company::Any, jobs),
+        (Company::Waiting, WAITING_AT_ONCE * jobs),
+        (Company::None, 1),
+    ] {
+        let cases = cases.iter().filter(chosen);
+        run_some(
+            cases.filter(|case| company(&case.name) == together).collect(),
+            jobs,
+            &sum,
+        );
+    }
     let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
         "\n{} passed, {} failed, {} skipped",

@@ -33,27 +33,50 @@ mod trust;
 
 use crate::runner::Case;
 
+/// Beginnings of the names of cases that wait for something that does not come or comes late, and bound how long. They use little of
+/// the machine, so they run beside each other, but not beside cases that use all of it.
+const WAITING: &[&str] = &[
+    "away/",
+    "faults/",
+    "observe/slow-registry",
+    "stalls/",
+    "containerd/dead-registry",
+    // For the moments at which the daemon looks whether its socket is there.
+    "containerd/socket-renewed",
+    "docker/dead-registry",
+];
+
 /// Beginnings of the names of cases that bound or measure time, memory or requests. What runs beside them would be
 /// measured, too: they run after the others, one at a time.
 const ALONE: &[&str] = &[
-    "away/",
     "budget/",
-    "faults/",
     "soak/",
-    "observe/slow-registry",
-    "stalls/",
     "runtime/five-requests",
-    "containerd/dead-registry",
-    "docker/dead-registry",
     "quota/strange-files-are-cheap",
 ];
 
-/// Whether a case needs the machine for itself.
-pub(crate) fn is_alone(name: &str) -> bool {
-    ALONE.iter().any(|beginning| name.starts_with(beginning))
+/// What may run beside a case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// Any case.
+    Any,
+    /// Cases that mostly wait, as this one does.
+    Waiting,
+    /// None: it needs the machine for itself.
+    None,
 }
 
-/// Every case, in the order in which they run, but for those that run alone.
+/// What may run beside the case of this name.
+pub(crate) fn company(name: &str) -> Company {
+    let is_of = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
+    match () {
+        () if is_of(ALONE) => Company::None,
+        () if is_of(WAITING) => Company::Waiting,
+        () => Company::Any,
+    }
+}
+
+/// Every case, in the order in which they run among those of the same company.
 pub(crate) fn all() -> Vec<Case> {
     [
         reading::cases(),
