@@ -17,7 +17,7 @@ pub(crate) use containerd::{CtrPullArgs, DockerRelayArgs};
 pub(crate) use image::{ImageArgs, Pull};
 use xebec_protocol::settings::{LogFormat, Overrides, Settings, Size};
 
-/// Start containers before their images arrive.
+/// Xebec starts containers before their images arrive.
 #[derive(Debug, Parser)]
 #[command(name = "xebec", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Examples:\n  \
@@ -29,7 +29,7 @@ use xebec_protocol::settings::{LogFormat, Overrides, Settings, Size};
     `run` passes the container's own code on, or 127 if its command is not there, 126 if that is not executable,\n\
     and 128 + N if signal N came before it began.")]
 pub(crate) struct Cli {
-    /// Where state is kept.
+    /// The directory for what outlives a boot: images, layers, containers.
     #[arg(
         long,
         global = true,
@@ -38,7 +38,7 @@ pub(crate) struct Cli {
         value_name = "DIR"
     )]
     pub(crate) root: PathBuf,
-    /// Where sockets, process ids and mounts are.
+    /// The directory for what does not: sockets, process ids, mounts.
     #[arg(
         long,
         global = true,
@@ -47,7 +47,7 @@ pub(crate) struct Cli {
         value_name = "DIR"
     )]
     pub(crate) run: PathBuf,
-    /// Say more (-v what is done, -vv how).
+    /// Log more: -v what Xebec does, -vv how.
     #[arg(long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// What to do.
@@ -69,17 +69,17 @@ pub(crate) enum Command {
     },
     /// Index an image's layers, so that it can start lazily.
     Index(IndexArgs),
-    /// Record what a service touches until it is ready, so that its next start brings just that, at once.
+    /// Record the pages that a service reads until it is ready: its next start fetches them by one request.
     Record(Box<RecordArgs>),
-    /// Make an image known to this host; with --complete, bring all of it in.
+    /// Make an image known to this host; with --complete, fetch all of it.
     Pull(PullArgs),
-    /// Make an image known to containerd, lazily, where its own clients cannot (`ctr` of containerd 1.7).
+    /// Pull an image lazily into containerd, for clients that cannot (`ctr` of containerd 1.7).
     CtrPull(CtrPullArgs),
-    /// Stand between Docker Engine and containerd, and bring the blobs of lazy layers when they are asked for.
+    /// Relay Docker Engine's calls to containerd, and fetch the blobs of lazy layers when Docker asks for them.
     DockerRelay(DockerRelayArgs),
-    /// Show layers, codecs, laziness, trust and what is cached of an image.
+    /// Show an image's layers: codec, whether lazy, root of trust, how much is cached.
     Inspect(InspectArgs),
-    /// Verify what is cached of an image.
+    /// Verify the cached layers of an image.
     Check(CheckArgs),
     /// List the images that this host knows.
     Images(Json),
@@ -87,7 +87,7 @@ pub(crate) enum Command {
     Rmi(RmiArgs),
     /// List containers.
     Ps(Json),
-    /// The blob cache: what it holds, and what goes when it is too large.
+    /// Show and bound the cache of layers.
     #[command(after_help = "Examples:\n  \
         xebec cache stat                                     what is cached, who uses it, what may go\n  \
         xebec cache gc --dry-run                             what would go now\n  \
@@ -95,21 +95,21 @@ pub(crate) enum Command {
         xebec cache pin registry.example.com/app:1.4         keep an image, whatever the limit is\n\n\
         The limit is cache_size in daemon.toml, or `xebec daemon start --cache-size`.")]
     Cache {
-        /// What about it.
+        /// What to do.
         #[command(subcommand)]
         command: CacheCommand,
     },
     /// Check kernel, file system, limits and registries, and say what to do.
     Doctor(DoctorArgs),
-    /// Show what readers of a container, view or image waited for: which file, which process, how long, for what.
+    /// Show what the readers of a container, view or image waited for: file, process, time, reason.
     Explain(ExplainArgs),
     /// The daemon that answers readers; it starts by itself.
     Daemon {
-        /// What about it.
+        /// What to do.
         #[command(subcommand)]
         command: DaemonCommand,
     },
-    /// Install this program, its service, and the snapshotter of containerd on this host; again changes nothing.
+    /// Install this program, its service, and the snapshotter of containerd on this host. A second run changes nothing.
     Install(InstallArgs),
     /// Print a completion script for a shell.
     Completion {
@@ -133,22 +133,22 @@ pub(crate) enum Command {
     xebec install --uninstall                      as it was before; images and containers stay\n\n\
     Comments, order and all other keys of containerd's configuration stay as they are.")]
 pub(crate) struct InstallArgs {
-    /// Only say what would be done.
+    /// Print the steps, and carry out none.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Take back what was installed, but for what was changed since.
+    /// Remove what was installed. Files that were changed since stay.
     #[arg(long)]
     pub(crate) uninstall: bool,
     /// containerd's configuration.
     #[arg(long, value_name = "FILE", default_value = xebec_install::CONTAINERD_CONFIG)]
     pub(crate) containerd: PathBuf,
-    /// Leave containerd alone; `xebec run` and `xebec mount` need nothing of it.
+    /// Do not configure containerd. `xebec run` and `xebec mount` work without it.
     #[arg(long, conflicts_with_all = ["containerd", "restart_containerd"])]
     pub(crate) no_containerd: bool,
-    /// Kubernetes goes on with the snapshotter that it has; images are lazy for those who ask for `xebec` by name.
+    /// Keep the snapshotter that Kubernetes uses. Images are lazy for clients that name the snapshotter `xebec`.
     #[arg(long)]
     pub(crate) keep_default: bool,
-    /// Docker uses lazy images, too; with another configuration of it if FILE is given.
+    /// Let Docker use lazy images, too. FILE is Docker's configuration if it is elsewhere.
     #[arg(
         long,
         value_name = "FILE",
@@ -161,7 +161,7 @@ pub(crate) struct InstallArgs {
     /// Restart containerd if its configuration changed; containers go on.
     #[arg(long)]
     pub(crate) restart_containerd: bool,
-    /// Stay until told to end, as what Kubernetes runs on each node must.
+    /// Do not exit after the installation, for a DaemonSet of Kubernetes.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) stay: bool,
     /// The host's root directory, seen from a container that installs on its host.
@@ -231,15 +231,14 @@ pub(crate) struct MountArgs {
     /// Refuse if a layer would have to be read whole first.
     #[arg(long)]
     pub(crate) require_lazy: bool,
-    /// Bring the rest of the image in, in the background.
+    /// Fetch the rest of the image in the background.
     #[arg(long, value_name = "DEADLINE", num_args = 0..=1, require_equals = true, default_missing_value = "0s",
         value_parser = crate::text::parse_duration)]
     pub(crate) complete: Option<std::time::Duration>,
-    /// Let its setuid programs run as their owners, and programs have their file capabilities: whoever can reach the directory
-    /// can be root then.
+    /// Honour setuid bits and file capabilities. A user who can reach the directory can then become root.
     #[arg(long)]
     pub(crate) suid: bool,
-    /// Let its device nodes be opened.
+    /// Let device nodes be opened.
     #[arg(long)]
     pub(crate) dev: bool,
     /// Print JSON.
@@ -280,7 +279,7 @@ pub(crate) struct PullArgs {
     /// Which image.
     #[command(flatten)]
     pub(crate) image: ImageArgs,
-    /// Bring all of it in before returning; afterwards it needs neither registry nor daemon.
+    /// Fetch all of it before returning. The image then needs neither registry nor daemon.
     #[arg(long)]
     pub(crate) complete: bool,
     /// Print JSON.
@@ -294,11 +293,10 @@ pub(crate) struct CheckArgs {
     /// Which image.
     #[command(flatten)]
     pub(crate) image: ImageArgs,
-    /// Bring everything in and verify all of it.
+    /// Fetch everything and verify all of it.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Put the exact layers together from what is cached and compare them with their digests: the index then is
-    /// proven. Brings everything in first.
+    /// Fetch everything, put the exact layers together again, and compare their digests: the indexes then are proven.
     #[arg(long)]
     pub(crate) prove: bool,
     /// Print JSON.
@@ -309,20 +307,20 @@ pub(crate) struct CheckArgs {
 /// `xebec cache`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Show what is cached, who uses it and what may go.
+    /// Show the cached layers, their users, and what may be evicted.
     Stat(Json),
-    /// Evict what is not in use, oldest first, until the limit is kept.
+    /// Evict layers that are not in use, oldest first, until the cache is within its limit.
     Gc(GcArgs),
     /// Keep an image's layers, whatever the limit is.
     Pin(ImageArgs),
-    /// Let an image's layers go again when there is no room.
+    /// Let an image's layers be evicted again.
     Unpin(ImageArgs),
 }
 
 /// `xebec cache gc`.
 #[derive(Debug, Args)]
 pub(crate) struct GcArgs {
-    /// Only say what would go.
+    /// Print what would be evicted, and evict nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Evict down to this size instead of the limit (512MB, 20GiB, 0).
@@ -374,8 +372,8 @@ pub(crate) struct ExplainArgs {
     /// A container (see `xebec ps`), a view or where it is mounted, or an image by reference or digest.
     #[arg(required_unless_present = "start")]
     pub(crate) name: Option<String>,
-    /// What a start asked for until it was ready, and what of its recording it read: of a container, of the last one of an
-    /// image, or the last of all. The last 64 are remembered.
+    /// Explain a start instead: what it read until it was ready, and what of its recording. Of a container, of the last start of
+    /// an image, or the last of all. The daemon remembers 64.
     #[arg(long, conflicts_with = "slow")]
     pub(crate) start: bool,
     /// Only those that took longer than slow_reader in daemon.toml (10s by default), longest first.
@@ -395,11 +393,12 @@ pub(crate) enum DaemonCommand {
     Metrics,
     /// Stop the daemon, unless something is mounted or still read.
     Stop {
-        /// Unmount views that are in use, too. Who still reads gets EIO for missing pages, and the daemon ends after it.
+        /// Unmount views that are in use, too. Processes that still read get EIO for missing pages. The daemon stops after
+        /// the last of them.
         #[arg(long)]
         force: bool,
     },
-    /// Replace the running daemon by another version of its program; readers only wait a moment.
+    /// Replace the running daemon by another version of its program. Readers wait for a moment.
     Upgrade {
         /// The program; this one by default.
         #[arg(long, value_name = "FILE")]
@@ -424,7 +423,7 @@ pub(crate) struct StartArgs {
     /// How long a reader waits for missing bytes before it gets an error (default 10m).
     #[arg(long, value_name = "TIME")]
     pub(crate) fill_wait: Option<String>,
-    /// Name readers in the log who wait longer than this (default 10s).
+    /// Log readers that wait longer than this (default 10s).
     #[arg(long, value_name = "TIME")]
     pub(crate) slow_reader: Option<String>,
     /// How long a view stays mounted for the next start when nobody uses it any more (default 5m, 0s: not at all).

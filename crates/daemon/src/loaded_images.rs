@@ -13,7 +13,7 @@ use xebec_recordings::load::Loader;
 
 use crate::start_facts::Recorded;
 
-/// How long who asks waits for what is still coming.
+/// How long a query waits for a load that still runs.
 pub(crate) const SOON: Duration = Duration::from_secs(2);
 
 /// What is said of it then.

@@ -79,7 +79,7 @@ impl Services {
         gauge(
             registry,
             "xebec_readers_waiting",
-            "Readers who wait for missing pages",
+            "Readers that wait for missing pages",
             journal.owed,
         );
         registry.register_with_unit(
@@ -118,7 +118,7 @@ impl Services {
         let fill_counters = [
             (
                 "xebec_fill_requests",
-                "Fetches of runs of spans that came",
+                "Span fetches that succeeded",
                 read(&fills.requests),
             ),
             (
@@ -133,7 +133,7 @@ impl Services {
             ),
             (
                 "xebec_fill_failures",
-                "Fetches that were given up",
+                "Span fetches that failed for good",
                 read(&fills.failures),
             ),
             (
@@ -148,12 +148,12 @@ impl Services {
             ),
             (
                 "xebec_runtime_image_pages_compared",
-                "Pages of them that were compared with their layer",
+                "Pages of runtime images that were compared with their layer",
                 read(&fills.checked_pages),
             ),
             (
                 "xebec_runtime_image_pages_wrong",
-                "Pages of them that were not what their layer has",
+                "Pages of runtime images that fail the comparison with their layer",
                 read(&fills.mismatches),
             ),
             (
@@ -179,7 +179,7 @@ impl Services {
             ),
             (
                 "xebec_registry_received",
-                "Bytes of answers' bodies, for whatever purpose",
+                "Bytes received in bodies of answers",
                 network.bytes_received,
             ),
         ];
@@ -315,7 +315,7 @@ impl Services {
         gauge(
             registry,
             "process_max_fds",
-            "How many it may have",
+            "The worker's limit of open descriptors",
             xebec_kernel::process::open_file_limit(),
         );
         registry.register(

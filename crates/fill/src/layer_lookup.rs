@@ -141,7 +141,9 @@ impl FillService {
             .and_then(|data| Ok(Lease::take(data.as_fd())?.is_none()));
         match told {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            told => told.map_err(|error| Failure::host(format!("look who reads {}", path.display()), error)),
+            told => {
+                told.map_err(|error| Failure::host(format!("find the layer of {}", path.display()), error))
+            }
         }
     }
 

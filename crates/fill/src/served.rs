@@ -51,7 +51,10 @@ impl ServedLayer {
         });
         match synced {
             Err(error) if !are_noted => {
-                warn!("cannot sync who brought pages of {}: {error}", layer.key());
+                warn!(
+                    "cannot sync which recordings brought pages of {}: {error}",
+                    layer.key()
+                );
                 Ok(false)
             }
             synced => synced,

@@ -54,7 +54,12 @@ pub fn add(
     let _one = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     for key in keys {
         let path = path(store, *key);
-        let failed = |error| Failure::host(format!("note in {} who brings pages", path.display()), error);
+        let failed = |error| {
+            Failure::host(
+                format!("note in {} which recording brings pages", path.display()),
+                error,
+            )
+        };
         let mut known = match read(&path) {
             // Damaged, but what it vouched for is gone, or was compared.
             Err(error) if error.kind() == io::ErrorKind::InvalidData && !has_unverified(*key) => Vec::new(),

@@ -115,7 +115,7 @@ fn made(path: &Path) -> Option<OwnedFd> {
         Ok(listener) => Some(listener.into()),
         Err(problem) => {
             error!(
-                "containerd is not served: {problem}. Make that possible, and it will be before long; or give another \
+                "containerd is not served: {problem}. Fix this: the keeper tries again by itself. Or give another \
                  `socket` in [snapshotter] of daemon.toml, and reload the service"
             );
             None

@@ -231,7 +231,7 @@ impl Request {
         matches!(self, Self::Mount { .. } | Self::Pull { .. } | Self::Prove { .. })
     }
 
-    /// Whether who asks wants to hear this on the way.
+    /// Whether the client wants this reply before the final one.
     pub fn wants(&self, reply: &Reply) -> bool {
         match (self, reply) {
             (

@@ -251,7 +251,9 @@ impl Loader {
         };
         let held_up = self.layers.iter().flatten().filter(is_held_up).count();
         (held_up > 0).then(|| {
-            format!("{held_up} of its layers are read by others who would not believe it, so it brings nothing into them")
+            format!(
+                "{held_up} of its layers have readers that do not admit it, so it brings nothing into them"
+            )
         })
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct RunArgs {
     /// Refuse to start if a layer would have to be read whole first.
     #[arg(long)]
     pub(crate) require_lazy: bool,
-    /// Bring the rest of the image in, in the background; with a deadline, paced to end by then (90s, 10m).
+    /// Fetch the rest of the image in the background; with a deadline, paced to end by then (90s, 10m).
     #[arg(long, value_name = "DEADLINE", num_args = 0..=1, require_equals = true, default_missing_value = "0s",
         value_parser = crate::text::parse_duration)]
     pub(crate) complete: Option<std::time::Duration>,
@@ -45,8 +45,8 @@ pub(crate) struct RunArgs {
     /// Start without the service's runtime image, if there is one.
     #[arg(long)]
     pub(crate) no_runtime_image: bool,
-    /// Keep a profile of the pages that it reads until it is ready, for `xebec record --merge`. A start that nobody
-    /// recorded then reads nothing ahead, so it is slower.
+    /// Keep a profile of the pages that it reads until it is ready, for `xebec record --merge`. A start without a recording
+    /// then is slower: it reads nothing ahead.
     #[arg(long, requires = "probe", conflicts_with = "no_runtime_image")]
     pub(crate) learn: bool,
     /// Write stage times, bytes, requests and fills as JSON to a file.
@@ -255,17 +255,16 @@ pub(crate) struct RecordArgs {
     /// Command and arguments instead of the image's own.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
-    /// Run it that often, and as often again at full speed; pages that any of the runs touched count.
+    /// Run it so often, and as often again at full speed. A page that any of the runs reads is recorded.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) repeat: u8,
-    /// Go on for this time after it is ready.
+    /// Go on recording for this time after it is ready.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = crate::text::parse_duration)]
     pub(crate) settle: std::time::Duration,
-    /// A variable whose value makes it another service. Repeatable.
+    /// A variable that tells services apart: a start uses the recording only with the same value. Repeatable.
     #[arg(long, value_name = "NAME")]
     pub(crate) key_env: Vec<String>,
-    /// Run nothing: make one recording of all that there are of the image's services, and of what starts on this host
-    /// asked for besides.
+    /// Merge all recordings of the image into one, with what starts on this host read besides. Runs nothing.
     #[arg(long, conflicts_with_all = ["command", "repeat", "settle", "key_env", "probe", "probe_timeout", "net", "volumes",
         "env", "env_file", "cap_add", "cap_drop", "security_opt", "read_only", "tmpfs", "memory", "memory_swap", "cpus",
         "pids_limit", "shm_size", "ulimit", "workdir", "user", "entrypoint", "hostname", "runtime"])]

@@ -72,7 +72,7 @@ pub(crate) struct DockerRelayArgs {
     /// containerd's socket; by default what `address` in daemon.toml says, or the usual one.
     #[arg(long, value_name = "SOCKET", env = "CONTAINERD_ADDRESS")]
     pub(crate) address: Option<PathBuf>,
-    /// The name at which Docker finds containerd. Its directory is made, and closed to others.
+    /// The name at which Docker finds containerd. Xebec makes its directory, and closes it to other users.
     #[arg(long, value_name = "LINK", default_value = xebec_daemon::relay::USUAL_LINK)]
     pub(crate) link: PathBuf,
     #[command(flatten)]

@@ -70,7 +70,7 @@ impl Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         if self.owed.is_some() && !self.waiting.is_stopping() {
-            warn!(event = ?self.event, "denied: whoever was to answer it is gone");
+            warn!(event = ?self.event, "the worker denies this read: the task that should answer it ended");
         }
         self.give(Verdict::Deny(Denial::Io));
     }

@@ -58,7 +58,7 @@ pub(super) fn depart(paths: &Paths, record: &ViewRecord) {
         .and_then(|()| serde_json::to_vec(&departed).map_err(io::Error::other))
         .and_then(|bytes| write_for_this_boot(&kept.with_extension("json"), &bytes));
     if let Err(error) = kept {
-        warn!("view {}: cannot keep who reads it: {error}", record.name);
+        warn!("view {}: cannot write down its readers: {error}", record.name);
     }
 }
 
