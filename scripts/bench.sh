@@ -43,8 +43,8 @@ say() { printf 'bench: %s\n' "$*" >&2; }
 
 build_programs() {
     say "building the release binary and the programs"
-    XEBEC_BIN=$(scripts/release.sh)
-    BENCH_PROGRAMS="$(dirname "$XEBEC_BIN")/examples"
+    XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
+    BENCH_PROGRAMS=$CARGO_TARGET_DIR/$XEBEC_TARGET/release/examples
     export XEBEC_BIN BENCH_PROGRAMS
     # With the flags of scripts/release.sh, so that nothing is compiled twice.
     RUSTFLAGS="${RUSTFLAGS:-} $XEBEC_STATIC" \

@@ -66,21 +66,9 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
 
 /// Reads a time such as `500ms`, `90s`, `10m`, `2h`; a bare number is seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: u64 = number
-        .parse()
-        .map_err(|_| format!("{text:?} is not a time such as 90s or 10m"))?;
-    let milliseconds = match unit {
-        "ms" => Some(number),
-        "" | "s" => number.checked_mul(1000),
-        "m" => number.checked_mul(60_000),
-        "h" => number.checked_mul(3_600_000),
-        _ => return Err(format!("{unit:?} is not a unit of time: use ms, s, m or h")),
-    };
-    milliseconds
-        .map(Duration::from_millis)
-        .ok_or_else(|| format!("{text} is too long"))
+    let is_bare = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds = is_bare.then(|| format!("{text}s"));
+    xebec_oci::config::parse_duration(seconds.as_deref().unwrap_or(text)).map_err(|error| error.to_string())
 }
 
 /// A value as indented JSON.
@@ -128,6 +116,7 @@ mod tests {
             "-1s",
             "99999999999999999999h",
             "18446744073709551615h",
+            "18446744073709551615",
         ] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
