@@ -22,14 +22,14 @@ use xebec_protocol::settings::{LogFormat, Overrides, Settings, Size};
 #[command(name = "xebec", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Examples:\n  \
     xebec run --rm -it docker.io/library/debian:12 bash\n  \
-    xebec index --push registry.example.com/app:1.4     make its next start lazy, on every host\n  \
+    xebec index --push registry.example.com/app:1.4     make the image's next start lazy, on every host\n  \
     xebec mount registry.example.com/app:1.4 /mnt       look at an image without pulling it\n  \
     xebec doctor registry.example.com                   check this host and a registry\n\n\
     Exit codes: 2 wrong use, 3 not found, 4 registry, 5 not lazy, 6 not trusted, 7 wrong bytes, 125 this host;\n\
-    `run` passes the container's own code on, or 127 if its command is not there, 126 if that is not executable,\n\
-    and 128 + N if signal N came before it began.")]
+    `run` ends with the container's own code: 127 if the image lacks the command, 126 if the command is not\n\
+    executable, 128 + N if signal N stopped the start.")]
 pub(crate) struct Cli {
-    /// The directory for what outlives a boot: images, layers, containers.
+    /// The directory for what outlives a reboot: cache, images, settings.
     #[arg(
         long,
         global = true,
@@ -38,7 +38,7 @@ pub(crate) struct Cli {
         value_name = "DIR"
     )]
     pub(crate) root: PathBuf,
-    /// The directory for what does not: sockets, process ids, mounts.
+    /// The directory for sockets, process ids and mounts.
     #[arg(
         long,
         global = true,
@@ -47,78 +47,78 @@ pub(crate) struct Cli {
         value_name = "DIR"
     )]
     pub(crate) run: PathBuf,
-    /// Log more: -v what Xebec does, -vv how.
+    /// Print more (-v: what Xebec does, -vv: how).
     #[arg(long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start a container, reading its image as it is needed.
+    /// Start a container. Its image's bytes come when they are read.
     Run(Box<RunArgs>),
     /// Mount an image's files read-only on a directory.
     Mount(MountArgs),
-    /// Unmount what `mount` mounted.
+    /// Unmount an image that `mount` mounted.
     Umount {
         /// The directory.
         dir: PathBuf,
     },
-    /// Index an image's layers, so that it can start lazily.
+    /// Index an image's layers, so that the image can start lazily.
     Index(IndexArgs),
-    /// Record the pages that a service reads until it is ready: its next start fetches them by one request.
+    /// Record which pages a service reads until it is ready. Its next start fetches them by one request.
     Record(Box<RecordArgs>),
     /// Make an image known to this host; with --complete, fetch all of it.
     Pull(PullArgs),
-    /// Pull an image lazily into containerd, for clients that cannot (`ctr` of containerd 1.7).
+    /// Pull an image lazily into containerd, for clients that cannot do it themselves (`ctr` of containerd 1.7).
     CtrPull(CtrPullArgs),
-    /// Relay Docker Engine's calls to containerd, and fetch the blobs of lazy layers when Docker asks for them.
+    /// Run a relay between Docker Engine and containerd that fetches blobs of lazy layers when Docker asks for them.
     DockerRelay(DockerRelayArgs),
-    /// Show an image's layers: codec, whether lazy, root of trust, how much is cached.
+    /// Show an image's layers: codec, laziness, root of trust, and how much is cached.
     Inspect(InspectArgs),
-    /// Verify the cached layers of an image.
+    /// Verify the cached bytes of an image.
     Check(CheckArgs),
     /// List the images that this host knows.
     Images(Json),
-    /// Forget images, and remove the layers that no other image refers to.
+    /// Remove images, and the layers that no other image uses.
     Rmi(RmiArgs),
     /// List containers.
     Ps(Json),
-    /// Show and bound the cache of layers.
+    /// Show the cache of layers, and make it smaller.
     #[command(after_help = "Examples:\n  \
-        xebec cache stat                                     what is cached, who uses it, what may go\n  \
-        xebec cache gc --dry-run                             what would go now\n  \
+        xebec cache stat                                     what is cached, what uses it, what can be evicted\n  \
+        xebec cache gc --dry-run                             what would be evicted now\n  \
         xebec cache gc --to 5GB                              evict down to a size, once\n  \
-        xebec cache pin registry.example.com/app:1.4         keep an image, whatever the limit is\n\n\
+        xebec cache pin registry.example.com/app:1.4         never evict an image\n\n\
         The limit is cache_size in daemon.toml, or `xebec daemon start --cache-size`.")]
     Cache {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
         command: CacheCommand,
     },
-    /// Check kernel, file system, limits and registries, and say what to do.
+    /// Check kernel, file system, limits and registries, and say how to fix what is missing.
     Doctor(DoctorArgs),
-    /// Show what the readers of a container, view or image waited for: file, process, time, reason.
+    /// Show each wait of a container, view or image: which process read which file, how long it waited, and why.
     Explain(ExplainArgs),
-    /// The daemon that answers readers; it starts by itself.
+    /// Control the daemon, which fetches the pages that containers read. It starts by itself.
     Daemon {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
         command: DaemonCommand,
     },
-    /// Install this program, its service, and the snapshotter of containerd on this host. A second run changes nothing.
+    /// Install this program, its service, and containerd's snapshotter on this host. A second run changes nothing.
     Install(InstallArgs),
     /// Print a completion script for a shell.
     Completion {
-        /// Which shell.
+        /// The shell.
         shell: clap_complete::Shell,
     },
     /// Write man pages into a directory.
     Man {
-        /// Where to.
+        /// The directory.
         dir: PathBuf,
     },
 }
@@ -126,29 +126,29 @@ pub(crate) enum Command {
 /// `xebec install`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    xebec install --dry-run                        what would be changed, key by key\n  \
-    xebec install --restart-containerd             all of it, and containerd takes it up\n  \
-    xebec install --docker --restart-containerd    and Docker uses it, when it is restarted\n  \
-    xebec install --containerd /etc/k3s.toml       another configuration of containerd\n  \
-    xebec install --uninstall                      as it was before; images and containers stay\n\n\
+    xebec install --dry-run                        list the changes, key by key\n  \
+    xebec install --restart-containerd             install, and restart containerd to use it\n  \
+    xebec install --docker --restart-containerd    for Docker too, once you restart it\n  \
+    xebec install --containerd /etc/k3s.toml       change another configuration file of containerd\n  \
+    xebec install --uninstall                      undo the installation; images and containers stay\n\n\
     Comments, order and all other keys of containerd's configuration stay as they are.")]
 pub(crate) struct InstallArgs {
-    /// Print the steps, and carry out none.
+    /// Print the changes, and make none.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Remove what was installed. Files that were changed since stay.
+    /// Undo the installation. Files that somebody changed since then stay.
     #[arg(long)]
     pub(crate) uninstall: bool,
-    /// containerd's configuration.
+    /// containerd's configuration file.
     #[arg(long, value_name = "FILE", default_value = xebec_install::CONTAINERD_CONFIG)]
     pub(crate) containerd: PathBuf,
-    /// Do not configure containerd. `xebec run` and `xebec mount` work without it.
+    /// Do not change containerd. `xebec run` and `xebec mount` do not need it.
     #[arg(long, conflicts_with_all = ["containerd", "restart_containerd"])]
     pub(crate) no_containerd: bool,
-    /// Keep the snapshotter that Kubernetes uses. Images are lazy for clients that name the snapshotter `xebec`.
+    /// Leave Kubernetes' default snapshotter as it is. Images are lazy only for pods and clients that name `xebec`.
     #[arg(long)]
     pub(crate) keep_default: bool,
-    /// Let Docker use lazy images, too. FILE is Docker's configuration if it is elsewhere.
+    /// Let Docker use lazy images too. FILE is Docker's configuration file, if it is not the usual one.
     #[arg(
         long,
         value_name = "FILE",
@@ -158,13 +158,13 @@ pub(crate) struct InstallArgs {
         conflicts_with = "no_containerd"
     )]
     pub(crate) docker: Option<PathBuf>,
-    /// Restart containerd if its configuration changed; containers go on.
+    /// Restart containerd if its configuration changed. Running containers go on.
     #[arg(long)]
     pub(crate) restart_containerd: bool,
-    /// Do not exit after the installation, for a DaemonSet of Kubernetes.
+    /// Keep running after the installation until a signal comes, as the container of a DaemonSet must.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) stay: bool,
-    /// The host's root directory, seen from a container that installs on its host.
+    /// The path of the host's root directory, for a container that installs Xebec on its host.
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) sysroot: PathBuf,
     /// Print JSON.
@@ -180,10 +180,10 @@ pub(crate) struct Json {
     pub(crate) json: bool,
 }
 
-/// An image, perhaps as JSON.
+/// An image, and whether the answer is JSON.
 #[derive(Debug, Args)]
 pub(crate) struct ImageJson {
-    /// Which image.
+    /// The image.
     #[command(flatten)]
     pub(crate) image: ImageArgs,
     /// Print JSON.
@@ -198,13 +198,13 @@ pub(crate) struct ImageJson {
     xebec inspect --runtime-image registry.example.com/app:1.4                  its services\n  \
     xebec inspect --runtime-image --svg start.svg registry.example.com/app:1.4  a picture of one")]
 pub(crate) struct InspectArgs {
-    /// Which image, and how it is shown.
+    /// The image, and how to show it.
     #[command(flatten)]
     pub(crate) image: ImageJson,
-    /// Show the services that were recorded instead: what a start of each fetches, and what it rests on.
+    /// Show the image's recorded services instead: what a start of each fetches, and its recording's root of trust.
     #[arg(long)]
     pub(crate) runtime_image: bool,
-    /// Draw what one of them reads, file by file in the order of first access, as SVG into a file; - is standard output.
+    /// Draw what one service reads, file by file in the order of first access, as SVG into FILE (-: standard output).
     #[arg(
         long,
         value_name = "FILE",
@@ -212,7 +212,7 @@ pub(crate) struct InspectArgs {
         conflicts_with = "json"
     )]
     pub(crate) svg: Option<PathBuf>,
-    /// Which service is drawn: its command line or a part of it, or its recording; the newest when absent.
+    /// The service to draw: a part of its command line, or its recording's digest. By default the newest.
     #[arg(long, value_name = "WORDS", requires = "svg")]
     pub(crate) service: Option<String>,
 }
@@ -220,25 +220,26 @@ pub(crate) struct InspectArgs {
 /// `xebec mount`.
 #[derive(Debug, Args)]
 pub(crate) struct MountArgs {
-    /// Which image.
+    /// The image.
     #[command(flatten)]
     pub(crate) image: ImageArgs,
-    /// The directory to mount it on.
+    /// The directory to mount the image on.
     pub(crate) dir: PathBuf,
-    /// When the registry is asked what the image is.
+    /// When to ask the registry which image a tag names.
     #[arg(long, value_name = "WHEN", default_value = "always")]
     pub(crate) pull: Pull,
-    /// Refuse if a layer would have to be read whole first.
+    /// Fail if a layer must be read whole before the mount.
     #[arg(long)]
     pub(crate) require_lazy: bool,
-    /// Fetch the rest of the image in the background.
+    /// Fetch the rest of the image in the background; with a deadline, slowly enough to end by then (90s, 10m).
     #[arg(long, value_name = "DEADLINE", num_args = 0..=1, require_equals = true, default_missing_value = "0s",
         value_parser = crate::text::parse_duration)]
     pub(crate) complete: Option<std::time::Duration>,
-    /// Honour setuid bits and file capabilities. A user who can reach the directory can then become root.
+    /// Honour setuid bits and file capabilities of the image's programs. Every user who can reach the directory can then
+    /// become root.
     #[arg(long)]
     pub(crate) suid: bool,
-    /// Let device nodes be opened.
+    /// Let processes open the image's device nodes.
     #[arg(long)]
     pub(crate) dev: bool,
     /// Print JSON.
@@ -253,19 +254,20 @@ pub(crate) struct MountArgs {
     xebec index --bind registry.example.com/app:1.4     the tag then names an image index that binds both\n  \
     xebec index --sign cosign.key registry.example.com/app:1.4")]
 pub(crate) struct IndexArgs {
-    /// Which image.
+    /// The image.
     #[command(flatten)]
     pub(crate) image: ImageArgs,
-    /// Push the indexes to the image's repository, as an artifact that refers to the image.
+    /// Push the indexes to the image's repository as an artifact that refers to the image (a referrer).
     #[arg(long, conflicts_with = "local")]
     pub(crate) push: bool,
-    /// Keep them on this host only (the default).
+    /// Keep the indexes on this host only (the default).
     #[arg(long)]
     pub(crate) local: bool,
-    /// Push an image index that names image and indexes, so that its digest covers both; moves the tag to it.
+    /// Push an image index that names the image and its layer indexes, so that one digest covers both, and move the tag
+    /// to it.
     #[arg(long, conflicts_with = "local")]
     pub(crate) bind: bool,
-    /// Sign the indexes with a private key (PEM; cosign's too, its password in COSIGN_PASSWORD).
+    /// Sign the indexes with this private key (PEM or cosign's; its password is taken from COSIGN_PASSWORD).
     #[arg(long, value_name = "KEY", conflicts_with = "local")]
     pub(crate) sign: Option<PathBuf>,
     /// Print JSON.
@@ -276,10 +278,10 @@ pub(crate) struct IndexArgs {
 /// `xebec pull`.
 #[derive(Debug, Args)]
 pub(crate) struct PullArgs {
-    /// Which image.
+    /// The image.
     #[command(flatten)]
     pub(crate) image: ImageArgs,
-    /// Fetch all of it before returning. The image then needs neither registry nor daemon.
+    /// Fetch the whole image before the command ends. It then needs neither registry nor daemon.
     #[arg(long)]
     pub(crate) complete: bool,
     /// Print JSON.
@@ -290,13 +292,14 @@ pub(crate) struct PullArgs {
 /// `xebec check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Which image.
+    /// The image.
     #[command(flatten)]
     pub(crate) image: ImageArgs,
-    /// Fetch everything and verify all of it.
+    /// Fetch the whole image, and verify all of it.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Fetch everything, put the exact layers together again, and compare their digests: the indexes then are proven.
+    /// Fetch the whole image, rebuild each exact layer from it, and compare the layer with its digest. The layer's index
+    /// is proven then.
     #[arg(long)]
     pub(crate) prove: bool,
     /// Print JSON.
@@ -307,13 +310,13 @@ pub(crate) struct CheckArgs {
 /// `xebec cache`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Show the cached layers, their users, and what may be evicted.
+    /// Show what is cached, what uses it, and what can be evicted.
     Stat(Json),
-    /// Evict layers that are not in use, oldest first, until the cache is within its limit.
+    /// Evict layers that are not in use, longest unused first, until the cache is below its limit.
     Gc(GcArgs),
-    /// Keep an image's layers, whatever the limit is.
+    /// Never evict an image's layers.
     Pin(ImageArgs),
-    /// Let an image's layers be evicted again.
+    /// Allow again that an image's layers are evicted.
     Unpin(ImageArgs),
 }
 
@@ -338,8 +341,8 @@ fn parse_size(text: &str) -> Result<u64, String> {
 /// `xebec rmi`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    xebec rmi registry.example.com/app:1.3              the name; the image too if it has no other\n  \
-    xebec rmi sha256:0123…                              the image with all its names")]
+    xebec rmi registry.example.com/app:1.3              remove the name; and the image if it has no other name\n  \
+    xebec rmi sha256:0123…                              remove the image with all its names")]
 pub(crate) struct RmiArgs {
     /// The images, by name or by their manifest's digest.
     #[arg(required = true, value_name = "IMAGE")]
@@ -363,8 +366,8 @@ pub(crate) struct DoctorArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     xebec explain --slow web                 the reads of a container that took long\n  \
-    xebec explain --start                    what the last start asked for, and what its recording was good for\n  \
-    xebec explain --start --json web         the same of a container's start, for scripts\n\n\
+    xebec explain --start                    what the last start read, and how much its recording helped\n  \
+    xebec explain --start --json web         the same for a container's start, as JSON\n\n\
     Waits are for the registry (to answer, to send, to come back after a fault), a token, a turn (queue), \
     decoding and digests (verify), and the cache's disk. The daemon remembers the last 8,192; reads of pages that are there \
     already never wait.")]
@@ -372,11 +375,11 @@ pub(crate) struct ExplainArgs {
     /// A container (see `xebec ps`), a view or where it is mounted, or an image by reference or digest.
     #[arg(required_unless_present = "start")]
     pub(crate) name: Option<String>,
-    /// Explain a start instead: what it read until it was ready, and what of its recording. Of a container, of the last start of
-    /// an image, or the last of all. The daemon remembers 64.
+    /// Show what a start read until it was ready, and how much of its recording it used. Name a container, or an image for
+    /// its last start; without a name, the last start of all. The daemon remembers the last 64 starts.
     #[arg(long, conflicts_with = "slow")]
     pub(crate) start: bool,
-    /// Only those that took longer than slow_reader in daemon.toml (10s by default), longest first.
+    /// Show only waits longer than slow_reader in daemon.toml (10s by default), longest first.
     #[arg(long)]
     pub(crate) slow: bool,
     /// Print JSON.
@@ -389,9 +392,9 @@ pub(crate) struct ExplainArgs {
 pub(crate) enum DaemonCommand {
     /// Show process ids, mounts, queue and counters.
     Status(Json),
-    /// Print the metrics that Prometheus can ask for.
+    /// Print the daemon's metrics, as Prometheus gets them.
     Metrics,
-    /// Stop the daemon, unless something is mounted or still read.
+    /// Stop the daemon, unless a view is mounted or still read.
     Stop {
         /// Unmount views that are in use, too. Processes that still read get EIO for missing pages. The daemon stops after
         /// the last of them.
@@ -400,7 +403,7 @@ pub(crate) enum DaemonCommand {
     },
     /// Replace the running daemon by another version of its program. Readers wait for a moment.
     Upgrade {
-        /// The program; this one by default.
+        /// The new program; by default the one that runs this command.
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
     },
@@ -417,25 +420,25 @@ pub(crate) enum DaemonCommand {
 /// `xebec daemon start`. What is not given here is taken from `daemon.toml` in the root directory.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StartArgs {
-    /// Evict what is not in use beyond this size (512MB, 20GiB).
+    /// Keep the cache below this size by evicting layers that are not in use (512MB, 20GiB).
     #[arg(long, value_name = "SIZE")]
     pub(crate) cache_size: Option<String>,
     /// How long a reader waits for missing bytes before it gets an error (default 10m).
     #[arg(long, value_name = "TIME")]
     pub(crate) fill_wait: Option<String>,
-    /// Log readers that wait longer than this (default 10s).
+    /// Log each process that waits longer than this (default 10s).
     #[arg(long, value_name = "TIME")]
     pub(crate) slow_reader: Option<String>,
-    /// How long a view stays mounted for the next start when nobody uses it any more (default 5m, 0s: not at all).
+    /// How long a view stays mounted for the next start after its last user ended (default 5m; 0s: not at all).
     #[arg(long, value_name = "TIME")]
     pub(crate) linger: Option<String>,
     /// Serve metrics for Prometheus at this address, such as 127.0.0.1:9469.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<String>,
-    /// Keep profiles of starts that have a probe, at most one of a service in ten minutes, for `xebec record --merge`.
+    /// Keep profiles of starts with a probe for `xebec record --merge`, at most one for each service in ten minutes.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) learn: Option<String>,
-    /// How log lines look: text or json.
+    /// The format of log lines: text or json.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log: Option<String>,
 }

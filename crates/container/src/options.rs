@@ -15,7 +15,7 @@ const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// What the user asks of a container, beyond the image's own configuration.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Name of the container. By default a random name of 12 hexadecimal digits.
+    /// The container's name. By default a random name of 12 hexadecimal digits.
     pub id: Option<String>,
     /// The image's name as the user gave it. It is only recorded, for `xebec ps`.
     pub image: String,

@@ -124,7 +124,7 @@ pub struct ServiceCommand {
 pub enum Request {
     /// Make an image's view and mount it.
     Mount {
-        /// Which image.
+        /// The image.
         image: ImageRequest,
         /// For whom.
         holder: Holder,
@@ -163,14 +163,14 @@ pub enum Request {
     },
     /// Make an image known and, if asked, bring all of it in before answering.
     Pull {
-        /// Which image.
+        /// The image.
         image: ImageRequest,
         /// Bring everything in.
         complete: bool,
     },
     /// Compare complete layers with their digests, and so turn other roots of trust into *proven*.
     Prove {
-        /// Which image.
+        /// The image.
         image: ImageRequest,
     },
     /// What is cached, who uses it, and what may go.
@@ -179,19 +179,19 @@ pub enum Request {
     Collect {
         /// How much the cache may have afterwards, in bytes; the limit that is set when absent.
         target: Option<u64>,
-        /// Only say what would go.
+        /// Print what would be evicted, and evict nothing.
         dry_run: bool,
     },
     /// Keep an image's layers whatever the limit is, or no more.
     Pin {
-        /// Which image.
+        /// The image.
         image: ImageRequest,
         /// Keep them.
         pinned: bool,
     },
     /// Forget an image and remove the layers that no other image refers to.
     Forget {
-        /// Which image.
+        /// The image.
         image: ImageRequest,
     },
     /// What the daemon is doing.

@@ -23,42 +23,42 @@ use super::image::{ImageArgs, Pull};
     xebec run --env-file app.env --env DEBUG=1 registry.example.com/app:1.4\n  \
     xebec run --cap-add NET_RAW docker.io/library/busybox ping registry.example.com")]
 pub(crate) struct RunArgs {
-    /// Which image.
+    /// The image.
     #[command(flatten)]
     pub(crate) image: ImageArgs,
     /// Command and arguments instead of the image's own.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
-    /// When the registry is asked what the image is.
+    /// When to ask the registry which image a tag names.
     #[arg(long, value_name = "WHEN", default_value = "always")]
     pub(crate) pull: Pull,
-    /// Refuse to start if a layer would have to be read whole first.
+    /// Fail if a layer must be read whole before the start.
     #[arg(long)]
     pub(crate) require_lazy: bool,
-    /// Fetch the rest of the image in the background; with a deadline, paced to end by then (90s, 10m).
+    /// Fetch the rest of the image in the background; with a deadline, slowly enough to end by then (90s, 10m).
     #[arg(long, value_name = "DEADLINE", num_args = 0..=1, require_equals = true, default_missing_value = "0s",
         value_parser = crate::text::parse_duration)]
     pub(crate) complete: Option<std::time::Duration>,
-    /// Stop the container, with success, once it is ready.
+    /// Stop the container once it is ready, and exit with 0.
     #[arg(long, requires = "probe")]
     pub(crate) exit_on_ready: bool,
-    /// Start without the service's runtime image, if there is one.
+    /// Do not use the service's runtime image (its recording).
     #[arg(long)]
     pub(crate) no_runtime_image: bool,
-    /// Keep a profile of the pages that it reads until it is ready, for `xebec record --merge`. A start without a recording
-    /// then is slower: it reads nothing ahead.
+    /// Keep a profile of the pages that the service reads until it is ready, for `xebec record --merge`. A service without a
+    /// recording then starts without read-ahead, which is slower.
     #[arg(long, requires = "probe", conflicts_with = "no_runtime_image")]
     pub(crate) learn: bool,
-    /// Write stage times, bytes, requests and fills as JSON to a file.
+    /// Write the start's stage times, bytes, requests and fills as JSON to FILE.
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
-    /// Name of the container.
+    /// The container's name.
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Remove the container's writable layer when it has ended.
+    /// Remove the container's writable layer when the container ends.
     #[arg(long)]
     pub(crate) rm: bool,
-    /// Give the container this standard input.
+    /// Connect the container to standard input.
     #[arg(short, long)]
     pub(crate) interactive: bool,
     /// Give the container a terminal.
@@ -75,7 +75,7 @@ pub(crate) struct ContainerArgs {
     /// When the container counts as ready: port:N, http://…, log:REGEX, file:PATH, exec:CMD, exit. Repeatable.
     #[arg(long, value_name = "PROBE")]
     pub(crate) probe: Vec<Probe>,
-    /// Fail when it is not ready after this time.
+    /// Fail if the container is not ready after this time.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = crate::text::parse_duration)]
     pub(crate) probe_timeout: std::time::Duration,
     /// The network that the container sees: host or none.
@@ -93,7 +93,7 @@ pub(crate) struct ContainerArgs {
     /// Give the container a capability, such as NET_ADMIN, or ALL. Repeatable.
     #[arg(long, value_name = "CAPABILITY", value_parser = CapabilityParser, hide_possible_values = true)]
     pub(crate) cap_add: Vec<Capability>,
-    /// Take a capability from it, or ALL. Repeatable.
+    /// Take a capability from the container, or ALL. Repeatable.
     #[arg(long, value_name = "CAPABILITY", value_parser = CapabilityParser, hide_possible_values = true)]
     pub(crate) cap_drop: Vec<Capability>,
     /// seccomp=unconfined|FILE, apparmor=unconfined|PROFILE, label=disable|user:U|role:R|type:T|level:L, no-new-privileges,
@@ -106,28 +106,28 @@ pub(crate) struct ContainerArgs {
     /// Put a directory in memory: DIR[:size=64m,mode=1777,exec]. Repeatable.
     #[arg(long, value_name = "DIR[:OPTIONS]")]
     pub(crate) tmpfs: Vec<Tmpfs>,
-    /// Most memory that it may use: a number and b, k, m or g; at least 6m.
+    /// The most memory that the container may use: a number and b, k, m or g; at least 6m.
     #[arg(short, long, value_name = "SIZE")]
     pub(crate) memory: Option<Bytes>,
-    /// Most memory and swap together, -1 for no limit of swap; twice the memory by default.
+    /// The most memory and swap together, -1 for no limit of swap; twice the memory by default.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_swap: Option<MemorySwap>,
-    /// How many processors' time it may use, as 1.5.
+    /// How many processors the container may use, such as 1.5.
     #[arg(long, value_name = "N")]
     pub(crate) cpus: Option<Cpus>,
-    /// Most processes and threads that it may have, -1 for no limit.
+    /// The most processes and threads that the container may have, -1 for no limit.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) pids_limit: Option<PidsLimit>,
     /// Size of /dev/shm; 64m by default.
     #[arg(long, value_name = "SIZE")]
     pub(crate) shm_size: Option<Bytes>,
-    /// Limit each of its processes: nofile=1024:2048. Repeatable.
+    /// Limit each process of the container, such as nofile=1024:2048. Repeatable.
     #[arg(long, value_name = "NAME=SOFT[:HARD]")]
     pub(crate) ulimit: Vec<Ulimit>,
     /// Working directory.
     #[arg(short, long, value_name = "DIR")]
     pub(crate) workdir: Option<String>,
-    /// User, and group: names or numbers.
+    /// User and group, by name or number.
     #[arg(short, long, value_name = "USER[:GROUP]")]
     pub(crate) user: Option<String>,
     /// Replace the image's entrypoint.
@@ -245,37 +245,38 @@ fn variable(text: &str) -> Option<(String, String)> {
 #[command(after_help = "Examples:\n  \
     xebec record --probe port:80 registry.example.com/nginx:1.27\n  \
     xebec record --repeat 3 --settle 2s --probe 'log:ready to accept' registry.example.com/db:16\n  \
-    xebec record registry.example.com/tools:3 jq --version        without a probe: until it ends\n  \
-    xebec record --merge registry.example.com/db:16               one of all there are; runs nothing\n\n\
-    The recording is pushed beside the image; every host that starts the same command brings it in by one request.")]
+    xebec record registry.example.com/tools:3 jq --version        without a probe: record until it ends\n  \
+    xebec record --merge registry.example.com/db:16               merge all recordings into one; run nothing\n\n\
+    Xebec pushes the recording beside the image. Every host that starts the same command fetches it by one request.")]
 pub(crate) struct RecordArgs {
-    /// Which image.
+    /// The image.
     #[command(flatten)]
     pub(crate) image: ImageArgs,
     /// Command and arguments instead of the image's own.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
-    /// Run it so often, and as often again at full speed. A page that any of the runs reads is recorded.
+    /// Run the service N times without read-ahead, which records each page, and if N is above 1, N times at full speed.
+    /// Record every page that any of the runs read.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) repeat: u8,
-    /// Go on recording for this time after it is ready.
+    /// Record for this time after the service is ready.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = crate::text::parse_duration)]
     pub(crate) settle: std::time::Duration,
-    /// A variable that tells services apart: a start uses the recording only with the same value. Repeatable.
+    /// An environment variable that is part of the service's key: another value is another service. Repeatable.
     #[arg(long, value_name = "NAME")]
     pub(crate) key_env: Vec<String>,
-    /// Merge all recordings of the image into one, with what starts on this host read besides. Runs nothing.
+    /// Run nothing. Merge all recordings of the image into one, and add what starts on this host read besides.
     #[arg(long, conflicts_with_all = ["command", "repeat", "settle", "key_env", "probe", "probe_timeout", "net", "volumes",
         "env", "env_file", "cap_add", "cap_drop", "security_opt", "read_only", "tmpfs", "memory", "memory_swap", "cpus",
         "pids_limit", "shm_size", "ulimit", "workdir", "user", "entrypoint", "hostname", "runtime"])]
     pub(crate) merge: bool,
-    /// With --merge: how many pages starts may add to each service, a share of those that are recorded or a number.
+    /// With --merge: how many pages starts may add to each service, as a share of the recorded pages or as a number.
     #[arg(long, value_name = "N%|N", default_value_t = Limit::default(), requires = "merge")]
     pub(crate) limit: Limit,
     /// Keep the recording on this host instead of pushing it.
     #[arg(long)]
     pub(crate) local: bool,
-    /// Sign it with this private key.
+    /// Sign the recording with this private key.
     #[arg(long, value_name = "KEY", conflicts_with = "local")]
     pub(crate) sign: Option<PathBuf>,
     /// Print JSON.

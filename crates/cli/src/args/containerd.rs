@@ -9,7 +9,7 @@ use super::image::ImageArgs;
 // No documentation of its own: it would be shown as the command's.
 #[derive(Debug, Args)]
 pub(crate) struct SnapshotterName {
-    /// What containerd's configuration calls Xebec's snapshotter.
+    /// The name of Xebec's snapshotter in containerd's configuration.
     #[arg(
         long,
         value_name = "NAME",
@@ -24,12 +24,12 @@ pub(crate) struct SnapshotterName {
 #[command(after_help = "Examples:\n  \
     xebec ctr-pull docker.io/library/nginx:1.27 && ctr run --snapshotter xebec docker.io/library/nginx:1.27 web\n  \
     xebec ctr-pull --namespace k8s.io registry.example.com/app:1.4\n  \
-    xebec ctr-pull --require-lazy registry.example.com/app:1.4   fail, and say why, rather than unpack\n  \
-    xebec ctr-pull --blobs registry.example.com/app:1.4          for `ctr images export` and the like, afterwards\n\n\
-    The image has its full name in containerd, which is printed. containerd and Xebec's daemon must know each other \
-    (`xebec install`).")]
+    xebec ctr-pull --require-lazy registry.example.com/app:1.4   fail if a layer cannot be lazy\n  \
+    xebec ctr-pull --blobs registry.example.com/app:1.4          fetch blobs too, for `ctr images export`\n\n\
+    The command prints the image's full name in containerd. Run `xebec install` first: it connects containerd and \
+    Xebec's daemon.")]
 pub(crate) struct CtrPullArgs {
-    /// Which image.
+    /// The image.
     #[command(flatten)]
     pub(crate) image: ImageArgs,
     /// containerd's socket.
@@ -40,7 +40,7 @@ pub(crate) struct CtrPullArgs {
         default_value = xebec_protocol::settings::USUAL_CONTAINERD
     )]
     pub(crate) address: PathBuf,
-    /// Which of containerd's namespaces gets the image.
+    /// The namespace of containerd that gets the image.
     #[arg(
         long,
         short,
@@ -51,10 +51,10 @@ pub(crate) struct CtrPullArgs {
     pub(crate) namespace: String,
     #[command(flatten)]
     pub(crate) named: SnapshotterName,
-    /// Fetch the blobs of lazy layers, too: for exporting, converting, or pushing elsewhere.
+    /// Fetch the blobs of lazy layers, too. Exporting, converting and pushing the image need them.
     #[arg(long)]
     pub(crate) blobs: bool,
-    /// Fail rather than unpack a layer that cannot be lazy.
+    /// Fail if a layer cannot be lazy, instead of unpacking it.
     #[arg(long)]
     pub(crate) require_lazy: bool,
     /// Print JSON.
@@ -65,14 +65,14 @@ pub(crate) struct CtrPullArgs {
 /// `xebec docker-relay`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A service that `xebec install --docker` sets up. Docker's daemon.json names the link as \"containerd\". \
-    While this runs, the link leads here; when it is told to end, to containerd itself."
+    after_help = "`xebec install --docker` sets this up as a service. Docker's daemon.json names the link as \"containerd\". \
+    While the relay runs, the link leads to it; when the relay stops, it links to containerd itself."
 )]
 pub(crate) struct DockerRelayArgs {
     /// containerd's socket; by default what `address` in daemon.toml says, or the usual one.
     #[arg(long, value_name = "SOCKET", env = "CONTAINERD_ADDRESS")]
     pub(crate) address: Option<PathBuf>,
-    /// The name at which Docker finds containerd. Xebec makes its directory, and closes it to other users.
+    /// The link by which Docker finds containerd. Xebec makes its directory, and closes it to other users.
     #[arg(long, value_name = "LINK", default_value = xebec_daemon::relay::USUAL_LINK)]
     pub(crate) link: PathBuf,
     #[command(flatten)]

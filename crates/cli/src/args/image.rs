@@ -8,7 +8,7 @@ use xebec_protocol::wire::PullPolicy;
 pub(crate) struct ImageArgs {
     /// The image: NAME[:TAG][@DIGEST], with or without a registry.
     pub(crate) image: String,
-    /// Platform to choose from a multi-platform image, such as linux/arm64.
+    /// The platform to choose from a multi-platform image, such as linux/arm64.
     #[arg(long, value_name = "OS/ARCH")]
     pub(crate) platform: Option<String>,
 }
@@ -16,11 +16,11 @@ pub(crate) struct ImageArgs {
 /// When the registry is asked what an image is.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Pull {
-    /// At each start: a tag may have moved. What this host knows serves when the registry is away.
+    /// At each start, since a tag may have moved. If the registry cannot be reached, use the image that this host knows.
     Always,
-    /// When this host does not know the image yet; missing contents come from the registry all the same.
+    /// Only if this host does not know the image. Missing contents still come from the registry.
     Missing,
-    /// Never: an image that this host does not know is not found.
+    /// Never. An image that this host does not know is not found.
     Never,
 }
 

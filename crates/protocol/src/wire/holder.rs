@@ -21,7 +21,7 @@ pub enum Holder {
     },
     /// A container of `xebec run`, or another process that says when it is done.
     Process {
-        /// Name of the container.
+        /// The container's name.
         name: String,
         /// The process; when it is gone, so is its claim.
         pid: u32,
