@@ -164,7 +164,7 @@ impl Store {
             Err(error) if is_damage(&error) => error,
             other => return other.map_err(failed("open the layer in", &directory)),
         };
-        warn!("the data of {key} is damaged ({damaged}); it is fetched again");
+        warn!("the data of {key} is damaged ({damaged}); Xebec fetches it again");
         self.renew_data(&directory, size)
             .and_then(|()| open(table))
             .map_err(failed("make the data file anew in", &directory))

@@ -56,7 +56,7 @@ fn stat(paths: &Paths, args: Json) -> Result<(), Failure> {
     }
     print!("{}", text::table(&rows));
     println!(
-        "{} layers, {} on disk in {}, {} of it may go; {}",
+        "{} layers, {} on disk in {}, {} of it can be evicted; {}",
         report.layers.len(),
         text::size(report.used_bytes),
         paths.root().display(),
@@ -122,12 +122,12 @@ fn print_collected(collected: &Collected) {
     );
     if collected.limit.is_none() {
         println!(
-            "no limit is set (cache_size in daemon.toml), so only leftovers go; --to SIZE evicts down to a size"
+            "no limit is set (cache_size in daemon.toml), so only leftovers are removed; --to SIZE evicts down to a size"
         );
     }
     if collected.missing_bytes > 0 {
         println!(
-            "{} more should go, but the rest is in use or pinned",
+            "{} more should be evicted, but all other layers are in use or pinned",
             text::size(collected.missing_bytes)
         );
     }
@@ -168,14 +168,14 @@ pub(crate) fn remove(paths: &Paths, args: &RmiArgs) -> Result<(), Failure> {
 fn print_forgotten(forgotten: &Forgotten) {
     if !forgotten.left.is_empty() {
         println!(
-            "{}: the name is forgotten; the image is still {}",
+            "{}: removed the name; the image is still {}",
             forgotten.reference,
             forgotten.left.join(", ")
         );
         return;
     }
     println!(
-        "{}: forgotten, {} layers removed, {} freed",
+        "{}: removed, with {} layers; {} freed",
         forgotten.reference,
         forgotten.removed_layers,
         text::size(forgotten.removed_bytes)

@@ -86,8 +86,8 @@ fn stop(daemon: &Daemon, force: bool) -> Result<(), Failure> {
     }
     if let Some(reason) = daemon.stop(force)? {
         eprintln!(
-            "xebec: everything is unmounted, but {reason}: pages that are missing are refused there with EIO, and \
-             the daemon ends after that reader"
+            "xebec: everything is unmounted, but {reason}: its reads of missing pages fail with EIO. The daemon stops \
+             after the last reader"
         );
     }
     Ok(())
@@ -162,7 +162,9 @@ fn print_status(status: &Status) {
         status.version, status.keeper_pid, status.worker_pid
     );
     if status.ending {
-        println!("ENDING: it was told to stop, and refuses what is still read of views that are unmounted");
+        println!(
+            "STOPPING: the daemon was told to stop; reads of missing pages on unmounted views fail with EIO"
+        );
     }
     print_fills(status);
     print_suspects(status);

@@ -132,11 +132,11 @@ fn print_report(report: &Report) {
     match registry.ranges {
         Some(true) => println!("ok    it answers range requests"),
         Some(false) => println!(
-            "FAIL  it ignores Range: images from it are read whole. Put a registry or mirror before it that does not"
+            "FAIL  it ignores Range, so images from it are read whole. Use a registry or mirror that honours Range"
         ),
         None => println!("      name an image in it to see whether it honours Range"),
     }
     if registry.referrers_api == Some(false) {
-        println!("warn  it has no referrers API: indexes are found by the fallback tag");
+        println!("warn  it has no referrers API; Xebec finds indexes by the fallback tag");
     }
 }

@@ -89,7 +89,7 @@ fn reasons(wait: &WaitReport) -> String {
     }
     if wait.joined > 0 {
         parts.push(format!(
-            "{} of {} spans on their way for another",
+            "{} of {} spans in flight for another reader",
             wait.joined, wait.spans
         ));
     }

@@ -85,7 +85,7 @@ fn print_step(step: &Step, is_dry: bool) {
 
 fn print_notes(plan: &Plan) {
     if plan.is_done() && !plan.steps.is_empty() {
-        println!("everything is as it should be");
+        println!("nothing to change");
     }
     for note in &plan.notes {
         println!("note: {note}");

@@ -87,10 +87,7 @@ fn inspect_runtime_images(recordings: &Recordings, args: &ImageJson) -> Result<(
         return text::print_json(&found);
     }
     if found.services.is_empty() {
-        println!(
-            "{}: no service was recorded; `xebec record` does that",
-            found.reference
-        );
+        println!("{}: no service is recorded; run `xebec record`", found.reference);
         return Ok(());
     }
     let heads = [
@@ -179,7 +176,7 @@ pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
     let records = listed.records;
     for error in &listed.unreadable {
         eprintln!(
-            "{error}; what runs under that name is not listed, and is not cleaned up until the file is removed"
+            "{error}; the container of that name is neither listed nor cleaned up until you remove the file"
         );
     }
     if args.json {
@@ -208,7 +205,7 @@ pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
     for record in records.iter().filter(|record| !record.is_supervised()) {
         let pid = record.pid.unwrap_or_default();
         eprintln!(
-            "{} serves on although its `xebec run` was killed; `kill -9 {pid}` ends it",
+            "{} still runs although its `xebec run` was killed; stop it with `kill -9 {pid}`",
             record.id
         );
     }

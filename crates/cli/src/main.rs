@@ -74,7 +74,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     }
     caller::close_files();
     if let Err(error) = keep_to_itself(&cli.command) {
-        tracing::warn!("cannot keep descriptors and memory from others: {error}");
+        tracing::warn!("cannot protect descriptors and memory from other processes: {error}");
     }
     let paths = Paths::create(&cli.root, &cli.run).map_err(|error| Failure::new(FailureKind::Host, error))?;
     match cli.command {

@@ -35,7 +35,7 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     let session = run_recorded(&daemon, paths, &image, &options, &progress.report())?;
     // The runtime has read what it had to from this process, which is about to read logins and keys.
     if let Err(error) = xebec_kernel::process::keep_memory_to_itself() {
-        tracing::warn!("cannot keep memory from others: {error}");
+        tracing::warn!("cannot protect memory from other processes: {error}");
     }
     let recordings = Recordings::open(paths)?;
     let published = runtime::start()?.block_on(recordings.publish_recording(

@@ -74,7 +74,7 @@ pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
 fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
     tracing::info!(
         id = record.id,
-        "cleaning up after a container whose supervisor was killed"
+        "cleans up after a container whose supervisor was killed"
     );
     // A process that waits for the container's root takes no other signal, and keeps others from entering the
     // root.
@@ -85,7 +85,7 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
     match runtime {
         Ok(runtime) => runtime.delete(&record.id),
         Err(error) => {
-            tracing::warn!(%error, id = record.id, "cannot delete a container without its runtime");
+            tracing::warn!(%error, id = record.id, "cannot delete a container: its runtime is missing");
         }
     }
     // A runtime that was killed before it wrote its state does not know of them.

@@ -100,7 +100,7 @@ impl PredictedCreate {
             Ok(Some(prediction)) => create.prediction = Some(prediction),
             // The runtime has ended, or has found the file in the place of the pipe.
             Ok(None) => self.discard(bundle, "the runtime did not wait for its configuration"),
-            Err(error) => tracing::debug!(%error, "the container is not created before its image is there"),
+            Err(error) => tracing::debug!(%error, "does not create the container before its image is there"),
         }
     }
 
@@ -238,7 +238,7 @@ fn has_its_root(bundle: &Bundle) -> bool {
     if !is_same {
         tracing::warn!(
             id = bundle.id(),
-            "the runtime created a container with another root; it is created again"
+            "the runtime created the container with another root; Xebec creates it again"
         );
     }
     is_same

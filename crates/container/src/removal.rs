@@ -107,7 +107,7 @@ fn unmount_all(target: &Path) -> Result<(), RunError> {
         let id = target.parent().and_then(Path::file_name).unwrap_or_default();
         if !is_root_of(&id.to_string_lossy(), info) {
             let what = format!(
-                "{} from {} is mounted there, which is not Xebec's; unmount it first",
+                "{} from {} is mounted there, which Xebec did not mount; unmount it first",
                 info.filesystem,
                 info.source.display()
             );

@@ -170,7 +170,7 @@ fn start(
     {
         tracing::warn!(
             %error,
-            "cannot record that the container has started; if this process is killed, its container is killed, too"
+            "cannot record that the container has started; if this process is killed, its container is killed too"
         );
     }
     Ok(())

@@ -137,7 +137,7 @@ impl Services {
         for view in self.views.held() {
             if view.reads(key) {
                 error!(
-                    "ALARM: {} is mounted with it, for {:?}; stop what runs on it",
+                    "ALARM: {} is mounted with it, for {:?}; stop the containers that run on it",
                     view.reference, view.holders
                 );
             }
@@ -197,7 +197,7 @@ fn not_brought_in(error: Unfilled) -> Failure {
 /// What is said of an index that mismatches.
 fn alarm(key: LayerKey, problem: &str) -> String {
     format!(
-        "ALARM: the index of {key} shows other contents than the layer has: {problem}. It is not used again; who \
-         pushed it may have meant harm"
+        "ALARM: the index of {key} shows other contents than the layer has: {problem}. Xebec does not use it again. \
+         Whoever pushed it may have meant harm"
     )
 }

@@ -58,7 +58,7 @@ impl Services {
                 warn!(
                     container = orphan.id,
                     pid = orphan.pid,
-                    "a container serves on although its `xebec run` was killed; ending its process ends it"
+                    "a container still runs although its `xebec run` was killed; kill its process to stop it"
                 );
             }
         }

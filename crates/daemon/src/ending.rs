@@ -61,7 +61,7 @@ impl Services {
                 .unwrap_or_else(PoisonError::into_inner);
             for view in self.views.held() {
                 warn!(
-                    "told to stop: view {} of {} is unmounted under its users",
+                    "told to stop: unmounts view {} of {}, which is in use",
                     view.path.display(),
                     view.reference
                 );
@@ -74,8 +74,8 @@ impl Services {
         let reason = self.end_in_a_moment();
         if let Some(reason) = &reason {
             warn!(
-                "told to stop, but {reason}: pages that are missing are refused with EIO, and the daemon ends \
-                 after its readers"
+                "told to stop, but {reason}: reads of missing pages fail with EIO, and the daemon stops \
+                 after the last reader"
             );
         }
         reason
@@ -108,7 +108,7 @@ impl Services {
             return Err(Failure::new(FailureKind::Host, message));
         }
         if self.fills.is_refusing() {
-            info!("asked for an image: going on");
+            info!("a client asked for an image: the daemon goes on");
             self.fills.refuse(false);
         }
         Ok(true)
@@ -175,7 +175,7 @@ impl Services {
             Ok(false) => None,
             Ok(true) if self.fills.find(key).is_some() => Some(format!("{key} is being read or brought in")),
             Ok(true) => Some(format!(
-                "{key} is still read by a view that was unmounted under its users, perhaps in a container"
+                "{key} is still read through a view that was unmounted while in use, perhaps in a container"
             )),
             Err(failure) => Some(failure.to_string()),
         })

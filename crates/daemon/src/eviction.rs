@@ -84,8 +84,8 @@ impl Services {
     /// Steps 2 to 4.
     fn take_over<'a>(&self, key: LayerKey, data: BorrowedFd<'a>) -> Result<Lease<'a>, String> {
         let lease = Lease::take(data)
-            .map_err(|error| format!("whether anybody has its data open cannot be told: {error}"))?
-            .ok_or("somebody has its data open, perhaps by a view that was unmounted under its readers")?;
+            .map_err(|error| format!("cannot find out whether a process has its data open: {error}"))?
+            .ok_or("a process has its data open, perhaps by a view that was unmounted while in use")?;
         self.shared.forget(key);
         self.fills.ask_again(data).map_err(|error| error.to_string())?;
         Ok(lease)

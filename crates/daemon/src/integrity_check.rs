@@ -119,7 +119,10 @@ impl Services {
         if !layer.has_unverified() {
             return Ok(());
         }
-        info!("comparing what runtime images brought into {}", layer.key());
+        info!(
+            "compares the pages that runtime images brought into {}",
+            layer.key()
+        );
         let all = 0..layer.table().data_size;
         let compared = served
             .filler()
@@ -164,8 +167,8 @@ impl Services {
         };
         let noted = noted.inspect_err(|failure| error!("{failure}"));
         error!(
-            "ALARM: a runtime image brought other contents than {key} has, in its pages {mismatches:?}. They are corrected, and \
-             its recordings are not used again; who pushed them may have meant harm"
+            "ALARM: a runtime image brought other contents than {key} has, in its pages {mismatches:?}. Xebec corrected them, and \
+             does not use its recordings again. Whoever pushed them may have meant harm"
         );
         for injection in unverified_sources::load(self.images.store(), key).unwrap_or_default() {
             if !injection.evidence.own
@@ -184,7 +187,7 @@ impl Services {
                     page_cache_prefill::forget(&known.tree, &view.path, &wrong);
                 }
                 error!(
-                    "ALARM: {} is mounted with it, for {:?}; stop what runs on it",
+                    "ALARM: {} is mounted with it, for {:?}; stop the containers that run on it",
                     view.reference, view.holders
                 );
             }

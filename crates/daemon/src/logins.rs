@@ -121,7 +121,7 @@ impl KeptLogins {
         let age = self.age?;
         let _one = self.lock();
         if let Err(error) = self.change(|_| {}) {
-            warn!("logins that are too old cannot be forgotten: {error}");
+            warn!("cannot remove logins that are too old: {error}");
         }
         Some(LONGEST_PAUSE.min(age))
     }
@@ -190,7 +190,7 @@ impl File {
             let is_young = Duration::from_secs(now.saturating_sub(entry.since)) < age;
             if !is_young {
                 info!(
-                    "the login of {key} is forgotten: no pull has brought it for {} s",
+                    "removed the login of {key}: no pull has used it for {} s",
                     age.as_secs()
                 );
             }

@@ -84,27 +84,27 @@ impl Services {
         );
         registry.register_with_unit(
             "xebec_oldest_reader_wait",
-            "How long the oldest of them has waited; 0 when there is none",
+            "Time that the oldest waiting reader has waited; 0 if no reader waits",
             Unit::Seconds,
             ConstGauge::new(journal.oldest.unwrap_or_default().as_secs_f64()),
         );
         counter(
             registry,
             "xebec_events",
-            "Reads that asked for pages of incomplete layers",
+            "Fanotify events: reads of layers that are not complete",
             self.fills.events(),
         );
         let hits = self.fills.stats().hits.load(std::sync::atomic::Ordering::Relaxed);
         counter(
             registry,
             "xebec_event_hits",
-            "Of these, reads whose pages were there",
+            "Events whose pages were all present",
             hits,
         );
         counter(
             registry,
             "xebec_queue_overflows",
-            "Times that the kernel dropped events; any is an alarm",
+            "Times that the kernel dropped events; any value above 0 is an alarm",
             journal.overflows,
         );
     }
@@ -128,22 +128,22 @@ impl Services {
             ),
             (
                 "xebec_fill_joins",
-                "Spans that another reader was waiting for already",
+                "Spans that were in flight for another reader",
                 read(&fills.joins),
             ),
             (
                 "xebec_fill_failures",
-                "Span fetches that failed for good",
+                "Span fetches that failed",
                 read(&fills.failures),
             ),
             (
                 "xebec_fill_refetches",
-                "Fetches repeated because the bytes were wrong",
+                "Span fetches repeated because the bytes failed the digest check",
                 read(&fills.refetches),
             ),
             (
                 "xebec_runtime_image_pages",
-                "Pages that runtime images brought in",
+                "Pages injected from runtime images",
                 read(&fills.injected_pages),
             ),
             (
@@ -153,7 +153,7 @@ impl Services {
             ),
             (
                 "xebec_runtime_image_pages_wrong",
-                "Pages of runtime images that fail the comparison with their layer",
+                "Pages of runtime images that failed the digest check",
                 read(&fills.mismatches),
             ),
             (
@@ -163,10 +163,14 @@ impl Services {
             ),
             (
                 "xebec_registry_retries",
-                "Tries that failed and were followed by another",
+                "Requests that failed and were tried again",
                 network.retries,
             ),
-            ("xebec_registry_tokens", "Tokens obtained", network.tokens),
+            (
+                "xebec_registry_tokens",
+                "Tokens obtained from token servers",
+                network.tokens,
+            ),
         ];
         for (name, help, value) in fill_counters {
             counter(registry, name, help, value);
@@ -179,7 +183,7 @@ impl Services {
             ),
             (
                 "xebec_registry_received",
-                "Bytes received in bodies of answers",
+                "Bytes of all response bodies from registries and token servers",
                 network.bytes_received,
             ),
         ];
@@ -199,7 +203,7 @@ impl Services {
         }
         registry.register_with_unit(
             "xebec_fill_fetched",
-            "Compressed bytes for fills, by registry or mirror; spool: of a blob that came whole; cache: kept here",
+            "Compressed bytes for fills, by registry or mirror; spool: from a whole blob download; cache: from this host",
             Unit::Bytes,
             sources,
         );
@@ -223,13 +227,13 @@ impl Services {
         }
         registry.register(
             "xebec_snapshots",
-            "Snapshots of containerd, by kind; lazy: committed ones that stand for a layer that is read where it is",
+            "Containerd's snapshots, by kind; lazy: committed snapshots of lazy layers",
             kinds,
         );
         counter(
             registry,
             "xebec_layers_admitted",
-            "Layers that containerd did not have to fetch",
+            "Layers admitted as lazy, which containerd does not fetch",
             figures.lazy,
         );
         let reasons: Family<ReasonLabel, Counter> = Family::default();
@@ -240,7 +244,7 @@ impl Services {
         }
         registry.register(
             "xebec_layers_unpacked",
-            "Layers that containerd was left to unpack, by reason",
+            "Layers that containerd fetched and unpacked, by reason",
             reasons,
         );
     }
@@ -258,7 +262,7 @@ impl Services {
         gauge(
             registry,
             "xebec_layers_complete",
-            "Of these, layers that are local",
+            "Layers of mounted views that are complete on this host",
             complete as u64,
         );
         gauge(
@@ -276,7 +280,7 @@ impl Services {
         let cached = inventory::used_bytes(&self.images);
         registry.register_with_unit(
             "xebec_cache",
-            "What cached layers take on their file system",
+            "Disk space that cached layers take",
             Unit::Bytes,
             ConstGauge::new(i64::try_from(cached).unwrap_or(i64::MAX)),
         );
@@ -292,12 +296,12 @@ impl Services {
         for (name, help, at) in [
             (
                 "xebec_worker_start_time",
-                "When the worker started, since 1970",
+                "Time when the worker started, since 1970",
                 Some(worker),
             ),
             (
                 "xebec_keeper_start_time",
-                "When the keeper started, since 1970",
+                "Time when the keeper started, since 1970",
                 keeper,
             ),
         ] {
@@ -309,7 +313,7 @@ impl Services {
         gauge(
             registry,
             "process_open_fds",
-            "Descriptors that the worker has open",
+            "Open descriptors of the worker",
             descriptors,
         );
         gauge(
@@ -343,7 +347,9 @@ pub(super) async fn serve(address: SocketAddr, requests: Arc<Services>) {
             Ok(listener) => break listener,
             Err(error) if said => debug!("cannot serve metrics at {address}: {error}"),
             Err(error) => {
-                warn!("cannot serve metrics at {address}: {error}; it is tried again every {BIND_AGAIN:?}");
+                warn!(
+                    "cannot serve metrics at {address}: {error}; the daemon tries again every {BIND_AGAIN:?}"
+                );
                 said = true;
             }
         }

@@ -38,7 +38,7 @@ impl Services {
             }
         }
         let message = format!(
-            "layers of {} are evicted as soon as they are known; is the cache's limit far too small?",
+            "layers of {} are evicted before the image is ready; raise cache_size in daemon.toml",
             request.reference
         );
         Err(Failure::new(FailureKind::Host, message))

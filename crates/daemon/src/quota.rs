@@ -129,7 +129,7 @@ impl Services {
             .unwrap_or_else(PoisonError::into_inner);
         if collected.used_after > limit && !*is_over {
             warn!(
-                "the cache has {} bytes, the limit is {limit}, and nothing more of it may go: the rest is in use or pinned",
+                "the cache has {} bytes, the limit is {limit}, and all other layers are in use or pinned: nothing more can be evicted",
                 collected.used_after
             );
         }

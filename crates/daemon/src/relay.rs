@@ -96,7 +96,7 @@ fn prepare(link: &Path) -> Result<PathBuf, Failure> {
     let there = fs::metadata(directory).map_err(failed)?;
     if there.uid() != rustix::process::geteuid().as_raw() || there.mode() & 0o077 != 0 {
         return wrong(format!(
-            "{} is open to other users, and is left so, as it may not be Xebec's: give a --link in a directory that is not there \
+            "{} is open to other users, and may not be Xebec's: give a --link in a directory that does not exist \
              yet, or close this one (chmod 0700)",
             directory.display()
         ));
@@ -104,7 +104,10 @@ fn prepare(link: &Path) -> Result<PathBuf, Failure> {
     let socket = directory.join("relay.sock");
     // What answers there is another one that runs.
     if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
-        let message = format!("somebody serves at {} already: stop that first", socket.display());
+        let message = format!(
+            "another process serves at {} already: stop it first",
+            socket.display()
+        );
         return Err(Failure::new(FailureKind::Host, message));
     }
     match fs::symlink_metadata(&socket) {
@@ -122,7 +125,7 @@ fn prepare(link: &Path) -> Result<PathBuf, Failure> {
 fn lead(link: &Path, to: &Path) -> Result<(), Failure> {
     if fs::symlink_metadata(link).is_ok_and(|there| !there.file_type().is_symlink()) {
         let message = format!(
-            "{} is not a link, so Docker is not led to Xebec: remove it, or give another --link",
+            "{} is not a link, so Docker does not find Xebec: remove it, or give another --link",
             link.display()
         );
         return Err(Failure::new(FailureKind::Usage, message));

@@ -52,14 +52,14 @@ impl Services {
     fn check_unneeded(&self, request: &ImageRequest, record: &ImageRecord) -> Result<(), Failure> {
         if record.pinned {
             let message = format!(
-                "{} is pinned; `xebec cache unpin {}` comes first",
+                "{} is pinned; run `xebec cache unpin {}` first",
                 request.reference, request.reference
             );
             return Err(Failure::new(FailureKind::Usage, message));
         }
         if let Some(users) = self.users_of(record) {
             let message = format!(
-                "{} is in use by {users}; stop or unmount that first",
+                "{} is in use by {users}; stop or unmount these first",
                 request.reference
             );
             return Err(Failure::new(FailureKind::Usage, message));

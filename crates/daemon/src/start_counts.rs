@@ -68,7 +68,7 @@ impl Counts {
         }
         registry.register(
             "xebec_starts",
-            "Starts of services that are over, by whether a runtime image was used",
+            "Starts that ended, by whether they used a runtime image",
             starts,
         );
         let all: Family<PagesLabel, Counter> = Family::default();
@@ -81,7 +81,7 @@ impl Counts {
         }
         registry.register(
             "xebec_start_pages",
-            "Pages of their recordings that starts read and did not, and pages besides that had to be fetched",
+            "Recorded pages that starts read or did not read, and pages that starts fetched outside of their recordings",
             all,
         );
         counter(

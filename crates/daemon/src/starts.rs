@@ -229,7 +229,7 @@ impl Services {
             .in_background(move |this| this.conclude(&ended, &facts, over))
             .await;
         if let Err(failure) = concluded {
-            warn!("what a start asked for is not known: {failure}");
+            warn!("cannot report what a start read: {failure}");
         }
         if start.learns {
             // While it learns nothing is read ahead, however long it takes; whether that held was asked just now.
@@ -290,7 +290,7 @@ impl Services {
         debug!(
             image = start.facts.reference,
             ms = began.elapsed().as_secs_f64() * 1e3,
-            "looked at what a start asked for"
+            "reported what a start read"
         );
         self.starts.remember(report);
     }

@@ -202,7 +202,7 @@ impl Services {
         let views = std::mem::take(&mut *self.unsynced_views());
         for (name, metadata) in views {
             if let Err(failure) = view::sync(&metadata) {
-                error!("{failure}; containers on the view may come to read it damaged");
+                error!("{failure}; containers on the view may read wrong bytes");
                 self.views.spoil(&name);
             }
         }

@@ -58,7 +58,7 @@ const LAYER_LEVELS: u32 = 2;
 pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<(), Failure> {
     process::set_name("xebec-worker");
     if let Err(error) = process::keep_memory_to_itself() {
-        warn!("a dump of the worker's memory, which holds logins, cannot be ruled out: {error}");
+        warn!("cannot rule out a dump of the worker's memory, which holds logins: {error}");
     }
     let (group, journal, [listener, containerd], left) = inherited.into_parts();
 

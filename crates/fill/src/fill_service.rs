@@ -347,7 +347,7 @@ impl FillService {
         let path = served.layer().directory().join("data");
         let key = served.layer().key();
         match self.group.ignore_path(&path) {
-            Ok(()) => info!("{key} is complete: reading it needs this daemon no more"),
+            Ok(()) => info!("{key} is complete: its readers do not need the daemon any more"),
             Err(error) => warn!("{key} is complete, but its events could not be turned off: {error}"),
         }
         self.tell_complete(key);
@@ -398,7 +398,7 @@ impl FillService {
         let candidates = match self.candidates() {
             Ok(candidates) => candidates,
             Err(failure) => {
-                error!("a reader gets EIO, since which layer it reads cannot be told: {failure}");
+                error!("a reader gets EIO: cannot find out which layer it reads: {failure}");
                 self.waits.end(&waiter, Some(failure.to_string()));
                 return answer.deny(Denial::Io);
             }

@@ -74,7 +74,7 @@ impl FillService {
                     answer.deny(Denial::Io);
                 }
                 Err(error) => {
-                    error!("a reader gets EIO, since which file it reads could not be looked for: {error}");
+                    error!("a reader gets EIO: cannot look up the file that it reads: {error}");
                     answer.deny(Denial::Io);
                 }
             }

@@ -52,7 +52,7 @@ impl ServedLayer {
         match synced {
             Err(error) if !are_noted => {
                 warn!(
-                    "cannot sync which recordings brought pages of {}: {error}",
+                    "cannot sync the note of which recording brought pages of {}: {error}",
                     layer.key()
                 );
                 Ok(false)

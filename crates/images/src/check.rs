@@ -85,7 +85,7 @@ pub fn known_image(images: &Images, request: &ImageRequest) -> Result<ImageRecor
     };
     by_digest.or_else(by_name).ok_or_else(|| {
         let message = format!(
-            "{} is not known on this host; `xebec pull {}` makes it known",
+            "{} is not known on this host; run `xebec pull {}`",
             request.reference, request.reference
         );
         Failure::new(FailureKind::NotFound, message)

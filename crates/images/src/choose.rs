@@ -468,7 +468,7 @@ impl<'a> Choice<'a> {
             && index.diff_id.is_none_or(|found| found == *diff_id);
         if !fits {
             return Err(format!(
-                "the index found for layer {} speaks of another layer",
+                "the index found for layer {} describes another layer",
                 descriptor.digest
             ));
         }

@@ -146,15 +146,15 @@ fn index_again(
         (restored.join(), again)
     });
     let restored = restored.map_err(|_| "restoring panicked".to_owned())?;
-    let restored = restored.map_err(|error| format!("the tar file cannot be put together: {error}"))?;
-    let again = again.map_err(|error| format!("the tar file put together is none: {error}"))?;
+    let restored = restored.map_err(|error| format!("cannot rebuild the tar file: {error}"))?;
+    let again = again.map_err(|error| format!("the rebuilt tar file is not readable: {error}"))?;
     Ok((restored, again))
 }
 
 fn difference(index: &LayerIndex, diff_id: Digest, restored: Digest, again: &IndexedLayer) -> Option<String> {
     if restored != diff_id {
         return Some(format!(
-            "the tar file put together is {restored}, the diff ID is {diff_id}"
+            "the rebuilt tar file has digest {restored}, but the diff ID is {diff_id}"
         ));
     }
     if again.index.entries != index.entries {

@@ -150,7 +150,14 @@ impl Images {
         let found = match located {
             Ok(Ok(located)) => self.configure(&client, located, carriers, true).await,
             Ok(Err(error)) => Err(error),
-            Err(_) => return Ok((instead(known, silence(&reference), report), None)),
+            Err(_) => {
+                let silence = format!(
+                    "{} did not resolve {reference} within {} s",
+                    reference.registry(),
+                    WHERE_KNOWN.as_secs()
+                );
+                return Ok((instead(known, silence, report), None));
+            }
         };
         match found {
             Err(error) if is_away(&error) => Ok((instead(known, error.to_string(), report), None)),
@@ -204,15 +211,18 @@ impl Images {
 
 fn unknown(reference: &Reference, platform: &Platform) -> Failure {
     let message = format!(
-        "this host knows no image {reference} for {platform}, and its registry is not to be asked (--pull never); `xebec \
-         pull` makes it known"
+        "this host knows no image {reference} for {platform}, and --pull never forbids to ask its registry; run \
+         `xebec pull` first"
     );
     Failure::new(FailureKind::NotFound, message)
 }
 
 /// What this host knows of an image, since its registry does not say more.
 fn instead(known: FoundImage, problem: String, report: &Report) -> FoundImage {
-    let text = format!("{problem}; starting what this host knows as {}", known.reference);
+    let text = format!(
+        "{problem}; starts the image that this host knows as {}",
+        known.reference
+    );
     report(Reply::Notice { text });
     known
 }

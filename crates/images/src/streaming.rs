@@ -162,7 +162,7 @@ fn check(what: &str, wanted: Digest, found: Digest) -> Result<(), Failure> {
         return Ok(());
     }
     let message =
-        format!("the layer's {what} is {found}, but the image says {wanted}; nothing of it is kept");
+        format!("the layer's {what} is {found}, but the image says {wanted}; Xebec keeps nothing of it");
     Err(Failure::new(FailureKind::Integrity, message))
 }
 

@@ -24,7 +24,7 @@ impl RaisedPriority {
         let is_changed = |before: &i32| {
             let set = setpriority_process(None, *before - STEPS);
             if let Err(error) = &set {
-                debug!(%error, "no thread can be urgent: that takes CAP_SYS_NICE, or a limit of priorities (RLIMIT_NICE)");
+                debug!(%error, "cannot raise the priority of threads: the process lacks CAP_SYS_NICE or a limit of priorities (RLIMIT_NICE)");
             }
             set.is_ok()
         };

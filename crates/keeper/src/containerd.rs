@@ -94,8 +94,8 @@ impl Care {
             false => {
                 if listens(held) && path.exists() {
                     warn!(
-                        "{} is not this daemon's socket any more, and is replaced; if another one is to listen there, give \
-                         it a `socket` of its own in [snapshotter] of daemon.toml",
+                        "{} is not this daemon's socket any more, and the keeper replaces it; if another daemon should listen \
+                         there, give it a `socket` of its own in [snapshotter] of daemon.toml",
                         path.display()
                     );
                 }
@@ -115,7 +115,7 @@ fn made(path: &Path) -> Option<OwnedFd> {
         Ok(listener) => Some(listener.into()),
         Err(problem) => {
             error!(
-                "containerd is not served: {problem}. Fix this: the keeper tries again by itself. Or give another \
+                "containerd is not served: {problem}. Fix this, and the keeper tries again by itself; or give another \
                  `socket` in [snapshotter] of daemon.toml, and reload the service"
             );
             None

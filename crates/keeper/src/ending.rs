@@ -64,7 +64,7 @@ impl Keeper<'_> {
             guard::take_down(&self.config.root.join("layers"), &self.config.guarded());
         } else {
             // Views may still be mounted: the next start finds the mount, guards it again, and says who read what.
-            error!("ended without a worker's word that nothing is read any more");
+            error!("ends although no worker said that all readers are gone");
         }
         if let Some(snapshots) = &self.config.snapshots
             && self.care.is_own(snapshots)

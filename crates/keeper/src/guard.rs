@@ -25,7 +25,7 @@ pub(crate) fn set_up(layers: &Path, mount: &Path) -> Result<(Group, bool), Keepe
     if is_mounted(mount)? && is_same(layers, mount) {
         group.mark_mount(mount)?;
         error!(
-            "{} is left from a daemon that was killed; it is guarded again, and what may have been read meanwhile is looked for",
+            "{} is left from a daemon that was killed; the keeper guards it again and looks for processes that may have read zeros",
             mount.display()
         );
         return Ok((group, true));
@@ -53,7 +53,7 @@ fn clear_left(mount: &Path) -> Result<(), KeeperError> {
             });
         }
         warn!(
-            "{} shows a cache that was deleted; unmounting it",
+            "{} shows a cache that was deleted; the keeper unmounts it",
             mount.display()
         );
         top.detach()?;
@@ -68,7 +68,10 @@ pub(crate) fn restore(group: &Group, layers: &Path, mount: &Path) -> Result<(), 
         return Ok(());
     }
     clear_left(mount)?;
-    warn!("{} is not mounted any more; mounting it", mount.display());
+    warn!(
+        "{} is not mounted any more; the keeper mounts it",
+        mount.display()
+    );
     bind_private(layers, mount)?;
     Ok(group.mark_mount(mount)?)
 }
@@ -79,7 +82,7 @@ pub(crate) fn restore(group: &Group, layers: &Path, mount: &Path) -> Result<(), 
 pub(crate) fn take_down(layers: &Path, mount: &Path) {
     let taken = match Top::at(mount) {
         Ok(Some(top)) if is_same(layers, mount) => top.detach(),
-        Ok(Some(_)) => return warn!("{} is not the cache; it is left alone", mount.display()),
+        Ok(Some(_)) => return warn!("{} is not the cache; the keeper leaves it alone", mount.display()),
         Ok(None) => Ok(()),
         Err(problem) => Err(problem),
     };

@@ -64,7 +64,7 @@ impl Holdings {
         handed: &mut HandedDown,
     ) -> Result<(Holdings, Option<Child>), KeeperError> {
         if let (Some(group), Some(journal)) = (handed.take(names::GROUP), handed.take(names::JOURNAL)) {
-            info!("going on with what was handed down");
+            info!("takes over the descriptors of the keeper before it");
             let locks = DirectoryLocks::complete(
                 (&config.run, handed.take(names::RUN_LOCK)),
                 (&config.root, handed.take(names::ROOT_LOCK)),
@@ -250,7 +250,7 @@ impl Holdings {
         if !is_its_journal {
             return Ok(None);
         }
-        warn!("worker {pid} lost its keeper: taking over what it holds");
+        warn!("worker {pid} lost its keeper: this keeper takes over the worker's descriptors");
         let locks = DirectoryLocks::from_descriptors(run, root);
         let sockets = (Some(socket.into()), snapshots);
         let holdings = Holdings::taken_over(config, group, journal, sockets, locks)?;

@@ -40,14 +40,14 @@ impl<'a> Keeper<'a> {
     pub(crate) fn set_up(config: &'a KeeperConfig) -> Result<(Keeper<'a>, Option<Child>), KeeperError> {
         process::set_name(NAME);
         if let Err(error) = process::keep_memory_to_itself() {
-            warn!("a dump of the keeper's memory cannot be ruled out: {error}");
+            warn!("cannot rule out a dump of the keeper's memory: {error}");
         }
         let mut handed = HandedDown::receive();
         for (name, problem) in &handed.missing {
-            warn!("{name} was to be handed down, but is not there: {problem}");
+            warn!("the keeper before this one did not hand down {name}: {problem}");
         }
         if let Err(error) = process::close_strays() {
-            warn!("cannot close what was inherited: {error}");
+            warn!("cannot close inherited descriptors: {error}");
         }
         make_directory(&config.run)?;
         make_directory(&config.root.join("layers"))?;
@@ -100,7 +100,7 @@ fn ask_to_leave(pid_file: &Path) {
     let pid = fs::read_to_string(pid_file).ok();
     if let Some(keeper) = pid.and_then(|pid| find(pid.trim().parse().ok()?)) {
         info!(
-            "asking keeper {} to leave, so that the service can begin",
+            "asks keeper {} to leave, so that the service can start",
             keeper.pid()
         );
         let _ = keeper.signal(LEAVE);

@@ -89,7 +89,9 @@ impl Keeper<'_> {
             let last_word = self.holdings.journal.last_word();
             match last_word {
                 _ if self.is_finished() => return Ok(End::Finished),
-                LastWord::Finished => info!("the worker was done, but a client came"),
+                LastWord::Finished => {
+                    info!("the worker had ended, but a client connected: starts another worker")
+                }
                 LastWord::HandedOver => {}
                 LastWord::None => {
                     deaths_while_stopping += u32::from(self.stopping);
@@ -186,7 +188,10 @@ impl Keeper<'_> {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() && !killed {
-                warn!("worker {} does not make room; killing it", worker.pid());
+                warn!(
+                    "worker {} does not end for the next worker; the keeper kills it",
+                    worker.pid()
+                );
                 let _ = worker.kill();
                 killed = true;
             }
@@ -204,7 +209,7 @@ impl Keeper<'_> {
         let owed = journal.counters().owed;
         if last_word == LastWord::None {
             error!(
-                "worker {worker} died ({ending}); {owed} readers wait, {filling} of them for bytes on their way"
+                "worker {worker} died ({ending}); {owed} readers wait, {filling} of them for spans in flight"
             );
         } else {
             info!("worker {worker} ended ({last_word:?}); {owed} readers wait");

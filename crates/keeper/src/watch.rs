@@ -81,7 +81,9 @@ fn replace(journal: &Journal, dead: i32, start: &impl Fn() -> Result<Child, Stri
             }
             error!("the service manager started no keeper; this worker does");
         }
-        Custody::Own => error!("the keeper died (process {dead}); starting another, which takes over"),
+        Custody::Own => {
+            error!("the keeper died (process {dead}); this worker starts another, which takes over")
+        }
     }
     match start() {
         Err(problem) => {
@@ -90,7 +92,7 @@ fn replace(journal: &Journal, dead: i32, start: &impl Fn() -> Result<Child, Stri
         }
         Ok(keeper) => {
             if !came(TAKE_OVER, Some(&keeper)) {
-                error!("the keeper that was started did not take over; trying again");
+                error!("the new keeper did not take over; this worker tries again");
                 std::thread::sleep(RETRY);
             }
         }

@@ -284,7 +284,7 @@ fn mend(directory: &OwnedFd, names: &[String], status: &Stat, path: &Path) -> Re
     }
     set_mode(directory, 0o700).map_err(failed("close", path))?;
     tracing::warn!(
-        "{} was open to other users (mode {:04o}), and is closed now",
+        "{} was open to other users (mode {:04o}); Xebec closed it",
         path.display(),
         status.st_mode & 0o7777
     );

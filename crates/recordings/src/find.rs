@@ -338,7 +338,7 @@ impl<'a> Choice<'a> {
             let Some((kept, bytes)) = next else { continue };
             total += bytes.len();
             if total > MAX_TOTAL {
-                warn!("{manifest} has more recordings than are looked at");
+                warn!("{manifest} has more recordings than Xebec looks at");
                 break;
             }
             found.push((kept, bytes));

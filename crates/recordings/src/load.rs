@@ -206,7 +206,7 @@ impl Loader {
                 Ok(Ok(())) => {}
                 Ok(Err(problem)) => loaded.problem = Some(problem),
                 Err(_) => {
-                    loaded.problem = Some(format!("not all of it came within {} s", PATIENCE.as_secs()));
+                    loaded.problem = Some(format!("some pages did not come within {} s", PATIENCE.as_secs()));
                 }
             }
         }
@@ -251,16 +251,14 @@ impl Loader {
         };
         let held_up = self.layers.iter().flatten().filter(is_held_up).count();
         (held_up > 0).then(|| {
-            format!(
-                "{held_up} of its layers have readers that do not admit it, so it brings nothing into them"
-            )
+            format!("{held_up} of its layers have readers that do not admit the recording, so it brings nothing into them")
         })
     }
 
     /// What is to be said of layers that this host uses by another index.
     fn layers_by_other_indexes(&self) -> Option<String> {
         let others = self.layers.iter().filter(|target| target.is_none()).count();
-        (others > 0).then(|| format!("{others} of its layers are used here by another index"))
+        (others > 0).then(|| format!("this host uses another index for {others} of its layers"))
     }
 
     /// Pages of the service in runs of single pages for which `counts` holds.

@@ -187,7 +187,7 @@ impl Admitted {
             None => Failure::new(
                 FailureKind::NotFound,
                 format!(
-                    "no service of {} was recorded; `xebec record` does that",
+                    "no service of {} is recorded; run `xebec record`",
                     found.reference
                 ),
             ),

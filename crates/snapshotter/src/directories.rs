@@ -227,11 +227,17 @@ impl Directories {
                 let id = id.map(|id| id.strip_suffix(".v").unwrap_or(id));
                 let id = id.and_then(|id| u64::from_str_radix(id, 36).ok());
                 let Some(id) = id else {
-                    warn!("{} is none of Xebec's; it is left alone", entry.path().display());
+                    warn!(
+                        "{} is not a directory of Xebec; Xebec leaves it alone",
+                        entry.path().display()
+                    );
                     continue;
                 };
                 if !ids.contains(&id) {
-                    warn!("{} belongs to no snapshot: removing it", entry.path().display());
+                    warn!(
+                        "{} belongs to no snapshot: Xebec removes it",
+                        entry.path().display()
+                    );
                     self.remove_all([entry.path()])?;
                 }
             }

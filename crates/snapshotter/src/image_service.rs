@@ -173,7 +173,7 @@ impl ImageService {
             Some(begun) => match begun.await.map_err(|error| error.to_string()).flatten() {
                 Ok(ticket) => Some(ticket),
                 Err(error) => {
-                    warn!("the login of a pull is not kept, so lazy layers may not be readable: {error}");
+                    warn!("cannot keep the login of a pull, so lazy layers may not be readable: {error}");
                     None
                 }
             },
@@ -187,7 +187,7 @@ impl ImageService {
             let logins = self.logins.clone();
             let ended = tokio::task::spawn_blocking(move || logins.end(ticket, has_worked));
             if let Err(error) = ended.await.map_err(|error| error.to_string()).flatten() {
-                warn!("the login of a pull is not kept as it should be: {error}");
+                warn!("cannot keep the login of a pull: {error}");
             }
         }
         answer.map(|(_, answer)| answer)
@@ -218,7 +218,7 @@ impl ImageService {
 fn pulled(bytes: &Bytes) -> Option<(String, Option<Login>)> {
     let (flag, message) = (bytes.first()?, bytes.get(FRAME..)?);
     if *flag != 0 {
-        warn!("the kubelet compresses what it says, so logins of its pulls are not known");
+        warn!("the kubelet compresses its requests, so Xebec cannot learn the logins of its pulls");
         return None;
     }
     let request = PullImageRequest::decode(message).ok()?;

@@ -86,11 +86,11 @@ pub fn is_of_this_user(stream: &UnixStream) -> bool {
     match stream.peer_cred() {
         Ok(peer) if peer.uid() == own => true,
         Ok(peer) => {
-            debug!(user = peer.uid(), "somebody else's connection is not answered");
+            debug!(user = peer.uid(), "refuses a connection of another user");
             false
         }
         Err(error) => {
-            debug!(%error, "a connection of nobody knows whom is not answered");
+            debug!(%error, "refuses a connection: its process is unknown");
             false
         }
     }

@@ -121,7 +121,7 @@ pub fn forget(tree: &ViewTree, root: &Path, pages: &PageSet) {
     let parts = tree.parts(pages);
     for_each_file(tree, root, &parts, |file, part| {
         if let Err(error) = fadvise(file, 0, None, Advice::DontNeed) {
-            debug!("wrong pages of {} stay in memory: {error}", part.key);
+            debug!("cannot remove wrong pages of {} from memory: {error}", part.key);
         }
         true
     });

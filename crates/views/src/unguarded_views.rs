@@ -67,7 +67,7 @@ impl Suspects {
     /// that are gone.
     pub fn find(&self, paths: &Paths, views: &[(ViewRecord, bool)]) -> BTreeSet<String> {
         let mounts = mount::mounts().unwrap_or_else(|problem| {
-            error!("{problem}; every view counts as one that may have served zeros");
+            error!("{problem}; Xebec treats every view as one that may have served zeros");
             Vec::new()
         });
         let places = Places::of_snapshots(&paths.snapshots());
@@ -92,7 +92,7 @@ impl Suspects {
             let processes = processes_on(suspect);
             error!(
                 view = suspect.view,
-                "{} was in use while no daemon guarded it: reads from it may have given zeros. It is unmounted, and new \
+                "{} was in use while no daemon guarded it: reads from it may have given zeros. Xebec unmounts it, and new \
                  containers get another; restart {}",
                 suspect.reference,
                 name_all(&processes)

@@ -71,7 +71,7 @@ fn unmounting(world: &World) -> Result<Outcome> {
     let status = lab.status("root")?;
     let view = status.pointer("/views/0/path").and_then(|path| path.as_str());
     let ended = lab.xebec("root", &["umount", view.context("no view")?])?;
-    ended.expect(NOT_FOUND, &["is a view of Xebec", "left alone"])?;
+    ended.expect(NOT_FOUND, &["is a view of Xebec", "leaves it alone"])?;
     ensure!(!ended.err.contains("umount(8)"), "{}", ended.err);
     for path in [&plain, &mnt.join("file")] {
         lab.xebec("root", &["umount", &named(path)])?

@@ -212,7 +212,7 @@ fn killed_while_it_serves(world: &World) -> Result<Outcome> {
     ensure!(views(&lab)? == 1, "its view is not known any more");
     lab.logged(
         "root",
-        &["serves on although its `xebec run` was killed", "early"],
+        &["still runs although its `xebec run` was killed", "early"],
     )?;
     let pid = left.get("pid").and_then(Value::as_i64).context("no pid")?;
     let pid = Pid::from_raw(i32::try_from(pid)?).context("no process id")?;

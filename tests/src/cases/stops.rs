@@ -116,7 +116,7 @@ fn stop_by_force(world: &World) -> Result<Outcome> {
     let (keeper, worker) = (lab.pid("root", "keeper_pid")?, lab.pid("root", "worker_pid")?);
     let stop = || {
         lab.xebec("root", &["daemon", "stop", "--force"])?
-            .expect(0, &["still read", "EIO", "the daemon ends"])
+            .expect(0, &["still read", "EIO", "The daemon stops"])
     };
     stop()?;
     ensure!(fs::read_dir(&mnt)?.next().is_none(), "the view is still mounted");

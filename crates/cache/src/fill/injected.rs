@@ -72,7 +72,7 @@ impl Filler {
         if compared.mismatches > 0 {
             error!(
                 layer = %self.layer.key().layer, span,
-                "{} pages that a runtime image brought were not the layer's; they are right now", compared.mismatches
+                "{} pages from a runtime image differed from the layer; Xebec corrected them", compared.mismatches
             );
         }
     }

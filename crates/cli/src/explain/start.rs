@@ -72,8 +72,8 @@ fn end(report: &StartReport) -> String {
     let after = text::time(report.watched_ms as f64);
     match report.end {
         StartEnd::Ready => format!("ready {after} after its view was mounted"),
-        StartEnd::Ended => format!("ended after {after}, without a probe that was seen"),
-        StartEnd::Limit => format!("watched for {after}, without a probe that was seen"),
+        StartEnd::Ended => format!("ended after {after}; no probe succeeded"),
+        StartEnd::Limit => format!("watched for {after}; no probe succeeded"),
     }
 }
 
@@ -103,7 +103,7 @@ fn recording(report: &StartReport) -> String {
 fn recorded_pages(recorded: &RecordedPages) -> String {
     let late = match recorded.late {
         0 => String::new(),
-        late => format!(", {late} came when they were read"),
+        late => format!(", {late} came when a process read them"),
     };
     format!(
         "{}: {} were there, {} were brought{late}",
@@ -117,14 +117,14 @@ fn read(recorded: &RecordedPages) -> String {
     let known = recorded.touched + recorded.unused;
     let unknown = match recorded.unknown {
         0 => String::new(),
-        unknown => format!("; {unknown} could not be looked for"),
+        unknown => format!("; {unknown} unknown"),
     };
     let (about, sample) = match recorded.sample {
         Some(sample) => ("about ", format!("; by a sample of {sample}")),
         None => ("", String::new()),
     };
     format!(
-        "{about}{} of {known}; unused {about}{}, of which {about}{} were brought for nothing{sample}{unknown}",
+        "{about}{} of {known}; unused {about}{}, of which {about}{} were fetched for nothing{sample}{unknown}",
         recorded.touched,
         pages(recorded.unused),
         pages(recorded.fetched_unused),

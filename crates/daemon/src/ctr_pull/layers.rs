@@ -97,8 +97,9 @@ impl Pull<'_> {
                 }
             }
         }
-        let message =
-            format!("containerd has snapshot {chain} and has it not; somebody removes it again and again");
+        let message = format!(
+            "containerd lists snapshot {chain} but cannot open it; another client seems to remove it repeatedly"
+        );
         Err(Failure::new(FailureKind::Host, message))
     }
 

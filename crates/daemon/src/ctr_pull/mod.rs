@@ -89,7 +89,7 @@ pub async fn pull(
         let message = match left {
             None => "interrupted; nothing of it is left".to_owned(),
             Some(problem) => {
-                format!("interrupted; what is left of it goes when its lease expires, in a day: {problem}")
+                format!("interrupted; containerd removes the rest when its lease expires in a day: {problem}")
             }
         };
         Err(Failure::new(FailureKind::Host, message))

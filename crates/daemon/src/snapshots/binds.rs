@@ -26,7 +26,7 @@ impl Binder for Layers {
         while let Ok(Some(top)) = Top::at(at) {
             if !is_view_or_uppers(&top, at) {
                 return warn!(
-                    "what is mounted at {} is not Xebec's; it is left alone",
+                    "Xebec did not mount what is at {}, and leaves it alone",
                     at.display()
                 );
             }
@@ -52,7 +52,7 @@ pub(crate) fn unbind_all(paths: &Paths) {
             Ok(Some(top)) if is_view_or_uppers(&top, target) => top.detach(),
             Ok(_) => {
                 warn!(
-                    "what is mounted at {} is not Xebec's; it is left alone",
+                    "Xebec did not mount what is at {}, and leaves it alone",
                     target.display()
                 );
                 continue;

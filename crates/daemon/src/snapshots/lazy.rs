@@ -106,7 +106,7 @@ impl Layers {
             let found = Box::pin(self.find_now(asker, reference, manifest));
             let found = tokio::time::timeout(PATIENCE, found).await;
             let late = |_| {
-                let message = format!("nothing was known of it after {} s", PATIENCE.as_secs());
+                let message = format!("no answer came within {} s", PATIENCE.as_secs());
                 Failure::new(FailureKind::Registry, message)
             };
             let found = found.map_err(late).flatten();

@@ -237,7 +237,10 @@ impl Layers {
         refused: &Refused,
     ) -> Result<Option<LazyLayer>, SnapshotError> {
         let (name, layer) = (&wanted.name, wanted.layer);
-        info!("{name}: {}; its layers are read whole and proven", refused.reason);
+        info!(
+            "{name}: {}; Xebec reads its layers whole and proves them",
+            refused.reason
+        );
         if let (true, Some(manifest)) = (refused.can_be_proven, refused.manifest) {
             match self.prove(requests, name, manifest, layer.depth).await {
                 Ok(()) => return Ok(Some(wanted.as_its_own(manifest))),
@@ -384,8 +387,8 @@ fn unlike(name: &str, layer: &LazyLayer, reason: &str, kind: ErrorKind) -> Snaps
     // That name leads to them in any case; the image's own may be known to no registry.
     let shown = as_by_digest(layer).map_or_else(|| layer.reference.clone(), |shown| shown.to_string());
     let message = format!(
-        "a container of {name} is not started on layers that were let in for {}: {reason}. Prove them on this host \
-         (`xebec check --prove {shown}`), have what vouches for them be enough (docs/trust.md), or let them be proven \
+        "a container of {name} is not started on layers that were admitted for {}: {reason}. Prove them on this host \
+         (`xebec check --prove {shown}`), accept what vouches for them in trust.toml (docs/trust.md), or let the daemon prove them \
          when they are needed: `unproven = \"prove\"` in [snapshotter] of daemon.toml",
         layer.reference
     );

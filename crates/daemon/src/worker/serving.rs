@@ -118,9 +118,7 @@ impl Serving {
         let keeper = Child::open(self.services.journal.counters().keeper_pid);
         let lives = keeper.is_ok_and(|keeper| !keeper.has_ended().unwrap_or(true));
         if !lives {
-            warn!(
-                "told to make room for another worker, but there is no keeper that would start it; going on"
-            );
+            warn!("told to make room for another worker, but no keeper would start it; this worker goes on");
         }
         lives
     }
@@ -141,7 +139,7 @@ impl Serving {
         services.sweep();
         if services.views.are_unused() && services.root_was_replaced() {
             services.views.take_down_unused(|_| true);
-            info!("the root directory was removed: ending, so that the next command begins with the new one");
+            info!("the root directory was removed: the daemon stops, and the next command starts another");
             return Ok(Some(LastWord::Finished));
         }
         if !self.is_unused() {

@@ -61,7 +61,9 @@ impl Answer {
         }
         match owed.answer(&self.waiting.group, verdict) {
             Ok(answered) => debug!(event = self.event.serial, ?verdict, ?answered, "answered"),
-            Err(problem) => error!(event = ?self.event, "a reader still waits: {problem}"),
+            Err(problem) => {
+                error!(event = ?self.event, "cannot answer an event, so its reader still waits: {problem}")
+            }
         }
         self.waiting.answered(self.suspect);
     }

@@ -106,7 +106,7 @@ impl Reader {
         if !left.is_empty() {
             let unknown = left.iter().filter(|owed| owed.file.is_none()).count();
             info!(
-                "took over {} events of a worker that died, {unknown} of them of unknown files",
+                "took over {} events of a worker that died; the files of {unknown} of them are unknown",
                 left.len()
             );
         }
@@ -227,7 +227,9 @@ fn owed_limit() -> usize {
         .unwrap_or(CAPACITY)
         .min(CAPACITY);
     if limit < 2 * Intake::MAX_EVENTS_PER_READ {
-        warn!("only {descriptors} files may be open: at most {limit} readers are served at a time");
+        warn!(
+            "the limit of open files is {descriptors}: the worker serves at most {limit} readers at a time"
+        );
     }
     limit.max(Intake::MAX_EVENTS_PER_READ)
 }

@@ -37,7 +37,7 @@ pub enum JournalError {
         source: io::Error,
     },
     /// Another process owes answers.
-    #[error("another worker serves already (process {pid}); it would have to end first")]
+    #[error("another worker serves already (process {pid}); end it first")]
     Serving {
         /// The worker that the journal names.
         pid: i32,

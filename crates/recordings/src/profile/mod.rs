@@ -93,7 +93,7 @@ impl Profile {
             };
             recording
                 .check()
-                .map_err(|error| format!("it says what no recording could: {error}"))?;
+                .map_err(|error| format!("no start could have such a profile: {error}"))?;
         }
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Profiles {
             let path = folder.join(name.to_string());
             let profile = read(&path, image).inspect_err(|problem| {
                 warn!(
-                    "the profile {} is passed over: {problem}; it may be removed",
+                    "the profile {} is passed over: {problem}; you may remove it",
                     path.display()
                 );
             });
@@ -424,7 +424,7 @@ mod tests {
             ..good.clone()
         };
         let told = profiles.add(&outside).unwrap_err().to_string();
-        assert!(told.contains("no recording could"), "{told}");
+        assert!(told.contains("no start could"), "{told}");
         let words = (0..60_000).map(|number| (0, 2 * number));
         let long = Profile {
             layers: vec![RecordedLayer {

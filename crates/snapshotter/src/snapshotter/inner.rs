@@ -132,11 +132,11 @@ impl Inner {
         }
         if record.kind() == Kind::Committed {
             error!(
-                "snapshot {name:?} lost its files; was there a power loss? Remove its image and pull it again"
+                "snapshot {name:?} lost its files, perhaps by a power loss. Remove its image and pull it again"
             );
             return Ok(());
         }
-        warn!("snapshot {name:?} lost its files; was there a power loss? It is empty now");
+        warn!("snapshot {name:?} lost its files, perhaps by a power loss. It is empty now");
         let is_written = record.kind() == Kind::Active;
         self.directories.create(record.id, is_written, Looks::DEFAULT)
     }

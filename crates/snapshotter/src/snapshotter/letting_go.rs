@@ -43,7 +43,7 @@ impl<L: LazyImages> Snapshotter<L> {
                 self.lazy.let_go(shown).await
             }
             Err(problem) => {
-                warn!("what removed snapshots showed stays for now: {problem}");
+                warn!("layers of removed snapshots stay for now: {problem}");
                 false
             }
         }

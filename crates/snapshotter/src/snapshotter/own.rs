@@ -100,8 +100,8 @@ impl<L: LazyImages> Snapshotter<L> {
                     return Ok(part);
                 }
                 let message = format!(
-                    "{error}, so nobody knows by which name the image of {key:?} was asked for, and its layers were let \
-                     in for {} only. Say where containerd listens: `address` in [snapshotter] of daemon.toml",
+                    "{error}, so Xebec cannot find out by which name the image of {key:?} was asked for, and its layers \
+                     were admitted for {} only. Say where containerd listens: `address` in [snapshotter] of daemon.toml",
                     part.reference
                 );
                 return Err(SnapshotError::new(ErrorKind::Unavailable, message));

@@ -49,7 +49,7 @@ pub(super) fn depart(paths: &Paths, record: &ViewRecord) {
         uses: record.uses.clone(),
     };
     info!(
-        "view {} of {} is unmounted and still read: what it needs of its layers' pages holds on",
+        "view {} of {} is unmounted and still read: Xebec keeps the pages that it needs",
         record.name, record.reference
     );
     // The record comes last: one without an image is forgotten.
@@ -58,7 +58,10 @@ pub(super) fn depart(paths: &Paths, record: &ViewRecord) {
         .and_then(|()| serde_json::to_vec(&departed).map_err(io::Error::other))
         .and_then(|bytes| write_for_this_boot(&kept.with_extension("json"), &bytes));
     if let Err(error) = kept {
-        warn!("view {}: cannot write down its readers: {error}", record.name);
+        warn!(
+            "view {}: cannot keep the record of its readers: {error}",
+            record.name
+        );
     }
 }
 

@@ -206,7 +206,10 @@ pub(super) fn remove_unused_mount(paths: &Paths, path: &Path) -> bool {
 pub(super) fn remove_own_mount(paths: &Paths, path: &Path) {
     if mount::is_mounted(path).unwrap_or(false) {
         if !is_cache_mount(paths, path) {
-            return warn!("{} is not a mount of the cache; it is left alone", path.display());
+            return warn!(
+                "{} is not a mount of the cache; Xebec leaves it alone",
+                path.display()
+            );
         }
         match Top::at(path).and_then(|top| top.map_or(Ok(()), Top::detach)) {
             Ok(()) => {}
@@ -233,8 +236,8 @@ fn is_own_view(paths: &Paths, info: &MountInfo) -> bool {
 
 fn not_of_a_user(info: &MountInfo) -> Failure {
     let message = format!(
-        "what is mounted at {} is a view of Xebec that `xebec mount` did not put there, for containers or for the next start; it \
-         is left alone, and goes by itself when nobody needs it",
+        "what is mounted at {} is a view of Xebec for containers or for the next start, not one of `xebec mount`; Xebec \
+         leaves it alone, and unmounts it when nothing needs it",
         info.target.display()
     );
     Failure::new(FailureKind::NotFound, message)
@@ -242,7 +245,7 @@ fn not_of_a_user(info: &MountInfo) -> Failure {
 
 fn not_ours(info: &MountInfo) -> Failure {
     let message = format!(
-        "what is mounted at {} ({} from {}) is not a view of Xebec; it is left alone (umount(8) takes it away)",
+        "what is mounted at {} ({} from {}) is not a view of Xebec; Xebec leaves it alone (unmount it with umount(8))",
         info.target.display(),
         info.filesystem,
         info.source.display()

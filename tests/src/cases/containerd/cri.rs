@@ -75,7 +75,7 @@ fn refuses_digest(world: &World, containerd: &Containerd<'_>, reference: &str) -
     let refused = containerd.tool_at(&listens(world), "cri", &["start", &named, &name])?;
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
     ensure!(
-        !refused.status.success() && told.contains("let in for"),
+        !refused.status.success() && told.contains("admitted for"),
         "{named}: {told}"
     );
     Ok(())

@@ -16,7 +16,7 @@ use crate::runner::Outcome;
 use crate::world::{World, run};
 
 /// What is said when a container is not started.
-const REFUSED: &str = "let in for";
+const REFUSED: &str = "admitted for";
 
 /// By tag, then by digest, and by another repository's tag, all in one namespace.
 pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {

@@ -92,7 +92,7 @@ pub(super) fn readers_of_departed_views(world: &World) -> Result<Outcome> {
             "{root}: pages came in under a reader: {stats:#}"
         );
         let why = problem(&stats)?.context("nothing is said")?;
-        ensure!(why.contains("would not believe"), "{root}: {why}");
+        ensure!(why.contains("do not admit"), "{root}: {why}");
         let mut page = [0; PAGE];
         read.read_exact_at(&mut page, 0)?;
         ensure!(service.file("start/b")?.starts_with(&page), "{root}: wrong bytes");
