@@ -4,7 +4,7 @@
 //! cache_size = "20GB"       # evict what is not in use beyond this; without it the file system is the limit
 //! fill_wait = "10m"         # how long a reader waits for missing bytes before it gets EIO
 //! slow_reader = "10s"       # a reader who waits longer is named in the log
-//! metrics = "127.0.0.1:9469"   # where Prometheus may ask; nowhere by default
+//! metrics = "127.0.0.1:9469"   # where the daemon serves metrics; nowhere by default
 //! log = "json"              # or "text", the default
 //! linger = "5m"             # how long a view stays mounted for the next start when nobody uses it any more; "0s": not at all
 //! learn = true              # keep profiles of starts with a probe, for `xebec record --merge`
