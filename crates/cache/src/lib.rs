@@ -1,16 +1,17 @@
-//! The blob cache: what a host keeps of image layers, and how missing ranges come in.
+//! The cache: which parts of image layers this host has, and how missing ranges are fetched.
 //!
 //! * [`store`]: the directory of cached layers, one folder for each (layer, index).
 //! * [`layer`]: one cached layer: its sparse data file, its presence bitmaps and its span table.
-//! * [`presence`]: which pages are there: within this [`boot`], and after a power cut; `unverified`: which of them
-//!   nobody has compared with their digest yet.
-//! * [`fill`]: brings missing spans in: one fetch for each span, verified before it is written.
-//! * [`progress`]: what a fill is waiting for, for whoever wants to know why a reader waits.
+//! * [`presence`]: which pages are present: within this [`boot`], and after a power cut; `unverified`: which of them
+//!   were not compared with their digest yet.
+//! * [`fill`]: fetches missing spans: one fetch for each span, verified before it is written.
+//! * [`progress`]: what a fill is waiting for, to explain why a reader waits.
 //! * [`stage`]: the points of a fill at which a test may end the process.
 //! * [`disk`]: the file operations that all of this rests on, so that tests can cut the power.
-//! * [`policy`], [`evict`]: what goes when the cache is too large; [`room`]: who is asked when the disk is full.
+//! * [`policy`], [`evict`]: which layers are evicted when the cache is too large; [`room`]: how a write that meets a full disk
+//!   gets room.
 //!
-//! Readers never come here: the kernel reads the data files. This crate decides what may be read.
+//! Readers never call this crate: the kernel reads the data files. This crate decides which pages may be read.
 
 mod bitmap_file;
 mod bits;

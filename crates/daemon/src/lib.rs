@@ -1,22 +1,22 @@
-//! The worker: answers events, serves the command line, mounts views; and what knows containerd.
+//! The worker process: answers events, serves the command line and containerd, mounts views.
 //!
 //! It runs under the keeper, which holds the fanotify group, the journal and the listening socket, hands them down by number, and
 //! starts the next worker when this one dies. So everything that must outlive a worker is in files: layers in the cache, views in
 //! the run directory. A new worker reads them back before it reads events.
 //!
-//! * [`worker`]: its start, and what it waits for.
-//! * [`services`]: what all of these share. [`requests`]: what the command line asks for, and who does it; [`server`]: the socket.
-//!   `mounts`, `preparation`: an image is prepared and mounted for somebody. `view_lease`: how a request comes by a view; `completion`:
-//!   layers that are brought in whole, and proven; `removal`: forgetting and pinning images; `status`: what the daemon tells of itself;
-//!   [`explain`]: what readers waited for; `ending`: when it may end.
-//! * [`starts`]: what services ask for while they start, told in `start_facts`, kept by `learning`. `loading`: runtime images on their
-//!   way; `populate`: pages that came, in the page cache of the view; `integrity_check`: whether those that earlier recordings brought
-//!   may be used.
-//! * [`quota`]: how large the cache may be; `eviction`: how a layer goes without a reader noticing.
-//! * [`upkeep`]: what is done for the cache in the background; `containers`: after containers whose command was killed.
-//! * [`snapshots`]: containerd's snapshots; [`logins`]: by what the kubelet pulled with; [`ctr_pull`]: a lazy pull by `ctr`; [`relay`]:
-//!   between containerd and Docker.
-//! * [`metrics`]: for Prometheus. [`failpoints`]: deaths on purpose, for tests.
+//! * [`worker`]: the start of the process, and what it waits for.
+//! * [`services`]: what all modules share. [`server`]: the socket; [`requests`]: passes each request of the command line on.
+//!   `mounts`, `preparation`: prepare and mount an image for a holder; `view_lease`: takes or builds the view of a request;
+//!   `completion`: fetches whole layers, and proves them; `removal`: removes and pins images; `status`: the daemon's report of itself;
+//!   [`explain`]: why readers waited; `ending`: when the daemon may end.
+//! * [`starts`]: what services read while they start, reported by `start_facts`, kept by `learning`. `loading`: loads runtime images;
+//!   `populate`: prefills the page cache of a view with their pages; `integrity_check`: compares unverified pages of earlier
+//!   recordings before a stricter reader uses the layer.
+//! * [`quota`]: how large the cache may be; `eviction`: removes a layer's data without harm to readers.
+//! * [`upkeep`]: work on the cache in the background; `containers`: cleans up after containers whose command was killed.
+//! * [`snapshots`]: containerd's snapshots; [`logins`]: the logins of the kubelet's pulls; [`ctr_pull`]: a lazy pull for `ctr`;
+//!   [`relay`]: between containerd and Docker.
+//! * [`metrics`]: for Prometheus. [`failpoints`]: where tests end the process on purpose.
 //!
 //! Promises: a request is answered by this worker or the next; nothing that is read is evicted; an error names the thing and says
 //! what to do.

@@ -3,12 +3,12 @@
 //! * [`events`]: the worker's intake of fanotify events, through the journal that outlives it, and the answers to them.
 //! * [`fill_service`]: brings the bytes of an event into its layer's data file, then answers; [`layer_lookup`] finds the layer of an
 //!   event, [`served`] is a layer that is served, [`usage`] says who needs it.
-//! * [`inflight_pages`]: pages that are on their way by another request; a reader joins that instead of asking again.
-//! * [`waits`]: readers that wait, and those that did: for how long, and what for; [`wait_metrics`] counts them. [`access_log`]: what a
-//!   start asked for by events.
-//! * [`unverified_sources`]: which recordings brought pages that nobody has compared with their layer yet; [`correction_count`]: how
-//!   often pages of a layer turned out wrong.
-//! * [`page_set`]: sets of pages of layers. [`rate_limited_log`]: what is said once a minute, however often it happens.
+//! * [`inflight_pages`]: pages that another request is fetching; a reader joins that request instead of sending its own.
+//! * [`waits`]: which readers wait or waited, for how long, and why; [`wait_metrics`] counts them. [`access_log`]: the pages for which
+//!   a start raised events.
+//! * [`unverified_sources`]: which recordings brought pages that were not compared with their layer yet; [`correction_count`]: how
+//!   often pages of a layer failed that comparison.
+//! * [`page_set`]: sets of pages of layers. [`rate_limited_log`]: messages that the log gets once a minute at most.
 //!
 //! Promises: an event that was read is answered, by this worker or by a successor; a page is served only after its span was
 //! verified; a read that cannot be served gets EIO (or ENOSPC), never zeros.

@@ -1,5 +1,5 @@
-//! From a reference to layers that can be mounted: the image is resolved, and for each layer an index is found that the policy
-//! admits; and where the bytes of those layers are had from.
+//! From a reference to layers that can be mounted: this crate resolves the image, finds an index for each layer that the policy
+//! admits, and knows from where the layers' bytes can be fetched.
 //!
 //! * [`images`]: the images of one installation, what every other module works on.
 //! * [`found_image`], [`prepared_layer`]: an image that was resolved, and a layer whose index is admitted; [`prepare`]: from one to
@@ -11,17 +11,17 @@
 //!   knows of an index, [`budget`] bounds what indexes may take in memory, `index_cache` has those that are decoded.
 //! * [`streaming`]: a layer that has none of these is read whole and indexed while it streams in; [`lazy`] says why.
 //! * [`admission`]: which layers of an image could be lazy, without making any so.
-//! * [`background_write`]: what is written down while a start goes on; `deferred_sync`: and comes to the disk after it.
+//! * [`background_write`]: writes a start's notes while the start goes on; `deferred_sync`: syncs them to the disk after it.
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
 //! * [`clients`]: the registry clients, [`registry_memory`] what earlier processes learned of registries.
 //! * [`origin`]: where fills get bytes from; [`whole_blob_download`] helps with registries that ignore ranges.
-//! * [`inventory`], [`check`], [`proof`]: what is cached, and whether it is right.
+//! * [`inventory`], [`check`], [`proof`]: what is cached, and whether its bytes are right.
 //!
-//! Promises: what is chosen for an image is admitted by the policy as the user named the image; a layer of another repository is
-//! used only where the image's own repository shows that it has the layer; nothing that a registry sends is held without a limit.
+//! Promises: every chosen index is admitted by the policy for the image as the user named it; a layer of another repository is used
+//! only if the image's own repository shows that it has the layer; everything that a registry sends has a limit.
 //!
 //! May use: `format`, `index`, `oci`, `cache`, `kernel`, `trust`, `protocol`, and `container` for configurations of images. It
-//! knows no recordings: who does offers indexes and configurations from them.
+//! knows no recordings: the crate `recordings` offers indexes and configurations from them.
 
 pub mod admission;
 pub mod artifact;

@@ -1,12 +1,12 @@
-//! What `xebec install` changes on a host, and how it is taken back.
+//! What `xebec install` changes on a host, and how `--uninstall` undoes it.
 //!
 //! * [`plan`]: the steps, found before any of them is carried out, so that they can be shown instead.
-//! * [`keys`]: single keys of a user's TOML file, set and taken back with all else as it was.
+//! * [`keys`]: sets and restores single keys of a user's TOML file, and changes nothing else in it.
 //! * [`containerd`]: which keys containerd needs, by the version of its configuration.
 //! * [`docker`]: Docker Engine, if that is wanted.
 //! * [`record`]: what was changed, for `xebec install --uninstall`.
 //!
-//! Installing twice changes nothing the second time. What the user changed since is left alone, and said.
+//! A second installation changes nothing. The removal leaves and names what the user changed since.
 
 pub mod containerd;
 pub mod docker;

@@ -1,26 +1,26 @@
 //! The keeper: the process that outlives every worker, so that no reader ever sees zeros; and the client of the daemon.
 //!
 //! It holds the fanotify group, the journal and the listening socket, and does nothing else: it knows no image,
-//! opens no network connection, and never reads from the cache. A worker that dies is reaped, its death is
-//! recorded, and a successor is started, which takes over what was owed. Readers wait
-//! meanwhile. The order in which things come into being matters:
+//! opens no network connection, and never reads from the cache. If a worker dies, the keeper reaps it,
+//! records its death, and starts a successor, which takes over the unanswered events. Readers wait
+//! meanwhile. The keeper starts in this order:
 //!
 //! 1. the locks (`locks`): one keeper per run directory, one daemon per run directory and per root directory;
 //! 2. what is held (`holdings`): made anew, or handed down by the service manager or by the program that this
 //!    one replaces, or copied from a worker that lost its keeper;
-//! 3. the socket, last: whoever can connect may count on the rest.
+//! 3. the socket, last: a client that can connect may count on the rest.
 //!
 //! It ends in one of three ways:
-//! * a worker's last word was that nothing needs events any more: all is taken down (`ending`), and what is owed in spite of
-//!   that is denied, never released;
+//! * a worker reported before it ended that nothing needs events any more: the keeper takes everything down (`ending`), and denies
+//!   events that are still unanswered; it never releases them;
 //! * the service manager stops the service: the keeper leaves, and the worker goes on alone with the same holdings;
 //! * `xebec daemon upgrade`: the keeper executes the new program, which keeps process id and holdings, lets the
 //!   worker end, and starts one of its own.
 //!
-//! It is one thread without a runtime, short enough to be read in one sitting: `supervisor` is its life, `state` how it comes to
-//! be, `waiting` what it waits for.
+//! The keeper is one thread without a runtime, short enough to be read in one sitting: `state` is its start, `supervisor` its loop,
+//! `waiting` what the loop waits for.
 //!
-//! A worker finds what it is handed by [`descriptors`], and watches its keeper by [`watch`]. [`client`] is the command line's
+//! A worker finds its inherited descriptors by [`descriptors`], and watches its keeper by [`watch`]. [`client`] is the command line's
 //! side of the socket: it starts the daemon when there is none, asks, and listens.
 //!
 //! May use: `kernel`, and `protocol` for paths, settings and messages.

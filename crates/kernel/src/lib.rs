@@ -3,18 +3,18 @@
 //! * [`fanotify`]: a group that is asked before each read of a guarded file, and the answers to it.
 //! * [`journal`]: the record of events that are read but not yet answered. It outlives the process that read
 //!   them, which is what makes a killed worker harmless.
-//! * [`lease`]: proof that nobody else has a file open.
+//! * [`lease`]: proof that no other process has a file open.
 //! * [`namespace`]: which mount namespace a process is in.
 //! * [`mount`]: bind mounts, EROFS over files, overlayfs, and what is mounted where.
 //! * [`process`]: starting a process with chosen descriptors, waiting for it, signals.
-//! * [`page_cache`]: what of a file is in the page cache.
-//! * [`mod@file`]: files that appear whole, and what of them a process that died has left.
+//! * [`page_cache`]: which pages of a file are in the page cache.
+//! * [`mod@file`]: files that appear whole, and the removal of unfinished ones that a killed process left.
 //! * [`remove`]: removing directories, and nothing that is mounted in them.
-//! * [`writeback`]: bringing files to the disk together.
+//! * [`writeback`]: syncing many files to the disk together.
 //! * [`clock`]: the time, as it is written down.
 //! * [`lock`]: locks of files and directories between processes.
 //! * [`path`]: opening paths below a directory that is not trusted.
-//! * [`memory`]: staying in memory when memory is short.
+//! * [`memory`]: locking memory, and protecting a process from the out-of-memory killer.
 //! * [`features`]: what this kernel can do, asked by trying it.
 //!
 //! Wherever rustix has a safe wrapper, it is used; the rest is a short `unsafe` block that states its reason.

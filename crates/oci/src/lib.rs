@@ -5,11 +5,11 @@
 //! * [`manifest`], [`media_type`], [`image_config`]: what registries answer with, parsed within limits.
 //! * [`client`]: the [`Client`]: resolve, range reads, streams, referrers, push.
 //! * [`config`]: what a user may set about registries.
-//! * [`credentials`], [`auth`]: how Xebec proves who it is, as users of docker already have it set up.
+//! * [`credentials`], [`auth`]: how Xebec logs in to registries, by the credentials that docker's users already have.
 //! * [`error`]: one error type that names registry, repository, object, cause, and what to do.
 //!
-//! Everything that a registry says is checked: manifests and configs against their digests, ranges against
-//! what was asked for. Bytes of a *range* carry no digest of their own; whoever reads spans verifies them.
+//! This crate checks everything that a registry sends: manifests and configs against their digests, ranges against
+//! the request. Bytes of a *range* carry no digest of their own; the reader of spans verifies them.
 
 pub mod auth;
 pub mod client;

@@ -1,8 +1,8 @@
-//! What the daemon and those that talk to it have in common.
+//! What the daemon and its clients have in common: messages, failures, paths, settings.
 //!
 //! * [`wire`]: requests and replies, one JSON value a line, over the socket in the run directory.
 //! * [`failure`]: what a command failed with; its kind is the exit code.
-//! * [`explain`], [`start_report`]: parts of replies that are shown as they are: why readers waited, what a start asked for.
+//! * [`explain`], [`start_report`]: parts of replies that are shown as they are: why readers waited, what a start read.
 //! * [`paths`]: where everything lies below the root directory and the run directory; [`closed`]: both are closed to other users.
 //! * [`settings`]: `daemon.toml`, and what the command line sets in its place.
 //!

@@ -1,20 +1,20 @@
-//! Runtime images: what a service touches of its image until it is ready, recorded page by page, kept beside the image in its
-//! registry, and brought in by one request before the next start (FlacIO, FAST '25; the formats are in
+//! Runtime images: the pages that a service reads until it is ready. A recording notes them, the registry keeps them beside the
+//! image, and the next start fetches them by one request (FlacIO, FAST '25; the formats are in
 //! [`xebec_format::runtime_image`]).
 //!
-//! * [`recordings`]: all that one installation has: [`recording_store`] keeps recordings, [`profile`] what starts in production asked
-//!   for beyond them.
+//! * [`recordings`]: all recordings of one installation: [`recording_store`] keeps them, [`profile`] keeps what starts in production
+//!   read beyond them.
 //! * **A start:** [`find`] finds the recording of a service, [`prepare`] prepares the image for it; `index_from_recording` takes layer
-//!   indexes from the same answer, `single_flight` has one of several starts fetch what all of them lack. [`load`] puts the missing
-//!   pages into the layers' data files; [`zone`] is a range of a zone on its way, received by `buffered_body`; [`bandwidth`] is what is
-//!   known of registries, [`local_read_ahead`] asks the disk for pages that are here.
+//!   indexes from the same answer, `single_flight` lets one of several starts fetch what all of them lack. [`load`] puts the missing
+//!   pages into the layers' data files; [`zone`] is a range of a zone in flight, received by `buffered_body`; [`bandwidth`] measures
+//!   registries, [`local_read_ahead`] reads present pages from the disk ahead of the service.
 //! * **A recording:** [`recorder`] notes which pages are read, [`record`] runs the service under it, [`publish`] makes the recording and
 //!   its zone, keeps and pushes them ([`artifact`]), with [`bundled_indexes`] and pages of earlier recordings ([`segment_dedup`]).
-//! * **A merge:** [`merge`] makes one recording of all that is known of an image's services, by [`merge_pages`] and `page_reads`.
-//! * [`summary`], [`chart`]: what there is, for people and as a picture.
+//! * **A merge:** [`merge`] makes one recording of all recordings and profiles of an image, by [`merge_pages`] and `page_reads`.
+//! * [`summary`], [`chart`]: the recorded services, as text and as a picture.
 //!
-//! Promises: a recording is used only if the policy admits it for the image as it was named; what it brings is noted before the
-//! first page is written, so that it can be distrusted later.
+//! Promises: a recording is used only if the policy admits it for the image as the user named it; the pages that it brings are noted
+//! before the first one is written, so that they can be checked and corrected later.
 //!
 //! May use: everything below the daemon: `images`, `fill`, `views`, `keeper` for the client of the daemon, `container` to run what is
 //! recorded.

@@ -1,14 +1,14 @@
-//! containerd's snapshots service: what a container's root file system is made of, and who made it from what.
+//! containerd's snapshots service: which layers and directories a container's root file system consists of.
 //!
 //! containerd keeps images as chains of *snapshots* and asks a snapshotter for mounts. This one keeps a layer that was
 //! unpacked as a directory, as overlayfs wants it, and a layer that can be read lazily as a line in its store and nothing
-//! else: the view that shows it belongs to somebody else, who implements [`LazyImages`].
+//! else: the view that shows it belongs to the implementer of [`LazyImages`] (the daemon).
 //!
 //! * [`api`]: the messages, as containerd's clients send them. [`server`]: the socket; [`service`]: calls to operations
 //!   and errors to gRPC's status codes.
-//! * [`Snapshotter`]: the operations. [`store`]: what survives everything, in one file; [`record`]: how a snapshot looks
-//!   there. [`directories`]: what lies beside it, with some room for when the disk is full.
-//! * [`mounts`]: how a chain becomes a mount; [`usage`]: what it takes; [`filters`]: which snapshots a client wants listed.
+//! * [`Snapshotter`]: the operations. [`store`]: all snapshots, in one file that survives kills and power cuts; [`record`]: one
+//!   snapshot in it. [`directories`]: the directories beside it, with a reserve for a full disk.
+//! * [`mounts`]: how a chain becomes a mount; [`usage`]: its disk space; [`filters`]: which snapshots a client wants listed.
 //! * [`id_mapping`] and [`mapped`]: for containers in user namespaces.
 //! * [`containerd`]: a client of containerd's own services.
 //! * [`image_service`]: between the kubelet and containerd, for the logins of pulls.

@@ -4,7 +4,7 @@
 //! * [`compression`]: layer blobs from them.
 //! * [`disk`]: a disk whose power can be cut.
 //! * [`image`]: whole images, in memory or as OCI layout directories.
-//! * [`large`]: images of any size that nobody has to keep.
+//! * [`large`]: images of any size that need not be stored.
 //! * [`odd`]: a catalogue of odd but valid images.
 //! * [`registry`]: a registry that misbehaves on purpose.
 //! * [`service_manager`]: one that keeps descriptors for a service.

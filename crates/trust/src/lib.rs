@@ -1,7 +1,7 @@
-//! Whether an index may be believed: roots of trust, the user's policy, signatures, and bindings.
+//! Whether an index may be used: roots of trust, the user's policy, signatures, and bindings.
 //!
-//! A manifest's digest covers the compressed layers, not an index of them. Whoever may push a referrer could
-//! attach an index that shows other contents, so an index is believed no further than the name that led to
+//! A manifest's digest covers the compressed layers, not an index of them. A user who may push a referrer could
+//! attach an index that shows other contents, so an index is trusted no further than the name that led to
 //! it. This crate keeps three things apart:
 //!
 //! * **Facts** ([`Record`], the file `roots.json` beside a cached index). They are about one pair of a layer
@@ -15,8 +15,8 @@
 //!   of a judgement is kept either, so that a key taken out of `trust.toml` stops counting at once.
 //!
 //! The promise: an image named by digest is never read through an index that only the registry vouches for,
-//! whatever is cached and whatever `trust.toml` says; and an index that this host found to be wrong is used
-//! by nobody. `docs/trust.md` says the same for users.
+//! whatever is cached and whatever `trust.toml` says; and an index that this host found to be wrong is
+//! never used again. `docs/trust.md` says the same for users.
 //!
 //! No network here: callers fetch, this crate judges bytes and writes `roots.json`.
 

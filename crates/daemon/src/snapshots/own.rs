@@ -1,6 +1,7 @@
 //! As which image's a container is shown its lazy layers, when its image's name is another one than they were let in for.
 //!
-//! An admission for a tag does not count for a digest, and one image's author does not vouch for another image. So the image that the container names is found, first among what is known here, then by its registry, and
+//! An admission for a tag does not count for a digest, and an admission for one image does not count for a user who wants
+//! another's. So the image that the container names is found, first among what is known here, then by its registry, and
 //! its layers are judged for that name. What is not vouched for is refused, or read whole and proven, as the settings say.
 //!
 //! Layers that this host has proven are those of their chain ID whatever the image is called, so nobody is asked about them.
