@@ -23,14 +23,14 @@ pub(crate) const NO_BOOT: BootId = BootId([0; 16]);
 pub(crate) enum Found {
     /// There is none of that name.
     Missing,
-    /// It is not to be believed: damaged, of another data space, or of another boot.
+    /// It does not count: damaged, of another data space, or of another boot.
     Damaged,
     /// These bits.
     Bits(Bits),
 }
 
 impl Found {
-    /// The bits, if they are to be believed.
+    /// The bits, if they count.
     pub(crate) fn bits(self) -> Option<Bits> {
         match self {
             Self::Bits(bits) => Some(bits),
@@ -65,7 +65,7 @@ pub(crate) fn read(
     }
 }
 
-/// The bits of an open bitmap file; `None` when it is not to be believed.
+/// The bits of an open bitmap file; `None` if it does not count.
 pub(crate) fn decode(
     file: &dyn DiskFile,
     magic: &[u8; 8],

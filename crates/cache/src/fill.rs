@@ -2,12 +2,12 @@
 //!
 //! A reader's range becomes the spans that it lacks. Spans that another reader is already waiting for are
 //! joined; the rest go out in groups of neighbours, one request for a group. Every span is decoded and its digest
-//! compared before a byte of it reaches the data file. Readers who walk a file in order are served ahead: the
-//! group after theirs is fetched while they work.
+//! compared before a byte of it reaches the data file. A reader that reads a file in order gets read-ahead: the
+//! next group of spans is fetched while the reader works.
 //!
-//! Bytes that turn out wrong are fetched again, from somebody else if there is anybody, before a reader is refused.
-//! Faults that can pass are waited for as long as the reader's [`Patience`] goes: the source itself tries again for
-//! that long, and a reader who joined a fetch of somebody less patient starts another when that one gives up.
+//! Bytes that fail the digest check are fetched again, from another source if there is one, before a reader is refused.
+//! A fetch waits for faults that can pass as long as the reader's [`Patience`] allows: the source itself tries again for
+//! that long, and a reader that joined the fetch of a less patient one starts another when that fetch gives up.
 
 mod error;
 mod injected;
@@ -45,7 +45,7 @@ use run::Run;
 use sequential::Sequential;
 
 /// How often wrong bytes are fetched again. Damage on the way is gone at the second try, a damaged mirror is passed
-/// over at the second; who still sends wrong bytes at the fourth has no others.
+/// over at the second; a source that still sends wrong bytes at the fourth has no others.
 const REFETCHES: usize = 3;
 /// Pause before the second refetch; the first goes out at once, the third waits twice as long.
 const REFETCH_PAUSE: Duration = Duration::from_millis(300);
@@ -156,7 +156,7 @@ impl Filler {
             .await
     }
 
-    /// Gives up every fetch under way; who waits for one gets [`FillError::Abandoned`], or another fetch if its patience
+    /// Gives up every fetch under way; a reader that waits for one gets [`FillError::Abandoned`], or another fetch if its patience
     /// lasts. A span that is being decoded is still written.
     pub fn abandon(&self) {
         let flights: Vec<Flight> = self.lock().flights.drain().map(|(_, flight)| flight).collect();
@@ -205,7 +205,7 @@ impl Filler {
             match results.into_iter().find_map(Result::err) {
                 None => return Ok(()),
                 Some(error) if !error.may_pass() || !patience.lasts(BOARDING_PAUSE) => return Err(error),
-                // Whoever departed was less patient.
+                // The reader that left was less patient.
                 Some(_) => tokio::time::sleep(BOARDING_PAUSE).await,
             }
             wanted.retain(|&span| is_wanted(self, span));
@@ -274,7 +274,7 @@ impl Filler {
         groups
     }
 
-    /// Starts the fetch of a group, in a task of its own: it goes on when the reader who asked has gone.
+    /// Starts the fetch of a group, in a task of its own: it goes on when the reader that asked has gone.
     fn depart(self: Arc<Self>, group: Vec<usize>, patience: Patience) -> Flight {
         let layer = self.layer.key().layer;
         let progress = Arc::new(Progress::default());
@@ -290,7 +290,7 @@ impl Filler {
             if result.is_err() {
                 FillStats::add(&self.stats.failures, 1);
             }
-            // A full disk would be named for each read there is; whoever is refused says it.
+            // A full disk would be logged for each read; the refused reader's message says it.
             if let Err(error) = &result
                 && !error.is_full_disk()
             {
@@ -340,7 +340,7 @@ impl Filler {
             avoid.extend(suspects.into_iter().next());
             progress.enter(Phase::Pause);
             tokio::time::sleep(REFETCH_PAUSE * u32::try_from(refetch).unwrap_or(0)).await;
-            // Who waits may want its pages, or want them compared.
+            // Waiting readers may want the pages, or want them compared.
             group.retain(|&span| !self.layer.is_written(span));
         }
         Ok(())

@@ -44,7 +44,7 @@ pub struct CachedLayer {
     presence: Presence,
     written: Mutex<WrittenSpans>,
     write_locks: PageWriteLocks,
-    /// Injected pages that turned out wrong, until somebody asks.
+    /// Injected pages that failed the digest check, until they are reported.
     mismatches: Mutex<Bits>,
     disk: Arc<dyn Disk>,
     room: Arc<Room>,
@@ -256,7 +256,7 @@ impl CachedLayer {
         pages.sum::<u64>() * PAGE_SIZE
     }
 
-    /// Who knows what room was promised on this disk.
+    /// The record of the room that is promised on this disk.
     pub(crate) fn room(&self) -> &Arc<Room> {
         &self.room
     }
@@ -299,7 +299,7 @@ impl CachedLayer {
         first..end.max(first)
     }
 
-    /// Makes what is present believed after a power cut. Returns whether there was something to do.
+    /// Makes present pages count after a power cut, too. Returns whether there was something to do.
     ///
     /// Nothing more is believed before `notes` has succeeded. It is called when it is known which pages are to be, so what was
     /// written before they were injected it finds written.

@@ -3,7 +3,7 @@
 //!
 //! `present` is the truth within one boot, where the page cache is: bits are set after the data they speak of was
 //! written, so a process that dies leaves at most pages that are there and not claimed. `durable` claims only what
-//! survives a power cut. After a reboot, known by the boot identity in `present`, it is all that is believed.
+//! survives a power cut. After a reboot, which the boot identity in `present` shows, only the durable bitmap counts.
 //!
 //! **The invariant**: a bit that is set in `durable` on disk means that its page's bytes are on disk. So
 //! [`Presence::sync`] takes a copy of the present bits, syncs the data, and only then writes the copy to `durable`;
@@ -35,7 +35,7 @@ pub(crate) const DURABLE: &str = "durable";
 const PRESENT_MAGIC: &[u8; 8] = b"XBPRESNT";
 const DURABLE_MAGIC: &[u8; 8] = b"XBDURABL";
 
-/// Why not all that is present is believed after a power cut.
+/// Why not all present pages count after a power cut.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// The disk did not take bytes. Pages that were not durable before are claimed no more.

@@ -1,4 +1,4 @@
-//! What a fill is waiting for, now and so far: told by whoever waits, read by whoever wants to know why a reader waits.
+//! What a fill is waiting for, now and so far: written by the fill, read to explain why a reader waits.
 //!
 //! The time of a fetch is one line, cut into phases: a phase lasts until the next one begins. Where two things go on
 //! at once (a range of the blob and the windows for it), the line belongs to the one that spoke last, so phases always

@@ -1,18 +1,18 @@
-//! Room on a full disk: whoever knows what may go is asked to evict, before a write fails.
+//! Room on a full disk: before a write fails, the cache asks its owner (the daemon) to evict layers.
 //!
 //! Readers ask again and again for what cannot be kept. So room is promised before bytes are fetched (`Room::promise`),
 //! and it is remembered that there was none: the cache is not looked through for each of them. A registry may never send what room
-//! was promised for, so nobody waits long for that: who has waited goes on if the disk has the room.
+//! was promised for, so no fetch waits long for that: one that has waited goes on if the disk has the room.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// After no room could be made, nobody is asked for so long: looking for what may go reads the whole cache.
+/// Pause after an eviction that made no room: to look for layers to evict reads the whole cache.
 const ASKING_PAUSE: Duration = Duration::from_secs(5);
 /// After a write failed on a disk that says that it has room (a quota, mostly), one is tried so often.
 const TRIAL_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long it is remembered that somebody waited in vain for what was promised to others. Who comes meanwhile does not wait.
+/// How long it is remembered that a fetch waited in vain for room promised to others. Fetches that come meanwhile do not wait.
 const OVERDRAWN: Duration = Duration::from_secs(30);
 
 /// What is left for the bitmaps of what comes, and for what the daemon writes down: without them, pages that came would be
@@ -26,7 +26,7 @@ pub trait MakeRoom: Send + Sync {
     fn make_room(&self, bytes: u64) -> bool;
 }
 
-/// Where a store's writers find who makes room, if anybody does, and what is known of the room there is.
+/// Where a store's writers ask for room, and what is known of the room there is.
 #[derive(Default)]
 pub struct Room {
     maker: OnceLock<Arc<dyn MakeRoom>>,
@@ -43,7 +43,7 @@ struct Known {
     promised: u64,
     /// When no room could be made.
     asked_in_vain: Option<Instant>,
-    /// When somebody had waited in vain for what was promised to others.
+    /// When a fetch had waited in vain for room promised to others.
     overdrawn: Option<Instant>,
     /// A write failed although the file system said that it had room.
     refused: Option<Refused>,
@@ -60,13 +60,13 @@ struct Refused {
 pub(crate) enum Answer {
     /// There is room.
     Promised(Promise),
-    /// There is as much, but it is promised to others, who may need less than they think.
+    /// There is as much, but it is promised to other fetches, which may need less than they asked for.
     Taken,
     /// There is none.
     None,
 }
 
-/// Room that somebody counts on, until it is dropped.
+/// Room that is promised to a fetch, until this is dropped.
 pub(crate) struct Promise {
     room: Arc<Room>,
     bytes: u64,
@@ -74,17 +74,17 @@ pub(crate) struct Promise {
 }
 
 impl Room {
-    /// Names who makes room; the first to be named stays.
+    /// Sets the function that makes room; the first one stays.
     pub fn set(&self, maker: Arc<dyn MakeRoom>) {
         let _ = self.maker.set(maker);
     }
 
-    /// Asks for room. False when nobody can make any, or could not a moment ago.
+    /// Asks for room. False if no layer can be evicted, or none could a moment ago.
     pub fn make(&self, bytes: u64) -> bool {
         let Some(maker) = self.maker.get() else {
             return false;
         };
-        // What one has found counts for those who waited for it.
+        // The result counts for all that waited for it.
         let _one = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let is_vain = |at: Instant| at.elapsed() < ASKING_PAUSE;
         if self.lock().asked_in_vain.is_some_and(is_vain) {
@@ -95,7 +95,7 @@ impl Room {
         made
     }
 
-    /// Waits until nobody else is about to ask for room.
+    /// Waits until no other caller is about to ask for room.
     pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.turn.lock().await
     }
@@ -105,8 +105,8 @@ impl Room {
         self.lock().asked_in_vain = Some(Instant::now());
     }
 
-    /// Promises `bytes` of the `free` ones that the file system tells of. Who has waited long enough may have also what is promised
-    /// to others.
+    /// Promises `bytes` of the `free` ones that the file system reports. A fetch that has waited long enough also gets room that is
+    /// promised to others.
     pub(crate) fn promise(
         self: &Arc<Self>,
         bytes: u64,

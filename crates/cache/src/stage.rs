@@ -13,7 +13,7 @@ pub enum Stage {
     Verified,
     /// A span is in the data file; its pages are not claimed.
     Written,
-    /// Its pages are claimed; whoever waits for them does not know yet.
+    /// Its pages are claimed; the readers that wait for them do not know yet.
     Claimed,
 }
 

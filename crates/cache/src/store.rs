@@ -82,7 +82,7 @@ impl Store {
         })
     }
 
-    /// Who is asked when the disk is full.
+    /// The room on this disk, and how to get some when the disk is full.
     pub fn room(&self) -> &Arc<Room> {
         &self.room
     }
@@ -180,7 +180,7 @@ impl Store {
         remove(DURABLE)?;
         remove(PRESENT)?;
         self.disk.sync_directory(directory)?;
-        // Only now: who claims anything of the old data must know what of it was unverified.
+        // Only now: a claim on the old data must know which of its pages were unverified.
         remove(UNVERIFIED)?;
         let temporary = directory.join(".data");
         let data = self.disk.open(&temporary, Access::Create)?;
@@ -343,7 +343,7 @@ impl Store {
 
     /// Removes a layer that nothing uses: nobody may have its data file open.
     ///
-    /// The folder loses its name first, so whoever dies on the way leaves no half layer.
+    /// The folder loses its name first, so a process that dies on the way leaves no half layer.
     ///
     /// # Errors
     /// I/O errors; [`Store::clean`] then removes what is left.

@@ -1,9 +1,9 @@
-//! When the daemon may end, and how it ends all the same: whoever still reads gets the bytes or an error, never zeros.
+//! When the daemon may end, and how it ends by force: a process that still reads gets the bytes or an error, never zeros.
 //!
-//! The group must not close while anybody can read a hole. A stop by force unmounts every view, and from then on pages
-//! that are missing are refused with `EIO`; the daemon ends when nobody has a file of an incomplete layer open any more.
-//! If it is asked for an image before that, it goes on as if nothing had been, unless the whole daemon was told to end
-//! (SIGTERM to its keeper). Whether anybody does is asked of the kernel, by a lease on each file that is not complete.
+//! The group must not close while a process can read a hole. A stop by force unmounts every view, and from then on reads
+//! of missing pages fail with `EIO`; the daemon ends when no process has a file of an incomplete layer open any more.
+//! If a client asks for an image before that, the daemon goes on as before, unless the whole daemon was told to end
+//! (SIGTERM to its keeper). The daemon asks the kernel for open files by a lease on the data file of each incomplete layer.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::services::Services;
 use crate::snapshots::unbind_all;
 use crate::upkeep;
 
-/// How long what is just ending by itself (a refused reader, a sync) may take, before whoever stops the daemon is told
+/// How long what is just ending by itself (a refused reader, a sync) may take, before the client that stops the daemon is told
 /// that it stays.
 const MOMENT: Duration = Duration::from_secs(1);
 /// How often it is looked meanwhile.
@@ -93,7 +93,7 @@ impl Services {
         }
     }
 
-    /// Goes on after a stop by force that was not finished yet, because somebody wants an image. False when it is
+    /// Goes on after a stop by force that was not finished yet, because a client asks for an image. False when it is
     /// finished, so that another daemon is to be asked.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl Services {
         if owed > 0 {
             return Some(format!("{owed} readers wait for bytes"));
         }
-        // A layer that this process serves is open here; who else has it open is found once it is served no more.
+        // A layer that this process serves is open here; other processes that have it open are found once it is not served any more.
         upkeep::sync_served(&self.fills);
         self.forget_unused();
         let keys = match self.images.store().list() {

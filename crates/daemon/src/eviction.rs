@@ -1,12 +1,12 @@
 //! Evicting one layer, so that no reader ever sees what is gone.
 //!
-//! In this order, and whoever dies on the way leaves a consistent cache:
+//! In this order, so that a process that dies on the way leaves a consistent cache:
 //! 1. No request under way relies on the layer, no view that is used reads it, no fill of it is under way; new ones
 //!    wait ([`Usage`](xebec_fill::usage::Usage)). Views that linger are unmounted.
 //! 2. A lease proves that nobody else has its data file open: no view that was unmounted lazily, no command that
-//!    looks at it. Whoever opens it from now on waits.
+//!    looks at it. A process that opens it from now on waits.
 //! 3. Views stop being built on its files ([`SharedContents`](xebec_views::sharing::SharedContents)).
-//! 4. The file's ignore mark goes, so that who opens it by the guarded path raises events again.
+//! 4. The file's ignore mark is removed, so that reads by the guarded path raise events again.
 //! 5. Its pages are punched, claims first (`CachedLayer::punch`), or its folder loses its name and is removed.
 
 use std::fs::File;

@@ -137,7 +137,7 @@ impl Subject {
 }
 
 impl Services {
-    /// Names readers in the log who wait long, for as long as the worker lives.
+    /// Logs readers that wait long, for as long as the worker lives.
     pub(super) async fn watch_slow_readers(self: Arc<Self>) {
         let period = (self.fills.waits().slow() / 4).clamp(SHORTEST_LOOK, LONGEST_LOOK);
         let mut look = tokio::time::interval(period);
@@ -157,7 +157,7 @@ impl Services {
         }
     }
 
-    /// Why readers waited who have to do with `name`: a container, a view, or an image.
+    /// Why readers waited that belong to `name`: a container, a view, or an image.
     pub(super) fn explain(&self, name: &str) -> Result<Explanation, Failure> {
         let waits = self.fills.waits();
         let records = waits.records();
@@ -172,7 +172,7 @@ impl Services {
         })
     }
 
-    /// Who waits longest, with names.
+    /// The reader that waits longest, with names.
     pub(super) fn oldest_reader(&self) -> Option<WaitReport> {
         let oldest = self.fills.waits().oldest()?;
         Some(Files::new(self.images.store()).report(&oldest))

@@ -142,7 +142,7 @@ impl Services {
         let noting = self.note(&injecting, injection.clone());
         let before = loader.free_pages();
         let free = loader.allow(injecting);
-        // Who starts the same sees now what is on its way.
+        // Another start of the same image sees now what is in flight.
         drop(turn);
         let (told, outcome) = watch::channel(None);
         let recorded = Recorded::new(&found, &before, &before);
@@ -250,7 +250,7 @@ impl Services {
         Ok(())
     }
 
-    /// Notes who brings pages into these layers.
+    /// Notes which recording brings pages into these layers.
     fn note(&self, injecting: &Injecting, injection: Injection) -> BackgroundWrite {
         let (store, keys) = (self.images.store().clone(), injecting.layers().to_vec());
         let fills = self.fills.clone();

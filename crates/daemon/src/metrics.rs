@@ -1,6 +1,6 @@
 //! Metrics for Prometheus: what `docs/operations.md` lists, in the OpenMetrics text format.
 //!
-//! Most values are counted elsewhere and only read here, when somebody asks. Counters begin at zero with each worker,
+//! Most values are counted elsewhere and only read here, at each request. Counters begin at zero with each worker,
 //! which Prometheus' `rate` takes for what it is; `xebec_worker_restarts_total` alone goes on, from the journal.
 
 use std::convert::Infallible;

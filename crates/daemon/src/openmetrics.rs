@@ -1,4 +1,4 @@
-//! Values that are counted elsewhere and are only read when somebody asks, as metrics.
+//! Metrics whose values are counted elsewhere and only read at a request.
 
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;

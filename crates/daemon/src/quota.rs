@@ -20,7 +20,7 @@ use crate::services::Services;
 const ROOM_AHEAD: u64 = 32 << 20;
 
 impl Services {
-    /// What is cached, who uses it, and what may go.
+    /// What is cached, what uses it, and what may be evicted.
     pub(super) fn survey(&self) -> CacheReport {
         let limit = self.settings.cache_size.map(|size| size.0);
         inventory::survey(&self.images, limit, |key| {
@@ -222,7 +222,7 @@ impl MakeRoom for Evictor {
         let leftovers = requests.remove_leftovers(false);
         let collected = requests.free(&requests.survey(), bytes.saturating_add(ROOM_AHEAD), false);
         let freed = leftovers + collected.used_before - collected.used_after;
-        // Who gets nothing says so.
+        // A caller that gets no room says so.
         if freed > 0 {
             warn!("the disk is full: {freed} bytes of the cache were evicted");
         }

@@ -24,7 +24,7 @@ pub async fn converse(stream: UnixStream, requests: Arc<Services>) {
     let mut reader = BufReader::new(reader.take(MAX_LINE));
     match reader.read_until(b'\n', &mut line).await {
         Ok(length) if length > 0 => {}
-        // Whoever only looks whether a daemon is there says nothing.
+        // A client that only checks whether a daemon is there sends nothing.
         _ => return,
     }
     let (sender, mut receiver) = mpsc::unbounded_channel();
@@ -66,7 +66,7 @@ pub async fn converse(stream: UnixStream, requests: Arc<Services>) {
     }
 }
 
-/// What is done is told to who asked for it, as far as they want to know.
+/// Progress, sent to the client that asked, if it wants progress.
 fn report_to(sender: mpsc::UnboundedSender<Reply>, request: Request) -> Report {
     Arc::new(move |reply| {
         if request.wants(&reply) {

@@ -1,8 +1,8 @@
 //! containerd's snapshots, served.
 //!
-//! The keeper holds the socket, so that a client that connects while there is no worker waits for the next one. Whether it
-//! listens decides, not the settings, which may have changed since the keeper read them: who can connect is answered. Until
-//! the store is open calls wait, and if it cannot be opened they are told why, while it is tried again. Calls that are under
+//! The keeper holds the socket, so that a client that connects while there is no worker waits for the next one. The worker
+//! answers if that socket listens, whatever the settings say, which may have changed since the keeper read them. Until the
+//! store is open, calls wait. If it cannot be opened, calls fail with the reason, while the worker tries again. Calls that are under
 //! way when a worker ends are finished, if they are quick; a client whose call is not repeats it.
 
 mod binds;

@@ -257,7 +257,7 @@ pub(super) fn report(start: &Facts, over: &Over, seen: &Seen, tree: Option<&View
 fn recorded(start: &Facts, seen: &Seen, sorted: &Sorted) -> Option<RecordedPages> {
     let recorded = start.recorded.as_ref()?;
     let fetched = recorded.after.without(&recorded.before);
-    // Whoever asked for a page by an event read it, too.
+    // A process that raised an event for a page read it, too.
     let looked_at = seen.touched.looked_for.without(&sorted.inside);
     let unused = looked_at.without(&seen.touched.pages);
     // What was populated is like the sample of it that was left out.
@@ -321,7 +321,7 @@ fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// The file that somebody waited for, among sorted parts.
+/// The file of a wait, among sorted parts.
 fn file_of(parts: &[FilePart], wait: &WaitRecord) -> Option<InodeId> {
     let key = wait.key?;
     let (first, end) = (wait.range.start / PAGE_SIZE, wait.range.end.div_ceil(PAGE_SIZE));

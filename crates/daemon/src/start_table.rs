@@ -53,7 +53,7 @@ impl Starts {
             .collect()
     }
 
-    /// Somebody else uses the view from now on.
+    /// Another holder uses the view from now on.
     pub(crate) fn note_shared(&self, view: &str) {
         let active = lock(&self.active);
         for start in active.iter().filter(|start| start.view == view) {

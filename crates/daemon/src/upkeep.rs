@@ -132,7 +132,7 @@ impl Services {
         }
     }
 
-    /// Layers of views that somebody uses are in use now.
+    /// Marks layers of views with a holder as used now.
     fn note_use(&self) {
         for pair in self.views.held().iter().flat_map(|view| &view.layers) {
             let (store, key) = (self.images.store(), LayerKey::from(*pair));

@@ -114,7 +114,7 @@ fn start_runtime() -> Result<(Runtime, Orders), Failure> {
     Ok((runtime, orders))
 }
 
-/// Whoever looks for a worker without a keeper finds it by this file, whatever became of the keeper that started it.
+/// A keeper finds a worker that lost its keeper by this file, whatever became of the keeper that started it.
 fn note_process_id(paths: &Paths) {
     let file = paths.run().join("worker.pid");
     if let Err(error) = write_atomically(&file, format!("{}\n", std::process::id()).as_bytes()) {

@@ -34,12 +34,12 @@ pub struct Asked {
     by: u16,
 }
 
-/// Who asked.
+/// The process that asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Who {
     /// A process in a container.
     Container(String),
-    /// A process outside of all containers: the runtime, or somebody who looks into the view.
+    /// A process outside of all containers: the runtime, or a process of the host that reads the view.
     Outside,
     /// A command that runs another container.
     OtherCommand,

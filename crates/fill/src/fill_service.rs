@@ -37,7 +37,7 @@ use crate::waits::{Waiter, Waits};
 pub type RepositoriesOf = Box<dyn Fn(LayerKey) -> BTreeSet<String> + Send + Sync>;
 
 /// Groups of spans that a background completion fetches at a time. Two keep the link busy while one decodes;
-/// more would take it from readers who wait.
+/// more would take it from waiting readers.
 const COMPLETION_GROUPS: usize = 3;
 
 /// The layers that are served, and what serves them.
@@ -53,15 +53,15 @@ pub struct FillService {
     completed: UnboundedSender<LayerKey>,
     pub(crate) layers: RwLock<HashMap<FileIdentity, Arc<ServedLayer>>>,
     usage: Arc<Usage>,
-    /// Who looks for files that nobody knows: one at a time.
+    /// Held by the task that looks up an unknown file: one at a time.
     pub(crate) identifying: Arc<Semaphore>,
     /// Readers of files that are no layer's.
     pub(crate) strangers: RateLimitedLog,
-    /// Readers who were refused on a full disk.
+    /// Readers that were refused on a full disk.
     no_room: RateLimitedLog,
     /// Layers of which could not be written down what is on disk.
     pub unnoted: RateLimitedLog,
-    /// Who reads what.
+    /// Which process reads which pages.
     repositories: Arc<OnceLock<RepositoriesOf>>,
     /// The daemon is ending: nothing is brought in any more.
     refusing: watch::Sender<bool>,
@@ -193,7 +193,7 @@ impl FillService {
         });
     }
 
-    /// From now on pages that are missing are refused, also to readers who wait already; or not any more. Must run
+    /// From now on pages that are missing are refused, also to readers that wait already; or not any more. Must run
     /// inside a tokio runtime.
     pub fn refuse(&self, refusing: bool) {
         self.refusing.send_replace(refusing);
@@ -213,7 +213,7 @@ impl FillService {
         &self.usage
     }
 
-    /// Stops serving a layer that is to be evicted; false when somebody is busy with it.
+    /// Stops serving a layer that is to be evicted; false if the layer is in use.
     pub fn release(&self, key: LayerKey) -> bool {
         let mut layers = self
             .layers
@@ -278,7 +278,7 @@ impl FillService {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Readers who wait, and who did.
+    /// Readers that wait, and readers that waited.
     pub fn waits(&self) -> &Waits {
         &self.waits
     }

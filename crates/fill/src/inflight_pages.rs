@@ -1,5 +1,5 @@
-//! Start-up pages that are on their way: a view is mounted, and a container made on it, while they come. Who reads one of
-//! them early waits for it to come instead of fetching its span; so does another start that needs it.
+//! Start-up pages in flight: a view is mounted, and a container made on it, while they come. A reader that needs one of
+//! them early waits for it instead of fetching its span; so does another start that needs it.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};

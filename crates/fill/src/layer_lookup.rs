@@ -35,7 +35,7 @@ impl FillService {
 
     /// An event of a file that is no served layer's data. The thread that reads events answers it where the file's name
     /// says what it is; else it is looked for elsewhere, one at a time: that may take a walk through the whole cache, and
-    /// who reads strange files decides how often.
+    /// a process that reads strange files decides how often.
     pub(crate) fn handle_unknown(
         self: Arc<Self>,
         identity: FileIdentity,
@@ -163,7 +163,7 @@ enum Found {
     Nothing,
 }
 
-/// What a path says of a file of the cache. Only names are looked at; who believes it compares the file's identity.
+/// What a path says of a file of the cache. Only names are looked at; a caller that relies on it compares the file's identity.
 #[derive(Debug, PartialEq, Eq)]
 struct Name {
     key: LayerKey,

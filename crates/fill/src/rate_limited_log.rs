@@ -1,4 +1,4 @@
-//! What is said once a minute however often it happens, since somebody else decides how often that is.
+//! Log messages at most once a minute, for events whose number a container or registry decides.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -36,11 +36,11 @@ impl ServedLayer {
         }
     }
 
-    /// Makes what is present believed after a power cut; before it comes to the disk who brought what runtime images did.
+    /// Makes present pages count after a power cut; before that, syncs the note of which recordings brought pages.
     /// Returns whether there was something to do. Blocks.
     ///
     /// # Errors
-    /// As of [`CachedLayer::sync`]. That a note cannot be synced is none: nothing is lost, and nothing more believed.
+    /// As of [`CachedLayer::sync`]. A note that cannot be synced is no error: nothing is lost, and no more pages count.
     pub fn sync(&self) -> Result<bool, SyncError> {
         let layer = self.layer();
         let mut are_noted = true;

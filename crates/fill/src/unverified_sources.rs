@@ -1,8 +1,7 @@
-//! What vouches for the pages of a layer that runtime images brought and nobody compared yet: `injected.json` in the
-//! layer's folder.
+//! What vouches for the unverified pages of a layer, which runtime images brought: `injected.json` in the layer's folder.
 //!
-//! Written before the first such page, and gone once all were compared. If it is lost or damaged, nothing vouches for them,
-//! and they are compared before the layer is used again. It is on the disk before such a page is believed after a power cut
+//! It is written before the first such page, and removed once all were compared. If it is lost or damaged, nothing vouches for
+//! the pages, and they are compared before the layer is used again. It is on the disk before such a page counts after a power cut
 //! ([`sync`]), not before it is written: a start does not wait for the disk.
 
 use std::fs;
@@ -34,7 +33,7 @@ pub struct Injection {
 /// One reader or writer of these files at a time; only the worker has any to do with them.
 static FILES: Mutex<()> = Mutex::new(());
 
-/// Who brought pages of a layer; `None` when that cannot be told.
+/// Which recordings brought pages of a layer; `None` if that is unknown.
 pub fn load(store: &Store, key: LayerKey) -> Option<Vec<Injection>> {
     let _one = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     read(&path(store, key)).ok()
@@ -68,7 +67,7 @@ pub fn add(
         if !known.contains(injection) {
             known.push(injection.clone());
             let bytes = serde_json::to_vec(&known).map_err(|error| failed(error.into()))?;
-            // A power cut must not take away who vouches for pages that it leaves.
+            // A power cut must not remove the note of what vouches for pages that it leaves.
             let is_needed = known.len() > 1 && has_unverified(*key);
             let write = if is_needed {
                 write_atomically
@@ -81,10 +80,10 @@ pub fn add(
     Ok(())
 }
 
-/// Brings to the disk who brought pages of the layer in `folder`. None is no error. Blocks.
+/// Syncs the note of which recordings brought pages of the layer in `folder`. A missing note is no error. Blocks.
 ///
 /// # Errors
-/// I/O errors; what was brought since the last time must then not be believed after a power cut.
+/// I/O errors; pages brought since the last sync must then not count after a power cut.
 pub fn sync(folder: &Path) -> io::Result<()> {
     sync_files(folder, &[FILE])
 }

@@ -1,8 +1,8 @@
 //! Which layers requests under way rely on, and which are just being evicted: the two exclude each other.
 //!
 //! A request reserves the layers of its image once it knows them, and holds them until a view does. An eviction takes
-//! a layer only if nobody reserved it; whoever wants to reserve one that is going waits, which takes as long as a
-//! punch or a rename does.
+//! a layer only if no request reserved it. A request that wants to reserve a layer during its eviction waits, which takes as long
+//! as a punch or a rename.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Readers who wait, and those who did: how long each may, what for, and what is remembered of it.
+//! Readers that wait, and readers that waited: how long each may wait, why, and what is remembered of it.
 //!
 //! A reader whose pages are there does not come here. Every other is in the table while it waits, and afterwards in a
 //! ring of the latest, so that a slow start can be explained when it is over (`xebec explain`).
@@ -39,7 +39,7 @@ const DENIALS: usize = 256;
 /// Longest text of `/proc/PID/cgroup` that is read; paths are at most 4096 bytes.
 const MAX_CGROUP: u64 = 8 << 10;
 
-/// Who reads.
+/// The process that reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     /// Its id on the host.
@@ -76,7 +76,7 @@ pub(crate) fn container_of(cgroups: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// A reader who waits.
+/// A reader that waits.
 #[derive(Debug)]
 pub struct Waiter {
     /// The event's number.
@@ -103,7 +103,7 @@ impl Waiter {
         waited_since(self.since)
     }
 
-    /// Who it is.
+    /// The process.
     pub fn process(&self) -> &Process {
         self.process.get_or_init(|| Process::look_at(self.pid))
     }
@@ -116,7 +116,7 @@ pub struct WaitRecord {
     pub serial: u64,
     /// When it began, in milliseconds since 1970.
     pub began: u64,
-    /// Who waited.
+    /// The process that waited.
     pub process: Process,
     /// For which layer's data.
     pub key: Option<LayerKey>,
@@ -148,7 +148,7 @@ impl Waiter {
     }
 }
 
-/// A reader who was denied a moment ago.
+/// A reader that was denied a moment ago.
 #[derive(Debug)]
 struct Denied {
     pid: i32,
@@ -279,12 +279,12 @@ impl Waits {
         records
     }
 
-    /// Who waits now.
+    /// The readers that wait now.
     pub fn now(&self) -> Vec<Arc<Waiter>> {
         self.waiting().values().cloned().collect()
     }
 
-    /// Who waits longest.
+    /// The reader that waits longest.
     pub fn oldest(&self) -> Option<WaitRecord> {
         let oldest = self.waiting().values().min_by_key(|waiter| waiter.since).cloned();
         oldest.map(|waiter| waiter.record(false, None))

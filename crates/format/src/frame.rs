@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use zstd::bulk::Decompressor;
 
-/// So many decompressors are kept for who is next, about 100 KB each: making one takes longer than decompressing
+/// So many decompressors are kept for later use, about 100 KB each: making one takes longer than decompressing
 /// some kilobytes, and a start decompresses some twenty frames in a few threads.
 const KEPT: usize = 4;
 
@@ -29,7 +29,7 @@ pub(crate) fn decompress(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
     plain
 }
 
-/// Keeps one that is idle for who is next, if there are not enough.
+/// Keeps an idle one for later use, if there are not enough.
 fn keep<T>(idle: &mut Vec<T>, one: T) {
     if idle.len() < KEPT {
         idle.push(one);

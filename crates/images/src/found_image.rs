@@ -38,7 +38,7 @@ pub struct FoundImage {
     pub offline: bool,
     /// Whether upper layers were left out.
     pub is_part: bool,
-    /// Who the configuration's user is, by what a recording or this host remembers. Never believed without comparing.
+    /// The numbers of the configuration's user, as a recording or this host remembers them. Never used without comparing.
     pub user: Option<Identity>,
 }
 
@@ -54,7 +54,7 @@ impl FoundImage {
         Some(manifest.config)
     }
 
-    /// Tells who started it what it is, before its files are there.
+    /// Tells the client that starts the image what the image is, before its files are there.
     pub(super) fn tell(&self, report: &Report) {
         if let Ok(config) = serde_json::from_slice(&self.config_bytes) {
             let user = self.user.clone();
@@ -62,7 +62,7 @@ impl FoundImage {
         }
     }
 
-    /// Finds out who its user is, in a view of it. Starts can do without.
+    /// Looks up the numbers of its user, in a view of it. Starts can do without.
     pub fn look_up_user(&mut self, view: &Path) {
         let user = xebec_container::ImageConfig::from_blob(&self.config_bytes).ok();
         self.user = user.and_then(|config| Identity::of(view, &config.user).ok());

@@ -1,4 +1,4 @@
-//! Indexes that somebody has decoded and still holds: views that are mounted do. Another start of their image need not
+//! Decoded indexes that are still held, as by mounted views. Another start of their image need not
 //! read and decode them again.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ impl<T> IndexCache<T> {
         self.lock().get(&key)?.upgrade()
     }
 
-    /// Notes one whose bytes had the key's digest. One that somebody holds already stays: who holds it may do so for longer.
+    /// Notes one whose bytes had the key's digest. One that is held already stays: its holder may keep it for longer.
     pub(super) fn note(&self, key: LayerKey, index: &Arc<T>) {
         let mut known = self.lock();
         known.retain(|_, index| index.strong_count() > 0);

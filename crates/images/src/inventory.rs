@@ -61,7 +61,7 @@ pub struct LayerInfo {
     pub present_pages: u64,
 }
 
-/// All layers in the cache, as the files tell: who uses them is not looked at.
+/// All layers in the cache, as the files show: their users are not looked at.
 ///
 /// # Errors
 /// When the cache cannot be read.
@@ -70,7 +70,7 @@ pub fn cached_layers(images: &Images) -> Result<Vec<CachedLayerInfo>, Failure> {
     Ok(keys.into_iter().map(|key| cached_layer(images, key)).collect())
 }
 
-/// What is cached, who uses it as `user_of` tells, and what may go.
+/// What is cached, what uses it (by `user_of`), and what may be evicted.
 pub fn survey(
     images: &Images,
     limit: Option<u64>,

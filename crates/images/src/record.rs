@@ -24,7 +24,7 @@ const SAME_USE: u64 = 60;
 pub struct ImageRecord {
     /// References by which it was asked for, in full.
     pub references: BTreeSet<String>,
-    /// The image indexes that led to the manifest, by the reference that named one: what an index binds counts for who named it.
+    /// The image indexes that led to the manifest, by the reference that named one: what an index binds counts for the reference that named it.
     #[serde(default)]
     pub indexes: BTreeMap<String, Digest>,
     /// For which platforms it was asked for, in one spelling ([`xebec_oci::Platform::normalized`]).
@@ -48,7 +48,7 @@ pub struct ImageRecord {
     /// For whom it is kept. Records of earlier versions do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_for: Option<KeptFor>,
-    /// Who the configuration's user is, as a recording has it.
+    /// The numbers of the configuration's user, as a recording has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Identity>,
 }
@@ -59,7 +59,7 @@ pub struct ImageRecord {
 pub enum KeptFor {
     /// For containerd alone: when that has removed it, what is cached of it goes.
     Containerd,
-    /// For who named it to a command of ours, until he forgets it (`xebec rmi`).
+    /// Wanted by a command of Xebec that named it, until `xebec rmi`.
     Commands,
 }
 
@@ -86,7 +86,7 @@ impl ImageRecord {
     }
 }
 
-/// By which index a layer was used, and why that index was believed for this image.
+/// By which index a layer was used, and why that index was admitted for this image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerRecord {
     /// The layer blob.
@@ -212,7 +212,7 @@ impl Records {
         Ok(true)
     }
 
-    /// Held by who reads and writes records: `xebec index` does so beside the daemon.
+    /// Held while records are read and written: `xebec index` does so beside the daemon.
     fn lock(&self) -> std::io::Result<fs::File> {
         lock_file(&self.directory.with_extension("lock"), 0o666)
     }

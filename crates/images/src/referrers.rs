@@ -1,7 +1,7 @@
 //! What refers to an image in its registry: index artifacts, recordings. A start needs both, so it asks once for all.
 //!
 //! It asks even before it has the image's configuration, since a recording's artifact carries that: then the registry need
-//! not be asked for it. Whoever wrote the artifact is not believed for that, the manifest has the configuration's digest.
+//! not be asked for it. The artifact's author is not trusted for that: the manifest has the configuration's digest.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ pub struct ConfigCarriers<'a> {
 /// The configuration of an image, as a recording of it carries it.
 pub(crate) struct CarriedConfig {
     pub(crate) bytes: Bytes,
-    /// Who its user is, as whoever recorded it says.
+    /// The numbers of its user, as the recording says.
     pub(crate) user: Option<Identity>,
 }
 

@@ -166,7 +166,7 @@ fn check(what: &str, wanted: Digest, found: Digest) -> Result<(), Failure> {
     Err(Failure::new(FailureKind::Integrity, message))
 }
 
-/// Does what may take as long as somebody far away likes, in a thread of its own.
+/// Runs what may take as long as a registry likes, in a thread of its own.
 async fn apart<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> T + Send + 'static,

@@ -73,7 +73,7 @@ pub enum DecodeError {
         /// What was decoded.
         found: u64,
     },
-    /// The result is not what the index says. Whoever sent the bytes, or the index, is wrong.
+    /// The result is not what the index says. Either the bytes or the index is wrong.
     #[error("the span's bytes have digest {found}, but the index says {expected}")]
     Digest {
         /// What the index says.

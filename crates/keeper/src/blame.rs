@@ -1,7 +1,7 @@
 //! Whether a worker's death may be the fault of the events that it was bringing bytes for.
 //!
 //! An event can make a worker crash, or use up memory until the kernel kills it. It cannot send SIGKILL: a worker that
-//! is killed so by others says nothing about its events, and blaming them would deny readers who did no harm as soon as
+//! is killed so by others says nothing about its events, and blaming them would deny readers that did no harm as soon as
 //! workers are killed often.
 
 use xebec_kernel::process::Ending;

@@ -291,7 +291,7 @@ impl Daemon {
     }
 }
 
-/// A daemon, as somebody finds it who starts none.
+/// A daemon that runs already; a client that must not start one uses this.
 #[derive(Debug)]
 pub enum Found {
     /// None runs.

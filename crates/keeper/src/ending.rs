@@ -63,7 +63,7 @@ impl Keeper<'_> {
         if nobody_read || self.holdings.journal.last_word() == LastWord::Finished {
             guard::take_down(&self.config.root.join("layers"), &self.config.guarded());
         } else {
-            // Views may still be mounted: the next start finds the mount, guards it again, and says who read what.
+            // Views may still be mounted: the next start finds the mount, guards it again, and reports its readers.
             error!("ends although no worker said that all readers are gone");
         }
         if let Some(snapshots) = &self.config.snapshots

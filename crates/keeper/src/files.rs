@@ -65,7 +65,7 @@ pub(crate) fn listen_at(path: &Path) -> Result<UnixListener, KeeperError> {
     Ok(listener)
 }
 
-/// Whether somebody listens on the socket. Does not wait in a queue that is full.
+/// Whether a process listens on the socket. Does not wait in a queue that is full.
 pub(crate) fn answers(socket: &Path) -> bool {
     let connect = || {
         let address = SocketAddrUnix::new(socket)?;

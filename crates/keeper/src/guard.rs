@@ -78,7 +78,7 @@ pub(crate) fn restore(group: &Group, layers: &Path, mount: &Path) -> Result<(), 
 
 /// Takes the mount out of the tree; lazily, since views of complete layers may stay mounted without a daemon, and
 /// hold files of it open.
-/// What is not the cache is somebody else's, and stays.
+/// A mount that is not the cache is not Xebec's, and stays.
 pub(crate) fn take_down(layers: &Path, mount: &Path) {
     let taken = match Top::at(mount) {
         Ok(Some(top)) if is_same(layers, mount) => top.detach(),

@@ -1,4 +1,4 @@
-//! Who may keep: one keeper per run directory, and one daemon per run directory and per root directory, since two
+//! The locks of keepers: one keeper per run directory, and one daemon per run directory and per root directory, since two
 //! that share either would hand out each other's layers.
 //!
 //! The keeper's lock is its own and goes with it. The directories' locks are shared with its worker, so that they
@@ -95,7 +95,7 @@ impl DirectoryLocks {
     }
 }
 
-/// Whether a daemon has a run directory: somebody holds its lock, and one of its processes is there. A service manager may hold
+/// Whether a daemon has a run directory: its lock is held, and one of its processes runs. A service manager may hold
 /// the lock for a daemon that has ended.
 pub fn is_running(run: &Path) -> bool {
     let Ok(file) = File::open(run.join("daemon.lock")) else {

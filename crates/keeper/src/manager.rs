@@ -29,7 +29,7 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Whoever started this process, if it wants to be told.
+    /// The service manager that started this process, if it wants to be notified.
     pub(crate) fn find() -> Manager {
         Manager {
             address: std::env::var_os("NOTIFY_SOCKET"),

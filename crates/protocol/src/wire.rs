@@ -173,7 +173,7 @@ pub enum Request {
         /// The image.
         image: ImageRequest,
     },
-    /// What is cached, who uses it, and what may go.
+    /// What is cached, what uses it, and what may be evicted.
     Cache,
     /// Evict what is not in use, down to a size.
     Collect {

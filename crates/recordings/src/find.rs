@@ -28,7 +28,7 @@ use crate::artifact::{self, RUNTIME_IMAGE_TYPE};
 use crate::recording_store::{KeptRecording, KeptRecordings};
 use crate::recordings::Recordings;
 
-/// Recordings of one image that are looked at. Anyone who may push can attach any number; who hides a good one behind
+/// Recordings of one image that are looked at. Anyone who may push can attach any number; a user who hides a good one behind
 /// many makes a start slower, never wrong.
 const MAX_RECORDINGS: usize = 32;
 /// Recordings that are fetched at the same time.

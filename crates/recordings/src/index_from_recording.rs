@@ -45,7 +45,7 @@ impl CarriedIndexes<'_> {
             // That this host made the recording says nothing of the indexes by which it did.
             return (None, None);
         }
-        // In this order: who has just brought the indexes has the turn until it is known which pages are on their way.
+        // In this order: the start that fetched the indexes keeps its turn until it is known which pages are in flight.
         let is_unknown = !self.unknown_indexes(choice).is_empty();
         let name = (self.found.name, self.reference.clone());
         if !is_unknown && !turns.is_taken(&name) {

@@ -180,7 +180,7 @@ impl Loader {
         self.tell_no_more();
     }
 
-    /// Something does not come: who waits fetches what it needs.
+    /// Something does not come: waiting readers fetch what they need.
     fn tell_no_more(&self) {
         self.coming().take();
     }
@@ -288,7 +288,7 @@ impl Loader {
         Some((target, writing))
     }
 
-    /// Nothing more comes into a layer: who waits for a page of it fetches that.
+    /// Nothing more comes into a layer: a reader that waits for a page of it fetches the page.
     fn withdraw(&self, layer: u16) {
         let target = self.layers.get(usize::from(layer)).and_then(Option::as_ref);
         if let (Some(target), Some(more)) = (target, self.subscribe()) {

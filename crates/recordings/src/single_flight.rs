@@ -1,7 +1,7 @@
 //! First starts of one image at the same moment: what all of them lack is fetched by one of them.
 //!
 //! Who finds that the zone of a recording must be asked for takes the recording's turn, and keeps it until the indexes are
-//! kept and the pages are known to be on their way. Who comes later finds both.
+//! kept and the pages are known to be in flight. A later start finds both.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -3,7 +3,7 @@
 //!
 //! containerd tells a snapshotter nothing of them, and a lazy image is read for as long as it runs. So the kubelet is told
 //! that its image service (`--image-service-endpoint`) is here; every call goes to containerd as it came and its answer
-//! back, and of `PullImage` the login is kept by whoever implements [`Logins`]. It is told before the call goes on, since
+//! back, and the implementer of [`Logins`] keeps the login of `PullImage`. It is told before the call goes on, since
 //! the pull itself asks for lazy layers, and kept if the pull works. A kubelet that gives up waiting changes nothing
 //! of that: the pull is a task of its own.
 //!
@@ -36,9 +36,9 @@ const LONGEST_FRAME: usize = FRAME + LONGEST_MESSAGE;
 /// A login, in the forms in which Kubernetes has it. Empty where it does not say.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Login {
-    /// Who.
+    /// The name.
     pub username: String,
-    /// With which password.
+    /// The password.
     pub password: String,
     /// Both, as `base64(name:password)`.
     pub auth: String,

@@ -1,4 +1,4 @@
-//! What this crate needs of whoever can show images without unpacking them.
+//! What this crate needs from an implementer that can show images without unpacking them.
 //!
 //! A layer is *offered* when containerd is about to unpack it. If it is admitted, a committed snapshot stands for it and
 //! containerd neither fetches nor unpacks anything. Later a container is made on it; then a *view* is asked for, which
@@ -153,7 +153,7 @@ pub trait LazyImages: Binder {
     /// When it may still be shown by that key.
     fn release(&self, key: &str) -> impl Future<Output = Result<(), SnapshotError>> + Send;
 
-    /// Keys under which views are held. May wait for who mounts one, so it is not for threads that serve others.
+    /// Keys under which views are held. May wait for a mount under way, so it is not for threads that serve others.
     fn held(&self) -> Vec<String>;
 
     /// What of a layer is on this host now.

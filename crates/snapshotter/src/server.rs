@@ -1,7 +1,7 @@
 //! The socket. Calls of the snapshots service are answered here, and those of Kubernetes' image service passed on, if that
 //! is wanted.
 //!
-//! It is served before the store is open, and when that fails too: who waits for an answer is told why there is none.
+//! It is served before the store is open, and when that fails too: a client that waits for an answer is told why there is none.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! The operations.
 //!
-//! What waits for nobody (the store, directories) runs in a thread for that; what may take as long as a registry does
+//! What never waits for others (the store, directories) runs in a thread for that; what may take as long as a registry does
 //! (offering a layer, making a view) holds no more than the lock of its key.
 //!
 //! An operation is one change of the store. Directories are made before it is done and taken away after it is, so a
 //! process that dies between leaves directories without a snapshot, never a snapshot without its directory; those, and
-//! views that are held for nobody, are taken away by [`Snapshotter::reconcile`] and [`Snapshotter::cleanup`].
+//! views that are held for no snapshot, are removed by [`Snapshotter::reconcile`] and [`Snapshotter::cleanup`].
 
 mod inner;
 mod letting_go;
@@ -61,11 +61,11 @@ const LONGEST_REASON: usize = 512;
 pub struct Snapshotter<L> {
     inner: Arc<Inner>,
     lazy: Arc<L>,
-    /// Who knows for which image a snapshot is.
+    /// Finds out for which image a snapshot is.
     owners: Option<Owners>,
     keys: KeyLocks,
     turns: Arc<Semaphore>,
-    /// Held by who deletes.
+    /// Held while directories are deleted.
     deleting: Arc<tokio::sync::Mutex<()>>,
     counts: Mutex<BTreeMap<Count, u64>>,
     gone: RemovedImages,
@@ -378,14 +378,14 @@ impl<L: LazyImages> Snapshotter<L> {
         Ok(())
     }
 
-    /// Gives back a view that nobody needs any more. If that fails it is held for nobody; `cleanup` tries again.
+    /// Gives back a view that no snapshot needs any more. If that fails, it stays held for no snapshot; `cleanup` tries again.
     async fn give_back(&self, key: &str) {
         if let Err(problem) = self.lazy.release(key).await {
             warn!("{problem}");
         }
     }
 
-    /// Gives back views that are held for nobody.
+    /// Gives back views that are held for no snapshot.
     async fn release_strangers(&self) -> Result<(), SnapshotError> {
         let lazy = self.lazy.clone();
         for key in self.in_background(move |_| Ok(lazy.held())).await? {

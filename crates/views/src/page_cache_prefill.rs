@@ -24,7 +24,7 @@ use crate::views::{Populated, PopulatedNote, Views};
 
 /// Recordings of fewer pages are not worth it, and a sample of them would say too little.
 const FEWEST: u64 = 512;
-/// Of more it is left to who reads them: 256 MiB may be more than the host has to spare.
+/// More than that is left to the readers: 256 MiB may be more than the host has to spare.
 const MOST: u64 = 1 << 16;
 /// Pages that are left out, about, but fewer of small recordings. Of a recording of which 5 % are not read they tell 0 to
 /// 10 % (two standard deviations).
@@ -73,7 +73,7 @@ impl Prefill {
     /// more. Blocks.
     pub fn bring(&self, views: &Views, pages: &PageSet) {
         let (parts, populated) = self.choose(pages);
-        // Before: who looks meanwhile must not take them for read.
+        // Before: a query meanwhile must not take them for read.
         if views.note_populated(&self.view, &self.note, &populated) {
             let is_held = || views.is_held(&self.view, &self.note);
             bring(&self.tree, &self.root, &parts, &populated.brought, is_held);

@@ -1,11 +1,11 @@
-//! Who relies on a layer: while anybody does, only recordings that would be admitted for that use bring pages into it.
+//! Which uses a layer has: Xebec loads a recording's pages into the layer only if every use admits the recording.
 //!
-//! A layer's data file is shared by all who read the layer by the same index, also by images of other repositories, and by
+//! All readers of a layer by the same index share its data file, also images of other repositories, and images named by
 //! digest as well as by tag. Each of them would read what a recording brought. So a start **claims** its layers before it
 //! looks at what was brought already, and holds the claim until its view is in the table of views, whose record says the
-//! same from then on. Who brings pages in asks both.
+//! same from then on. A load of a recording checks both.
 //!
-//! A claim takes back what was allowed and what it would not admit: nothing more comes into those layers by that recording. It waits
+//! A claim ends loads of recordings that it does not admit: nothing more comes into those layers by them. It waits
 //! for pages that are being written just then, at most a segment for each thread that decodes, never for what a registry has yet
 //! to send: that is another image's, and may take as long as it likes.
 
@@ -23,7 +23,7 @@ use xebec_trust::{Naming, Policy, RepositoryName, Root};
 
 use xebec_images::prepare::PreparedImage;
 
-/// That somebody reads the layers of an image.
+/// The claim of a start on the layers of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Use {
     /// The image as it was named, in full.
@@ -54,7 +54,7 @@ impl Use {
             layer: layer.key.layer,
             index: layer.key.index,
             root: match purpose {
-                // What is recorded is believed everywhere.
+                // A recording of this host is admitted everywhere.
                 Purpose::Recording => Root::Bound,
                 Purpose::Files | Purpose::Service(_) => layer.root,
             },
@@ -73,7 +73,7 @@ impl Use {
         needs.next().map(|need| need.root)
     }
 
-    /// Whether pages that a recording brings into a layer are believed.
+    /// Whether pages that a recording brings into a layer are admitted.
     pub fn believes(&self, evidence: &Evidence, key: LayerKey, policy: &Policy) -> bool {
         let Some(needed) = self.need(key) else { return true };
         let Ok(reference) = self.reference.parse::<Reference>() else {
@@ -109,7 +109,7 @@ struct Injected {
 
 #[derive(Default)]
 struct State {
-    /// Somebody came who would not believe what comes into these.
+    /// A reader came that does not admit what comes into these.
     revoked: HashSet<LayerKey>,
     /// How many write to each.
     writing: HashMap<LayerKey, usize>,
@@ -164,7 +164,7 @@ pub struct Writing<'a> {
 }
 
 impl Strictness {
-    /// Relies on an image's layers from now on. Returns once nothing is written to them that would not be believed; nothing of
+    /// Relies on an image's layers from now on. Returns once nothing is written to them that it does not admit; nothing of
     /// that will be from now on.
     pub async fn claim(self: &Arc<Self>, by: Use, policy: &Policy) -> Reliance {
         let by = Arc::new(by);
@@ -185,7 +185,7 @@ impl Strictness {
         }
     }
 
-    /// Begins to bring pages into those of the layers that nobody reads who would not believe them. `mounted` are the
+    /// Begins to bring pages into those of the layers whose readers all admit them. `mounted` are the
     /// uses of mounted views; `None` stands for one of which nothing is known.
     pub fn inject(
         self: &Arc<Self>,
@@ -195,7 +195,7 @@ impl Strictness {
         policy: &Policy,
     ) -> Injecting {
         let mut table = self.lock();
-        // Asked while the claims stand still: who gives one up has its view in there.
+        // Asked while the claims stand still: a start that gives one up has its view in there.
         let mounted = mounted();
         let is_believed = |key: LayerKey| {
             let claimed = table.claims.iter().all(|by| by.believes(evidence, key, policy));
@@ -215,12 +215,12 @@ impl Strictness {
         }
     }
 
-    /// Whether somebody is bringing pages into the layer.
+    /// Whether a load is bringing pages into the layer.
     pub fn is_injecting(&self, key: LayerKey) -> bool {
         self.lock().injecting.iter().any(|what| what.is_open(key))
     }
 
-    /// Whether something is being written that would not be believed. Nothing more will be.
+    /// Whether something is being written that is not admitted. Nothing more will be.
     fn revoke_doubtful(&self, by: &Use, policy: &Policy) -> bool {
         let table = self.lock();
         let mut is_written = false;
@@ -392,7 +392,7 @@ mod tests {
     async fn a_claim_waits_for_pages_that_are_written_and_not_for_a_registry() {
         let (strictness, policy) = (Arc::new(Strictness::default()), policy());
         let doubtful = strictness.inject([KEY], &listed("app"), Vec::new, &policy);
-        // This one believes it.
+        // This one admits it.
         drop(
             strictness
                 .claim(by("example.com/app:1", Root::Registry), &policy)

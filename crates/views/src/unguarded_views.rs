@@ -1,4 +1,4 @@
-//! Views that may have served holes: they were mounted, and not complete, while nobody held the fanotify group.
+//! Views that may have served holes: they were mounted, and not complete, while no process held the fanotify group.
 //!
 //! Their page cache may hold zeros in place of bytes, and nothing can tell which pages. So they are taken out of the
 //! tree, where a new container could find them, and the processes that are on them are named for as long as there
@@ -312,7 +312,7 @@ fn namespace_name(process: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(format!("mnt:{number}")))
 }
 
-/// Who is on a suspect. Looking at every process costs milliseconds, and is done only while there are suspects.
+/// The processes on a suspect view. Looking at every process costs milliseconds, and is done only while there are suspects.
 fn processes_on(suspect: &Suspect) -> Vec<ProcessStatus> {
     let is_on = |(pid, directory, namespace): &(u32, PathBuf, PathBuf)| {
         *pid != std::process::id()

@@ -1,5 +1,5 @@
 //! Mounted views: over which layers, where, and for whom. Each has a file in the run directory, so that the next
-//! worker knows it. A view that nobody holds any more **lingers** for a while (`views/idle_views.rs`) and is unmounted then.
+//! worker knows it. A view without a holder is **idle** for a while (`views/idle_views.rs`) and is unmounted then.
 
 mod departed;
 mod idle_views;
@@ -50,7 +50,7 @@ pub struct Claim<'a> {
     pub reference: &'a str,
     /// Its manifest.
     pub manifest: Digest,
-    /// Who.
+    /// The holder.
     pub holder: Holder,
     /// How the rest of it is to be brought in, if at all.
     pub completion: Option<Completion>,
@@ -293,7 +293,7 @@ impl Views {
         let _ = self.write(record);
     }
 
-    /// Takes a holder off. Views that nobody holds any more linger, or are unmounted.
+    /// Takes a holder off. Views without a holder become idle, or are unmounted.
     ///
     /// # Errors
     /// When nobody of that name holds a view, or unmounting fails.
@@ -310,7 +310,7 @@ impl Views {
             if record.holders.len() != before.len() {
                 found = true;
                 if let Err(failure) = self.write(record) {
-                    // The next worker would have it so; whoever asks again releases it then.
+                    // The next worker would have it so; the next request releases it then.
                     record.holders = before;
                     failed = Some(failure);
                 }

@@ -1,7 +1,7 @@
 //! How much memory fills may take: for bytes that were fetched and are not decoded yet, and for what is being decoded.
 //!
-//! A span may take 64 MiB of its blob, and 300 MiB while it is decoded, if whoever made the index likes, and anybody may read many of
-//! them at once. So each layer may have [`LAYER_FETCHED`] of fetched bytes, and all together [`FETCHED`]; what is decoded waits for
+//! The author of an index can make spans that take 64 MiB of their blob, and 300 MiB while they are decoded, and any container may
+//! read many of them at once. So each layer may have [`LAYER_FETCHED`] of fetched bytes, and all together [`FETCHED`]; what is decoded waits for
 //! [`DECODED`], which takes as long as decoding does and no longer. Bytes come at the pace of a registry, so that some which are slow
 //! could have all of [`FETCHED`]: one group of usual size each layer may fetch whatever others hold.
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{FillError, Filler, Phase, Progress};
 use crate::room::{Answer, Promise};
 
-/// How long a fetch waits for others who were promised room: until then they may have written, or need less than they thought.
+/// How long a fetch waits for others with promised room: until then they may have written, or need less than they asked for.
 const TAKEN_WAIT: Duration = Duration::from_secs(5);
 /// How often it looks meanwhile.
 const TAKEN_PAUSE: Duration = Duration::from_millis(20);

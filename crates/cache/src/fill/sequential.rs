@@ -1,4 +1,4 @@
-//! Whether somebody reads a layer in order, and what to fetch ahead then.
+//! Read-ahead: whether a reader reads a layer in order, and what to fetch ahead then.
 
 use std::ops::Range;
 

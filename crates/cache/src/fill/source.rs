@@ -23,7 +23,7 @@ pub enum Blob {
     Windows,
 }
 
-/// How long somebody waits for bytes.
+/// How long a reader or command waits for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// As long as the source finds right for a person who waits.
@@ -70,7 +70,7 @@ pub struct Fetched {
 /// What kind of failure a source met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// It can pass by itself, or by what somebody does elsewhere: an outage, a lost login.
+    /// It can pass without a change on this host: an outage, a lost login.
     Passing,
     /// It cannot: there is no such blob, a certificate is not trusted.
     Lasting,

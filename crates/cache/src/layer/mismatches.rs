@@ -1,11 +1,11 @@
-//! Pages whose bytes were found wrong, kept until somebody was told.
+//! Pages whose bytes failed the digest check, kept until they are reported.
 
 use std::path::Path;
 
 use crate::bits::Bits;
 use crate::disk::Disk;
 
-/// Name of the file with the mismatches that nobody was told of.
+/// Name of the file with the mismatches that were not reported yet.
 pub(super) const MISMATCHES: &str = "lies";
 
 /// The mismatches that a process found and did not live to tell: numbers of pages, eight bytes each, least significant first.

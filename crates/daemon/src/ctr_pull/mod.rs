@@ -3,11 +3,11 @@
 //! A snapshotter can only leave a layer where it is if it is told which image and which layer that is. `ctr` of containerd
 //! 1.7 tells it nothing, nor do others. So this does what containerd's own client does, at containerd's own services, with
 //! the labels that are missing there: a lease; the image's documents as blobs, with labels that say what refers to what; a
-//! snapshot for each layer, which is lazy at once or else is fetched, and unpacked by containerd; the image's name. Whoever
-//! has that name can start it then, as if containerd had pulled it.
+//! snapshot for each layer, which is lazy at once or else is fetched, and unpacked by containerd; the image's name. Clients
+//! can then start the image by that name, as if containerd had pulled it.
 //!
-//! Nothing is left of one that fails, or is interrupted: the lease alone holds it. One that is killed, or cannot delete its
-//! lease since containerd does not answer, leaves one that expires in a day.
+//! A pull that fails or is interrupted leaves nothing: only its lease holds what it made. A pull that is killed, or cannot delete
+//! its lease since containerd does not answer, leaves a lease that expires in a day.
 
 mod blobs;
 mod layers;

@@ -11,12 +11,12 @@ use xebec_snapshotter::lazy::NotLazy;
 
 use xebec_images::admission::Admission;
 
-/// How long what was found out of an image is believed: for the layers of one pull.
+/// How long an image's admission counts: for the layers of one pull.
 const FRESH: Duration = Duration::from_secs(30);
-/// How long it is believed that an image could not be asked about: for those who waited for the same meanwhile.
+/// How long a failed admission counts: for requests that waited for the same image meanwhile.
 const FRESH_FAILURE: Duration = Duration::from_secs(2);
 
-/// Who asks about an image.
+/// The login by which an image is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Asker {
     /// Its pull, with the login that it brought.
@@ -35,7 +35,7 @@ type Found = Arc<OnceCell<(Instant, Result<Arc<Admission>, NotLazy>)>>;
 pub(super) struct Findings(Mutex<HashMap<Key, Found>>);
 
 impl Findings {
-    /// What is known of an image, or what `find` finds, once for all who ask meanwhile.
+    /// What is known of an image, or what `find` finds, once for all requests that ask meanwhile.
     pub(super) async fn get(
         &self,
         asker: Asker,

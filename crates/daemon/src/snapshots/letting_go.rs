@@ -1,9 +1,9 @@
-//! What containerd has removed leaves the cache: who removes an image wants its room.
+//! Layers of images that containerd removed leave the cache, since an image is removed to get its room.
 //!
-//! [`plan`] says what goes, and [`Services::let_go`] does it. In between others go on, so before each layer goes it is asked once
-//! more whether somebody wants it, when nobody can begin to rely on it any more ([`Services::evict_unless`]). That no pull relies
-//! on what is found out of an image that goes is seen to by who asks ([`Layers::leave`], and `pulls.rs` of the snapshotter).
-//! `letting_go/protocol.rs` plays all of them against each other.
+//! [`plan`] decides which layers go, and [`Services::let_go`] evicts them. Other requests go on in between, so before each eviction
+//! the daemon checks once more whether the layer is wanted, at a point when no request can begin to rely on it
+//! ([`Services::evict_unless`]). [`Layers::leave`] and the snapshotter's `pulls.rs` see to it that no pull relies on an admission of
+//! an image that goes. `letting_go/protocol.rs` tests all of them against each other.
 
 mod plan;
 #[cfg(test)]

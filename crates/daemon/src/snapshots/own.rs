@@ -1,11 +1,11 @@
-//! As which image's a container is shown its lazy layers, when its image's name is another one than they were let in for.
+//! Which image's lazy layers a container gets when its image has another name than the one for which its layers were admitted.
 //!
 //! An admission for a tag does not count for a digest, and an admission for one image does not count for a user who wants
-//! another's. So the image that the container names is found, first among what is known here, then by its registry, and
-//! its layers are judged for that name. What is not vouched for is refused, or read whole and proven, as the settings say.
+//! another one. So the daemon finds the image that the container names, first on this host, then in its registry, and
+//! judges its layers for that name. Layers that are not admitted are refused, or read whole and proven, as the settings say.
 //!
-//! Layers that this host has proven are those of their chain ID whatever the image is called, so nobody is asked about them.
-//! Nothing less lets in an image that is nowhere but on this host (committed, built, tagged): the layers below it came by
+//! Layers that this host has proven count for their chain ID whatever the image is called, so no registry is asked about them.
+//! An image that is only on this host (committed, built, tagged) is admitted only on proven layers: the layers below it came by
 //! another name, and containerd does not say whether a name was made here or pulled.
 
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Named {
         Ok(Self { reference, manifest })
     }
 
-    /// Whether it means no more than what the layers were let in for: a tag of the same repository.
+    /// Whether it means no more than the name for which the layers were admitted: a tag of the same repository.
     fn is_near(&self, layer: &LazyLayer) -> bool {
         let admitted = layer.reference.parse::<Reference>();
         !self.reference.is_by_digest()
@@ -74,7 +74,7 @@ struct Wanted<'a> {
     name: String,
     /// The layers' chain ID.
     chain: &'a str,
-    /// The uppermost of them, as it was let in.
+    /// The uppermost of them, as it was admitted.
     layer: &'a LazyLayer,
 }
 
@@ -88,7 +88,7 @@ impl Wanted<'_> {
     }
 }
 
-/// A layer's image by its digest, in the repository that it was let in from.
+/// A layer's image by its digest, in the repository for which the layer was admitted.
 fn as_by_digest(layer: &LazyLayer) -> Option<Reference> {
     let admitted: Reference = layer.reference.parse().ok()?;
     Some(admitted.repository().at(layer.manifest.parse().ok()?))
@@ -170,7 +170,7 @@ impl Layers {
             Err(refused) => refused,
         };
         if is_near {
-            // Who may push one tag may push the other.
+            // A user who may push one tag may push all tags of the repository.
             self.fell_back(asked);
             return Ok(layer.clone());
         }

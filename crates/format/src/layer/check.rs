@@ -51,7 +51,7 @@ impl LayerIndex {
     /// Checks every promise of the types: lengths within their limits, extents at page boundaries inside the data
     /// space, spans and pieces ascending, in bounds and covering every page of every extent, and so on.
     ///
-    /// [`LayerIndex::decode`] has done this; whoever builds an index does it before publishing.
+    /// [`LayerIndex::decode`] does this; code that builds an index does it before publishing.
     ///
     /// # Errors
     /// The first contradiction found.

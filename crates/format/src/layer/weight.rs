@@ -1,4 +1,4 @@
-//! How much memory the start of an image takes for a layer index, about. Who decodes indexes that others made keeps a budget by it,
+//! How much memory the start of an image takes for a layer index, about. Code that decodes foreign indexes keeps a budget by it,
 //! and refuses an index before it holds all of it.
 
 use super::check::xattr_bytes;
@@ -30,7 +30,7 @@ pub(super) fn of_entry(entry: &Entry) -> u64 {
     own as u64 + 2 * xattr_bytes(&entry.metadata.xattrs) + MERGED_ENTRY
 }
 
-/// What so many pieces and spans take. Who serves the layer has a copy of them.
+/// What so many pieces and spans take. The fill service has a copy of them.
 pub(super) fn of_table(pieces: usize, spans: usize) -> u64 {
     2 * (pieces * size_of::<Piece>() + spans * size_of::<Span>()) as u64
 }

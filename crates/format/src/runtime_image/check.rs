@@ -63,7 +63,7 @@ impl Recording {
     /// Checks every promise of the types: counts and lengths within [`super::limits`]; runs inside their data spaces and
     /// no page held twice; segments ascending inside their zones; services with pages that are held, each once.
     ///
-    /// [`Recording::decode`] has done this; whoever makes a recording does it before publishing.
+    /// [`Recording::decode`] does this; code that makes a recording does it before publishing.
     ///
     /// # Errors
     /// The first contradiction found.

@@ -1,15 +1,15 @@
 //! Whether an image may be shown a layer that is here.
 //!
-//! Whoever makes an image lists in it what layers he likes. A pull would have to get them from the image's own repository, with
-//! the login for that; so must a start, however much of a layer is here: else a private layer could be read by everybody who
-//! knows its digest. So `roots.json` has the repositories whose images may be shown the layer. Among them is the one that brought
+//! The author of an image can list any layers in it. A pull would have to get them from the image's own repository, with
+//! the login for that; so must a start, however much of a layer is here: else every user who knows the digest of a private layer
+//! could read it. So `roots.json` has the repositories whose images may be shown the layer. Among them is the one that brought
 //! its index when nothing of it was here, at no request, and those from which it was read whole. Any other must show once that it
 //! has the layer, which counts for as long as the layer is kept, also while no registry can be asked.
 //!
 //! A registry in which another repository is known to have the layer is asked for one byte: it has the blob, and says who may
-//! read it. Any other registry may belong to whoever made the image, and say what he likes. It must give pieces of the layer,
-//! which are compared with the index. They are drawn by lot, once for all who ask: who knows a part of the layer, as of a program
-//! that is public but for its key, cannot try until it is that part's turn. Large pieces are as likely as all the small ones that
+//! read it. Any other registry may belong to the author of the image, and lie. It must give pieces of the layer,
+//! which are compared with the index. They are drawn by lot, once for all repositories: a user who knows a part of the layer, as of
+//! a program that is public but for its key, cannot try until that part is drawn. Large pieces are as likely as all the small ones that
 //! are as large together, and what cannot be asked for is drawn, too, and then nothing is shown: what is left out would be what
 //! nobody has to know.
 
@@ -37,8 +37,8 @@ use crate::prepared_layer::PreparedLayer;
 const ASKING: Duration = Duration::from_secs(10);
 /// Layers up to this size are asked for whole, and compared with their digest: as much as a few pieces have.
 const SMALL: u64 = 1 << 20;
-/// Pieces that are asked for of others, at the same time. Who has nine tenths of a layer has all of them in two of three cases, who
-/// has half of it in one of sixteen.
+/// Pieces that another repository is asked for, at the same time. A repository with nine tenths of a layer has all of them in two
+/// of three cases, one with half of it in one of sixteen.
 const PIECES: usize = 4;
 /// How often it is drawn at most, so that as many different ones are found. In a layer of few pieces the large ones come again and
 /// again; then those few are enough.
@@ -77,7 +77,7 @@ impl Choice<'_> {
         noted.map(drop).map_err(|failure| failure.to_string())
     }
 
-    /// Whether the image's repository gives what only who has the layer can give.
+    /// Whether the image's repository gives what only a repository with the layer can give.
     async fn shows(&self, layer: &PreparedLayer) -> Result<(), String> {
         let key = layer.key;
         let registry = self.repository.as_str().split('/').next().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Asks the origins of a layer for its bytes.
 //!
 //! The first is asked. As soon as it meets a fault the next is asked as well, if it is in another registry, while the
-//! first goes on trying: whoever has the bytes first wins. So an outage of one registry costs little where another
+//! first goes on trying: the first origin that has the bytes wins. So an outage of one registry costs little where another
 //! has the layer, and a reader whose registries are all away is served by the first that comes back.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -398,7 +398,7 @@ impl Inner {
     }
 }
 
-/// Those of the origins that somebody reads for: nobody's login fetches what only others read. A reader whose repository has
+/// The origins of repositories that have readers: no login fetches bytes that only images of other repositories read. A reader whose repository has
 /// fallen out of the list is asked for with what is known of the others' windows. Without readers, all: what reads then is
 /// this host's own doing. Windows are an index's, which may have come from one repository and count for a reader of another that
 /// has none, so the others are asked for them, too, but last.

@@ -10,7 +10,7 @@
 //!   comes first and the mount second.
 //! * The queue of this group is unlimited. On overflow the kernel would *allow* the read, and the reader would
 //!   see zeros.
-//! * An event is owed an answer until it is answered, whoever read it, as long as any process holds the group.
+//! * An event is owed an answer until it is answered, whichever process read it, as long as any process holds the group.
 //!   It is named by the number of the descriptor that came with it. When the last holder is gone, the kernel
 //!   allows everything: zeros again.
 //!

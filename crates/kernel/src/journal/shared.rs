@@ -13,7 +13,7 @@ pub const DEFAULT_DEATHS_ALLOWED: u32 = 3;
 /// How long whoever adopts waits for a predecessor to end.
 pub const PREDECESSOR: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// What a worker said before it ended: whoever is not its parent cannot see its exit status.
+/// A worker's report before it ended: only its parent can see its exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastWord {
     /// Nothing: it died.

@@ -1,4 +1,4 @@
-//! How a call is carried out, apart from what it asks for: how long it tries, whom it asks last, who watches it.
+//! How a call is carried out, apart from what it asks for: how long it tries, which mirror it asks last, what observes it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a registry is told of who asks.
+//! Credentials: how Xebec tells a registry on whose behalf it asks.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

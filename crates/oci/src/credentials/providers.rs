@@ -1,7 +1,7 @@
 //! The kubelet's credential providers: programs that exchange what a machine is for a password that lasts some hours.
 //!
-//! The kubelet asks them when it pulls. A lazy image is read for as long as it runs, so they must be asked again, by who
-//! reads. The same configuration is read that the kubelet has (`--image-credential-provider-config`,
+//! The kubelet asks them when it pulls. A lazy image is read for as long as it runs, so Xebec must ask them again
+//! while it reads. It takes the same configuration as the kubelet (`--image-credential-provider-config`,
 //! `--image-credential-provider-bin-dir`), and the programs are spoken to in the same way. They are run anew whenever
 //! [`crate::auth`] wants to know, which is every few minutes at most, so the times for which the kubelet may keep their
 //! answers are not needed.

@@ -30,7 +30,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(15);
 /// readers of that registry waiting long after it could serve them.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// The status of who is asked too often.
+/// The status of a registry that is asked too often.
 const THROTTLED: u16 = 429;
 
 /// Until when a registry wants to be left alone.
@@ -53,7 +53,7 @@ pub(crate) struct Gate {
     is_back: Notify,
 }
 
-/// A token bucket that may go into debt: who draws the missing token waits for it.
+/// A token bucket that may go into debt: the caller that draws the missing token waits for it.
 #[derive(Debug)]
 struct Bucket {
     tokens: f64,

@@ -1,4 +1,4 @@
-//! Views as the daemon names them: who uses one, and of which layers it is.
+//! Views as the daemon names them: the holder of a view, and its layers.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -68,7 +68,7 @@ pub(super) struct Missing<B> {
     snapshotter: String,
     blobs: B,
     fetches: Semaphore,
-    /// Held by who fetches.
+    /// Held while a blob is fetched.
     turns: Mutex<Turns>,
     known: Known,
 }

@@ -1,4 +1,4 @@
-//! What waits for nobody: the store and the directories beside it.
+//! What never waits for others: the store and the directories beside it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

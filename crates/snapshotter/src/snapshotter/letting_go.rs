@@ -1,8 +1,8 @@
-//! Letting go what removed snapshots showed of lazy images.
+//! Releases the layers of lazy images that only removed snapshots showed.
 //!
-//! A lazy snapshot has no files: what was read of its layer is in a cache that knows nothing of snapshots. Who removes an image
-//! to make room, as a kubelet does when the disk is full, would get none. So those who keep that cache are told what is still
-//! shown. What a process left undone that died in between is done when the store is opened again.
+//! A lazy snapshot has no files: what was read of its layer is in a cache that knows nothing of snapshots. A client that removes
+//! an image to make room, as a kubelet does when the disk is full, would get none. So the snapshotter tells the owner of that cache
+//! which layers are still shown. If a process dies in between, the rest is done when the store is opened again.
 
 use std::collections::BTreeSet;
 

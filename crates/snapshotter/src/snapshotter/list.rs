@@ -1,4 +1,4 @@
-//! Listing snapshots, a message at a time: nobody waits longer for a turn because there are many, and a client that reads
+//! Lists snapshots, a message at a time: no caller waits longer because there are many, and a client that reads
 //! slowly holds one message. Others go on meanwhile, as in containerd's own store: what is committed between two messages may
 //! be listed by both of its names, or by neither.
 

@@ -1,9 +1,9 @@
 //! Of which image a snapshot shows the lazy layers: of the one whose name its container has.
 //!
-//! containerd shares a chain of layers between all images of a namespace that claim it, and a pull of the second one names
-//! it to nobody. So before a container's mounts are told, containerd is asked by which name the container is made
-//! ([`crate::containerd::owners`]). If that is another one than the chain was let in for, its layers must be vouched for as
-//! that name needs it; then the snapshot notes them as its own, and nobody is asked about them again.
+//! containerd shares a chain of layers between all images of a namespace that claim it, and a pull of the second one does not
+//! name that image. So before the snapshotter gives a container's mounts, it asks containerd by which name the container is made
+//! ([`crate::containerd::owners`]). If that is another name than the one for which the chain was admitted, its layers must be admitted
+//! for that name; then the snapshot notes them as its own, and no registry is asked about them again.
 
 use tracing::{debug, warn};
 

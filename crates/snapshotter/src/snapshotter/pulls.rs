@@ -1,9 +1,9 @@
-//! Pulls of lazy layers that are under way, and that none begins while others' layers are let go.
+//! Pulls of lazy layers that are under way. No pull begins while layers of other images are being released.
 //!
 //! Between the moment in which a layer is found lazy and the one in which a snapshot stands for it, nothing in the store says
-//! that the image is wanted. So whoever offers a layer says first of which image it is. Who lets go takes down these images,
-//! and leaves them alone; who comes later waits for him, and then finds out anew what there is. He waits for files that are
-//! removed, never for a registry, and nobody who lets go waits for a pull.
+//! that the image is wanted. So a pull first notes the image whose layer it offers. A release of layers reads these notes, and leaves
+//! these images alone. A pull that comes later waits for the release, and then finds out anew what there is. It waits for the removal
+//! of files, never for a registry, and a release never waits for a pull.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

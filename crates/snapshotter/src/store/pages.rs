@@ -1,5 +1,5 @@
-//! All snapshots, some at a time: however many there are, who waits for the store waits no longer, and nobody keeps more of
-//! them in memory than a page.
+//! All snapshots, a page at a time: however many there are, no caller waits longer for the store, and memory holds no more than a
+//! page.
 
 use std::ops::Bound;
 

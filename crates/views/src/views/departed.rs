@@ -1,10 +1,10 @@
-//! Views that were unmounted and may still be read: by who had them open, or in a container's own mounts, after a stop by force, a
-//! `umount` by somebody else, or a command that was killed. What they need of the pages of their layers holds until nobody is on
-//! them.
+//! Departed views: views that were unmounted and may still be read, by processes that had them open, or in a container's own mounts,
+//! after a stop by force, a `umount` by a user, or a command that was killed. Their layers keep the pages that they need until no
+//! process uses them.
 //!
-//! That is asked of the kernel. EROFS has a view's metadata image open for as long as any mount of it lasts, wherever that is, so a
-//! lease on that file is had only when all are gone ([`Lease`]). Until then the file stays, aside, with a record of who relied on
-//! the view; a later worker finds both.
+//! The kernel knows that. EROFS has a view's metadata image open for as long as any mount of it lasts, wherever that is, so a
+//! lease on that file can be taken only when all are gone ([`Lease`]). Until then the file stays, aside, with a record of the view's
+//! holders; a later worker finds both.
 
 use std::fs::{self, File};
 use std::io;
@@ -66,8 +66,8 @@ pub(super) fn depart(paths: &Paths, record: &ViewRecord) {
 }
 
 impl Views {
-    /// For whom layers are read by views that were unmounted; nobody is known of those whose record is damaged. Forgets those that
-    /// nobody is on any more.
+    /// For whom layers are read by views that were unmounted; the holders of a view with a damaged record are unknown. Removes views that
+    /// no process uses any more.
     pub fn departed(&self) -> Vec<(Vec<LayerKey>, Option<Use>)> {
         let mut readers = Vec::new();
         for entry in fs::read_dir(self.paths.departed())

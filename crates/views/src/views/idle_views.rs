@@ -1,10 +1,10 @@
-//! Views that nobody uses any more: they stay mounted for a while, since the next start of the same image then finds
-//! everything done, and what was read of it in memory.
+//! Idle views: views without a holder. They stay mounted for a while, since the next start of the same image then finds
+//! its view built, and what was read of it in memory.
 //!
-//! A view that lingers counts as unused: whoever evicts a layer, forgets an image or ends the daemon takes it down first
+//! An idle view counts as unused: an eviction, a removal of an image and the daemon's end unmount it first
 //! ([`Views::take_down_unused`]). While it is mounted its layers lose no pages, so what its free devices rely on stays true.
-//! Who used it may still be on it, so what they needed of its pages holds as long as it is mounted, and then as long as anybody is on
-//! it (`departed.rs`); a start that would be kept from bringing pages in by it takes it down first. What a later start needs is asked for
+//! Its former users may still read it, so its layers keep the pages that they need as long as it is mounted, and then as long as a
+//! process reads it (`departed.rs`). A start whose recording the idle view does not admit unmounts it first. A later start is admitted
 //! anew, and one whose answer would be another view gets another, since the name has everything that it depends on.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What is mounted and is ours: nothing else is unmounted, and nothing of others is mounted upon.
 //!
-//! A view in somebody's directory is ours by its record and by what the kernel says: it is EROFS, its whole tree, on the device of
+//! A view in a user's directory is ours by its record and by what the kernel says: it is EROFS, its whole tree, on the device of
 //! the view that the record names. In the run directory a view is ours by its metadata image, and a mount of the cache by
 //! being the same directory as the cache.
 
@@ -188,7 +188,7 @@ pub(super) fn unmount_view(paths: &Paths, name: &str, at: &Path) -> Result<(), F
     }
 }
 
-/// Takes a view's mount for arriving pages away, unless it is still read through: by who reads on after the view was
+/// Takes a view's mount for arriving pages away, unless it is still read through: by processes that read on after the view was
 /// unmounted. Then it must stay where the next keeper finds it, so that it is guarded again. Whether it is gone.
 pub(super) fn remove_unused_mount(paths: &Paths, path: &Path) -> bool {
     while mount::is_mounted(path).unwrap_or(true) {

@@ -1,4 +1,4 @@
-//! What was brought into the page cache of views' files before anybody read it.
+//! Prefilled pages: what was put into the page cache of views' files before a process read it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ pub struct Populated {
     pub left_out: PageSet,
 }
 
-/// What a worker noted of a view that is mounted. Who has it knows that mount from one of the same name after it.
+/// A worker's note of a mounted view. It tells that mount from a later one of the same name.
 #[derive(Clone, Debug, Default)]
 pub struct PopulatedNote(pub(super) Arc<Mutex<Populated>>);
 

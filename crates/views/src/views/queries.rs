@@ -1,4 +1,4 @@
-//! What is asked of the table: views that would be built again, what was brought into the page cache of one, who reads a layer.
+//! Queries of the table: which views would be built again, what was brought into the page cache of one, which views read a layer.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, PoisonError};

@@ -24,12 +24,12 @@ pub struct ViewRecord {
     pub manifest: Digest,
     /// Its layers, in the order of its devices.
     pub layers: Vec<LayerPair>,
-    /// Who uses it; nobody while it lingers.
+    /// Its holders; none while it is idle.
     pub holders: Vec<Holder>,
-    /// Since when nobody does, in milliseconds since the host was started.
+    /// Since when it has no holder, in milliseconds since the host was started.
     #[serde(default)]
     pub unused_since_ms: Option<u64>,
-    /// Its metadata could not be written, so nobody else gets it.
+    /// Its metadata could not be written, so no other start gets it.
     #[serde(default)]
     pub is_spoiled: bool,
     /// How the rest of it is to be brought in, if that was asked for; a later worker goes on with it.
@@ -60,13 +60,13 @@ pub struct ViewRecord {
     /// What it was. Not known to a later worker.
     #[serde(skip)]
     pub populated: PopulatedNote,
-    /// How often its read-ahead was made small: who makes it large again later must mean the same time.
+    /// How often its read-ahead was made small, so that a later change back is for the same time.
     #[serde(skip)]
     pub(crate) narrowed: u64,
 }
 
 impl ViewRecord {
-    /// Whether somebody uses it.
+    /// Whether it has a holder.
     pub fn is_held(&self) -> bool {
         !self.holders.is_empty()
     }
