@@ -150,14 +150,7 @@ impl Images {
         let found = match located {
             Ok(Ok(located)) => self.configure(&client, located, carriers, true).await,
             Ok(Err(error)) => Err(error),
-            Err(_) => {
-                let silence = format!(
-                    "{} did not resolve {reference} within {} s",
-                    reference.registry(),
-                    WHERE_KNOWN.as_secs()
-                );
-                return Ok((instead(known, silence, report), None));
-            }
+            Err(_) => return Ok((instead(known, silence(&reference), report), None)),
         };
         match found {
             Err(error) if is_away(&error) => Ok((instead(known, error.to_string(), report), None)),
@@ -220,7 +213,7 @@ fn unknown(reference: &Reference, platform: &Platform) -> Failure {
 /// What this host knows of an image, since its registry does not say more.
 fn instead(known: FoundImage, problem: String, report: &Report) -> FoundImage {
     let text = format!(
-        "{problem}; starts the image that this host knows as {}",
+        "{problem}; starting the image that this host knows as {}",
         known.reference
     );
     report(Reply::Notice { text });
@@ -239,7 +232,7 @@ fn is_away(error: &ClientError) -> bool {
 
 fn silence(reference: &Reference) -> String {
     format!(
-        "{} has not said within {} s what {reference} is",
+        "{} did not resolve {reference} within {} s",
         reference.registry(),
         WHERE_KNOWN.as_secs()
     )

@@ -1,6 +1,6 @@
 //! First starts of one image at the same moment: what all of them lack is fetched by one of them.
 //!
-//! Who finds that the zone of a recording must be asked for takes the recording's turn, and keeps it until the indexes are
+//! The start that finds that the zone of a recording must be asked for takes the recording's turn, and keeps it until the indexes are
 //! kept and the pages are known to be in flight. A later start finds both.
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::OwnedMutexGuard;
 use xebec_format::digest::Digest;
 
-/// A recording, and the image's name: starts by other names may not believe what this one does.
+/// A recording, and the image's name: starts by other names may not admit what this one does.
 pub(crate) type Name = (Digest, String);
 
 /// The turns that are taken or waited for.
