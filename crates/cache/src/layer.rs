@@ -301,7 +301,7 @@ impl CachedLayer {
 
     /// Makes present pages count after a power cut, too. Returns whether there was something to do.
     ///
-    /// Nothing more is believed before `notes` has succeeded. It is called when it is known which pages are to be, so what was
+    /// No more pages count before `notes` has succeeded. It is called when it is known which pages are to be, so what was
     /// written before they were injected it finds written.
     ///
     /// # Errors

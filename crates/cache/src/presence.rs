@@ -8,7 +8,7 @@
 //! **The invariant**: a bit that is set in `durable` on disk means that its page's bytes are on disk. So
 //! [`Presence::sync`] takes a copy of the present bits, syncs the data, and only then writes the copy to `durable`;
 //! between two syncs bits are only added, so a torn write claims a subset. What is unverified is synced in between, so
-//! that no page is ever durable and believed more than it was. [`Presence::forget`], which comes before a
+//! that no page is ever durable and counted as more than it was. [`Presence::forget`], which comes before a
 //! hole is punched, clears the bits in both files and syncs `durable`, and only when that has succeeded may the data
 //! go.
 //!
@@ -42,7 +42,7 @@ pub enum SyncError {
     #[error("{0}")]
     Lost(io::Error),
     /// The bytes are on disk, and what says so is not, for want of room perhaps. All that was claimed is there, as before; after a
-    /// power cut some of it is not believed.
+    /// power cut some of it does not count.
     #[error("{0}")]
     Unnoted(io::Error),
 }
@@ -156,7 +156,7 @@ impl Presence {
         self.present() == self.pages
     }
 
-    /// Whether everything that is present would be believed after a power cut, and as far as it is now. Never waits for a sync under way;
+    /// Whether everything that is present would count after a power cut, and as far as it does now. Never waits for a sync under way;
     /// while there is one the answer is no.
     pub fn is_durable(&self) -> bool {
         match self.durable.try_lock() {
@@ -207,8 +207,8 @@ impl Presence {
         stretches.try_for_each(|stretch| self.write_present(&bits, &stretch))
     }
 
-    /// Makes what is present now believed after a power cut, by way of `data`, the layer's data file. Returns whether
-    /// there was something to do. `notes` brings to the disk what must be there before anything more is believed; what was
+    /// Makes what is present now count after a power cut, by way of `data`, the layer's data file. Returns whether
+    /// there was something to do. `notes` brings to the disk what must be there before any more pages count; what was
     /// written before a page was claimed is there when it is called.
     ///
     /// # Errors
@@ -300,7 +300,7 @@ impl Presence {
             None => {
                 let file = self.disk.open(&path, Access::Create)?;
                 if decode(&*file, DURABLE_MAGIC, self.pages, NO_BOOT)?.is_none() {
-                    // What may have been in it is gone for certain before a header makes anything of it believed.
+                    // What may have been in it is gone for certain before a header makes any of it count.
                     file.set_length(0)?;
                     file.set_length(HEADER_SIZE + self.pages.div_ceil(8))?;
                     file.sync_data()?;

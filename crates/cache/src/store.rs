@@ -115,7 +115,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// How many bytes that are, if it is there: who reads many of them may have to ask first.
+    /// How many bytes that are, if it is there: a caller that reads many of them may have to ask first.
     pub fn index_size(&self, key: LayerKey) -> Option<u64> {
         std::fs::metadata(self.folder(key).join(INDEX))
             .ok()

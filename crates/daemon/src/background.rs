@@ -1,6 +1,6 @@
 //! Threads for what requests do that blocks: mounts, surveys, records. Readers' pages are decoded by threads of the same
 //! pool, so requests get a part of it, however many come at once; the others wait without a thread. What the daemon does of
-//! itself takes no turn: who accepts connections and orders must not wait behind requests.
+//! itself takes no turn: the task that accepts connections and orders must not wait behind requests.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What happens between an image that is prepared and its view, so that a service starts on pages that may be believed:
+//! What happens between an image that is prepared and its view, so that a service starts only on pages whose recording it admits:
 //! those that earlier runtime images brought are compared where what vouched for them does not suffice now.
 
 use std::sync::{Arc, PoisonError};
@@ -45,7 +45,7 @@ impl Services {
         readers
     }
 
-    /// Begins to bring pages into those of the layers that nobody reads who would not believe what vouches for them. Views that
+    /// Begins to bring pages into those of the layers whose readers all admit what vouches for them. Views that
     /// linger and would stand in the way are taken down: then it shows whether anybody is on them.
     pub(super) async fn begin_injecting(
         self: &Arc<Self>,
@@ -73,7 +73,7 @@ impl Services {
 
     /// Compares the pages that runtime images brought, in layers where what vouches for them is weaker than what the
     /// image's index rests on now, or than the policy asks for the image as it is named; all of them before a recording,
-    /// which is believed as far as its pages are.
+    /// which counts as far as its pages do.
     pub(super) async fn check_injected(
         self: &Arc<Self>,
         prepared: &PreparedImage,

@@ -31,7 +31,7 @@ struct FollowUp {
 }
 
 impl Services {
-    /// Mounts an image for a holder, who gives it back by [`Services::release`].
+    /// Mounts an image for a holder, which gives it back by [`Services::release`].
     pub(super) async fn mount(
         self: &Arc<Self>,
         request: &ImageRequest,

@@ -4,8 +4,8 @@
 //! stopped or replaced, and an end of this process ends Docker's connection to containerd. What passes by and what is brought is
 //! said in [`xebec_snapshotter::relay`].
 //!
-//! Docker is told to find containerd at a *link*. While this runs, it leads here; when this was ended by whoever manages it, it
-//! leads to containerd itself, and Docker connects to that. When this died it still leads here: whoever manages it starts it
+//! Docker is told to find containerd at a *link*. While this runs, it leads here; when the service manager ended this, it
+//! leads to containerd itself, and Docker connects to that. When this died it still leads here: the service manager starts it
 //! again, and until then Docker is refused rather than given a containerd that leaves layers out. A name that is no link is not
 //! touched.
 
@@ -131,7 +131,7 @@ fn lead(link: &Path, to: &Path) -> Result<(), Failure> {
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let next = link.with_extension("next");
-    // What an earlier relay left, who was killed.
+    // What an earlier relay left that was killed.
     if fs::symlink_metadata(&next).is_ok_and(|there| there.file_type().is_symlink()) {
         let _ = fs::remove_file(&next);
     }

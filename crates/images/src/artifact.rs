@@ -228,7 +228,7 @@ pub const USER_ANNOTATION: &str = "dev.xebec.user";
 /// Largest configuration of an image that travels inside a manifest. Most have a few thousand bytes.
 const MAX_INLINE_CONFIG: usize = 64 << 10;
 
-/// The configuration of an image, as an artifact of it lists it, with who its user is; `None` where it is too large to travel
+/// The configuration of an image, as an artifact of it lists it, with the numbers of its user; `None` where it is too large to travel
 /// inside.
 pub fn embedded_config(media_type: &str, bytes: &[u8], user: Option<&Identity>) -> Option<Descriptor> {
     let mut descriptor =

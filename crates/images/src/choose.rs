@@ -82,7 +82,7 @@ impl Images {
         self.chosen_from_store(request, found, layers).map(|_| ())
     }
 
-    /// The same, and compares them with the diff IDs of the image's configuration. Whoever makes an image writes there what he
+    /// The same, and compares them with the diff IDs of the image's configuration. The author of an image writes there what he
     /// likes, and chain IDs are made of it: a proof of other contents must not count for them.
     ///
     /// # Errors

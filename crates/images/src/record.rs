@@ -258,7 +258,7 @@ impl Records {
                 last_used: record.last_used,
                 ..known
             };
-            // No other record has its references then: whoever took one would have taken it from this one.
+            // No other record has its references then: a record that took one would have taken it from this one.
             known == *record && age.is_some_and(|age| age < SAME_USE)
         };
         self.merge(record, Durability::Later, is_known)

@@ -94,7 +94,7 @@ impl Referrers {
         Ok(all.iter().filter(is_wanted).cloned().collect())
     }
 
-    /// The image's configuration, if one of its recordings carries it, with who its user is. What is fetched for that is not
+    /// The image's configuration, if one of its recordings has it, with the numbers of its user. What is fetched for that is not
     /// fetched again.
     pub(crate) async fn config(
         &self,

@@ -59,7 +59,7 @@ impl Images {
         let (descriptor, diff_id) = (descriptor.clone(), *diff_id);
         let reader = RepositoryName::new(repository.registry(), repository.name());
         let reader = reader.map_err(|error| Failure::new(FailureKind::Usage, error))?;
-        // While it goes on; whoever decodes the index then counts that.
+        // While it goes on; the decoder of the index then counts that.
         if let Some(account) = keeping {
             account.check()?;
         }

@@ -21,7 +21,7 @@ impl Images {
         images.fold(layers, Result::and)
     }
 
-    /// Waits until layers are on the disk, and the record of their image, whoever wrote them.
+    /// Waits until layers are on the disk, and the record of their image, whichever task wrote them.
     ///
     /// # Errors
     /// When the disk does not take something of it.

@@ -305,7 +305,7 @@ fn run_commands(options: &Options, new: &New, plan: &mut Plan, record: &mut Reco
     let is_restart_due = is_due(containerd.0, containerd.2);
     match options.restart_containerd {
         true => commands.push(containerd),
-        // Somebody may have done it since; who asks for it later gets it.
+        // Somebody may have done it since; a later installation that asks for it gets it.
         false if is_restart_due => {
             record
                 .pending

@@ -2,7 +2,7 @@
 //!
 //! `F_SETLEASE` with `F_WRLCK` succeeds only if no other open file description of the inode exists: not another
 //! process's, not one of this process, not one that a memory map or an EROFS mount keeps (settled by experiment, see
-//! `tests/lease.rs`). While it is held, whoever opens the file waits (up to `/proc/sys/fs/lease-break-time`, 45 s by
+//! `tests/lease.rs`). While it is held, a process that opens the file waits (up to `/proc/sys/fs/lease-break-time`, 45 s by
 //! default). Kernel source: `fs/locks.c`, `check_conflicting_open` and `__break_lease`.
 
 use std::io;

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// How long it is believed that a registry has no referrers API.
+/// How long it is remembered that a registry has no referrers API.
 pub const LACK_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Keeps what is known of servers, which are named by `host[:port][/path]`. It is asked in the tasks of calls, so it must not
@@ -20,7 +20,7 @@ pub trait RegistryMemory: Debug + Send + Sync {
     fn saw_referrers(&self, server: &str, has: bool);
 }
 
-/// Whether a server is believed to have no referrers API.
+/// Whether a server is remembered to have no referrers API.
 pub(crate) fn lacks_referrers(memory: &dyn RegistryMemory, server: &str) -> bool {
     let seen = memory.lacked_referrers(server);
     // A time that is yet to come is of a clock that was set back since.

@@ -3,7 +3,7 @@
 //! They hold what images keep for root, setuid programs of every image, logins, and the socket of the daemon. So both
 //! directories have the mode 0700, and whatever is in them needs no permissions of its own to be out of reach: containers' files
 //! keep those that their images give them. What Xebec adds there for itself is closed all the same, by the mask that
-//! [`add_closed_files`] sets: who holds a directory open from before it was closed is not helped by that.
+//! [`add_closed_files`] sets: a process that has held the directory open since before it was closed gains nothing by that.
 //!
 //! Earlier versions made both directories for everybody to read. [`close`] mends that at the start of every command and of the
 //! daemon, once: it then goes through what Xebec itself wrote. Each time after that it costs a look at the two directories. A

@@ -115,7 +115,7 @@ impl SnapshotterSettings {
 }
 
 /// What is done about a container whose image is named by its digest, or is another repository's, on lazy layers that were
-/// let in for a name that needed less.
+/// admitted for a name that needed less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unproven {

@@ -28,7 +28,7 @@ pub(super) struct Receiving {
 pub(super) struct Part {
     /// The bytes.
     pub(super) bytes: Bytes,
-    /// When they came; `None` after there was no room for others for a while, when that says nothing of who sends.
+    /// When they came; `None` after there was no room for a while, when the times say nothing about the sender.
     pub(super) came: Option<Instant>,
 }
 

@@ -53,7 +53,7 @@ impl Carried {
                     zone: zone as u16 + 1,
                     ..*index
                 };
-                // One for a layer in a zone, whoever says another.
+                // One for a layer in a zone, whatever other recordings say.
                 let is_known = |known: &CarriedIndex| known.layer == place.layer && known.zone == place.zone;
                 let is_allowed = layers.get(layer).is_some_and(|layer| may(layer.into()));
                 if is_allowed && !places.iter().any(is_known) {

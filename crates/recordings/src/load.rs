@@ -1,7 +1,7 @@
 //! Brings in what a service touches at its start: the pages that are missing, by one request where they stand together
 //! in the recording's zone, decoded while the rest is still coming, and put into the layers' data files.
 //!
-//! A recording is believed no further than its root of trust: it brings pages of those layers only whose index rests on
+//! A recording counts no further than its root of trust: it brings pages of those layers only whose index rests on
 //! nothing stronger. What it brings is noted as unverified until the span that it belongs to was compared
 //! ([`xebec_cache::layer::CachedLayer::inject`]). Whatever goes wrong here, the start goes on: what is missing then
 //! comes when it is read.
@@ -108,9 +108,9 @@ impl Loader {
         free
     }
 
-    /// Lets pages be brought into those layers that `injecting` has: others are read by somebody who would not believe the
+    /// Lets pages be brought into those layers that `injecting` has: others have readers that do not admit the
     /// recording. Gives the pages that a view may reach by a free device once they are there: all of the service's in
-    /// these layers, and in others those that are present now. Until [`Self::load`] ends, who reads one of them early
+    /// these layers, and in others those that are present now. Until [`Self::load`] ends, a process that reads one of them early
     /// waits for it; so do other starts that need them, as this one waits for what others are bringing in.
     pub fn allow(&self, injecting: Injecting) -> PageSet {
         self.injecting.get_or_init(|| injecting);
@@ -281,7 +281,7 @@ impl Loader {
         (is_allowed && target.root <= self.found.root).then_some(target)
     }
 
-    /// The layer that pages of a run are about to be written to. Somebody may have come since who would not believe them.
+    /// The layer that pages of a run are about to be written to. A reader may have come since that does not admit them.
     fn begin_to_write(&self, layer: u16) -> Option<(&Target, Writing<'_>)> {
         let target = self.target(layer)?;
         let writing = self.injecting.get()?.write(target.served.layer().key())?;

@@ -174,7 +174,7 @@ fn tell_compressed(report: &Report, done: u64, total: u64) {
     });
 }
 
-/// The recordings that a start of the image would believe, and what is said of the others.
+/// The recordings that a start of the image would admit, and why not the others.
 struct Admitted {
     recordings: Vec<KeptRecording>,
     refused: Option<String>,

@@ -147,7 +147,7 @@ impl ZoneStream {
     }
 }
 
-/// When bytes came, those of which that tells something of who sent them.
+/// When bytes came, if their times say something about the sender.
 struct Came {
     first: Instant,
     /// The last so far.

@@ -73,7 +73,7 @@ const CHANGE: [&str; 5] = [
 ];
 /// What gRPC calls "not found".
 const NOT_FOUND: &[u8] = b"5";
-/// How long calls under way may take when the relay ends. Some never end: whoever listens to events waits for the next.
+/// How long calls under way may take when the relay ends. Some never end: a client that listens to events waits for the next.
 const LAST_CALLS: Duration = Duration::from_secs(1);
 /// How many calls of one connection are under way at most; one for each container that runs, and some.
 const CALLS_AT_ONCE: u32 = 100_000;

@@ -52,7 +52,7 @@ pub async fn serve<L: LazyImages>(
     while connections.join_next().await.is_some() {}
 }
 
-/// Has a conversation with whoever of this user connects, until `stop` says so; gives those that go on. Whoever prepares snapshots
+/// Has a conversation with whoever of this user connects, until `stop` says so; gives those that go on. A client that prepares snapshots
 /// says what is mounted, and pulls with the logins that are kept. `to` is for messages.
 pub(crate) async fn accept<F: Future<Output = ()> + Send + 'static>(
     listener: &UnixListener,
@@ -79,7 +79,7 @@ pub(crate) async fn accept<F: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// Whether the user at the other end is the one of this process: whoever may ask may mount, and has the logins, and the
+/// Whether the user at the other end is the one of this process: a client that may ask may mount, and has the logins, and the
 /// permissions of a socket may have been changed.
 pub fn is_of_this_user(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();

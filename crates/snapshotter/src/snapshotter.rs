@@ -404,10 +404,10 @@ impl<L: LazyImages> Snapshotter<L> {
         Ok(())
     }
 
-    /// Deletes what removed snapshots left, in one thread however many ask for it: trees may take long. Who asks while it is
+    /// Deletes what removed snapshots left, in one thread however many ask for it: trees may take long. A caller that asks while it is
     /// done waits without a thread, and then finds what came too late for the one before.
     fn delete_removed(&self) -> impl Future<Output = ()> + Send + use<L> {
-        // Not the store: whoever opens it next may do so while this goes on.
+        // Not the store: another process may open it while this goes on.
         let (directories, deleting) = (self.inner.directories.clone(), self.deleting.clone());
         async move {
             let one = deleting.lock_owned().await;

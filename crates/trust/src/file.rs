@@ -1,7 +1,7 @@
 //! The file `trust.toml`: its shape, its limits, and its text for a fresh installation.
 //!
 //! Parsing here is pure and strict: an unknown field is an error with its line, because a misspelt rule that
-//! is silently ignored is a rule the user believes in.
+//! is silently ignored is a rule that the user relies on.
 
 use serde::Deserialize;
 

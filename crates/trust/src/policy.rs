@@ -278,7 +278,7 @@ impl Policy {
     ///
     /// # Errors
     /// The refusal of the first member that may not be used; an empty chain is admitted as [`Root::Bound`],
-    /// for there is nothing in it to believe.
+    /// for it claims nothing that needs trust.
     pub fn admits_chain(
         &self,
         repository: &RepositoryName,

@@ -205,7 +205,7 @@ impl Record {
         hosts.any(|host| host == Some(registry))
     }
 
-    /// The lot by which pieces are chosen, drawn the first time. It stays: with a new one each time, who has one piece need only
+    /// The lot by which pieces are chosen, drawn the first time. It stays: with a new one each time, a user who has one piece need only
     /// ask until it is that one's turn.
     pub fn lot(&mut self) -> u64 {
         // The hasher's keys come from the kernel, so that nobody who sees some lots can tell another.

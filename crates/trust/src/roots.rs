@@ -74,7 +74,7 @@ impl Binding {
 }
 
 /// That a repository listed an artifact as a referrer of one of its images. Worth as much as that repository, so it counts
-/// for no other. Beside which of its images is no matter: who may attach to one may attach to all.
+/// for no other. Beside which of its images is no matter: a user who may attach to one may attach to all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Listing {
     /// The repository that was asked, normalized.

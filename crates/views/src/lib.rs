@@ -3,7 +3,7 @@
 //!
 //! * [`view`]: the trees of an image's layers are merged, written as EROFS metadata and mounted. [`bypass_devices`]: devices of pages
 //!   that are present or in flight, which raise no events. [`sharing`]: reads a file of one layer from another layer that has it.
-//! * [`views`]: the table of mounted views, in files of the run directory: over which layers, where, for whom.
+//! * [`views`]: the table of mounted views, in files of the run directory: their layers, mount points and holders.
 //! * [`recording_admission`]: which layers have which readers, so that no recording brings pages that a reader does not admit.
 //! * [`unguarded_views`]: views that may have served holes while no process held the fanotify group.
 //! * [`view_tree`]: from pages of layers to files of a view; [`page_cache_residency`]: which of those were read; [`page_cache_prefill`]:

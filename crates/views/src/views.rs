@@ -1,4 +1,4 @@
-//! Mounted views: over which layers, where, and for whom. Each has a file in the run directory, so that the next
+//! Mounted views: their layers, their mount points and their holders. Each has a file in the run directory, so that the next
 //! worker knows it. A view without a holder is **idle** for a while (`views/idle_views.rs`) and is unmounted then.
 
 mod departed;

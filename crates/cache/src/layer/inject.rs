@@ -250,7 +250,7 @@ impl CachedLayer {
     /// The pages that were injected and that turned out, since this was last asked, not to be the layer's; as runs,
     /// ascending. They have the right bytes by now.
     ///
-    /// They are also in a file, written before the right bytes: whoever opens the layer after a process that died is told
+    /// They are also in a file, written before the right bytes: a process that opens the layer after one that died is told
     /// of them, until [`CachedLayer::mismatches_are_heard`].
     pub fn take_mismatches(&self) -> Vec<Range<u64>> {
         let pages = self.presence.pages();

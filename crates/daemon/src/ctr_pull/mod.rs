@@ -116,7 +116,7 @@ async fn begin<'a>(
     let now = since_1970();
     let id = format!("xebec-ctr-pull-{}-{}", now.as_nanos(), std::process::id());
     let labels = HashMap::from([(EXPIRES.to_owned(), rfc3339((now + LONGEST).as_secs()))]);
-    // Before it is asked for: who is interrupted meanwhile may have got it.
+    // Before it is asked for: a pull that is interrupted meanwhile may have got it.
     let pull = begun.insert(Pull {
         client,
         containerd,

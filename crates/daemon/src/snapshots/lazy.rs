@@ -163,7 +163,7 @@ impl Layers {
     }
 
     /// Refuses what is not trusted any more. Nobody is asked: what vouched for it is written down here. Gives where the
-    /// view is that is held, if one is: whoever mounts another holds that table for a while, so not a thread that others'
+    /// view is that is held, if one is: a mount of another view holds that table for a while, so not a thread that others'
     /// pages come by is to wait for it.
     async fn check(
         &self,

@@ -275,7 +275,7 @@ impl Layers {
         })
     }
 
-    /// Whether the image that a layer was let in for has this ID, and containerd's image is that one. An ID names a
+    /// Whether the image for which a layer was admitted has this ID, and containerd's image is that one. An ID names a
     /// configuration, which says what the layers hold, but not which blobs they are: another manifest may list others.
     async fn has_id(&self, id: Digest, image: &ContainerImage, layer: &LazyLayer) -> bool {
         let Ok(shown) = layer.manifest.parse::<Digest>() else {

@@ -131,7 +131,7 @@ impl Waiting {
         self.owed.fetch_add(events, Ordering::SeqCst);
     }
 
-    /// Notes that the loop waits for room. Whoever answers next sees it, or the loop sees the answer: both
+    /// Notes that the loop waits for room. The next answer sees it, or the loop sees the answer: both
     /// sides write first and read second, in one total order.
     pub(super) fn set_paused(&self, paused: bool) {
         self.paused.store(paused, Ordering::SeqCst);

@@ -194,7 +194,7 @@ pub fn open_segment(segment: &Segment, compressed: &[u8]) -> Result<Vec<u8>, Seg
             got: compressed.len(),
         });
     }
-    // A segment that was checked has no more; whoever hands in another one is not to cost more memory either.
+    // A segment that was checked has no more; one that was not checked must not cost more memory either.
     let size = segment.pages().min(MAX_SEGMENT_PAGES) * PAGE_SIZE;
     let plain =
         decompress(compressed, size as usize).map_err(|error| SegmentError::Decompress(error.to_string()))?;

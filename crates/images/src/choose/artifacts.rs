@@ -16,7 +16,7 @@ use crate::artifact::{ARTIFACT_TYPE, Artifact, BlobRef, INDEX_TYPE, LayerBlobs, 
 use crate::prepared_layer::PreparedLayer;
 use crate::registry_failure::registry_failure;
 
-/// Index artifacts of one image that are looked at. Anyone who may push can attach any number; who wants to hide a
+/// Index artifacts of one image that are looked at. Anyone who may push can attach any number; a user who wants to hide a
 /// good one behind many can, but that costs laziness, never truth.
 const MAX_ARTIFACTS: usize = 32;
 

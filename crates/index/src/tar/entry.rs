@@ -67,7 +67,7 @@ pub(crate) fn announce<'a>(
         Some(Marker::Aufs) => return Ok(Announced::Nothing),
         None => {}
     }
-    // The root is a directory; an archive that says otherwise is not believed, as containerd does.
+    // The root is a directory; an archive that says otherwise is overruled, as containerd does.
     if path.is_root() && header.kind != kind::DIRECTORY {
         return Ok(Announced::Nothing);
     }

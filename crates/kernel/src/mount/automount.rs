@@ -1,7 +1,7 @@
 //! A directory at whose door others wait until something is mounted on it: a direct mount of autofs.
 //!
 //! Whoever enters it waits until this process says that they may (`Documentation/filesystems/autofs.rst`), and finds what was
-//! mounted meanwhile. Who waits in another mount namespace gets it brought there: propagation would not do, since a runtime may
+//! mounted meanwhile. A process that waits in another mount namespace gets it there: propagation would not do, since a runtime may
 //! make its own copy of this mount private before it enters. Processes of this one's process group do not wait: before there is
 //! anything they enter an empty directory (`autofs_oz_mode`). `stat` does not enter (`statx` does, unless told), and neither does
 //! who mounts or unmounts something there (`follow_automount`, `fs/namei.c`); but as long as somebody waits, everybody who only
@@ -30,8 +30,8 @@ use crate::process::children;
 /// What the table of mounts shows as the source of an automount of this kind.
 pub const DOOR_SOURCE: &str = "xebec";
 
-/// What this side says (`linux/auto_fs.h`): who waits for a token goes on; who waits for it gets `ENOENT`; so does everybody who
-/// waits, and nobody will wait again.
+/// Answers of this side (`linux/auto_fs.h`): the processes that wait for a token go on; they get `ENOENT`; all waiting processes
+/// get `ENOENT`, and none will wait again.
 const READY: u32 = opcode::none(0x93, 0x60);
 const FAIL: u32 = opcode::none(0x93, 0x61);
 const CATATONIC: u32 = opcode::none(0x93, 0x62);
@@ -44,8 +44,8 @@ const PROTOCOL: &str = "5";
 const PACKET: usize = 304;
 const TOKEN: std::ops::Range<usize> = 8..12;
 
-/// A directory whose door is closed at first. Dropped, it has none any more: who still waits gets `ENOENT`, and who comes later
-/// enters what is mounted there, if only this empty directory. It stays mounted.
+/// A directory whose visitors wait at first. Dropped, it lets nobody wait any more: waiting processes get `ENOENT`, and later ones
+/// enter what is mounted there, if only this empty directory. It stays mounted.
 #[derive(Debug)]
 pub struct Automount {
     root: OwnedFd,
@@ -109,7 +109,7 @@ impl Automount {
     /// Lets everybody in, now that this is mounted on it here.
     ///
     /// # Errors
-    /// When no descriptor is left; then nobody is let in.
+    /// When no descriptor is left; then all waiting processes are refused.
     pub fn open(&self, mounted: &Detached) -> io::Result<()> {
         let mounted = mounted.as_fd().try_clone_to_owned()?;
         self.door.answer(Some(mounted.into()));

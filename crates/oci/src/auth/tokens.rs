@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// Life of a token whose server does not say (distribution's token specification).
 const DEFAULT_LIFE: u64 = 60;
-/// Longest life that is believed.
+/// Longest life of a token that counts; a longer one is cut.
 const MAX_LIFE: u64 = 24 * 3600;
 /// A token is renewed after this part of its life, while it is still good for requests under way.
 const RENEW_AFTER: f64 = 0.8;
@@ -109,7 +109,7 @@ pub(crate) struct TokenKey {
     pub(crate) scope: String,
 }
 
-/// A place for one token. Whoever renews it holds `renewal`; others wait for that or use the old one.
+/// A place for one token. The task that renews it holds `renewal`; others wait for that or use the old one.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     token: Mutex<Option<Token>>,

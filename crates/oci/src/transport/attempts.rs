@@ -26,7 +26,7 @@ const STEADY_PAUSE: Duration = Duration::from_secs(1);
 /// Pause after refused credentials: a login is worth waiting for, but services lock out who knocks too often.
 const REFUSED_PAUSE: Duration = Duration::from_secs(15);
 
-/// Longest time for which a `Retry-After` is believed: what asks for more is a mistake or an attack, and would keep all
+/// Longest time for which a `Retry-After` is obeyed: what asks for more is a mistake or an attack, and would keep all
 /// readers of that registry waiting long after it could serve them.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 

@@ -295,7 +295,7 @@ impl Transport {
         proof: Option<&str>,
         counters: &Counters,
     ) -> Result<(Answer, Reach), Fault> {
-        // Whoever redirects must be allowed to; who was redirected to cannot do more than who did it.
+        // The host that redirects must be allowed to; the target can name no more than that host.
         let mut by = server.reach.get();
         for _ in 0..=MAX_HOPS {
             let is_registry = is_at(server, &url);

@@ -82,7 +82,7 @@ impl Table {
 
     fn remember(&mut self, name: &str, found: &Arc<[SocketAddr]>) {
         if self.last.len() >= REMEMBERED && !self.last.contains_key(name) {
-            // Any: who fills it with names cannot choose whose goes.
+            // Any: a registry that fills it with names cannot choose which one goes.
             let other = self.last.keys().next().cloned();
             other.map(|other| self.last.remove(&other));
         }

@@ -39,7 +39,7 @@ pub(crate) enum Reach {
     Never = 4,
 }
 
-/// Servers that give the machine's own credentials to whoever asks from it, where they have no address of the link: of AWS,
+/// Servers that give the machine's own credentials to any process on it, where they have no address of the link: of AWS,
 /// Google, Oracle, Alibaba and Azure. `169.254.169.254`, which most have, is among them since some clusters relay it.
 const METADATA_V4: [Ipv4Addr; 4] = [
     Ipv4Addr::new(169, 254, 169, 254),

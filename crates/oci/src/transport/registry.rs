@@ -83,7 +83,7 @@ impl Server {
     }
 }
 
-/// One server, and for whom it answers.
+/// One server, and the registry for which it answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     pub(crate) server: Arc<Server>,

@@ -1,6 +1,6 @@
 //! Whether somebody else could put another directory in the place of one of Xebec's.
 //!
-//! The daemon and each command go to what they keep by its name. Who may rename something on the way there, since it is below a
+//! The daemon and each command go to what they keep by its name. A user who may rename something on the way there, since it is below a
 //! directory of his, could put a directory of his own there while they work: what they write would be his to read, and what they
 //! read would be his to say. Permissions of the directory itself do not help against that. So nobody but root and this process's
 //! user may change a directory on the way, nor a link by which the way leads (as sshd's `StrictModes` has it for keys). In one in

@@ -1,4 +1,4 @@
-//! What the daemon tells of itself: its processes, its counters, what is mounted and for whom.
+//! The daemon's status: its processes, its counters, its mounted views and their holders.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -230,7 +230,7 @@ impl Ingest {
     }
 }
 
-/// What a blob refers to. What else is noted of one that is there was noted by who wrote it.
+/// What a blob refers to. What else is noted of a blob that is there was noted by its writer.
 fn references(mut labels: HashMap<String, String>) -> HashMap<String, String> {
     labels.retain(|name, _| name.starts_with(REFERS));
     labels

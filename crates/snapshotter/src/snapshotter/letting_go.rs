@@ -28,7 +28,7 @@ impl<L: LazyImages> Snapshotter<L> {
     }
 
     async fn could_let_go(&self, gone: BTreeSet<String>) -> bool {
-        // Also before: who pulls has a snapshot then, or is among them.
+        // Also before: a pull has a snapshot then, or is among them.
         let held = self.pulls.hold();
         let Some(pulled) = held.pulled.clone() else {
             return false;

@@ -26,7 +26,7 @@ impl<L: LazyImages> Snapshotter<L> {
     pub async fn mounts(&self, key: String) -> Result<Vec<Mount>, SnapshotError> {
         for _ in 0..TRIES {
             let seen = self.mountable(&key).await?;
-            // containerd and registries may take long, and layers that are read whole longer. Whoever removes the snapshot
+            // containerd and registries may take long, and layers that are read whole longer. A client that removes the snapshot
             // meanwhile waits for none of them: containerd holds a lock of its own then that all others want.
             let own = match seen.lazy_part().cloned() {
                 Some(part) => Some(self.own_part(&key, &seen, part).await?),
