@@ -68,7 +68,7 @@ class Host:
 
 
 def done(task, process, path):
-    """Whether the task is done; who is to end must have ended well."""
+    """Whether the task is done; a process that is to end must have ended well."""
     if task.ends and process.poll() != 0:
         return False
     return task.ready(path)

@@ -111,7 +111,7 @@ def mysql(peer, _):
 
 
 def mqtt(peer, _):
-    """A message comes back to who subscribed to its topic."""
+    """A message comes back to the client that subscribed to its topic."""
     peer.sendall(b"\x10\x11\0\x04MQTT\x04\x02\0\x3c\0\x05hello")  # CONNECT, 3.1.1, a clean session
     if exactly(peer, 4) != b"\x20\x02\0\0":
         return False

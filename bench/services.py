@@ -81,7 +81,7 @@ class Started:
 
 
 def end(process):
-    """Who asks three times gets it: `xebec run` then kills a container that does not listen."""
+    """Ends at the third signal: `xebec run` then kills a container that does not listen."""
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
         if process.poll() is None:
             process.send_signal(name)

@@ -63,7 +63,7 @@ def cut(text, room):
 
 
 def shown(text, room):
-    """Of a label: what fits, and all of it for who points at it."""
+    """The part of a label that fits, and all of it as a tooltip."""
     short = cut(text, room)
     return (short, None if short == text else element("title", None, text))
 

@@ -1,4 +1,4 @@
-"""HTML and SVG as trees of elements, so that every text is escaped by whoever writes them out, and all is well-formed."""
+"""HTML and SVG as trees of elements, so that their writer escapes every text, and all is well-formed."""
 
 import itertools
 import xml.etree.ElementTree as tree
@@ -33,7 +33,7 @@ def number(value):
 
 
 def picture(width, height, title, description, children):
-    """An SVG that is as wide as there is room, with a name and a description for who cannot see it."""
+    """An SVG that is as wide as there is room, with a name and a description for users who cannot see it."""
     at = next(IDENTIFIERS)
     attributes = {
         "viewBox": f"0 0 {number(width)} {number(height)}", "role": "img", "aria-labelledby": f"title-{at} description-{at}",

@@ -51,7 +51,7 @@ def counted(number, what):
 
 
 def html_table(table, caption):
-    """With what begins a row repeated for who does not see where it is."""
+    """With the head of the row repeated for readers who do not see the table."""
     kind = lambda at: None if at < table.words else "number"
     cell = lambda text: element("strong", None, text) if isinstance(text, tables.Strong) else text
     head = element("thead", None, element("tr", None, [

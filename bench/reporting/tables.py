@@ -170,7 +170,7 @@ def common(found, network):
 
 
 def processor_parts(found, network):
-    """Who spends processor time: [(system, number of images, [(figure, mean of medians)])]."""
+    """Which processes spend processor time: [(system, number of images, [(figure, mean of medians)])]."""
     made = []
     for system, rows in common(found, network):
         means = []
@@ -184,7 +184,7 @@ def processor_parts(found, network):
 
 
 def processor(found):
-    """Systems and networks by who spent processor time."""
+    """Systems and networks by the processes that spent processor time."""
     parts = {network: processor_parts(found, network) for network in found.networks}
     present = {name for made in parts.values() for _, _, means in made for name, _ in means}
     names = [name for name in PROCESSOR if name in present]

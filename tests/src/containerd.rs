@@ -105,7 +105,7 @@ impl<'a> Containerd<'a> {
         let place = |name: &str| self.directory.join(name).display().to_string();
         fs::create_dir_all(self.directory.join("conf.d"))?;
         let version = self.line.version();
-        // CRI is switched on by who needs it: it looks for networks, and for the host's directories.
+        // A case that needs CRI switches it on: it looks for networks, and for the host's directories.
         let disabled = if more.contains("cri") {
             ""
         } else {

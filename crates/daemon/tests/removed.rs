@@ -1,4 +1,4 @@
-//! What others have mounted below what Xebec removes is left, whoever removes: the cache, containerd's snapshots, recordings,
+//! What others have mounted below what Xebec removes is left, whichever part removes: the cache, containerd's snapshots, recordings,
 //! containers. And what a container can make can be removed.
 
 #![allow(

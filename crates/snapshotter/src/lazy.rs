@@ -131,7 +131,7 @@ pub trait LazyImages: Binder {
     ) -> impl Future<Output = Result<PathBuf, SnapshotError>> + Send;
 
     /// A container is made on `layer`, whose chain ID is `chain`, by the name of `image`, which need not be the one for which
-    /// the layer was admitted. Returns the image as whose layers this one and those below it are shown to the container.
+    /// the layer was admitted. Returns the layer of the image whose layers the container is shown.
     ///
     /// # Errors
     /// [`ErrorKind::FailedPrecondition`](crate::ErrorKind::FailedPrecondition) when what vouches for them is not enough for

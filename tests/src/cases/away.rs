@@ -127,7 +127,7 @@ fn readers_wait(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// Readers wait for `fill_wait` and get an error; whoever reads later is served as if nothing had been.
+/// Readers wait for `fill_wait` and get an error; a later read is served as usual.
 fn time_is_up(world: &World) -> Result<Outcome> {
     const WAIT: Duration = Duration::from_secs(4);
     let lab = Lab::new(world)?;
@@ -228,7 +228,7 @@ fn local_image_starts(world: &World) -> Result<Outcome> {
     std::thread::sleep(Duration::from_secs(1));
     ensure!(!reader.is_finished(), "there was nobody to read from");
     lab.registry.clear_faults();
-    // Requests that hang are given up by the client's own limit, or answered by whoever asks next.
+    // Requests that hang are given up by the client's own limit, or answered by the next request.
     let read = reader
         .join()
         .map_err(|_| anyhow::anyhow!("the reader panicked"))??;

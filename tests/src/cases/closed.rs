@@ -202,7 +202,7 @@ fn other_users(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("{count} paths, none within reach")))
 }
 
-/// What Xebec makes for itself has the same permissions whatever the mask of who starts it, by a first command and by `daemon start`,
+/// What Xebec makes for itself has the same permissions whatever the mask of the process that starts it, by a first command and by `daemon start`,
 /// as a unit does it: directories 0700, everything else 0600.
 fn any_mask(world: &World) -> Result<Outcome> {
     let_others_come_here(world)?;

@@ -191,7 +191,7 @@ fn killed_while_it_serves(world: &World) -> Result<Outcome> {
         let ended = lab.xebec("root", &["ps", "--json"])?;
         serde_json::from_str(&ended.out).with_context(|| format!("{ended:?}"))
     };
-    // It is recorded as begun a moment after its command is let go. Until then it would end with who lets it go.
+    // It is recorded as begun a moment after its command is let go. Until then it would end with the process that lets it go.
     let serves = |one: &Value| one.get("has_begun") == Some(&Value::Bool(true));
     wait_until(SOON, "a container that runs", || Ok(listed()?.iter().any(serves)))?;
     send(&child, Signal::KILL)?;

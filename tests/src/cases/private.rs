@@ -1,4 +1,4 @@
-//! A private layer that is on a host is shown only to images of repositories that have it: whoever knows its digest, and makes an
+//! A private layer that is on a host is shown only to images of repositories that have it: a user who knows its digest, and makes an
 //! image that lists it, gets what a pull would give him. Tried by each way to start an image, and with what his registry may say.
 
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
 //! Runtime images: what a service touches at its start is recorded once, and comes by one request at every other start;
-//! never wrong bytes, whatever becomes of the recording or of who made it.
+//! never wrong bytes, whatever becomes of the recording or of its author.
 
 mod deaths;
 mod disk;

@@ -382,7 +382,7 @@ fn lie_is_bound(world: &World) -> Result<Outcome> {
     }
     lie.expect_truth(&lab.mount("root", &by(true_index), &["--require-lazy"])?)?;
     lie.expect_truth(&lab.mount("root", &honest.tag, &["--require-lazy"])?)?;
-    // The last that was used is the lie; who was led there by another tag is not led by its image index, though nobody is asked.
+    // The last one used is false; another tag does not lead over its image index, although no registry is asked.
     lie.expect_lie(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
     for policy in ["missing", "never"] {
         lie.expect_truth(&lab.mount("root", &honest.tag, &["--require-lazy", "--pull", policy])?)?;

@@ -32,7 +32,7 @@ struct MemorySource {
     blob: Bytes,
     reads: AtomicU64,
     wrong: AtomicBool,
-    /// Wrong for whoever does not avoid anybody yet.
+    /// Wrong for a request that avoids no origin yet.
     wrong_at_first: AtomicBool,
     down: AtomicBool,
     /// Never answers.

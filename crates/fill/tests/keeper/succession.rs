@@ -11,7 +11,7 @@ use crate::load::{Daemon, Load, is_mounted};
 use crate::reader::pattern;
 use crate::scenarios::place;
 
-/// Time between a succession and the next kill. Whoever kills keeper and worker at the same moment ends the group;
+/// Time between a succession and the next kill. A kill of keeper and worker at the same moment ends the group;
 /// that is another scenario.
 const BETWEEN: Duration = Duration::from_millis(60);
 

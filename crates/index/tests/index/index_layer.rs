@@ -302,7 +302,7 @@ fn one_huge_zstd_frame_is_not_lazy_but_indexed() {
         check("frames", &blob, &tar, &IndexOptions::default()).laziness,
         Laziness::Lazy
     );
-    // Not even gigabytes of padding in the same frame matter to who reads the contents.
+    // Not even gigabytes of padding in the same frame matter to a reader of the contents.
     let mut padded = tar_of([("small", &b"small"[..])]);
     padded.resize(40 << 20, 0);
     let blob = zstd::stream::encode_all(&padded[..], 1).unwrap();

@@ -263,7 +263,7 @@ fn names_that_move_gain_nothing() {
         let said = read_on(&client, &registry, 1100, path(&near, 1100)).await;
         assert!(said.unwrap_err().contains("internal_hosts"));
         assert!(!near.was_asked(), "the name had moved");
-        // A registry of this host may; whoever may not has no use of the connection that there is then.
+        // A registry of this host may; one that may not has no use of the connection that there is then.
         let read = read_on(&client, &within, 1200, path(&near, 1200)).await;
         assert!(read.is_ok() && near.was_asked(), "{read:?}");
         let asked = near.registry.log().len();

@@ -143,7 +143,7 @@ async fn a_part_of_the_range_is_no_fault() {
 async fn of_an_ignored_range_the_wanted_part_is_given() {
     let (requests, ..) = mended(When::blob(), Fault::IgnoreRange).await;
     assert_eq!(requests, 1);
-    // Ranges are ignored only by who answers after a break.
+    // Only the server that answers after a break ignores ranges.
     let (registry, image) = setup();
     registry.inject(When::blob().times(1), Fault::Truncate(200_000));
     registry.inject(When::blob(), Fault::IgnoreRange);

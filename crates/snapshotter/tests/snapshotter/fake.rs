@@ -56,7 +56,7 @@ struct Images {
     shown: Mutex<Vec<String>>,
     /// What was to be let go.
     let_go: Mutex<Vec<Shown>>,
-    /// Held by who has it take a while.
+    /// Held by a test that lets it take a while.
     letting_go: Arc<tokio::sync::Mutex<()>>,
     is_asked: Arc<Notify>,
     answer: Arc<Notify>,

@@ -92,7 +92,7 @@ async fn what_removed_snapshots_showed_is_let_go() {
         gone: gone.iter().map(|name| (*name).to_owned()).collect(),
         ..Shown::default()
     };
-    // What was removed by whoever had the store before is not known, so all is looked at once.
+    // What an earlier process with this store removed is unknown, so all is looked at once.
     let all = [("manifest-half", 1), ("manifest-lazy", 2)];
     assert_eq!(cleans_up(&[]).await, [shown(&all, &[])]);
     assert_eq!(cleans_up(&[]).await, []);

@@ -1,4 +1,4 @@
-//! Registries that do not answer, and very many snapshots: who asks for something else does not wait for them.
+//! Registries that do not answer, and very many snapshots: a client that asks for something else does not wait for them.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Files of a crate use each other one way, too: whoever reads one need not know those that use it.
+//! Files of a crate use each other one way, too: a reader of one need not know those that use it.
 //!
 //! [`modules`] reads each crate's sources, and which file uses items of which; [`circles`] finds the files that reach each other.
 //! Method calls are not seen: Rust tells only with types whose method it is.

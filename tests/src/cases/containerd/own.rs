@@ -131,7 +131,7 @@ fn forget(containerd: &Containerd<'_>, container: &str) -> Result<()> {
 }
 
 /// A tag moves to an image of the same chain in other blobs. A namespace that pulls it afterwards is shown that one, and the
-/// container of who pulled before goes on with the first.
+/// container of the earlier pull goes on with the first.
 pub(super) fn moved_tag(world: &World) -> Result<Outcome> {
     let snapshots = Snapshots::start(world)?;
     let containerd = Containerd::start(world, Line::Two, "")?;

@@ -20,7 +20,7 @@ const SERVICES: &[(&str, &str)] = &[
     ("/usr/bin/sort", "/etc/debian_version"),
 ];
 
-/// Most requests of the daemon for a pull: the manifest, the configuration, who refers to it (by the referrers API, which
+/// Most requests of the daemon for a pull: the manifest, the configuration, its referrers (by the referrers API, which
 /// this registry lacks, and by tag), the three recordings, and what the last of them brings.
 const PULL: u64 = 8;
 

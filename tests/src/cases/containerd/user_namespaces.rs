@@ -125,7 +125,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     containerd.does(&["run", "--detach", &reference, "other", "sleep", "600"])?;
     let found = owner(&containerd.root_of("other").join("etc/os-release"))?;
     ensure!(found == (0, 0), "not mapped, and it belongs to {found:?}");
-    // What nobody has read comes through the mapped mount, whoever answers now.
+    // Pages that were not read yet come through the mapped mount, whichever worker answers now.
     snapshots.kill("worker_pid")?;
     let cold = fs::read(containerd.root_of("web").join(COLD))?;
     ensure!(cold == fs::read(truth.join(COLD))?, "wrong bytes in {COLD}");

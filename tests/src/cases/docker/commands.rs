@@ -37,7 +37,7 @@ impl Host<'_> {
         Ok(())
     }
 
-    /// Whether a layer is given to who asks for it by its digest, and only in the namespace that has the image.
+    /// Whether a client that asks for a layer by its digest gets it, and only in the namespace that has the image.
     fn is_asked_by_digest(&self) -> Result<()> {
         let layer = self.image.layers.get(1).context("no upper layer")?;
         let digest = layer.digest.to_string();

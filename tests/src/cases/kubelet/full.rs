@@ -1,4 +1,4 @@
-//! The disk of images is full to its last byte: pods that run go on with what is here, whoever wants more is told why and asks
+//! The disk of images is full to its last byte: pods that run go on with what is here, a pod that needs more is told why and asks
 //! the registry for nothing, and when there is room again everything goes on by itself.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Pull secrets: a private image for who has its login, lazily and by that login, and for nobody else on the same node.
+//! Pull secrets: a pod with the login of a private image reads it lazily and by that login, and no other pod on the node does.
 
 use std::fs;
 

@@ -211,7 +211,7 @@ pub(super) fn by_digest(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(alarms.join("\n")))
 }
 
-/// A lie is not brought into layers that somebody reads who would not believe it, whoever came first.
+/// A false recording is not loaded into layers with a reader that does not admit it, whichever came first.
 pub(super) fn beside_the_truth(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let key = service.lab.make_key("ours")?;
@@ -311,7 +311,7 @@ pub(super) fn nobody_vouches(world: &World) -> Result<Outcome> {
         }
         ensure!(notes > 0, "nobody noted who brings pages");
         let mnt = lab.mount(root, tag, &[])?;
-        // First what was lied about: whoever reads its neighbours finds the lie out.
+        // First the false pages: a read of their neighbours would correct them.
         expect_contents(&mnt.join(FILE), lie.service.file(FILE)?).with_context(|| root.to_owned())?;
         lie.service.expect_files(&mnt).with_context(|| root.to_owned())?;
         lie.service.expect_sound(root, tag)?;

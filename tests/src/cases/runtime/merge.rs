@@ -276,7 +276,7 @@ pub(super) fn refusals(world: &World) -> Result<Outcome> {
         &["/nowhere/key"],
     )?;
 
-    // Not signed: who names the image by digest would not believe it, so it is not merged for them.
+    // Not signed: an image named by digest does not admit it, so it is not merged for that.
     service.record("recorder", &[&names.tag])?;
     refused("root", &[&names.tag], 3, &["nothing to merge"])?;
     lab.trust_key("strict", "ours")?;

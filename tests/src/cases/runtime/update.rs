@@ -29,7 +29,7 @@ pub(super) fn believed_in_one_repository(world: &World) -> Result<Outcome> {
         again * 10 < brought,
         "{again} pages were brought again, of {brought}"
     );
-    // The same layers under another name: whoever may attach something there is somebody else.
+    // The same layers under another name: other users may attach referrers there.
     let other = lab.push_indexed(&service.image, "other")?;
     let compared = service.start("root", &[&other.tag])?;
     ensure!(

@@ -118,7 +118,7 @@ fn fresh_root(lab: &Lab<'_>, root: &str) -> Result<()> {
     fs::write(directory.join("daemon.toml"), "").context("write daemon.toml")
 }
 
-/// The daemon's last words, for whoever has to find out.
+/// The end of the daemon's log, to find out why a case failed.
 fn tell_log(lab: &Lab<'_>, root: &str) {
     let log = lab.daemon_log(root).unwrap_or_default();
     let lines: Vec<&str> = log.lines().filter(|line| !line.contains(" INFO ")).collect();

@@ -63,7 +63,7 @@ fn under_load(
     let stop = AtomicBool::new(false);
     let round = std::thread::scope(|scope| -> Result<Round> {
         let probe = scope.spawn(|| waits::probe(&place, &wanted, &stop));
-        // Told at once: whoever is stuck for good keeps this case from ending before the watchdog ends it.
+        // Told at once: a reader that is stuck keeps this case from ending before the watchdog ends it.
         let deaths = inflict(&mut load).inspect_err(|error| eprintln!("{error:#}"));
         let seen = load.stop();
         stop.store(true, Ordering::Relaxed);
