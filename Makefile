@@ -44,7 +44,7 @@ lint: setup-lint ## formatting, clippy, documentation, licences
 	@scripts/test.sh lint
 
 .PHONY: unit
-unit: setup-test ## unit, property and documentation tests of the crates, and of the benchmark's programs
+unit: setup-test ## unit and property tests of the crates, examples in documentation, and of the benchmark's programs
 	@scripts/test.sh unit
 
 .PHONY: images

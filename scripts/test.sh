@@ -21,8 +21,9 @@ declare -A BUDGETS=(
     ["licences, bans, sources"]=10
     ["advisories"]=120
     ["compiling the tests"]=420
-    ["unit, property and documentation tests"]=300
+    ["unit and property tests"]=300
     ["tests of the benchmark's programs"]=15
+    ["examples in the documentation"]=60
     ["a mount that is left behind is seen"]=5
     ["test images"]=420
     ["release binary"]=240
@@ -154,12 +155,26 @@ lint() {
     advisories
 }
 
+# The crates with examples in their documentation. Asking rustdoc takes it some seconds for each crate, also for those without.
+crates_with_examples() {
+    find crates -path '*/src/*' -name '*.rs' -print0 | xargs -0 awk '
+        FNR == 1 { is_open = 0 }
+        /^[[:space:]]*\/\/[\/!][[:space:]]*```/ {
+            if (!is_open && $0 !~ /```(text|toml|json|sh|console|ignore)/) { split(FILENAME, path, "/"); print "xebec-" path[2] }
+            is_open = !is_open
+        }' | sort -u
+}
+
 unit() {
+    local tests=(cargo test --workspace --locked --lib --bins --tests) examples
     # By itself, so that one sees which of the two takes long.
-    check "compiling the tests" cargo test --workspace --locked --no-run --quiet
+    check "compiling the tests" "${tests[@]}" --no-run --quiet
     # With what passed cases print: they say so if they could not do what they are for. Tests leave nothing in the tree.
-    counted "unit, property and documentation tests" \
-        scripts/in-own-mounts.sh env PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 cargo test --workspace --locked --no-fail-fast -- --show-output
+    counted "unit and property tests" \
+        scripts/in-own-mounts.sh env PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 "${tests[@]}" --no-fail-fast -- --show-output
+    mapfile -t examples < <(crates_with_examples)
+    [[ ${#examples[@]} -eq 0 ]] || counted "examples in the documentation" \
+        scripts/in-own-mounts.sh cargo test --locked --doc "${examples[@]/#/--package=}"
     counted "tests of the benchmark's programs" scripts/in-own-mounts.sh python3 bench/tests/run.py
     check "a mount that is left behind is seen" scripts/in-own-mounts.sh --try
 }
