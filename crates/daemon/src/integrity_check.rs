@@ -18,7 +18,7 @@ use xebec_protocol::wire::Purpose;
 use xebec_trust::Evidence;
 use xebec_trust::RepositoryName;
 use xebec_views::page_cache_prefill;
-use xebec_views::recording_admission::{Injecting, Use};
+use xebec_views::recording_admission::{Injecting, TrustRequirement};
 use xebec_views::views::ViewRecord;
 
 use crate::services::Services;
@@ -30,7 +30,7 @@ const READ_AHEAD_KIB: u32 = 128;
 impl Services {
     /// Who reads which layers, and what they need: by mounted views, also those that nobody is known to use any more, and by views
     /// that were unmounted under their readers. Suspects are views of which nothing is known.
-    fn readers(&self) -> Vec<(Vec<LayerKey>, Option<Use>)> {
+    fn readers(&self) -> Vec<(Vec<LayerKey>, Option<TrustRequirement>)> {
         let mut readers = self.views.departed();
         for view in self.views.list() {
             let layers: Vec<LayerKey> = view.layers.iter().map(|pair| (*pair).into()).collect();
@@ -57,7 +57,7 @@ impl Services {
         self.in_background(move |this| {
             let is_believed = |view: &ViewRecord, key: LayerKey| match view.uses.as_slice() {
                 [] => evidence.own,
-                uses => uses.iter().all(|by| by.believes(&evidence, key, &policy)),
+                uses => uses.iter().all(|by| by.admits(&evidence, key, &policy)),
             };
             this.views.take_down_unused(|view| {
                 let mut read = keys.iter().filter(|key| view.reads(**key));
@@ -66,7 +66,7 @@ impl Services {
             // While nobody waits for the table: those whose readers have gone are forgotten.
             let _ = this.views.departed();
             let readers = || this.readers();
-            this.strictness.inject(keys, &evidence, readers, &policy)
+            this.recording_admission.inject(keys, &evidence, readers, &policy)
         })
         .await
     }
@@ -133,7 +133,7 @@ impl Services {
         // Not only in memory: a power cut may bring back what was injected, and whoever injects next must not vouch for that.
         self.sync_layer(served).await?;
         unverified_sources::clear(self.images.store(), layer.key(), || {
-            !layer.may_have_unverified() && !self.strictness.is_injecting(layer.key())
+            !layer.may_have_unverified() && !self.recording_admission.is_injecting(layer.key())
         });
         Ok(())
     }

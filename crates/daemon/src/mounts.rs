@@ -12,7 +12,7 @@ use xebec_images::prepare::PreparedImage;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::LayerPair;
 use xebec_protocol::wire::{Completion, Holder, ImageRequest, Mounted, Purpose, Reply};
-use xebec_views::recording_admission::{Reliance, Use};
+use xebec_views::recording_admission::{TrustGuard, TrustRequirement};
 
 use crate::held_view::HeldView;
 use crate::loaded_images::Loading;
@@ -53,9 +53,9 @@ impl Services {
             self.fetch_contents(request, &mut prepared).await;
         }
         let policy = self.images.policy()?;
-        let reliance = self
-            .strictness
-            .claim(Use::of(&prepared, &order.purpose), &policy)
+        let guard = self
+            .recording_admission
+            .claim(TrustRequirement::of(&prepared, &order.purpose), &policy)
             .await;
         self.check_injected(&prepared, &order.purpose).await?;
         let loading = self.begin_loading(&prepared, recording).await?;
@@ -74,7 +74,7 @@ impl Services {
         };
         let mounted = self.in_background(move |this| {
             let _reservation = reservation;
-            this.mount_unless_ending(prepared, order, loading, &reliance)
+            this.mount_unless_ending(prepared, order, loading, &guard)
         });
         let Some((mounted, view, loading)) = mounted.await?? else {
             return Ok(Reply::Again);
@@ -89,7 +89,7 @@ impl Services {
         prepared: PreparedImage,
         order: Order,
         loading: Option<Loading>,
-        reliance: &Reliance,
+        guard: &TrustGuard,
     ) -> Result<Option<(Mounted, HeldView, Option<Loading>)>, Failure> {
         let _building = self
             .eviction
@@ -99,7 +99,7 @@ impl Services {
         if !self.goes_on()? {
             return Ok(None);
         }
-        let (mounted, view) = self.mount_prepared(prepared, order, loading.as_ref(), reliance)?;
+        let (mounted, view) = self.mount_prepared(prepared, order, loading.as_ref(), guard)?;
         Ok(Some((mounted, view, loading)))
     }
 
@@ -160,10 +160,10 @@ impl Services {
         prepared: PreparedImage,
         order: Order,
         loading: Option<&Loading>,
-        reliance: &Reliance,
+        guard: &TrustGuard,
     ) -> Result<(Mounted, HeldView), Failure> {
         let start = Instant::now();
-        let view = self.hold_view(&prepared, &order, loading, reliance)?;
+        let view = self.hold_view(&prepared, &order, loading, guard)?;
         let mut stages_ms: std::collections::BTreeMap<String, f64> = prepared
             .stages_ms
             .iter()

@@ -26,8 +26,8 @@ impl Services {
         service: Option<&ServiceCommand>,
         report: &Report,
     ) -> Result<(PreparedStart, Reservation), Failure> {
-        let paces = &self.paces;
-        let service = service.map(|command| ForService { command, paces });
+        let bandwidths = &self.bandwidths;
+        let service = service.map(|command| ForService { command, bandwidths });
         for _ in 0..PREPARATIONS {
             let prepared = self
                 .recordings

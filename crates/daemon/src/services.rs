@@ -9,9 +9,9 @@ use xebec_images::images::Images;
 use xebec_kernel::journal::Journal;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::settings::Settings;
-use xebec_recordings::bandwidth::Paces;
+use xebec_recordings::bandwidth::Bandwidths;
 use xebec_recordings::recordings::Recordings;
-use xebec_views::recording_admission::Strictness;
+use xebec_views::recording_admission::RecordingAdmission;
 use xebec_views::sharing::SharedContents;
 use xebec_views::unguarded_views::Suspects;
 use xebec_views::views::Views;
@@ -33,8 +33,8 @@ pub struct Services {
     pub(crate) journal: Arc<Journal>,
     pub(crate) settings: Settings,
     pub(crate) eviction: EvictionLocks,
-    pub(crate) paces: Arc<Paces>,
-    pub(crate) strictness: Arc<Strictness>,
+    pub(crate) bandwidths: Arc<Bandwidths>,
+    pub(crate) recording_admission: Arc<RecordingAdmission>,
     pub(crate) starts: Starts,
     pub(crate) loadings: Loadings,
     pub(crate) background: Background,

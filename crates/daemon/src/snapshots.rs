@@ -5,8 +5,8 @@
 //! store is open, calls wait. If it cannot be opened, calls fail with the reason, while the worker tries again. Calls that are under
 //! way when a worker ends are finished, if they are quick; a client whose call is not repeats it.
 
+mod admission_cache;
 mod binds;
-mod findings;
 mod lazy;
 mod letting_go;
 mod own;

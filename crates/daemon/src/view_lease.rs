@@ -15,7 +15,7 @@ use xebec_images::thread_priority::RaisedPriority;
 use xebec_kernel::mount;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::Purpose;
-use xebec_views::recording_admission::Reliance;
+use xebec_views::recording_admission::TrustGuard;
 use xebec_views::view::{self, MountOptions, ViewOptions};
 use xebec_views::view_tree::ViewTree;
 use xebec_views::views::{Claim, ViewKey};
@@ -30,7 +30,7 @@ struct Lease<'a> {
     prepared: &'a PreparedImage,
     order: &'a Order,
     loading: Option<&'a Loading>,
-    reliance: &'a Reliance,
+    guard: &'a TrustGuard,
     reference: String,
     is_recording: bool,
     /// Tells this view from others of the same layers.
@@ -45,7 +45,7 @@ impl Lease<'_> {
             manifest: self.prepared.found.manifest_digest,
             holder: self.order.holder.clone(),
             completion: self.order.completion,
-            by: self.reliance.by().clone(),
+            by: self.guard.by().clone(),
             allowed: self.order.allowed,
         }
     }
@@ -58,7 +58,7 @@ impl Services {
         prepared: &PreparedImage,
         order: &Order,
         loading: Option<&Loading>,
-        reliance: &Reliance,
+        guard: &TrustGuard,
     ) -> Result<HeldView, Failure> {
         let is_recording = order.purpose == Purpose::Recording;
         let none = PageSet::default();
@@ -67,7 +67,7 @@ impl Services {
             prepared,
             order,
             loading,
-            reliance,
+            guard,
             reference: prepared.found.reference.to_string(),
             is_recording,
             salt: match is_recording {

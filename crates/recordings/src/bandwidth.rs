@@ -19,36 +19,36 @@ const TELLING_TIME: Duration = Duration::from_millis(1);
 
 /// What was measured of registries, by host.
 #[derive(Debug, Default)]
-pub struct Paces(Mutex<HashMap<String, Pace>>);
+pub struct Bandwidths(Mutex<HashMap<String, Bandwidth>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct Bandwidth {
     /// From a request to the first byte of its answer, in seconds.
     delay: f64,
     /// Bytes a second once they come.
     bandwidth: f64,
 }
 
-impl Paces {
+impl Bandwidths {
     /// Notes one answer of a registry: how long its first bytes took, how long the rest, and how much the rest was.
     pub fn note(&self, registry: &str, delay: Duration, rest: Duration, bytes: u64) {
         if bytes < TELLING || rest < TELLING_TIME {
             return;
         }
-        let new = Pace {
+        let new = Bandwidth {
             delay: delay.as_secs_f64(),
             bandwidth: bytes as f64 / rest.as_secs_f64(),
         };
-        let mut paces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let pace = paces.entry(registry.to_owned()).or_insert(new);
+        let mut bandwidths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pace = bandwidths.entry(registry.to_owned()).or_insert(new);
         pace.delay += (new.delay - pace.delay) * NEWEST;
         pace.bandwidth += (new.bandwidth - pace.bandwidth) * NEWEST;
     }
 
     /// The longest gap, in bytes, that takes less time to read over than another request would.
     pub fn bridge(&self, registry: &str) -> u64 {
-        let paces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match paces.get(registry) {
+        let bandwidths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match bandwidths.get(registry) {
             Some(pace) => ((pace.delay * pace.bandwidth) as u64).clamp(LEAST, MOST),
             None => UNKNOWN,
         }
@@ -61,18 +61,22 @@ mod tests {
 
     #[test]
     fn a_far_registry_gets_longer_bridges() {
-        let paces = Paces::default();
-        assert_eq!(paces.bridge("a"), UNKNOWN);
+        let bandwidths = Bandwidths::default();
+        assert_eq!(bandwidths.bridge("a"), UNKNOWN);
         let second = Duration::from_secs(1);
-        paces.note("near", Duration::from_millis(1), second, 100_000_000);
-        paces.note("far", Duration::from_millis(50), second, 100_000_000);
-        assert_eq!(paces.bridge("near"), 100_000);
-        assert_eq!(paces.bridge("far"), 5_000_000);
-        paces.note("near", second, second, 10);
-        assert_eq!(paces.bridge("near"), 100_000, "a short answer says nothing");
-        paces.note("near", second, Duration::from_micros(900), 100_000_000);
-        assert_eq!(paces.bridge("near"), 100_000, "nor does one that had piled up");
-        paces.note("near", Duration::from_millis(3), second, 100_000_000);
-        assert_eq!(paces.bridge("near"), 200_000);
+        bandwidths.note("near", Duration::from_millis(1), second, 100_000_000);
+        bandwidths.note("far", Duration::from_millis(50), second, 100_000_000);
+        assert_eq!(bandwidths.bridge("near"), 100_000);
+        assert_eq!(bandwidths.bridge("far"), 5_000_000);
+        bandwidths.note("near", second, second, 10);
+        assert_eq!(bandwidths.bridge("near"), 100_000, "a short answer says nothing");
+        bandwidths.note("near", second, Duration::from_micros(900), 100_000_000);
+        assert_eq!(
+            bandwidths.bridge("near"),
+            100_000,
+            "nor does one that had piled up"
+        );
+        bandwidths.note("near", Duration::from_millis(3), second, 100_000_000);
+        assert_eq!(bandwidths.bridge("near"), 200_000);
     }
 }

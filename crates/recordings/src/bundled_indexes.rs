@@ -21,14 +21,14 @@ pub const MAX_CARRIED: u64 = 64 << 20;
 
 /// The indexes that the zones of a new recording carry.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub struct BundledIndexes {
     /// What its own zone begins with.
     pub front: Vec<u8>,
     /// Where they are. Zone 0 is the recording's own; those of earlier recordings count from 1.
     pub places: Vec<CarriedIndex>,
 }
 
-impl Carried {
+impl BundledIndexes {
     /// What the zones of earlier recordings that are used again have of those `layers` that `may` be carried.
     pub fn earlier(
         layers: &[RecordedLayer],

@@ -12,7 +12,7 @@ use xebec_images::choose::Choice;
 
 use crate::bundled_indexes::MAX_CARRIED;
 use crate::find::FoundRecording;
-use crate::single_flight::{SingleFlight, Turn};
+use crate::single_flight::{Flight, SingleFlight};
 use crate::zone::{ZoneSource, ZoneStream};
 
 /// How long a start waits for another to bring what both need. One that succeeds takes seconds at most.
@@ -38,7 +38,7 @@ impl CarriedIndexes<'_> {
         &self,
         choice: &mut Choice<'_>,
         turns: &SingleFlight,
-    ) -> (Option<Turn>, Option<ZoneStream>) {
+    ) -> (Option<Flight>, Option<ZoneStream>) {
         let evidence = &self.found.evidence;
         choice.vouch(evidence.clone());
         if evidence.listed.is_none() && evidence.signed.is_none() {

@@ -19,11 +19,11 @@ use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::{ImageRequest, ServiceCommand};
 
 use crate::artifact::RUNTIME_IMAGE_TYPE;
-use crate::bandwidth::Paces;
+use crate::bandwidth::Bandwidths;
 use crate::find::{ASK_AGAIN, FoundRecording};
 use crate::index_from_recording::CarriedIndexes;
 use crate::recordings::Recordings;
-use crate::single_flight::Turn;
+use crate::single_flight::Flight;
 use crate::zone::{ZoneSource, ZoneStream};
 
 /// A recording by which a service is started.
@@ -37,7 +37,7 @@ pub struct Begun {
     /// It is being written down. What it brings must not be used before that: it could not be distrusted later.
     pub keeping: BackgroundWrite,
     /// Others who start the same wait until this goes; it may when it is known which pages are on their way.
-    pub turn: Option<Turn>,
+    pub turn: Option<Flight>,
 }
 
 /// An image whose layers all have an admitted index, and the recording by which a service of it is started.
@@ -54,7 +54,7 @@ pub struct ForService<'a> {
     /// What is started.
     pub command: &'a ServiceCommand,
     /// What is known of registries.
-    pub paces: &'a Arc<Paces>,
+    pub bandwidths: &'a Arc<Bandwidths>,
 }
 
 impl Recordings {
@@ -179,7 +179,7 @@ impl Recordings {
             Err(refused) => return Ok(refused.map(Err)),
         };
         let repository = found.reference.repository().clone();
-        let source = ZoneSource::new(client, repository, service.paces.clone(), &recording);
+        let source = ZoneSource::new(client, repository, service.bandwidths.clone(), &recording);
         let carried = CarriedIndexes {
             store: self.images.store(),
             reference: found.reference.to_string(),

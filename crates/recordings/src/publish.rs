@@ -29,7 +29,7 @@ use xebec_trust::Evidence;
 use xebec_trust::PrivateKey;
 
 use crate::artifact;
-use crate::bundled_indexes::{self, Carried};
+use crate::bundled_indexes::{self, BundledIndexes};
 use crate::merge_pages::after;
 use crate::record::{RecordOptions, Session};
 use crate::recording_store::KeptRecording;
@@ -304,7 +304,7 @@ pub(super) fn make(store: &Store, plan: Plan<'_>) -> Result<Made, Failure> {
         first,
         pages: 1,
     });
-    let mut carried = Carried::earlier(&layers, plan.earlier, &reused.zones, plan.may_carry);
+    let mut carried = BundledIndexes::earlier(&layers, plan.earlier, &reused.zones, plan.may_carry);
     let whole = carried.whole(&layers, plan.may_carry);
     let is_served = |service: &Service| {
         let zones = reused.zones_of(service);
@@ -386,7 +386,7 @@ fn recording(
     services: Vec<Service>,
     laid_out: LaidOut,
     reused: Reused,
-    carried: &Carried,
+    carried: &BundledIndexes,
 ) -> Recording {
     let mut zones = Vec::new();
     if laid_out.zone.size > 0 {

@@ -17,7 +17,7 @@ pub(crate) type Name = (Digest, String);
 pub(crate) struct SingleFlight(Mutex<HashMap<Name, Weak<tokio::sync::Mutex<()>>>>);
 
 /// The turn of a start, until it goes.
-pub(crate) type Turn = OwnedMutexGuard<()>;
+pub(crate) type Flight = OwnedMutexGuard<()>;
 
 impl SingleFlight {
     /// Whether a start has the turn, or waits for it.
@@ -27,7 +27,7 @@ impl SingleFlight {
     }
 
     /// Waits for the turn of a start by a recording.
-    pub(crate) async fn take(&self, name: Name) -> Turn {
+    pub(crate) async fn take(&self, name: Name) -> Flight {
         let turn = {
             let mut turns = self.lock();
             turns.retain(|_, turn| turn.strong_count() > 0);

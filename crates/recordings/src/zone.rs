@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use xebec_format::runtime_image::Zone;
 use xebec_oci::{BlobStream, Client, Repository};
 
-use crate::bandwidth::Paces;
+use crate::bandwidth::Bandwidths;
 use crate::buffered_body::{Part, Receiving};
 use crate::find::FoundRecording;
 
@@ -19,7 +19,7 @@ use crate::find::FoundRecording;
 pub struct ZoneSource {
     client: Client,
     repository: Repository,
-    paces: Arc<Paces>,
+    bandwidths: Arc<Bandwidths>,
     /// Its own zone, if this host has it.
     own: Option<PathBuf>,
     zones: Arc<[Zone]>,
@@ -27,11 +27,16 @@ pub struct ZoneSource {
 
 impl ZoneSource {
     /// The zones of `found`.
-    pub fn new(client: Client, repository: Repository, paces: Arc<Paces>, found: &FoundRecording) -> Self {
+    pub fn new(
+        client: Client,
+        repository: Repository,
+        bandwidths: Arc<Bandwidths>,
+        found: &FoundRecording,
+    ) -> Self {
         Self {
             client,
             repository,
-            paces,
+            bandwidths,
             own: found.zone.clone(),
             zones: found.recording.zones.clone().into(),
         }
@@ -39,7 +44,7 @@ impl ZoneSource {
 
     /// The longest gap, in bytes, that takes less time to read over than another request would.
     pub fn bridge(&self) -> u64 {
-        self.paces.bridge(self.repository.registry())
+        self.bandwidths.bridge(self.repository.registry())
     }
 
     /// Asks for bytes of a zone, given by its place in the recording.
@@ -77,7 +82,7 @@ impl ZoneSource {
         if let Some(came) = stream.came.as_ref().filter(|_| stream.is_request()) {
             let registry = self.repository.registry();
             let (delay, rest) = (came.first - stream.asked, came.last - came.first);
-            self.paces.note(registry, delay, rest, came.after_first);
+            self.bandwidths.note(registry, delay, rest, came.after_first);
         }
     }
 }

@@ -25,7 +25,7 @@ use xebec_images::prepare::PreparedImage;
 
 /// The claim of a start on the layers of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Use {
+pub struct TrustRequirement {
     /// The image as it was named, in full.
     reference: String,
     /// Its manifest, without which older versions do not read what is kept of a use.
@@ -42,7 +42,7 @@ struct Need {
     root: Root,
 }
 
-impl Use {
+impl TrustRequirement {
     /// The image as it was named.
     pub(super) fn reference(&self) -> &str {
         &self.reference
@@ -74,7 +74,7 @@ impl Use {
     }
 
     /// Whether pages that a recording brings into a layer are admitted.
-    pub fn believes(&self, evidence: &Evidence, key: LayerKey, policy: &Policy) -> bool {
+    pub fn admits(&self, evidence: &Evidence, key: LayerKey, policy: &Policy) -> bool {
         let Some(needed) = self.need(key) else { return true };
         let Ok(reference) = self.reference.parse::<Reference>() else {
             return false;
@@ -90,14 +90,14 @@ impl Use {
 
 /// The table of claims, and of what is being brought in.
 #[derive(Default)]
-pub struct Strictness {
+pub struct RecordingAdmission {
     table: Mutex<Table>,
     changed: Notify,
 }
 
 #[derive(Default)]
 struct Table {
-    claims: Vec<Arc<Use>>,
+    claims: Vec<Arc<TrustRequirement>>,
     injecting: Vec<Arc<Injected>>,
 }
 
@@ -144,15 +144,15 @@ impl Injected {
 
 /// Layers that are relied on until this goes.
 #[must_use]
-pub struct Reliance {
-    strictness: Arc<Strictness>,
-    by: Arc<Use>,
+pub struct TrustGuard {
+    admission: Arc<RecordingAdmission>,
+    by: Arc<TrustRequirement>,
 }
 
 /// Layers that pages are brought into until this goes.
 #[must_use]
 pub struct Injecting {
-    strictness: Arc<Strictness>,
+    admission: Arc<RecordingAdmission>,
     what: Arc<Injected>,
 }
 
@@ -163,14 +163,14 @@ pub struct Writing<'a> {
     key: LayerKey,
 }
 
-impl Strictness {
+impl RecordingAdmission {
     /// Relies on an image's layers from now on. Returns once nothing is written to them that it does not admit; nothing of
     /// that will be from now on.
-    pub async fn claim(self: &Arc<Self>, by: Use, policy: &Policy) -> Reliance {
+    pub async fn claim(self: &Arc<Self>, by: TrustRequirement, policy: &Policy) -> TrustGuard {
         let by = Arc::new(by);
         self.lock().claims.push(by.clone());
-        let reliance = Reliance {
-            strictness: self.clone(),
+        let guard = TrustGuard {
+            admission: self.clone(),
             by,
         };
         loop {
@@ -178,8 +178,8 @@ impl Strictness {
             tokio::pin!(changed);
             // Before it is looked, so that what ends in between is not missed.
             changed.as_mut().enable();
-            if !self.revoke_doubtful(&reliance.by, policy) {
-                return reliance;
+            if !self.revoke_doubtful(&guard.by, policy) {
+                return guard;
             }
             changed.await;
         }
@@ -191,18 +191,18 @@ impl Strictness {
         self: &Arc<Self>,
         layers: impl IntoIterator<Item = LayerKey>,
         evidence: &Evidence,
-        mounted: impl FnOnce() -> Vec<(Vec<LayerKey>, Option<Use>)>,
+        mounted: impl FnOnce() -> Vec<(Vec<LayerKey>, Option<TrustRequirement>)>,
         policy: &Policy,
     ) -> Injecting {
         let mut table = self.lock();
         // Asked while the claims stand still: a start that gives one up has its view in there.
         let mounted = mounted();
         let is_believed = |key: LayerKey| {
-            let claimed = table.claims.iter().all(|by| by.believes(evidence, key, policy));
+            let claimed = table.claims.iter().all(|by| by.admits(evidence, key, policy));
             let mut reading = mounted.iter().filter(|(layers, _)| layers.contains(&key));
             claimed
                 && reading.all(|(_, by)| match by {
-                    Some(by) => by.believes(evidence, key, policy),
+                    Some(by) => by.admits(evidence, key, policy),
                     None => evidence.own,
                 })
         };
@@ -210,7 +210,7 @@ impl Strictness {
         let what = Arc::new(Injected::new(layers, evidence.clone()));
         table.injecting.push(what.clone());
         Injecting {
-            strictness: self.clone(),
+            admission: self.clone(),
             what,
         }
     }
@@ -221,12 +221,12 @@ impl Strictness {
     }
 
     /// Whether something is being written that is not admitted. Nothing more will be.
-    fn revoke_doubtful(&self, by: &Use, policy: &Policy) -> bool {
+    fn revoke_doubtful(&self, by: &TrustRequirement, policy: &Policy) -> bool {
         let table = self.lock();
         let mut is_written = false;
         for what in &table.injecting {
             let layers = what.layers.iter();
-            for key in layers.filter(|key| !by.believes(&what.evidence, **key, policy)) {
+            for key in layers.filter(|key| !by.admits(&what.evidence, **key, policy)) {
                 is_written |= what.revoke(*key);
             }
         }
@@ -238,9 +238,9 @@ impl Strictness {
     }
 }
 
-impl Reliance {
+impl TrustGuard {
     /// For whom; to be kept with the view.
-    pub fn by(&self) -> &Use {
+    pub fn by(&self) -> &TrustRequirement {
         &self.by
     }
 }
@@ -277,23 +277,23 @@ impl Drop for Writing<'_> {
             }
         }
         drop(state);
-        self.injecting.strictness.changed.notify_waiters();
+        self.injecting.admission.changed.notify_waiters();
     }
 }
 
-impl Drop for Reliance {
+impl Drop for TrustGuard {
     fn drop(&mut self) {
-        let mut table = self.strictness.lock();
+        let mut table = self.admission.lock();
         table.claims.retain(|by| !Arc::ptr_eq(by, &self.by));
     }
 }
 
 impl Drop for Injecting {
     fn drop(&mut self) {
-        let mut table = self.strictness.lock();
+        let mut table = self.admission.lock();
         table.injecting.retain(|what| !Arc::ptr_eq(what, &self.what));
         drop(table);
-        self.strictness.changed.notify_waiters();
+        self.admission.changed.notify_waiters();
     }
 }
 
@@ -311,9 +311,9 @@ mod tests {
     };
     const MANIFEST: Digest = Digest::from_bytes([3; 32]);
 
-    fn by(reference: &str, root: Root) -> Use {
+    fn by(reference: &str, root: Root) -> TrustRequirement {
         let reference = reference.replace("DIGEST", &MANIFEST.to_string());
-        Use {
+        TrustRequirement {
             reference,
             manifest: MANIFEST,
             needs: vec![Need {
@@ -344,84 +344,80 @@ mod tests {
             ..Evidence::default()
         };
         let tag = by("example.com/app:1", Root::Registry);
-        assert!(tag.believes(&listed("app"), KEY, &policy));
-        assert!(!tag.believes(&listed("other"), KEY, &policy), "listed elsewhere");
-        assert!(!by("example.com/app@DIGEST", Root::Proven).believes(&listed("app"), KEY, &policy));
-        assert!(!by("example.com/app:1", Root::Proven).believes(&listed("app"), KEY, &policy));
-        assert!(by("example.com/app@DIGEST", Root::Bound).believes(&own, KEY, &policy));
+        assert!(tag.admits(&listed("app"), KEY, &policy));
+        assert!(!tag.admits(&listed("other"), KEY, &policy), "listed elsewhere");
+        assert!(!by("example.com/app@DIGEST", Root::Proven).admits(&listed("app"), KEY, &policy));
+        assert!(!by("example.com/app:1", Root::Proven).admits(&listed("app"), KEY, &policy));
+        assert!(by("example.com/app@DIGEST", Root::Bound).admits(&own, KEY, &policy));
         let elsewhere = LayerKey {
             layer: Digest::from_bytes([9; 32]),
             ..KEY
         };
-        assert!(by("example.com/app@DIGEST", Root::Bound).believes(&listed("x"), elsewhere, &policy));
+        assert!(by("example.com/app@DIGEST", Root::Bound).admits(&listed("x"), elsewhere, &policy));
     }
 
     #[tokio::test]
     async fn nothing_doubtful_comes_while_somebody_relies_on_more() {
-        let (strictness, policy) = (Arc::new(Strictness::default()), policy());
-        let claim = strictness
+        let (admission, policy) = (Arc::new(RecordingAdmission::default()), policy());
+        let claim = admission
             .claim(by("example.com/app@DIGEST", Root::Proven), &policy)
             .await;
         assert!(
-            !strictness
+            !admission
                 .inject([KEY], &listed("app"), Vec::new, &policy)
                 .may(KEY)
         );
         drop(claim);
         assert!(
-            strictness
+            admission
                 .inject([KEY], &listed("app"), Vec::new, &policy)
                 .may(KEY)
         );
-        let mounted = |by: Option<Use>| move || vec![(vec![KEY], by)];
+        let mounted = |by: Option<TrustRequirement>| move || vec![(vec![KEY], by)];
         let digest = mounted(Some(by("example.com/app@DIGEST", Root::Proven)));
-        assert!(!strictness.inject([KEY], &listed("app"), digest, &policy).may(KEY));
+        assert!(!admission.inject([KEY], &listed("app"), digest, &policy).may(KEY));
         let unknown = mounted(None);
-        assert!(
-            !strictness
-                .inject([KEY], &listed("app"), unknown, &policy)
-                .may(KEY)
-        );
+        assert!(!admission.inject([KEY], &listed("app"), unknown, &policy).may(KEY));
         let same = mounted(Some(by("example.com/app:2", Root::Registry)));
-        assert!(strictness.inject([KEY], &listed("app"), same, &policy).may(KEY));
-        let table = strictness.lock();
+        assert!(admission.inject([KEY], &listed("app"), same, &policy).may(KEY));
+        let table = admission.lock();
         assert!(table.claims.is_empty() && table.injecting.is_empty());
     }
 
     #[tokio::test]
     async fn a_claim_waits_for_pages_that_are_written_and_not_for_a_registry() {
-        let (strictness, policy) = (Arc::new(Strictness::default()), policy());
-        let doubtful = strictness.inject([KEY], &listed("app"), Vec::new, &policy);
+        let (admission, policy) = (Arc::new(RecordingAdmission::default()), policy());
+        let doubtful = admission.inject([KEY], &listed("app"), Vec::new, &policy);
         // This one admits it.
         drop(
-            strictness
+            admission
                 .claim(by("example.com/app:1", Root::Registry), &policy)
                 .await,
         );
         let writing = doubtful.write(KEY).unwrap();
         let claiming = tokio::spawn({
-            let (strictness, policy) = (strictness.clone(), super::tests::policy());
+            let (admission, policy) = (admission.clone(), super::tests::policy());
             async move {
                 let by = by("example.com/app@DIGEST", Root::Proven);
-                strictness.claim(by, &policy).await
+                admission.claim(by, &policy).await
             }
         });
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(!claiming.is_finished(), "a page is being written");
         // It holds already against what would begin now.
         assert!(
-            !strictness
+            !admission
                 .inject([KEY], &listed("app"), Vec::new, &policy)
                 .may(KEY)
         );
-        assert!(strictness.is_injecting(KEY));
+        assert!(admission.is_injecting(KEY));
         drop(writing);
         let claim = tokio::time::timeout(Duration::from_secs(5), claiming).await;
         let claim = claim
             .expect("who waits for more of a registry is waited for")
             .unwrap();
         // What was allowed is so no more, and does not become so again.
-        assert!(!strictness.is_injecting(KEY) && !doubtful.may(KEY));
+        assert!(!admission.is_injecting(KEY) && !doubtful.may(KEY));
         drop(claim);
         assert!(doubtful.write(KEY).is_none());
     }

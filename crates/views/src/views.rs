@@ -27,7 +27,7 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Allowed, Completion, Holder, LayerPair};
 
 use crate::bypass_devices::Arriving;
-use crate::recording_admission::Use;
+use crate::recording_admission::TrustRequirement;
 use crate::view::{self, BuiltView, MountOptions};
 use crate::views::own_mounts::{remove_own_mount, remove_unused_mount, unmount_view};
 pub use crate::views::populated::{Populated, PopulatedNote};
@@ -55,7 +55,7 @@ pub struct Claim<'a> {
     /// How the rest of it is to be brought in, if at all.
     pub completion: Option<Completion>,
     /// What is needed of those who bring pages in.
-    pub by: Use,
+    pub by: TrustRequirement,
     /// What is allowed on the directory that it is for, if it is one.
     pub allowed: Allowed,
 }

@@ -26,7 +26,7 @@ use xebec_snapshotter::record::LazyLayer;
 use xebec_snapshotter::usage::Usage;
 use xebec_snapshotter::{ErrorKind, LazyImages, SnapshotError};
 
-use super::findings::{Asker, Findings};
+use super::admission_cache::{AdmissionCache, Asker};
 use crate::logins::KeptLogins;
 use crate::order::Order;
 use crate::services::Services;
@@ -46,7 +46,7 @@ pub(super) type Asked = (String, Option<String>, String);
 /// The images of a daemon, for containerd.
 pub(super) struct Layers {
     requests: Weak<Services>,
-    pub(super) findings: Findings,
+    pub(super) admissions: AdmissionCache,
     /// Images that were not shown their own layers, but the same chain of another tag's.
     fallen_back: Mutex<HashMap<Asked, Instant>>,
     /// What pulls bring, if those come by here.
@@ -59,7 +59,7 @@ impl Layers {
     pub(super) fn of(requests: &Arc<Services>, logins: Option<Arc<KeptLogins>>) -> Layers {
         Layers {
             requests: Arc::downgrade(requests),
-            findings: Findings::default(),
+            admissions: AdmissionCache::default(),
             fallen_back: Mutex::default(),
             logins,
             proving: Arc::default(),
@@ -87,7 +87,7 @@ impl Layers {
 
     /// What is known of an image is to be found out anew next time.
     pub(super) fn forget(&self, reference: &str, manifest: Option<&str>) {
-        self.findings.forget(reference, manifest);
+        self.admissions.forget(reference, manifest);
     }
 
     pub(super) async fn find(
@@ -120,7 +120,7 @@ impl Layers {
                 base: None,
             })
         };
-        self.findings.get(asker, reference, manifest, find).await
+        self.admissions.get(asker, reference, manifest, find).await
     }
 
     async fn find_now(
@@ -140,7 +140,7 @@ impl Layers {
         let command = said_later();
         let service = ForService {
             command: &command,
-            paces: &requests.paces,
+            bandwidths: &requests.bandwidths,
         };
         let recordings = match asker {
             Asker::Pull => &requests.recordings.trying_logins(),

@@ -31,14 +31,14 @@ impl Layers {
             return true;
         };
         // Who pulls one of them next finds it out anew, and has it recorded again.
-        self.findings.forget_manifests(&shown.gone);
+        self.admissions.forget_manifests(&shown.gone);
         // Of others a pull may be about to make the next snapshot.
-        let found = self.findings.manifests();
+        let found = self.admissions.manifests();
         let pulled = shown.pulled.iter().filter_map(|manifest| manifest.parse().ok());
         let stays: HashSet<Digest> = pulled.chain(found.iter().flatten().copied()).collect();
         let left = requests.in_background(move |requests| requests.let_go(&shown, found.as_ref()));
         let is_done = left.await.unwrap_or(false);
-        self.findings.forget_others(&stays);
+        self.admissions.forget_others(&stays);
         is_done
     }
 }

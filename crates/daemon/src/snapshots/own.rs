@@ -22,7 +22,7 @@ use xebec_snapshotter::lazy::Reason;
 use xebec_snapshotter::record::LazyLayer;
 use xebec_snapshotter::{ErrorKind, SnapshotError};
 
-use super::findings::Asker;
+use super::admission_cache::Asker;
 use super::lazy::{Layers, quietly, request};
 use crate::services::Services;
 

@@ -22,7 +22,7 @@ use xebec_protocol::wire::LayerPair;
 
 use super::record::ViewRecord;
 use super::table::Views;
-use crate::recording_admission::Use;
+use crate::recording_admission::TrustRequirement;
 use crate::view;
 
 /// What is kept of one.
@@ -30,7 +30,7 @@ use crate::view;
 struct Departed {
     reference: String,
     layers: Vec<LayerPair>,
-    uses: Vec<Use>,
+    uses: Vec<TrustRequirement>,
 }
 
 /// Keeps what a view's readers need, if it has any left. It is unmounted. Its metadata image is the caller's to remove, before its
@@ -68,7 +68,7 @@ pub(super) fn depart(paths: &Paths, record: &ViewRecord) {
 impl Views {
     /// For whom layers are read by views that were unmounted; the holders of a view with a damaged record are unknown. Removes views that
     /// no process uses any more.
-    pub fn departed(&self) -> Vec<(Vec<LayerKey>, Option<Use>)> {
+    pub fn departed(&self) -> Vec<(Vec<LayerKey>, Option<TrustRequirement>)> {
         let mut readers = Vec::new();
         for entry in fs::read_dir(self.paths.departed())
             .into_iter()

@@ -9,7 +9,7 @@ use xebec_cache::store::LayerKey;
 use xebec_oci::Reference;
 
 use super::record::ViewRecord;
-use crate::recording_admission::Use;
+use crate::recording_admission::TrustRequirement;
 
 /// A view, as far as it matters here.
 pub(super) struct Reader {
@@ -38,7 +38,11 @@ impl Readers {
 
 impl Reader {
     fn of(record: &ViewRecord) -> Self {
-        let names = record.uses.iter().map(Use::reference).chain([&*record.reference]);
+        let names = record
+            .uses
+            .iter()
+            .map(TrustRequirement::reference)
+            .chain([&*record.reference]);
         let repository = |name: &str| Some(name.parse::<Reference>().ok()?.repository().to_string());
         Self {
             layers: record.layers.iter().map(|pair| (*pair).into()).collect(),

@@ -9,7 +9,7 @@ use xebec_protocol::wire::{Completion, Holder, LayerPair};
 
 use super::populated::PopulatedNote;
 use crate::bypass_devices::Arriving;
-use crate::recording_admission::Use;
+use crate::recording_admission::TrustRequirement;
 
 /// What is kept of a view.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct ViewRecord {
     pub completion: Option<Completion>,
     /// For whom its layers are read, as far as it is known: what runtime images bring must be good enough for all.
     #[serde(default)]
-    pub uses: Vec<Use>,
+    pub uses: Vec<TrustRequirement>,
     /// A mount of the blob cache that is this view's own, and goes with it.
     #[serde(default)]
     pub own_mount: Option<PathBuf>,

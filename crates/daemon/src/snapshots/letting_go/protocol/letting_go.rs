@@ -150,9 +150,9 @@ impl World {
             Stage::Shown => (seen.snapshots, seen.at) = (self.snapshots.clone(), Stage::Found),
             Stage::Found => {
                 if without != Without::Forgetting {
-                    self.findings.retain(|image| !seen.gone.contains(image));
+                    self.admissions.retain(|image| !seen.gone.contains(image));
                 }
-                (seen.found, seen.at) = (self.findings.clone(), Stage::Plan);
+                (seen.found, seen.at) = (self.admissions.clone(), Stage::Plan);
             }
             Stage::Plan => {
                 (seen.records, seen.viewed) = (self.records.clone(), self.used(false));
@@ -168,7 +168,7 @@ impl World {
         let Some(leaving) = plan.leaving.get(seen.next.0) else {
             if without != Without::ForgettingMore {
                 let stays = |image: &u8| seen.found.contains(image) || seen.pulled.contains(image);
-                self.findings.retain(stays);
+                self.admissions.retain(stays);
             }
             self.is_held = false;
             if !plan.is_all || !seen.have_all_gone {

@@ -58,7 +58,7 @@ pub(super) struct World {
     pub(super) layers: BTreeSet<u8>,
     /// For which image each chain of layers was let in.
     pub(super) snapshots: BTreeMap<Vec<u8>, u8>,
-    pub(super) findings: BTreeSet<u8>,
+    pub(super) admissions: BTreeSet<u8>,
     pub(super) gone: Option<BTreeSet<u8>>,
     pub(super) is_held: bool,
     /// Somebody may have left layers that are in no record: he died before that, or only asked about an image that went meanwhile.
@@ -123,7 +123,7 @@ impl World {
             } => world.command(image, is_recorded, at)?,
             Actor::LetGo(seen) => world.let_go(seen, without),
             Actor::Age => {
-                world.findings.clear();
+                world.admissions.clear();
                 Actor::Done
             }
             Actor::Restart => {
@@ -143,7 +143,7 @@ impl World {
             Pulling::Begin if self.is_held && without != Without::Waiting => return None,
             Pulling::Begin if self.snapshots.get(layers) == Some(&image) => self.pulled_up_to(image, depth),
             Pulling::Begin => next(depth, Pulling::Find),
-            Pulling::Find if self.findings.contains(&image) => next(depth, Pulling::Stand),
+            Pulling::Find if self.admissions.contains(&image) => next(depth, Pulling::Stand),
             Pulling::Find => {
                 self.fetch(image);
                 next(depth, Pulling::Record)
@@ -157,7 +157,7 @@ impl World {
                 next(depth, Pulling::Find)
             }
             Pulling::Look => {
-                self.findings.insert(image);
+                self.admissions.insert(image);
                 next(depth, Pulling::Stand)
             }
             Pulling::Stand if depth > 1 && !self.snapshots.contains_key(&layers[..depth - 1]) => Actor::Done,
@@ -246,7 +246,7 @@ impl World {
     /// What is in no file is lost.
     pub(super) fn restart(&mut self) {
         self.has_left_some = true;
-        self.findings.clear();
+        self.admissions.clear();
         (self.is_held, self.going, self.gone) = (false, None, Some(BTreeSet::new()));
         for actor in &mut self.actors {
             *actor = match actor.clone() {
@@ -289,7 +289,7 @@ impl World {
 
     /// What is left when nobody does anything any more.
     pub(super) fn check_rest(mut self) -> Result<(), Wrong> {
-        self.findings.clear();
+        self.admissions.clear();
         self.gone.get_or_insert_default();
         self.actors.push(Actor::LetGo(LettingGo::default()));
         let last = self.actors.len() - 1;

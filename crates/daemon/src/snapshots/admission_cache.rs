@@ -32,9 +32,9 @@ type Found = Arc<OnceCell<(Instant, Result<Arc<Admission>, NotLazy>)>>;
 
 /// What was found.
 #[derive(Default)]
-pub(super) struct Findings(Mutex<HashMap<Key, Found>>);
+pub(super) struct AdmissionCache(Mutex<HashMap<Key, Found>>);
 
-impl Findings {
+impl AdmissionCache {
     /// What is known of an image, or what `find` finds, once for all requests that ask meanwhile.
     pub(super) async fn get(
         &self,
@@ -124,7 +124,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     struct Registry {
-        findings: Findings,
+        admissions: AdmissionCache,
         asked: AtomicUsize,
     }
 
@@ -141,7 +141,7 @@ mod tests {
                 })
             };
             let found = self
-                .findings
+                .admissions
                 .get(asker, "registry.example/app:1", None, find)
                 .await;
             assert!(found.is_err());
@@ -151,7 +151,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waited_for_the_same_does_not_wait_again() {
         let registry = Arc::new(Registry {
-            findings: Findings::default(),
+            admissions: AdmissionCache::default(),
             asked: AtomicUsize::new(0),
         });
         let begun = Instant::now();
@@ -178,35 +178,35 @@ mod tests {
         tokio::time::sleep(FRESH_FAILURE).await;
         registry.ask(Asker::Pull).await;
         assert_eq!(registry.asked.load(Ordering::Relaxed), 3);
-        assert_eq!(registry.findings.lock().len(), 1);
+        assert_eq!(registry.admissions.lock().len(), 1);
     }
 
     /// A registry that is silent keeps its own image from going, and no other.
     #[tokio::test(start_paused = true)]
     async fn who_asks_names_his_image() {
-        let findings = Findings::default();
+        let admissions = AdmissionCache::default();
         let [asked, found] = [b"asked", b"found"].map(|text| Digest::of(text));
         let admission = Admission {
             manifest: found,
             layers: Vec::new(),
             keys: Vec::new(),
         };
-        let known = findings.get(Asker::Other, "known", None, async { Ok(admission) });
+        let known = admissions.get(Asker::Other, "known", None, async { Ok(admission) });
         known.await.unwrap();
         let name = asked.to_string();
-        let silent = findings.get(Asker::Pull, "silent", Some(&name), std::future::pending());
+        let silent = admissions.get(Asker::Pull, "silent", Some(&name), std::future::pending());
         tokio::pin!(silent);
         assert!(is_pending(&mut silent).await);
-        let manifests = findings.manifests();
+        let manifests = admissions.manifests();
         assert_eq!(manifests, Some(HashSet::from([asked, found])));
         // It may lead to another image than was said, of which something went meanwhile.
-        findings.forget_others(&manifests.unwrap());
-        assert_eq!(findings.lock().len(), 1);
+        admissions.forget_others(&manifests.unwrap());
+        assert_eq!(admissions.lock().len(), 1);
         // Which image this one leads to is what is being found out.
-        let unknown = findings.get(Asker::Other, "unknown", None, std::future::pending());
+        let unknown = admissions.get(Asker::Other, "unknown", None, std::future::pending());
         tokio::pin!(unknown);
         assert!(is_pending(&mut unknown).await);
-        assert_eq!(findings.manifests(), None);
+        assert_eq!(admissions.manifests(), None);
     }
 
     async fn is_pending(found: impl Future) -> bool {
@@ -218,7 +218,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_gives_up_leaves_nothing() {
         let registry = Registry {
-            findings: Findings::default(),
+            admissions: AdmissionCache::default(),
             asked: AtomicUsize::new(0),
         };
         for _ in 0..3 {
@@ -228,14 +228,14 @@ mod tests {
         assert_eq!(registry.asked.load(Ordering::Relaxed), 3);
         drop(
             registry
-                .findings
+                .admissions
                 .entry(("another".to_owned(), None, Asker::Other)),
         );
         drop(
             registry
-                .findings
+                .admissions
                 .entry(("one more".to_owned(), None, Asker::Other)),
         );
-        assert_eq!(registry.findings.lock().len(), 1);
+        assert_eq!(registry.admissions.lock().len(), 1);
     }
 }
