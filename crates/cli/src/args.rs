@@ -47,7 +47,7 @@ pub(crate) struct Cli {
         value_name = "DIR"
     )]
     pub(crate) run: PathBuf,
-    /// Print more (-v: what Xebec does, -vv: how).
+    /// Print more: once, what Xebec does; twice, how.
     #[arg(long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// The command.
