@@ -65,7 +65,7 @@ fn unmounting(world: &World) -> Result<Outcome> {
     }
     for path in [&others, &link] {
         let ended = lab.xebec("root", &["umount", &named(path)])?;
-        ended.expect(NOT_FOUND, &["is not a view of Xebec", "left alone"])?;
+        ended.expect(NOT_FOUND, &["is not a view of Xebec", "leaves it alone"])?;
     }
     // One that is there for containers. Nobody is told to take it away himself.
     let status = lab.status("root")?;
