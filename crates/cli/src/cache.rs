@@ -174,10 +174,13 @@ fn print_forgotten(forgotten: &Forgotten) {
         );
         return;
     }
+    let layers = match forgotten.removed_layers {
+        1 => "1 layer".to_owned(),
+        number => format!("{number} layers"),
+    };
     println!(
-        "{}: removed, with {} layers; {} freed",
+        "{}: removed, with {layers}; {} freed",
         forgotten.reference,
-        forgotten.removed_layers,
         text::size(forgotten.removed_bytes)
     );
     for reason in &forgotten.kept {

@@ -377,11 +377,11 @@ fn rmi(world: &World) -> Result<Outcome> {
     lab.xebec("root", &["rmi", "nobody/knows:this"])?
         .expect(3, &["not known"])?;
     lab.xebec("root", &["rmi", &derived.tag])?
-        .expect(0, &["1 layers removed"])?;
+        .expect(0, &["removed, with 1 layer;"])?;
     layers(1)?;
     lab.xebec("root", &["rmi", &derived.tag])?.expect(3, &[])?;
     lab.xebec("root", &["rmi", &shared.tag])?
-        .expect(0, &["1 layers removed"])?;
+        .expect(0, &["removed, with 1 layer;"])?;
     layers(0)?;
     ensure!(
         json(&lab, &["images", "--json"])?
