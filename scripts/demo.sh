@@ -52,7 +52,7 @@ prepare() {
         }
     done
     local started=$SECONDS images
-    echo "Preparing: the image (from Debian packages) and the program; on two idle processors about four minutes" >&2
+    echo "Preparing: the image (from Debian packages) and the program; on two idle processors about five minutes" >&2
     scripts/images/build.sh nginx &
     images=$!
     # Where a release was built before, it is the quicker one.

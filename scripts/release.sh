@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the release binary as one static file, so that the daemon needs no library that could lie on a lazy
-# mount, and so that it runs on any distribution. XEBEC_PROFILE=demo builds it in about half the time, for the demo.
+# mount, and so that it runs on any distribution. XEBEC_PROFILE=demo builds it with less optimisation, in less time, for the demo.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$XEBEC_TOP"
