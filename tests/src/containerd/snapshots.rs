@@ -137,8 +137,11 @@ impl<'a> Snapshots<'a> {
             }
         };
         *self.keeper() = Some(keeper);
-        wait_until(START, "the snapshotter's socket answers", || {
-            Ok(UnixStream::connect(self.socket()).is_ok())
+        let own = self.world.path(&format!("{ROOT}-run")).join("xebec.sock");
+        wait_until(START, "the daemon's two sockets answer", || {
+            Ok([&self.socket(), &own]
+                .iter()
+                .all(|socket| UnixStream::connect(socket).is_ok()))
         })
         .with_context(|| fs::read_to_string(self.world.path("daemon.log")).unwrap_or_default())
     }
@@ -201,10 +204,13 @@ impl<'a> Snapshots<'a> {
                 Err(error) => return Err(error.into()),
             }
         }
-        match self.keeper().take() {
-            Some(mut keeper) => keeper.wait(),
-            None => Ok(()),
+        if let Some(mut keeper) = self.keeper().take() {
+            keeper.wait()?;
         }
+        // Until both have ended their sockets still accept, and a caller would take them for those of the next daemon.
+        wait_until(START, "the killed daemon's processes have ended", || {
+            Ok([keeper, worker].into_iter().all(has_ended))
+        })
     }
 
     /// The service is stopped: its keeper leaves, and the worker goes on.
@@ -229,6 +235,18 @@ impl<'a> Snapshots<'a> {
             Some(mut keeper) => keeper.wait(),
             None => Ok(()),
         }
+    }
+}
+
+/// Whether a process has closed all that it had open: it is gone, or waits for its parent.
+fn has_ended(pid: Pid) -> bool {
+    match fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())) {
+        // The state follows the name, which may hold anything.
+        Ok(stat) => stat
+            .rsplit(") ")
+            .next()
+            .is_some_and(|rest| rest.starts_with(['Z', 'X'])),
+        Err(_) => true,
     }
 }
 
