@@ -117,6 +117,10 @@ bench-operations: setup-bench ## measure snapshot operations in a second beside 
 bench-engines: setup-bench ## measure starts by Docker and by a kubelet, of nginx and Python, beside overlayfs
 	@scripts/bench.sh engines
 
+.PHONY: bench-runner
+bench-runner: setup-bench ## measure starts by `xebec run`: in the foreground, detached, and with a published port
+	@scripts/bench.sh runner
+
 .PHONY: bench-report
 bench-report: ## print results as tables and make out/report.html of them; FILES="A.json B.json" (what bench-hello wrote)
 	@python3 -B bench/report.py --html out/report.html $(or $(FILES),$(or $(XEBEC_CACHE),$(HOME)/.cache/xebec)/bench/hello.json)

@@ -12,6 +12,7 @@
 #   bench.sh scenarios  what the papers do with images besides (docs/bench-scenarios.md); ONLY="NAME ..." takes some of them,
 #                       SMALL=1 a short form; --budget as above
 #   bench.sh operations snapshot operations in a second, beside containerd's own snapshotters
+#   bench.sh runner     starts of nginx by `xebec run`: in the foreground, detached, with a published port
 #   bench.sh engines    starts of nginx and python by `docker run` and as a pod of a kubelet, beside overlayfs
 #
 #   BENCH_RUNS=N             runs of each measurement (7; of runtime 5, of hello 3)
@@ -115,6 +116,7 @@ prepare() {
         [[ ${SMALL:-} == 1 ]] && images=(nginx python)
         [[ -n ${BENCH_ONLY:-} ]] && read -r -a images <<<"$BENCH_ONLY"
         [[ $what == large ]] && images=(torch)
+        [[ $what == runner ]] && images=(nginx)
         # Operations are made without an image.
         case $what in
         operations) ;;
@@ -210,7 +212,7 @@ inside() {
     case $what in
     smoke) new_file_system 6G ;;
     large) new_file_system 60G ;;
-    hello | scenarios | operations | runtime | engines) new_file_system 20G ;;
+    hello | scenarios | operations | runtime | engines | runner) new_file_system 20G ;;
     esac
     export XEBEC_ROOT=$BENCH_SCRATCH/root XEBEC_RUN=/run/xebec-bench
     trap clean_up EXIT
@@ -225,7 +227,7 @@ inside() {
     export REGISTRY REGISTRY_LOG
     local -a program=(bench/bench.py)
     case $what in
-    runtime | readahead | operations | engines) program=("bench/$what.py") ;;
+    runtime | readahead | operations | engines | runner) program=("bench/$what.py") ;;
     hello)
         program=(bench/hello.py)
         export BENCH_JSON=${BENCH_JSON:-$XEBEC_CACHE/bench/hello.json}
@@ -303,7 +305,7 @@ case "${1:-all}" in
     what=$2
     inside
     ;;
-all | runtime | large | readahead | hello | scenarios | smoke | operations | engines)
+all | runtime | large | readahead | hello | scenarios | smoke | operations | engines | runner)
     what=${1:-all}
     if [[ $what == hello || $what == scenarios ]] && [[ ${2:-} == --budget ]]; then
         [[ ${3:-} =~ ^[0-9]+$ ]] || {
