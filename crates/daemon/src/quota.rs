@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, PoisonError, Weak};
 
 use tracing::{info, warn};
@@ -151,7 +152,7 @@ impl Services {
                 let name = path.file_stem().unwrap_or_default().to_string_lossy();
                 let is_metadata = path.extension().is_some_and(|extension| extension == "erofs");
                 if is_metadata && !views.iter().any(|view| view.name == name) {
-                    bytes += inventory::disk_bytes(&path);
+                    bytes += entry.metadata().map_or(0, |metadata| metadata.blocks() * 512);
                     if !dry_run {
                         let _ = fs::remove_file(&path);
                     }

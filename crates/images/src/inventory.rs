@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
+use xebec_kernel::disk_usage;
 
 use serde::Serialize;
 use xebec_cache::store::LayerKey;
@@ -105,25 +106,14 @@ pub fn survey(
 /// What the cache takes on its file system, in bytes.
 pub fn used_bytes(images: &Images) -> u64 {
     let paths = &images.paths;
-    let named: u64 = [paths.layers(), paths.images(), paths.views()]
-        .iter()
-        .map(|path| disk_bytes(path))
-        .sum();
-    named + arriving_bytes(&paths.layers())
+    let named = [paths.layers(), paths.images(), paths.views()];
+    let named = disk_usage::of_all(named.iter().map(|path| &**path)).unwrap_or_default();
+    named.bytes + arriving_bytes(&paths.layers())
 }
 
-/// What a file, or a directory with all that is in it, takes on its file system, in bytes.
-pub fn disk_bytes(path: &Path) -> u64 {
-    let Ok(metadata) = fs::symlink_metadata(path) else {
-        return 0;
-    };
-    // `st_blocks` counts units of 512 bytes whatever the file system's block size is.
-    let own = metadata.blocks() * 512;
-    if !metadata.is_dir() {
-        return own;
-    }
-    let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    own + entries.map(|entry| disk_bytes(&entry.path())).sum::<u64>()
+/// What a directory with all that is in it takes on its file system, in bytes. A directory that cannot be read counts nothing.
+pub fn disk_bytes(directory: &Path) -> u64 {
+    disk_usage::of(directory).unwrap_or_default().bytes
 }
 
 /// What this process's files without a name take (see [`crate::whole_blob_download`]), in bytes.

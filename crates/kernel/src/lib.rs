@@ -9,6 +9,7 @@
 //! * [`process`]: starting a process with chosen descriptors, waiting for it, signals.
 //! * [`page_cache`]: which pages of a file are in the page cache.
 //! * [`mod@file`]: files that appear whole, and the removal of unfinished ones that a killed process left.
+//! * [`disk_usage`]: what a tree that others may change takes on disk.
 //! * [`remove`]: removing directories, and nothing that is mounted in them.
 //! * [`writeback`]: syncing many files to the disk together.
 //! * [`clock`]: the time, as it is written down.
@@ -20,6 +21,7 @@
 //! Wherever rustix has a safe wrapper, it is used; the rest is a short `unsafe` block that states its reason.
 
 pub mod clock;
+pub mod disk_usage;
 pub mod fanotify;
 pub mod features;
 pub mod file;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use xebec_kernel::disk_usage;
 
 use tracing::{error, warn};
 
@@ -12,7 +13,7 @@ use crate::mapped::Mapped;
 use crate::mounts::{self, Layers};
 use crate::record::Record;
 use crate::store::{Chain, New, Store};
-use crate::usage::{self, Usage};
+use crate::usage::Usage;
 
 #[derive(Debug)]
 pub(super) struct Inner {
@@ -24,7 +25,8 @@ pub(super) struct Inner {
 impl Inner {
     pub(super) fn measure(&self, id: u64) -> Result<Usage, SnapshotError> {
         let upper = self.directories.upper(id);
-        usage::of(&upper).map_err(|error| SnapshotError::io("measure", &upper, &error))
+        let usage = disk_usage::of(&upper).map(Usage::from);
+        usage.map_err(|error| SnapshotError::io("measure", &upper, &error))
     }
 
     /// Takes directories away that belong to no snapshot.
