@@ -133,8 +133,8 @@ mod tests {
         fn length(&self) -> io::Result<u64> {
             Ok(self.bytes.len() as u64)
         }
-        fn identity(&self) -> io::Result<(u64, u64)> {
-            Ok((0, 0))
+        fn identity(&self) -> io::Result<xebec_kernel::file::FileIdentity> {
+            Ok(xebec_kernel::file::FileIdentity { device: 0, inode: 0 })
         }
         fn descriptor(&self) -> Option<BorrowedFd<'_>> {
             None

@@ -13,10 +13,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
+use xebec_kernel::file::FileIdentity;
 
 use rustix::fs::FallocateFlags;
 
@@ -155,7 +156,7 @@ pub trait DiskFile: Send + Sync + Debug {
     ///
     /// # Errors
     /// Those of `fstat(2)`.
-    fn identity(&self) -> io::Result<(u64, u64)>;
+    fn identity(&self) -> io::Result<FileIdentity>;
 
     /// The descriptor, if the file is one of the kernel's.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
@@ -264,9 +265,8 @@ impl DiskFile for RealFile {
         Ok(self.0.metadata()?.len())
     }
 
-    fn identity(&self) -> io::Result<(u64, u64)> {
-        let metadata = self.0.metadata()?;
-        Ok((metadata.dev(), metadata.ino()))
+    fn identity(&self) -> io::Result<FileIdentity> {
+        FileIdentity::of(&self.0)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

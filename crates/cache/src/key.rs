@@ -32,6 +32,11 @@ impl LayerKey {
     pub fn folder(&self) -> PathBuf {
         Path::new(&self.layer.hex()).join(self.index.hex())
     }
+
+    /// The layer's data file, where `layers` is the store's directory or a mount of it.
+    pub fn data_path(&self, layers: &Path) -> PathBuf {
+        layers.join(self.folder()).join(DATA)
+    }
 }
 
 impl fmt::Display for LayerKey {

@@ -14,6 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use xebec_kernel::file::FileIdentity;
 
 use tracing::warn;
 use xebec_format::PAGE_SIZE;
@@ -57,15 +58,6 @@ pub struct Compared {
     pub verified: u64,
     /// Pages whose injected bytes were not the layer's; see [`CachedLayer::take_mismatches`].
     pub mismatches: u64,
-}
-
-/// Device and inode number of a data file, by which an event's descriptor is recognised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileIdentity {
-    /// `st_dev`.
-    pub device: u64,
-    /// `st_ino`.
-    pub inode: u64,
 }
 
 /// A layer that is kept on a disk, and what is known of it without its files.
@@ -123,7 +115,7 @@ impl CachedLayer {
             table,
             boot: _,
         } = place;
-        let (device, inode) = data.identity()?;
+        let identity = data.identity()?;
         let written = WrittenSpans::of(&table, &presence);
         let mismatches = Mutex::new(read_mismatches(&**disk, directory, presence.pages()));
         Ok(Self {
@@ -131,7 +123,7 @@ impl CachedLayer {
             directory: directory.to_owned(),
             table,
             data,
-            identity: FileIdentity { device, inode },
+            identity,
             presence,
             written: Mutex::new(written),
             write_locks: PageWriteLocks::default(),
@@ -149,6 +141,11 @@ impl CachedLayer {
     /// The folder with `data`, `present` and `index`.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// The data file.
+    pub fn data_path(&self) -> PathBuf {
+        self.directory.join(DATA)
     }
 
     /// How to get the layer's spans.

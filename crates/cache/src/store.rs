@@ -294,6 +294,11 @@ impl Store {
         self.directory.join(key.folder())
     }
 
+    /// The data file of a layer.
+    pub fn data_path(&self, key: LayerKey) -> PathBuf {
+        key.data_path(&self.directory)
+    }
+
     /// All layers that are there.
     ///
     /// # Errors

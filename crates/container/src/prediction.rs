@@ -28,8 +28,9 @@
 mod piped_runtime;
 mod process_tree;
 
-use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::process::Command;
+use xebec_kernel::file::is_same;
 
 use xebec_kernel::mount::Detached;
 use xebec_kernel::mount::automount::Automount;
@@ -229,12 +230,8 @@ fn has_its_root(bundle: &Bundle) -> bool {
     let Ok(pid) = init::read_pid(&bundle.pid_file()) else {
         return false;
     };
-    let its = std::fs::metadata(format!("/proc/{}/root", pid.as_raw_pid()));
-    let mounted = std::fs::metadata(bundle.root());
-    let is_same = matches!(
-        (its, mounted),
-        (Ok(its), Ok(mounted)) if (its.dev(), its.ino()) == (mounted.dev(), mounted.ino())
-    );
+    let its = PathBuf::from(format!("/proc/{}/root", pid.as_raw_pid()));
+    let is_same = is_same(&its, &bundle.root());
     if !is_same {
         tracing::warn!(
             id = bundle.id(),

@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use xebec_kernel::file::read_limited;
 
 use serde::{Deserialize, Serialize};
 use xebec_kernel::clock::seconds_since_1970;
@@ -236,10 +237,8 @@ pub(crate) fn read_all(run: &Path) -> Result<(Vec<Record>, Vec<RecordError>), Re
 
 /// The record in a file. `None` if there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<Record>, RecordError> {
-    use io::Read;
-    let mut text = Vec::new();
-    match fs::File::open(path).and_then(|file| file.take(RECORD_LIMIT).read_to_end(&mut text)) {
-        Ok(_) => serde_json::from_slice(&text)
+    match read_limited(path, RECORD_LIMIT) {
+        Ok(text) => serde_json::from_slice(&text)
             .map(Some)
             .map_err(|error| RecordError::file("read", path)(error.into())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

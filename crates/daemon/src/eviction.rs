@@ -63,7 +63,7 @@ impl Services {
                 }
             }
             Action::Remove => {
-                let path = self.images.store().folder(key).join("data");
+                let path = self.images.store().data_path(key);
                 let data = match File::options().read(true).write(true).open(path) {
                     Ok(data) => Some(data),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => None,

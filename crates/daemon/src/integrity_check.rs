@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+use xebec_images::facts;
 
 use tracing::{error, info};
 use xebec_cache::fill::Patience;
@@ -16,7 +17,6 @@ use xebec_images::prepare::PreparedImage;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Purpose;
 use xebec_trust::Evidence;
-use xebec_trust::RepositoryName;
 use xebec_views::page_cache_prefill;
 use xebec_views::recording_admission::{Injecting, TrustRequirement};
 use xebec_views::views::ViewRecord;
@@ -80,8 +80,7 @@ impl Services {
         purpose: &Purpose,
     ) -> Result<(), Failure> {
         let found = &prepared.found;
-        let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
-            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let repository = facts::repository_name(found.reference.repository())?;
         let mut policy = None;
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, Some(&layer.index))?;

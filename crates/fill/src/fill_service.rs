@@ -12,12 +12,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
+use xebec_kernel::file::FileIdentity;
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Semaphore, watch};
 use tracing::{error, info, warn};
 use xebec_cache::fill::{FillError, FillStats, Filler, Memory, Patience};
-use xebec_cache::layer::FileIdentity;
 use xebec_cache::progress::Ticket;
 use xebec_cache::store::{LayerKey, Store, StoreError};
 use xebec_format::layer::LayerIndex;
@@ -26,7 +26,7 @@ use xebec_images::origin::{LayerSource, Readers};
 use xebec_kernel::fanotify::{Denial, FanotifyError, Group};
 use xebec_protocol::settings::Settings;
 
-use crate::events::{Answer, Event, EventHandler, FileId};
+use crate::events::{Answer, Event, EventHandler};
 use crate::page_set::PageSet;
 use crate::rate_limited_log::RateLimitedLog;
 pub use crate::served::ServedLayer;
@@ -344,7 +344,7 @@ impl FillService {
         if !served.layer().is_complete() || served.silenced.swap(true, Ordering::AcqRel) {
             return;
         }
-        let path = served.layer().directory().join("data");
+        let path = served.layer().data_path();
         let key = served.layer().key();
         match self.group.ignore_path(&path) {
             Ok(()) => info!("{key} is complete: its readers do not need the daemon any more"),
@@ -496,23 +496,14 @@ impl EventHandler for FillService {
             runtime.spawn(self.fill_everywhere(waiter, answer));
             return;
         };
-        let identity = FileIdentity {
-            device: identity.device,
-            inode: identity.inode,
-        };
         match self.known(identity) {
             Some(served) => self.handle_known(&served, &event, range, answer),
             None => self.handle_unknown(identity, event, range, answer),
         }
     }
 
-    fn describe(&self, file: FileId) -> Option<String> {
-        let identity = FileIdentity {
-            device: file.device,
-            inode: file.inode,
-        };
-        self.known(identity)
-            .map(|served| served.layer().key().to_string())
+    fn describe(&self, file: FileIdentity) -> Option<String> {
+        self.known(file).map(|served| served.layer().key().to_string())
     }
 }
 

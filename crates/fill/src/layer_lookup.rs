@@ -5,14 +5,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use tracing::error;
-use xebec_cache::layer::FileIdentity;
+
 use xebec_cache::store::LayerKey;
 use xebec_kernel::fanotify::Denial;
+use xebec_kernel::file::FileIdentity;
 use xebec_kernel::lease::Lease;
 use xebec_protocol::failure::Failure;
 
@@ -47,7 +47,7 @@ impl FillService {
         // Other files of a layer's folder (`index`, `present`) are never lazy.
         if let Some(Name { key, file }) = &name
             && file != DATA
-            && file_identity(&self.store.folder(*key).join(file)) == Some(identity)
+            && FileIdentity::at(&self.store.folder(*key).join(file)).ok() == Some(identity)
         {
             return answer.allow();
         }
@@ -88,7 +88,7 @@ impl FillService {
         if let Some(served) = self.known(identity) {
             return Found::Layer(served);
         }
-        let is_it = |key: &LayerKey| file_identity(&self.store.folder(*key).join(DATA)) == Some(identity);
+        let is_it = |key: &LayerKey| FileIdentity::at(&self.store.data_path(*key)).ok() == Some(identity);
         let keys = || self.store.list().unwrap_or_default().into_iter();
         if let Some(key) = likely.into_iter().chain(keys()).find(is_it) {
             return match self.serve(key, None) {
@@ -102,7 +102,7 @@ impl FillService {
         let folders = keys().map(|key| self.store.folder(key));
         let mut files = folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
         let is_side_file = |entry: std::fs::DirEntry| {
-            entry.file_name() != DATA && file_identity(&entry.path()) == Some(identity)
+            entry.file_name() != DATA && FileIdentity::at(&entry.path()).ok() == Some(identity)
         };
         match files.any(is_side_file) {
             true => Found::SideFile,
@@ -133,7 +133,7 @@ impl FillService {
         if self.store.is_complete(key) {
             return Ok(false);
         }
-        let path = self.store.folder(key).join(DATA);
+        let path = self.store.data_path(key);
         let told = File::options()
             .read(true)
             .write(true)
@@ -182,14 +182,6 @@ impl Name {
             file: path.file_name()?.to_owned(),
         })
     }
-}
-
-fn file_identity(path: &Path) -> Option<FileIdentity> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some(FileIdentity {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-    })
 }
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use xebec_cache::fill::Patience;
-use xebec_cache::layer::FileIdentity;
 use xebec_cache::progress::{Account, Ticket};
 use xebec_cache::store::LayerKey;
 use xebec_kernel::clock::milliseconds_since_1970;
+use xebec_kernel::file::FileIdentity;
 use xebec_kernel::journal::waited_since;
 use xebec_protocol::settings::Settings;
 
@@ -206,10 +206,7 @@ impl Waits {
 
     /// A reader begins to wait for `range` of a layer. It must be ended with [`Waits::end`].
     pub fn begin(&self, event: &Event, key: Option<LayerKey>, range: Range<u64>) -> Arc<Waiter> {
-        let file = event.file.map(|file| FileIdentity {
-            device: file.device,
-            inode: file.inode,
-        });
+        let file = event.file;
         let (since, denials) = self.clock(event, file, &range);
         let waiter = Arc::new(Waiter {
             serial: event.serial,
@@ -342,7 +339,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::FileId;
 
     fn waits() -> Waits {
         Waits::new(&Settings {
@@ -357,7 +353,7 @@ mod tests {
         Event {
             serial,
             pid: std::process::id() as i32,
-            file: Some(FileId { device: 1, inode: 2 }),
+            file: Some(FileIdentity { device: 1, inode: 2 }),
             offset: 0,
             count: 4096,
             deaths: 0,

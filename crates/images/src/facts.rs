@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use xebec_cache::store::{LayerKey, Store};
 use xebec_kernel::writeback;
-use xebec_protocol::failure::Failure;
+use xebec_oci::Repository;
+use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_trust::{Record, RepositoryName};
 
 use crate::origin;
@@ -42,12 +43,21 @@ pub fn open(store: &Store, key: LayerKey, record: &mut Record, repository: &Repo
     record.add_reader(repository);
 }
 
+/// A repository as the policy of trust names it.
+///
+/// # Errors
+/// If no policy can name it.
+pub fn repository_name(repository: &Repository) -> Result<RepositoryName, Failure> {
+    let name = RepositoryName::new(repository.registry(), repository.name());
+    name.map_err(|error| Failure::new(FailureKind::Usage, error))
+}
+
 /// Those whom earlier versions showed it to: they asked nobody, and kept no more than where the layer may be fetched.
 fn former_readers(store: &Store, key: LayerKey) -> Vec<RepositoryName> {
     let origins = origin::read(&directory(store, key));
     let repositories = origins.iter().filter_map(origin::Origin::parse_repository);
     repositories
-        .filter_map(|repository| RepositoryName::new(repository.registry(), repository.name()).ok())
+        .filter_map(|repository| repository_name(&repository).ok())
         .collect()
 }
 

@@ -80,8 +80,7 @@ impl Images {
         let found = self.resolve(request, report).await?;
         let client = self.clients.get(request.docker_config.as_deref())?;
         let repository = found.reference.repository();
-        let reader = RepositoryName::new(repository.registry(), repository.name());
-        let reader = reader.map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let reader = facts::repository_name(repository)?;
         let mut layers = Vec::new();
         let mut artifact = Artifact::default();
         for (number, descriptor) in found.layers.iter().enumerate() {

@@ -16,7 +16,6 @@ use xebec_index::indexer::{DataSink, IndexOptions, IndexedLayer, index_layer};
 use xebec_oci::{BlobStream, Client, Descriptor};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Reply;
-use xebec_trust::RepositoryName;
 
 use crate::budget::{Account, Held};
 use crate::facts;
@@ -57,8 +56,7 @@ impl Images {
         let feed = feed(stream, found, descriptor, number, sender, report);
         let images = self.clone();
         let (descriptor, diff_id) = (descriptor.clone(), *diff_id);
-        let reader = RepositoryName::new(repository.registry(), repository.name());
-        let reader = reader.map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let reader = facts::repository_name(repository)?;
         // While it goes on; the decoder of the index then counts that.
         if let Some(account) = keeping {
             account.check()?;

@@ -4,13 +4,12 @@
 //! a keeper whether containerd is served or not, so a socket that cannot be made is told of, and nothing else comes of it.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use xebec_kernel::file::FileIdentity;
 
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -58,7 +57,7 @@ pub(crate) struct Care {
     next: Instant,
     pause: Duration,
     /// Device and inode of the name that it got; of one that was handed down, of what was there when this began.
-    own: Option<(u64, u64)>,
+    own: Option<FileIdentity>,
 }
 
 impl Care {
@@ -135,9 +134,8 @@ fn placeholder(handed: Option<OwnedFd>) -> io::Result<OwnedFd> {
     }
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let status = fs::metadata(path).ok()?;
-    Some((status.dev(), status.ino()))
+fn identity(path: &Path) -> Option<FileIdentity> {
+    FileIdentity::at(path).ok()
 }
 
 fn is_at(socket: &OwnedFd, path: &Path) -> bool {
@@ -165,7 +163,7 @@ mod tests {
             // Nor does one that listened elsewhere go on.
             let elsewhere = UnixListener::bind(dir.path().join("elsewhere")).unwrap();
             assert!(!listens(socket(Some(&path), Some(elsewhere.into())).unwrap()));
-            fs::remove_file(dir.path().join("elsewhere")).unwrap();
+            std::fs::remove_file(dir.path().join("elsewhere")).unwrap();
         }
     }
 
@@ -196,14 +194,14 @@ mod tests {
         for _ in 0..2 {
             care.next = Instant::now();
             assert!(care.renewed(&path, &held).is_none(), "it cannot be made");
-            fs::create_dir(path.parent().unwrap()).unwrap();
+            std::fs::create_dir(path.parent().unwrap()).unwrap();
             care.next = Instant::now();
             held = care.renewed(&path, &held).unwrap();
             UnixStream::connect(&path).unwrap();
             care.next = Instant::now();
             assert!(care.renewed(&path, &held).is_none(), "it is there");
             assert!(!care.left().is_zero());
-            fs::remove_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
         }
     }
 
@@ -219,7 +217,7 @@ mod tests {
         let socket = || drop(UnixListener::bind(&other).unwrap());
         for make in [&file as &dyn Fn(), &socket] {
             make();
-            fs::rename(&other, &path).unwrap();
+            std::fs::rename(&other, &path).unwrap();
             assert!(!care.is_own(&path), "it is not to be removed");
             care.next = Instant::now();
             held = care.renewed(&path, &held).unwrap();

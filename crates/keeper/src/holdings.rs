@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use xebec_kernel::file::FileIdentity;
 
 use tracing::{info, warn};
 use xebec_kernel::fanotify::Group;
@@ -276,7 +277,6 @@ fn snapshots(config: &KeeperConfig, handed: Option<OwnedFd>) -> Result<OwnedFd, 
     })
 }
 
-fn identity(descriptor: BorrowedFd<'_>) -> Option<(u64, u64)> {
-    let status = rustix::fs::fstat(descriptor).ok()?;
-    Some((status.st_dev, status.st_ino))
+fn identity(descriptor: BorrowedFd<'_>) -> Option<FileIdentity> {
+    FileIdentity::of(descriptor).ok()
 }

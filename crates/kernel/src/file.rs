@@ -2,7 +2,8 @@
 //! name tells who writes, so that what a killed process left can be told from what a living one is about to rename.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -165,13 +166,68 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+/// Which file it is, whatever its name: no two files of a host have the same identity at one time (`stat(2)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileIdentity {
+    /// Device number of its file system, `st_dev`.
+    pub device: u64,
+    /// Inode number, `st_ino`.
+    pub inode: u64,
+}
+
+impl FileIdentity {
+    /// That of the file which is open.
+    ///
+    /// # Errors
+    /// Those of `fstat(2)`.
+    pub fn of(file: impl AsFd) -> io::Result<Self> {
+        let status = rustix::fs::fstat(file)?;
+        Ok(Self {
+            device: status.st_dev,
+            inode: status.st_ino,
+        })
+    }
+
+    /// That of the file to which a path leads, through links too.
+    ///
+    /// # Errors
+    /// Those of `stat(2)`, `NotFound` among them.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        fs::metadata(path).map(|metadata| Self::from(&metadata))
+    }
+}
+
+impl From<&fs::Metadata> for FileIdentity {
+    fn from(metadata: &fs::Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        }
+    }
+}
+
 /// Whether two paths lead to one file or directory that is there.
 pub fn is_same(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| {
-        let metadata = fs::metadata(path).ok()?;
-        Some((metadata.dev(), metadata.ino()))
-    };
+    let identity = |path| FileIdentity::at(path).ok();
     identity(one).is_some_and(|identified| Some(identified) == identity(other))
+}
+
+/// The bytes of a file that somebody else may have made large.
+///
+/// # Errors
+/// `FileTooLarge` if it has more than `limit` bytes; they are not read then. I/O errors, `NotFound` among them.
+pub fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limit {
+        true => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has more than {limit} bytes"),
+        )),
+        false => Ok(bytes),
+    }
 }
 
 /// Removes the temporary files of processes that are gone, in `directory` and so many levels below it.

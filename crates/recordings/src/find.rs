@@ -5,6 +5,7 @@ mod newer;
 
 use std::path::PathBuf;
 use std::time::Duration;
+use xebec_images::facts;
 
 use futures_util::{StreamExt, stream};
 use tracing::{debug, warn};
@@ -253,8 +254,7 @@ struct Choice<'a> {
 
 impl<'a> Choice<'a> {
     fn new(recordings: &'a Recordings, found: &'a FoundImage) -> Result<Self, Failure> {
-        let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
-            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let repository = facts::repository_name(found.reference.repository())?;
         Ok(Self {
             kept: &recordings.kept,
             found,

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use xebec_fill::page_set::normal;
 
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE as PAGE;
@@ -59,7 +60,7 @@ pub(super) fn pages(
         let layer = images.store().look(key)?;
         let missing = runs.into_iter().flat_map(|run| layer.presence().missing(run));
         tasks.extend(joined(missing.collect()).into_iter().map(|pages| Task {
-            file: mount.join(key.folder()).join("data"),
+            file: key.data_path(mount),
             key,
             pages,
         }));
@@ -111,17 +112,9 @@ fn read(task: &Task) -> Result<u64, Failure> {
     Ok(length)
 }
 
-/// Neighbours become one, in pieces that are read at once.
-fn joined(mut runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    runs.sort_unstable_by_key(|run| run.start);
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for run in runs {
-        match joined.last_mut() {
-            Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
-            _ => joined.push(run),
-        }
-    }
-    let pieces = joined.into_iter().flat_map(|run| {
+/// Neighbours become one run. Long runs are cut into pieces that are read at once.
+fn joined(runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let pieces = normal(runs).into_iter().flat_map(|run| {
         let starts = (run.start..run.end).step_by(AT_ONCE as usize);
         starts.map(move |start| start..run.end.min(start + AT_ONCE))
     });

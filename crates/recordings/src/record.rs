@@ -2,16 +2,15 @@
 //! ready, and every page that is read until then is noted; maybe again, when these are in the page cache, and what else is.
 
 use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use serde::Serialize;
-use xebec_cache::layer::FileIdentity;
 use xebec_container::{Directories, Event, ImageConfig, RunOptions};
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_images::images::Report;
 use xebec_keeper::client::{Daemon, unexpected_reply};
+use xebec_kernel::file::FileIdentity;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Allowed, Holder, ImageRequest, Mounted, Purpose, Reply, Request};
@@ -231,13 +230,10 @@ fn data_files(paths: &Paths, mounted: &Mounted) -> Result<HashMap<FileIdentity, 
         }
         layers.push(pair.layer);
         let key: xebec_cache::store::LayerKey = (*pair).into();
-        let path = paths.layers().join(key.folder()).join("data");
+        let path = key.data_path(&paths.layers());
         let metadata = std::fs::metadata(&path)
             .map_err(|error| Failure::host(format!("look at {}", path.display()), error))?;
-        let identity = FileIdentity {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-        };
+        let identity = FileIdentity::from(&metadata);
         let layer =
             u16::try_from(layers.len() - 1).map_err(|error| Failure::new(FailureKind::Usage, error))?;
         let pages = metadata.len().div_ceil(PAGE_SIZE);

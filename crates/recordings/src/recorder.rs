@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use xebec_cache::layer::FileIdentity;
 use xebec_format::PAGE_SIZE;
 use xebec_kernel::fanotify::{FanotifyError, Group, TakenEvent};
+use xebec_kernel::file::FileIdentity;
 
 use xebec_protocol::failure::Failure;
 
@@ -119,12 +119,8 @@ struct Noted {
 
 impl Noted {
     fn note(&mut self, taken: &TakenEvent, files: &HashMap<FileIdentity, Watched>) {
-        let Ok(status) = rustix::fs::fstat(&taken.file) else {
+        let Ok(identity) = FileIdentity::of(&taken.file) else {
             return;
-        };
-        let identity = FileIdentity {
-            device: status.st_dev,
-            inode: status.st_ino,
         };
         let Some(watched) = files.get(&identity) else {
             return;

@@ -14,6 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
+use xebec_kernel::file::FileIdentity;
 
 use fastrand::Rng;
 use xebec_cache::disk::{Access, Disk, DiskFile};
@@ -536,8 +537,11 @@ impl DiskFile for CrashingFile {
         Ok(self.contents().len() as u64)
     }
 
-    fn identity(&self) -> io::Result<(u64, u64)> {
-        Ok((0, self.inode as u64))
+    fn identity(&self) -> io::Result<FileIdentity> {
+        Ok(FileIdentity {
+            device: 0,
+            inode: self.inode as u64,
+        })
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

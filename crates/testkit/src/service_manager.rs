@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use xebec_kernel::file::FileIdentity;
 
 use anyhow::{Context, Result, bail};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -227,7 +228,6 @@ impl Ear {
 }
 
 /// Which file a descriptor is of.
-fn file_of(descriptor: BorrowedFd<'_>) -> Option<(u64, u64)> {
-    let status = rustix::fs::fstat(descriptor).ok()?;
-    Some((status.st_dev, status.st_ino))
+fn file_of(descriptor: BorrowedFd<'_>) -> Option<FileIdentity> {
+    FileIdentity::of(descriptor).ok()
 }

@@ -1,9 +1,10 @@
 //! The user's policy: `trust.toml` with its keys, and the judgement whether an index may be used.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use xebec_kernel::file::read_limited;
 
 use super::file::{Identity, MAX_TRUST_FILE, RegistryRoot, TEMPLATE, TrustFile, TrustFileError};
 use super::key::{KeyId, MAX_KEY_FILE, PublicKey};
@@ -369,16 +370,11 @@ fn read_protected(path: &Path, limit: usize) -> Result<Vec<u8>, PolicyError> {
             path: path.to_owned(),
         });
     }
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(read_error)?;
-    file.take(limit as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(read_error)?;
-    if bytes.len() > limit {
-        return Err(PolicyError::NotAFile {
+    read_limited(path, limit as u64).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => PolicyError::NotAFile {
             path: path.to_owned(),
             limit,
-        });
-    }
-    Ok(bytes)
+        },
+        _ => read_error(error),
+    })
 }

@@ -7,9 +7,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use xebec_kernel::file::read_limited;
 
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
@@ -254,9 +255,9 @@ impl Record {
     }
 
     fn read(path: &Path, layer: Digest, index: Digest) -> Result<Self, String> {
-        let read = match read_limited(path) {
-            Ok(None) => return Ok(Self::new(layer, index)),
-            Ok(Some(bytes)) => Self::parse(&bytes, layer, index),
+        let read = match read_limited(path, MAX_RECORD as u64) {
+            Ok(bytes) => Self::parse(&bytes, layer, index),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::new(layer, index)),
             Err(error) => Err(error.to_string()),
         };
         read.map_err(|problem| {
@@ -351,19 +352,6 @@ fn add<T: PartialEq>(facts: &mut Vec<Dated<T>>, fact: T) {
         at: seconds_since_1970(),
         fact,
     });
-}
-
-/// The bytes of a file; `None` if there is none. One byte more than allowed tells the parser that it is too
-/// large.
-fn read_limited(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut bytes = Vec::new();
-    file.take(MAX_RECORD as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
 }
 
 /// The path of a file whose name is that of `path` with `suffix`.

@@ -11,6 +11,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use xebec_images::facts;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -19,7 +20,7 @@ use xebec_format::digest::Digest;
 use xebec_oci::Reference;
 use xebec_protocol::wire::Purpose;
 use xebec_trust::Evidence;
-use xebec_trust::{Naming, Policy, RepositoryName, Root};
+use xebec_trust::{Naming, Policy, Root};
 
 use xebec_images::prepare::PreparedImage;
 
@@ -79,7 +80,7 @@ impl TrustRequirement {
         let Ok(reference) = self.reference.parse::<Reference>() else {
             return false;
         };
-        let Ok(repository) = RepositoryName::new(reference.registry(), reference.repository().name()) else {
+        let Ok(repository) = facts::repository_name(reference.repository()) else {
             return false;
         };
         let naming = Naming::of(reference.is_by_digest());
@@ -325,7 +326,7 @@ mod tests {
     }
 
     fn listed(repository: &str) -> Evidence {
-        let name = RepositoryName::new("example.com", repository).unwrap();
+        let name = xebec_trust::RepositoryName::new("example.com", repository).unwrap();
         Evidence {
             listed: Some(Listing::new(&name)),
             ..Evidence::default()

@@ -171,7 +171,7 @@ pub fn mount(
             None if (options.is_complete)(*key) => paths.layers(),
             None => options.guarded.to_owned(),
         };
-        erofs = erofs.device(directory.join(key.folder()).join("data"));
+        erofs = erofs.device(key.data_path(&directory));
     }
     if let Some(kib) = options.read_ahead_kib {
         erofs = erofs.read_ahead_kib(kib);

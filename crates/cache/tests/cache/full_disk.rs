@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
+use xebec_kernel::file::FileIdentity;
 
 use bytes::Bytes;
 use xebec_cache::boot::BootId;
@@ -136,7 +137,7 @@ impl DiskFile for SmallFile {
         self.0.length()
     }
 
-    fn identity(&self) -> io::Result<(u64, u64)> {
+    fn identity(&self) -> io::Result<FileIdentity> {
         self.0.identity()
     }
 

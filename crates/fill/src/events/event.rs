@@ -1,6 +1,6 @@
 //! A reader that waits for bytes of a guarded file.
 
-use xebec_kernel::journal::FileId;
+use xebec_kernel::file::FileIdentity;
 
 /// A reader waits for bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Event {
     pub pid: i32,
     /// Which file; `None` when the worker that read the event died before it looked. The range must then be
     /// filled in *every* guarded file that is not complete, before the event is allowed.
-    pub file: Option<FileId>,
+    pub file: Option<FileIdentity>,
     /// First byte wanted.
     pub offset: u64,
     /// Number of bytes wanted.

@@ -27,9 +27,9 @@ pub use error::EventError;
 pub use event::Event;
 pub use event_loop::EventLoop;
 pub use inherited::{Inherited, LeftEvents, take_inherited};
-pub use xebec_kernel::journal::FileId;
 
 use std::sync::Arc;
+use xebec_kernel::file::FileIdentity;
 
 /// Brings bytes in.
 pub trait EventHandler: Send + Sync + 'static {
@@ -40,7 +40,7 @@ pub trait EventHandler: Send + Sync + 'static {
     fn handle(self: Arc<Self>, event: Event, answer: Answer);
 
     /// What people call a file, for log messages about events that are denied.
-    fn describe(&self, file: FileId) -> Option<String> {
+    fn describe(&self, file: FileIdentity) -> Option<String> {
         let _ = file;
         None
     }

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use xebec_kernel::file::FileIdentity;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use xebec_fill::events::{self, Answer, Event, EventHandler, EventLoop, FileId};
+use xebec_fill::events::{self, Answer, Event, EventHandler, EventLoop};
 use xebec_keeper::REPLACE;
 use xebec_kernel::journal::LastWord;
 use xebec_kernel::process::{Signals, Spawn};
@@ -26,7 +27,7 @@ pub const POISON_PAGE: u64 = 4711;
 
 struct Filler {
     files: Vec<File>,
-    by_id: HashMap<FileId, u64>,
+    by_id: HashMap<FileIdentity, u64>,
     queue: Mutex<Sender<(Event, Answer)>>,
     poisoned: bool,
     /// Where the first worker notes that it has an event, if it is to give all of them up when it is replaced.
@@ -180,15 +181,11 @@ impl EventHandler for Filler {
         self.queue.lock().unwrap().send((event, answer)).unwrap();
     }
 
-    fn describe(&self, file: FileId) -> Option<String> {
+    fn describe(&self, file: FileIdentity) -> Option<String> {
         self.by_id.get(&file).map(|number| format!("data{number}"))
     }
 }
 
-fn identity(file: &File) -> FileId {
-    let metadata = file.metadata().unwrap();
-    FileId {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-    }
+fn identity(file: &File) -> FileIdentity {
+    FileIdentity::of(file).unwrap()
 }

@@ -1,5 +1,6 @@
 //! What choosing needs to know of one image, and what it comes to for a layer.
 
+use crate::facts;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +9,7 @@ use tokio::sync::{OnceCell, Semaphore};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_oci::Client;
-use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::ImageRequest;
 use xebec_trust::{Binding, Evidence, Policy, Refusal, RepositoryName, Signing};
 
@@ -52,8 +53,7 @@ impl<'a> Choice<'a> {
         found: &'a FoundImage,
         referrers: &'a Referrers,
     ) -> Result<Self, Failure> {
-        let repository = RepositoryName::new(found.reference.registry(), found.reference.repository().name())
-            .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let repository = facts::repository_name(found.reference.repository())?;
         Ok(Self {
             images,
             client: images.clients.get(request.docker_config.as_deref())?,

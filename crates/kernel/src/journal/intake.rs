@@ -10,10 +10,11 @@ use rustix::io::DupFlags;
 use super::clock::monotonic_nanoseconds;
 use super::layout::{Entry, FREE, OWED};
 use super::limits::{CAPACITY, RAW_BYTES};
-use super::owed::{FileId, Owed, Verdict};
+use super::owed::{Owed, Verdict};
 use super::stage::{Stage, reached};
 use super::{Journal, JournalError};
 use crate::fanotify::{Denial, Event, Events, Group, MIN_EVENT_BYTES};
+use crate::file::FileIdentity;
 
 impl Journal {
     /// Takes over what predecessors left, and returns the one value that may read events.
@@ -119,10 +120,7 @@ impl Intake {
             let Some(descriptor) = (unsafe { event.take_descriptor() }) else {
                 continue;
             };
-            let file = rustix::fs::fstat(&descriptor).ok().map(|status| FileId {
-                device: status.st_dev,
-                inode: status.st_ino,
-            });
+            let file = FileIdentity::of(&descriptor).ok();
             let owed = self.enter(&event, file, Some(descriptor))?;
             batch.push(owed);
             reached(Stage::Recorded);
@@ -134,7 +132,7 @@ impl Intake {
     fn enter(
         &mut self,
         event: &Event,
-        file: Option<FileId>,
+        file: Option<FileIdentity>,
         descriptor: Option<OwnedFd>,
     ) -> Result<Owed, JournalError> {
         let slot = self.find_free(1).ok_or(JournalError::Full)?;
@@ -303,7 +301,7 @@ fn owed(journal: &Arc<Journal>, slot: usize, entry: &Entry, descriptor: Option<O
         descriptor,
         number: entry.number.load(Ordering::Relaxed),
         serial: entry.serial.load(Ordering::Relaxed),
-        file: known.then(|| FileId {
+        file: known.then(|| FileIdentity {
             device: entry.dev.load(Ordering::Relaxed),
             inode: entry.ino.load(Ordering::Relaxed),
         }),

@@ -37,7 +37,7 @@ pub use clock::waited_since;
 pub use error::JournalError;
 pub use intake::Intake;
 pub use limits::{CAPACITY, RAW_BYTES};
-pub use owed::{FileId, Owed, Verdict};
+pub use owed::{Owed, Verdict};
 pub use shared::{Counters, Custody, DEFAULT_DEATHS_ALLOWED, Journal, LastWord, PREDECESSOR};
 pub use stage::{Stage, observe_stages};
 

@@ -10,15 +10,7 @@ use super::layout::{Entry, FILLING, FREE};
 use super::stage::{Stage, reached};
 use super::{Journal, JournalError};
 use crate::fanotify::{Answered, Denial, Group};
-
-/// A file, as `stat` identifies it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FileId {
-    /// Device number of its file system.
-    pub device: u64,
-    /// Inode number.
-    pub inode: u64,
-}
+use crate::file::FileIdentity;
 
 /// The answer to an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +33,7 @@ pub struct Owed {
     /// Number of the event, counted from the journal's creation; it tells events apart in logs.
     pub serial: u64,
     /// The file, or `None` when the predecessor died before it looked.
-    pub file: Option<FileId>,
+    pub file: Option<FileIdentity>,
     /// The process that reads.
     pub pid: i32,
     /// First byte wanted.

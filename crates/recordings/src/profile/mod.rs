@@ -9,8 +9,8 @@ mod files;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
+use xebec_kernel::file::read_limited;
 
 use serde::{Deserialize, Serialize};
 use tracing::warn;
@@ -260,14 +260,7 @@ impl Profiles {
 }
 
 fn read(path: &Path, image: Digest) -> Result<Profile, String> {
-    let file = fs::File::open(path).map_err(|error| error.to_string())?;
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err("it is too large".to_owned());
-    }
+    let bytes = read_limited(path, MAX_BYTES).map_err(|error| error.to_string())?;
     let profile = Profile::decode(&bytes)?;
     match profile.image == image {
         true => Ok(profile),
