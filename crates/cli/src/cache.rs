@@ -54,8 +54,8 @@ fn stat(paths: &Paths, args: Json) -> Result<(), Failure> {
             used.or(pinned).unwrap_or_else(|| "-".to_owned()),
         ]);
     }
-    print!("{}", text::table(&rows));
-    println!(
+    out!("{}", text::table(&rows));
+    outln!(
         "{} layers, {} on disk in {}, {} of it can be evicted; {}",
         report.layers.len(),
         text::size(report.used_bytes),
@@ -108,25 +108,25 @@ fn print_collected(collected: &Collected) {
         rows.push(vec![layer.layer.short(), text::size(layer.bytes), what]);
     }
     if rows.len() > 1 {
-        print!("{}", text::table(&rows));
+        out!("{}", text::table(&rows));
     }
     let freed = collected.used_before.saturating_sub(collected.used_after) + collected.leftover_bytes;
     let (verb, now) = match collected.dry_run {
         true => ("would be freed", "would be left"),
         false => ("freed", "left"),
     };
-    println!(
+    outln!(
         "{} {verb}, {} {now}",
         text::size(freed),
         text::size(collected.used_after)
     );
     if collected.limit.is_none() {
-        println!(
+        outln!(
             "no limit is set (cache_size in daemon.toml), so only leftovers are removed; --to SIZE evicts down to a size"
         );
     }
     if collected.missing_bytes > 0 {
-        println!(
+        outln!(
             "{} more should be evicted, but all other layers are in use or pinned",
             text::size(collected.missing_bytes)
         );
@@ -167,7 +167,7 @@ pub(crate) fn remove(paths: &Paths, args: &RmiArgs) -> Result<(), Failure> {
 
 fn print_forgotten(forgotten: &Forgotten) {
     if !forgotten.left.is_empty() {
-        println!(
+        outln!(
             "{}: removed the name; the image is still {}",
             forgotten.reference,
             forgotten.left.join(", ")
@@ -178,12 +178,12 @@ fn print_forgotten(forgotten: &Forgotten) {
         1 => "1 layer".to_owned(),
         number => format!("{number} layers"),
     };
-    println!(
+    outln!(
         "{}: removed, with {layers}; {} freed",
         forgotten.reference,
         text::size(forgotten.removed_bytes)
     );
     for reason in &forgotten.kept {
-        println!("  {reason}");
+        outln!("  {reason}");
     }
 }

@@ -61,8 +61,8 @@ fn print_pulled(pulled: &Pulled) {
             state(layer),
         ]);
     }
-    print!("{}", text::table(&rows));
-    println!("{}: {}", pulled.name, pulled.target);
+    out!("{}", text::table(&rows));
+    outln!("{}: {}", pulled.name, pulled.target);
 }
 
 fn state(layer: &PulledLayer) -> String {

@@ -26,7 +26,7 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
         DaemonCommand::Metrics => metrics(&daemon)?,
         DaemonCommand::Stop { force } => stop(&daemon, *force)?,
         DaemonCommand::Upgrade { program } => upgrade(&daemon, program.as_deref())?,
-        DaemonCommand::JournalVersion => println!("{}", xebec_keeper::JOURNAL_VERSION),
+        DaemonCommand::JournalVersion => outln!("{}", xebec_keeper::JOURNAL_VERSION),
         DaemonCommand::Worker => {
             return Err(Failure::new(
                 FailureKind::Usage,
@@ -76,7 +76,7 @@ fn metrics(daemon: &Daemon) -> Result<(), Failure> {
     let Reply::Metrics { text } = daemon.ask(&Request::Metrics, &mut |_| ())? else {
         return Err(unexpected_reply());
     };
-    print!("{text}");
+    out!("{text}");
     Ok(())
 }
 
@@ -85,7 +85,7 @@ fn stop(daemon: &Daemon, force: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if let Some(reason) = daemon.stop(force)? {
-        eprintln!(
+        errln!(
             "xebec: everything is unmounted, but {reason}: its reads of missing pages fail with EIO. The daemon stops \
              after the last reader"
         );
@@ -101,7 +101,7 @@ fn upgrade(daemon: &Daemon, program: Option<&Path>) -> Result<(), Failure> {
     };
     let program = program.map_err(|error| Failure::host("find the new program", error))?;
     let status = daemon.upgrade(&program)?;
-    println!(
+    outln!(
         "xebec {} (keeper {}, worker {}) from {}",
         status.version,
         status.keeper_pid,
@@ -118,7 +118,7 @@ pub(crate) fn worker() -> ExitCode {
     let inherited = match take_inherited() {
         Ok(inherited) => inherited,
         Err(error) => {
-            eprintln!("xebec worker: {error}");
+            errln!("xebec worker: {error}");
             return ExitCode::from(FailureKind::Usage.exit_code());
         }
     };
@@ -126,7 +126,7 @@ pub(crate) fn worker() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             tracing::error!("{failure}");
-            eprintln!("xebec worker: {failure}");
+            errln!("xebec worker: {failure}");
             ExitCode::from(failure.kind.exit_code())
         }
     }
@@ -157,12 +157,14 @@ fn run_worker(inherited: Inherited) -> Result<(), Failure> {
 }
 
 fn print_status(status: &Status) {
-    println!(
+    outln!(
         "xebec {} (keeper {}, worker {})",
-        status.version, status.keeper_pid, status.worker_pid
+        status.version,
+        status.keeper_pid,
+        status.worker_pid
     );
     if status.ending {
-        println!(
+        outln!(
             "STOPPING: the daemon was told to stop; reads of missing pages on unmounted views fail with EIO"
         );
     }
@@ -174,10 +176,10 @@ fn print_status(status: &Status) {
 
 fn print_fills(status: &Status) {
     let counters = &status.counters;
-    println!("restarts of the worker   {}", status.restarts);
-    println!("readers waiting          {}", status.queue);
+    outln!("restarts of the worker   {}", status.restarts);
+    outln!("readers waiting          {}", status.queue);
     if let Some(oldest) = &status.oldest_reader {
-        println!(
+        outln!(
             "waiting longest          {}, {} for {}, which is waiting for {}",
             wait_text::process(oldest),
             text::time(oldest.waited_ms),
@@ -185,16 +187,16 @@ fn print_fills(status: &Status) {
             wait_text::word(&oldest.phase),
         );
     }
-    println!("events, already present  {}, {}", counters.events, counters.hits);
-    println!("spans written            {}", counters.spans);
-    println!("fetched for fills        {}", text::size(counters.bytes_fetched));
-    println!(
+    outln!("events, already present  {}, {}", counters.events, counters.hits);
+    outln!("spans written            {}", counters.spans);
+    outln!("fetched for fills        {}", text::size(counters.bytes_fetched));
+    outln!(
         "network                  {} in {} requests, {} retries",
         text::size(counters.network_bytes),
         counters.network_requests,
         counters.network_retries
     );
-    println!("failed fills             {}", counters.failures);
+    outln!("failed fills             {}", counters.failures);
 }
 
 /// Processes that may have read zeros.
@@ -204,7 +206,7 @@ fn print_suspects(status: &Status) {
         let on: Vec<_> = on
             .map(|process| format!("{} ({})", process.command, process.pid))
             .collect();
-        println!(
+        outln!(
             "MAY HAVE READ ZEROS: processes on an old view of {}; restart {}",
             suspect.reference,
             on.join(", ")
@@ -215,20 +217,23 @@ fn print_suspects(status: &Status) {
 /// What containerd asked for.
 fn print_snapshots(status: &Status) {
     if let Some(problem) = &status.snapshots_problem {
-        println!("containerd is not served: {problem}");
+        outln!("containerd is not served: {problem}");
     }
     let Some(snapshots) = &status.snapshots else {
         return;
     };
-    println!(
+    outln!(
         "containerd's snapshots   {} active, {} views, {} committed ({} lazy)",
-        snapshots.active, snapshots.views, snapshots.committed, snapshots.committed_lazy
+        snapshots.active,
+        snapshots.views,
+        snapshots.committed,
+        snapshots.committed_lazy
     );
     let unpacked = snapshots.unpacked.iter();
     let unpacked: Vec<_> = unpacked
         .map(|(reason, layers)| format!(", {layers} unpacked: {reason}"))
         .collect();
-    println!(
+    outln!(
         "layers it asked for      {} lazy{}",
         snapshots.lazy,
         unpacked.concat()
@@ -237,10 +242,10 @@ fn print_snapshots(status: &Status) {
 
 fn print_views(status: &Status) {
     if status.lingering_views > 0 {
-        println!("views kept for later     {}", status.lingering_views);
+        outln!("views kept for later     {}", status.lingering_views);
     }
     for view in &status.views {
-        println!(
+        outln!(
             "view {} of {}: {} layers, {} complete, held by {}",
             view.path.display(),
             view.reference,

@@ -105,17 +105,17 @@ fn print_report(report: &Report) {
             "poor" => "warn",
             _ => "FAIL",
         };
-        println!("{sign}  {}: {}", finding.name, finding.detail);
+        outln!("{sign}  {}: {}", finding.name, finding.detail);
         if let Some(advice) = &finding.advice {
-            println!("      {advice}");
+            outln!("      {advice}");
         }
     }
     if let Some(error) = &report.registry_error {
-        println!("FAIL  registry: {error}");
+        outln!("FAIL  registry: {error}");
     }
     let Some(registry) = &report.registry else { return };
     let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1e3;
-    println!(
+    outln!(
         "ok    registry {}: {} {}, first answer {:.0} ms, then {:.1} ms",
         registry.registry,
         registry.scheme,
@@ -124,19 +124,19 @@ fn print_report(report: &Report) {
         milliseconds(registry.next_answer)
     );
     if !registry.accepted {
-        println!(
+        outln!(
             "warn  registry {}: it wants credentials; log in with `docker login`",
             registry.registry
         );
     }
     match registry.ranges {
-        Some(true) => println!("ok    it answers range requests"),
-        Some(false) => println!(
+        Some(true) => outln!("ok    it answers range requests"),
+        Some(false) => outln!(
             "FAIL  it ignores Range, so images from it are read whole. Use a registry or mirror that honours Range"
         ),
-        None => println!("      name an image in it to see whether it honours Range"),
+        None => outln!("      name an image in it to see whether it honours Range"),
     }
     if registry.referrers_api == Some(false) {
-        println!("warn  it has no referrers API; Xebec finds indexes by the fallback tag");
+        outln!("warn  it has no referrers API; Xebec finds indexes by the fallback tag");
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> 
 fn print(explanation: &Explanation, slow: bool) {
     let now = seconds_since_1970();
     let limit = format!(" longer than {}", text::time(explanation.slow_ms as f64));
-    println!(
+    outln!(
         "{}: {} waits{}; the worker started {}",
         explanation.subject,
         explanation.waits.len(),
@@ -71,10 +71,10 @@ fn print(explanation: &Explanation, slow: bool) {
             reasons(wait),
         ]);
     }
-    print!("{}", text::table(&rows));
+    out!("{}", text::table(&rows));
     let all: f64 = sums.values().sum();
     let sums = sums.iter().map(|(phase, time)| (*phase, *time));
-    println!("in all {}: {}", text::time(all), spent(sums));
+    outln!("in all {}: {}", text::time(all), spent(sums));
 }
 
 /// What a wait was for, and what was notable about it.

@@ -41,7 +41,7 @@ pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
     match Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))? {
         Reply::Mounted(mounted) if args.json => text::print_json(&mounted),
         Reply::Mounted(mounted) => {
-            println!("{} is mounted on {}", mounted.reference, directory.display());
+            outln!("{} is mounted on {}", mounted.reference, directory.display());
             Ok(())
         }
         _ => Err(unexpected_reply()),
@@ -70,7 +70,7 @@ pub(crate) fn pull(paths: &Paths, args: &PullArgs) -> Result<(), Failure> {
             text::print_json(&serde_json::json!({ "manifest": manifest, "bytes": bytes }))
         }
         Reply::Pulled { manifest, bytes } => {
-            println!("{}: {manifest}, {} fetched", args.image.image, text::size(bytes));
+            outln!("{}: {manifest}, {} fetched", args.image.image, text::size(bytes));
             Ok(())
         }
         _ => Err(unexpected_reply()),
@@ -120,13 +120,13 @@ fn print_published(published: &Published) {
             note,
         ]);
     }
-    print!("{}", text::table(&rows));
+    out!("{}", text::table(&rows));
     match (published.artifact, published.bound) {
         (Some(artifact), Some(bound)) => {
-            println!("pushed {artifact}, bound by the image index {bound}");
+            outln!("pushed {artifact}, bound by the image index {bound}");
         }
-        (Some(artifact), None) => println!("pushed {artifact}, which refers to {}", published.manifest),
-        (None, _) => println!("kept on this host; --push shares it with all hosts"),
+        (Some(artifact), None) => outln!("pushed {artifact}, which refers to {}", published.manifest),
+        (None, _) => outln!("kept on this host; --push shares it with all hosts"),
     }
 }
 
@@ -171,7 +171,7 @@ fn prove(daemon: &Daemon, args: &CheckArgs, image: ImageRequest, progress: &Prog
     } else {
         for layer in &layers {
             let result = layer.problem.as_deref().unwrap_or("proven");
-            println!("{}  {result}", layer.layer.short());
+            outln!("{}  {result}", layer.layer.short());
         }
     }
     let failed = layers.iter().filter(|layer| layer.problem.is_some()).count();
@@ -197,7 +197,7 @@ fn print_checked(layers: &[CheckedLayer]) {
             layer.wrong_spans.to_string(),
         ]);
     }
-    print!("{}", text::table(&rows));
+    out!("{}", text::table(&rows));
 }
 
 fn absolute(path: &Path) -> Result<std::path::PathBuf, Failure> {

@@ -77,17 +77,17 @@ fn print_step(step: &Step, is_dry: bool) {
         Action::Remove { path } => (format!("remove {}", path.display()), &[][..]),
         Action::Run { words, .. } => (words.join(" "), &[][..]),
     };
-    println!("{state}{what}: {}", step.why);
+    outln!("{state}{what}: {}", step.why);
     for line in lines {
-        println!("             {line}");
+        outln!("             {line}");
     }
 }
 
 fn print_notes(plan: &Plan) {
     if plan.is_done() && !plan.steps.is_empty() {
-        println!("nothing to change");
+        outln!("nothing to change");
     }
     for note in &plan.notes {
-        println!("note: {note}");
+        outln!("note: {note}");
     }
 }

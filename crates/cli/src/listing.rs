@@ -32,18 +32,18 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
     if args.json {
         return text::print_json(&image);
     }
-    println!("{}", image.reference);
-    println!("manifest   {}", image.manifest);
+    outln!("{}", image.reference);
+    outln!("manifest   {}", image.manifest);
     if let Some(index) = image.image_index {
-        println!("by index   {index}");
+        outln!("by index   {index}");
     }
-    println!("platform   {}", image.platform);
-    println!(
+    outln!("platform   {}", image.platform);
+    outln!(
         "size       {} in {} layers",
         text::size(image.size),
         image.layers.len()
     );
-    println!("lazy       {}", if image.lazy { "yes" } else { "no" });
+    outln!("lazy       {}", if image.lazy { "yes" } else { "no" });
     let heads = ["LAYER", "SIZE", "CODEC", "LAZY BY", "TRUST", "SPANS", "CACHED"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for layer in &image.layers {
@@ -59,7 +59,7 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
             text::share(layer.present_pages, layer.pages),
         ]);
     }
-    print!("{}", text::table(&rows));
+    out!("{}", text::table(&rows));
     Ok(())
 }
 
@@ -70,12 +70,12 @@ fn draw_runtime_image(recordings: &Recordings, args: &InspectArgs, file: &Path) 
     let chart = runtime::start()?.block_on(chart)?;
     let picture = crate::svg::draw(&chart);
     if file.as_os_str() == "-" {
-        print!("{picture}");
+        out!("{picture}");
         return Ok(());
     }
     crate::caller::write(file, picture)
         .map_err(|error| Failure::host(format!("write {}", file.display()), error))?;
-    println!("{}: {}", file.display(), chart.service.argv.join(" "));
+    outln!("{}: {}", file.display(), chart.service.argv.join(" "));
     Ok(())
 }
 
@@ -87,7 +87,7 @@ fn inspect_runtime_images(recordings: &Recordings, args: &ImageJson) -> Result<(
         return text::print_json(&found);
     }
     if found.services.is_empty() {
-        println!("{}: no service is recorded; run `xebec record`", found.reference);
+        outln!("{}: no service is recorded; run `xebec record`", found.reference);
         return Ok(());
     }
     let heads = [
@@ -123,12 +123,12 @@ fn inspect_runtime_images(recordings: &Recordings, args: &ImageJson) -> Result<(
             service.recording.short(),
         ]);
     }
-    print!("{}", text::table(&rows));
+    out!("{}", text::table(&rows));
     let refused = found
         .services
         .iter()
         .filter_map(|service| service.refused.as_ref());
-    refused.for_each(|reason| println!("refused: {reason}"));
+    refused.for_each(|reason| outln!("refused: {reason}"));
     Ok(())
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
             text::ago(now.saturating_sub(record.last_used)),
         ]);
     }
-    print!("{}", text::table(&rows));
+    out!("{}", text::table(&rows));
     Ok(())
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
         xebec_container::list(paths.run()).map_err(|error| Failure::host("list containers", error))?;
     let records = listed.records;
     for error in &listed.unreadable {
-        eprintln!(
+        errln!(
             "{error}; the container of that name is neither listed nor cleaned up until you remove the file"
         );
     }
@@ -201,10 +201,10 @@ pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
             record.command.join(" "),
         ]);
     }
-    print!("{}", text::table(&rows));
+    out!("{}", text::table(&rows));
     for record in records.iter().filter(|record| !record.is_supervised()) {
         let pid = record.pid.unwrap_or_default();
-        eprintln!(
+        errln!(
             "{} still runs although its `xebec run` was killed; stop it with `kill -9 {pid}`",
             record.id
         );

@@ -1,5 +1,11 @@
 //! The binary `xebec`: reads the command line, asks the daemon or the host library, prints.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+// First, for its macros: all other modules print with them.
+#[macro_use]
+mod print;
+
 mod args;
 mod cache;
 mod caller;
@@ -36,7 +42,15 @@ fn main() -> ExitCode {
     {
         return daemon::worker();
     }
-    let cli = Cli::parse();
+    print::finish(command_line())
+}
+
+/// Does what the command line asks for.
+fn command_line() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return help_or_error(&error),
+    };
     let daemon_log = match &cli.command {
         Command::Daemon {
             command: DaemonCommand::Start(args),
@@ -47,16 +61,29 @@ fn main() -> ExitCode {
     match execute(cli) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("xebec: {failure}");
+            errln!("xebec: {failure}");
             ExitCode::from(failure.kind.exit_code())
         }
     }
 }
 
+/// Prints what clap has to say: the help or the version that was asked for, or what is wrong with the command line.
+fn help_or_error(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        let _ = error.print();
+    } else {
+        print::write_with(|| error.print());
+    }
+    u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
 fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
         Command::Completion { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "xebec", &mut std::io::stdout());
+            // It panics when it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "xebec", &mut script);
+            out!("{}", String::from_utf8_lossy(&script));
             return Ok(ExitCode::SUCCESS);
         }
         Command::Man { dir } => {

@@ -30,7 +30,7 @@ impl Progress {
     /// Shows a progress reply or a notice.
     pub(crate) fn show(&self, reply: &Reply) {
         match reply {
-            Reply::Notice { text } => self.bars.suspend(|| eprintln!("note: {text}")),
+            Reply::Notice { text } => self.bars.suspend(|| errln!("note: {text}")),
             Reply::Progress { what, done, total } => {
                 let mut known = self
                     .known

@@ -54,7 +54,7 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
 
 fn print_published(published: &Published) {
     let bytes = published.stored_bytes + published.recording_bytes;
-    println!(
+    outln!(
         "{}: {} pages touched ({}), {} in the runtime image, {} of the image",
         published.argv.join(" "),
         published.pages,
@@ -63,15 +63,15 @@ fn print_published(published: &Published) {
         text::share(bytes, published.image_bytes),
     );
     if published.reused_pages > 0 {
-        println!(
+        outln!(
             "{} of its pages are in earlier recordings of the image; {} are new",
             published.reused_pages,
             text::size(published.zone_bytes),
         );
     }
     match published.artifact {
-        Some(artifact) => println!("pushed {artifact}, which refers to {}", published.manifest),
-        None => println!("kept on this host only"),
+        Some(artifact) => outln!("pushed {artifact}, which refers to {}", published.manifest),
+        None => outln!("kept on this host only"),
     }
 }
 
@@ -97,7 +97,7 @@ fn merge_recordings(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
 
 fn print_merged(merged: &Merged) {
     let bytes = merged.stored_bytes + merged.recording_bytes;
-    println!(
+    outln!(
         "{} recordings and {} profiles merged: {} pages ({}), {} in the runtime image, {} of the image",
         merged.recordings.len(),
         merged.profiles,
@@ -130,9 +130,9 @@ fn print_merged(merged: &Merged) {
         let numbers = numbers.iter().map(ToString::to_string);
         rows.push(std::iter::once(words.join(" ")).chain(numbers).collect());
     }
-    print!("{}", text::table(&rows));
+    out!("{}", text::table(&rows));
     match merged.artifact {
-        Some(artifact) => println!("pushed {artifact}, which refers to {}", merged.manifest),
-        None => println!("kept on this host only"),
+        Some(artifact) => outln!("pushed {artifact}, which refers to {}", merged.manifest),
+        None => outln!("kept on this host only"),
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn run(paths: &Paths, args: RunArgs) -> Result<ExitCode, Failure> {
         Err(Problem::Failure(failure)) => Err(failure),
         // With an exit code of its own.
         Err(Problem::Container(error)) => {
-            eprintln!("xebec: {error}");
+            errln!("xebec: {error}");
             Ok(error.exit_code().into())
         }
     }

@@ -74,7 +74,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 /// A value as indented JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::new(FailureKind::Host, error))?;
-    println!("{text}");
+    outln!("{text}");
     Ok(())
 }
 

@@ -30,7 +30,7 @@ fn print(report: &StartReport) {
         .container
         .as_ref()
         .map_or_else(String::new, |name| format!(" as {name}"));
-    println!(
+    outln!(
         "{}: {}{container}, {}",
         report.reference,
         report.command.join(" "),
@@ -65,7 +65,7 @@ fn print(report: &StartReport) {
     if let Some(advice) = &report.advice {
         rows.push(vec!["to do".to_owned(), advice.clone()]);
     }
-    print!("{}", text::table(&rows));
+    out!("{}", text::table(&rows));
 }
 
 fn end(report: &StartReport) -> String {

@@ -1,0 +1,6 @@
+//! Runs the program and looks at what it prints. No test here starts a daemon.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod output;
+mod program;

@@ -1,0 +1,41 @@
+//! The program, with directories of its own.
+
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A root and a run directory that no other test uses.
+pub(crate) struct Program {
+    directory: TempDir,
+}
+
+impl Program {
+    pub(crate) fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// The program with these arguments, and nothing of this process's environment that it would heed.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xebec"));
+        command.args(arguments).stdin(Stdio::null());
+        command.env("XEBEC_ROOT", self.directory.path().join("root"));
+        command.env("XEBEC_RUN", self.directory.path().join("run"));
+        command.env("HOME", self.directory.path());
+        for name in ["XEBEC_LOG", "DOCKER_CONFIG", "JOURNAL_STREAM"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// What it prints with these arguments.
+    pub(crate) fn output(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+}
+
+/// What a process wrote, as text.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
