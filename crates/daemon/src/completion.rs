@@ -4,24 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedReceiver;
-use tracing::{error, info, warn};
-use xebec_cache::store::LayerKey;
+use tracing::warn;
 use xebec_fill::fill_service::{ServedLayer, Unfilled};
 use xebec_images::facts;
-use xebec_images::images::Report;
-use xebec_images::proof::{self, Verdict};
+use xebec_images::proof::Verdict;
 use xebec_protocol::failure::{Failure, FailureKind};
-use xebec_protocol::wire::{Completion, ImageRequest, ProvedLayer, Reply};
+use xebec_protocol::wire::Completion;
 
+use crate::proofs::alarm;
 use crate::services::Services;
-
-/// How long after a layer became complete its proof begins: putting it together and hashing it takes a core, which
-/// the container that is just starting needs more.
-const PROOF_DELAY: Duration = Duration::from_secs(5);
-
-/// When it is tried again to compare what runtime images brought, after the registry could not be asked.
-const PROOF_AGAIN: Duration = Duration::from_secs(60);
 
 impl Services {
     /// Goes on with what earlier workers were to bring in.
@@ -72,132 +63,12 @@ impl Services {
         self.shared.learn(self.images.store(), key);
         Ok(())
     }
-
-    /// Proves layers as they become complete, one at a time and not while a start may be under way, and lets others
-    /// share their files.
-    pub(super) async fn prove_completed(self: Arc<Self>, mut completed: UnboundedReceiver<LayerKey>) {
-        while let Some(key) = completed.recv().await {
-            tokio::time::sleep(PROOF_DELAY).await;
-            let proven = match facts::is_proven(self.images.store(), key) {
-                // Its pages may have come anew, by a runtime image.
-                true => self.compare_again(key).await,
-                false => self.prove(key).await.map(|_| ()),
-            };
-            if let Err(failure) = proven {
-                warn!("{key} is not proven: {failure}");
-                self.try_later(key);
-            }
-            let _ = self.in_background(move |this| this.learn_contents(key)).await;
-        }
-    }
-
-    /// Lets others share a layer's files, if it is complete and proven.
-    fn learn_contents(&self, key: LayerKey) {
-        let _reservation = self.fills.usage().reserve([key]);
-        self.shared.learn(self.images.store(), key);
-    }
-
-    /// The registry may be back then. A layer whose pages were all compared need not be proven.
-    fn try_later(self: &Arc<Self>, key: LayerKey) {
-        let this = self.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(PROOF_AGAIN).await;
-            let layer = this.images.store().look(key);
-            if layer.is_ok_and(|layer| layer.is_complete() && layer.has_unverified()) {
-                this.fills.tell_complete(key);
-            }
-        });
-    }
-
-    async fn compare_again(self: &Arc<Self>, key: LayerKey) -> Result<(), Failure> {
-        let served = self.fills.serve(key, None)?;
-        self.compare_injected(&served).await
-    }
-
-    async fn prove(self: &Arc<Self>, key: LayerKey) -> Result<Verdict, Failure> {
-        // What a runtime image got wrong must not be taken for the index's fault.
-        let served = self.fills.serve(key, None)?;
-        self.compare_injected(&served).await?;
-        drop(served);
-        let client_source = self.images.clone();
-        let verdict = proof::prove(&client_source, key).await?;
-        match &verdict {
-            Verdict::Proven => info!("{key} is proven"),
-            Verdict::Unprovable(reason) => info!("{key} cannot be proven: {reason}"),
-            Verdict::Disproved(problem) => self.raise_alarm(key, problem),
-        }
-        Ok(verdict)
-    }
-
-    /// The index is marked already, so nothing that starts from now on uses it. What is mounted cannot be taken
-    /// from its readers, so they are named.
-    fn raise_alarm(&self, key: LayerKey, problem: &str) {
-        error!("{}", alarm(key, problem));
-        self.views.take_down_unused(|view| view.reads(key));
-        for view in self.views.held() {
-            if view.reads(key) {
-                error!(
-                    "ALARM: {} is mounted with it, for {:?}; stop the containers that run on it",
-                    view.reference, view.holders
-                );
-            }
-        }
-    }
-
-    pub(super) async fn prove_image(
-        self: &Arc<Self>,
-        request: &ImageRequest,
-        report: &Report,
-    ) -> Result<Reply, Failure> {
-        let (start, _reservation) = self.prepare(request, false, None, report).await?;
-        let mut prepared = start.image;
-        self.keep(&mut prepared).await?;
-        let mut layers = Vec::new();
-        for layer in &prepared.layers {
-            let served = self.fills.serve(layer.key, Some(&layer.index))?;
-            let completed = self.fills.complete(&served, Duration::ZERO, false).await;
-            self.report_mismatches(&served);
-            completed.map_err(not_brought_in)?;
-            let problem = match self.prove(layer.key).await? {
-                Verdict::Proven => None,
-                Verdict::Unprovable(reason) => Some(reason),
-                Verdict::Disproved(problem) => Some(alarm(layer.key, &problem)),
-            };
-            layers.push(ProvedLayer {
-                layer: layer.key.layer,
-                index: layer.key.index,
-                problem,
-            });
-        }
-        self.forget_unused();
-        Ok(Reply::Proved { layers })
-    }
-
-    /// Finds the complete and proven layers of the cache.
-    pub(super) fn learn_shared_contents(self: &Arc<Self>) {
-        let this = self.clone();
-        std::thread::spawn(move || {
-            for key in this.images.store().list().unwrap_or_default() {
-                if facts::is_proven(this.images.store(), key) {
-                    this.learn_contents(key);
-                }
-            }
-        });
-    }
 }
 
-fn not_brought_in(error: Unfilled) -> Failure {
+pub(super) fn not_brought_in(error: Unfilled) -> Failure {
     let kind = match error {
         Unfilled::Failed(_) => FailureKind::Registry,
         Unfilled::Ending => FailureKind::Host,
     };
     Failure::new(kind, error)
-}
-
-/// What is said of an index that mismatches.
-fn alarm(key: LayerKey, problem: &str) -> String {
-    format!(
-        "ALARM: the index of {key} shows other contents than the layer has: {problem}. Xebec does not use it again. \
-         Whoever pushed it may have meant harm"
-    )
 }

@@ -14,9 +14,9 @@ use xebec_kernel::file::is_same;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Reply;
 
+use crate::durability;
 use crate::services::Services;
-use crate::snapshots::unbind_all;
-use crate::upkeep;
+use crate::snapshot_binds::unbind_all;
 
 /// How long what is just ending by itself (a refused reader, a sync) may take, before the client that stops the daemon is told
 /// that it stays.
@@ -165,7 +165,7 @@ impl Services {
             return Some(format!("{owed} readers wait for bytes"));
         }
         // A layer that this process serves is open here; other processes that have it open are found once it is not served any more.
-        upkeep::sync_served(&self.fills);
+        durability::sync_served(&self.fills);
         self.forget_unused();
         let keys = match self.images.store().list() {
             Ok(keys) => keys,

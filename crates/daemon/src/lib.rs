@@ -5,18 +5,18 @@
 //! the run directory. A new worker reads them back before it reads events.
 //!
 //! * [`worker`]: the start of the process, and what it waits for.
-//! * [`services`]: what all modules share. [`server`]: the socket; [`requests`]: passes each request of the command line on.
+//! * `services`: what all modules share. `server`: the socket; `requests`: passes each request of the command line on.
 //!   `mounts`, `preparation`: prepare and mount an image for a holder; `view_lease`: takes or builds the view of a request;
 //!   `completion`: fetches whole layers, and proves them; `removal`: removes and pins images; `status`: the daemon's report of itself;
-//!   [`explain`]: why readers waited; `ending`: when the daemon may end.
-//! * [`starts`]: what services read while they start, reported by `start_facts`, kept by `learning`. `loading`: loads runtime images;
+//!   `explain`: why readers waited; `ending`: when the daemon may end.
+//! * `starts`: what services read while they start, reported by `start_facts`, kept by `learning`. `loading`: loads runtime images;
 //!   `populate`: prefills the page cache of a view with their pages; `integrity_check`: compares unverified pages of earlier
 //!   recordings before a stricter reader uses the layer.
-//! * [`quota`]: how large the cache may be; `eviction`: removes a layer's data without harm to readers.
-//! * [`upkeep`]: work on the cache in the background; `containers`: cleans up after containers whose command was killed.
-//! * [`snapshots`]: containerd's snapshots; [`logins`]: the logins of the kubelet's pulls; [`ctr_pull`]: a lazy pull for `ctr`;
+//! * `quota`: how large the cache may be; `eviction`: removes a layer's data without harm to readers.
+//! * `upkeep`: work on the cache in the background; `containers`: cleans up after containers whose command was killed.
+//! * `snapshots`: containerd's snapshots; `logins`: the logins of the kubelet's pulls; [`ctr_pull`]: a lazy pull for `ctr`;
 //!   [`relay`]: between containerd and Docker.
-//! * [`metrics`]: for Prometheus. [`failpoints`]: where tests end the process on purpose.
+//! * `metrics`: for Prometheus. [`failpoints`]: where tests end the process on purpose.
 //!
 //! Promises: a request is answered by this worker or the next; nothing that is read is evicted; an error names the thing and says
 //! what to do.
@@ -26,37 +26,48 @@
 mod background;
 mod completion;
 mod containers;
+mod corrections;
 pub mod ctr_pull;
+mod durability;
 mod ending;
 mod eviction;
 mod eviction_locks;
-pub mod explain;
+mod explain;
 pub mod failpoints;
 mod held_view;
+mod injections;
 mod integrity_check;
 mod learning;
+mod load_ahead;
 mod loaded_images;
-mod loading;
-pub mod logins;
-pub mod metrics;
+mod logins;
+mod metrics;
+mod metrics_server;
 mod mounts;
 mod openmetrics;
 mod order;
 mod populate;
 mod preparation;
-pub mod quota;
+mod proofs;
+mod pulls;
+mod quota;
 pub mod relay;
 mod removal;
-pub mod requests;
-pub mod server;
-pub mod services;
+mod requests;
+mod runtime_images;
+mod server;
+mod services;
+mod snapshot_binds;
 mod snapshot_service;
-pub mod snapshots;
+mod snapshots;
 mod start_counts;
 mod start_facts;
+mod start_reports;
 mod start_table;
-pub mod starts;
+mod starts;
 mod status;
-pub mod upkeep;
+mod upkeep;
+mod view_cleanup;
 mod view_lease;
+mod view_read_ahead;
 pub mod worker;

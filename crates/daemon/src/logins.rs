@@ -31,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The files, and who changes them.
 #[derive(Debug)]
-pub struct KeptLogins {
+pub(crate) struct KeptLogins {
     file: PathBuf,
     tried_file: PathBuf,
     /// How long a login is kept that no pull brings again.
@@ -93,7 +93,7 @@ impl From<&Login> for Entry {
 
 impl KeptLogins {
     /// Keeps them in these files. What was being tried when its last keeper died is not tried any more.
-    pub fn new(file: PathBuf, tried_file: PathBuf, age: Option<Duration>) -> Self {
+    pub(crate) fn new(file: PathBuf, tried_file: PathBuf, age: Option<Duration>) -> Self {
         let kept = Self {
             file,
             tried_file,

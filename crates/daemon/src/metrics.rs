@@ -3,26 +3,14 @@
 //! Most values are counted elsewhere and only read here, at each request. Counters begin at zero with each worker,
 //! which Prometheus' `rate` takes for what it is; `xebec_worker_restarts_total` alone goes on, from the journal.
 
-use std::convert::Infallible;
 use std::fmt;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::CONTENT_TYPE;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use tokio::net::{TcpListener, TcpStream};
-use tracing::{debug, info, warn};
 use xebec_images::inventory;
 use xebec_kernel::clock::since_1970;
 use xebec_kernel::process;
@@ -30,16 +18,6 @@ use xebec_snapshotter::lazy::Reason;
 
 use crate::openmetrics::{counter, gauge};
 use crate::services::Services;
-
-/// What `Content-Type` says of the format.
-const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// How often an address that is taken is tried again.
-const BIND_AGAIN: Duration = Duration::from_secs(5);
-/// A connection that has sent no request for this long is closed.
-const SLOWEST_REQUEST: Duration = Duration::from_secs(10);
-/// Connections at a time; Prometheus needs one.
-const MAX_CONNECTIONS: usize = 16;
-
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct SourceLabel {
     source: String,
@@ -336,80 +314,4 @@ fn start_of(pid: u32) -> Option<f64> {
     let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;
     Some(since_1970().as_secs_f64() - uptime + ticks)
-}
-
-/// Serves metrics over HTTP, for ever. An address that is taken is tried again: readers come first, so it is no
-/// reason for the worker to end.
-pub(super) async fn serve(address: SocketAddr, requests: Arc<Services>) {
-    let mut said = false;
-    let listener = loop {
-        match TcpListener::bind(address).await {
-            Ok(listener) => break listener,
-            Err(error) if said => debug!("cannot serve metrics at {address}: {error}"),
-            Err(error) => {
-                warn!(
-                    "cannot serve metrics at {address}: {error}; the daemon tries again every {BIND_AGAIN:?}"
-                );
-                said = true;
-            }
-        }
-        tokio::time::sleep(BIND_AGAIN).await;
-    };
-    info!("metrics at http://{address}/metrics");
-    let places = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
-            return;
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let requests = requests.clone();
-                tokio::spawn(async move {
-                    converse(stream, requests).await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                warn!("cannot accept a connection that asks for metrics: {error}");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-        }
-    }
-}
-
-async fn converse(stream: TcpStream, requests: Arc<Services>) {
-    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let requests = requests.clone();
-        async move { Ok::<_, Infallible>(answer(&request, &requests)) }
-    });
-    let served = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(SLOWEST_REQUEST)
-        .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = served.await {
-        debug!(%error, "a connection that asked for metrics broke");
-    }
-}
-
-fn answer<B>(request: &Request<B>, requests: &Services) -> Response<Full<Bytes>> {
-    let plain = |status: StatusCode, text: &str| {
-        let mut response = Response::new(Full::from(text.to_owned()));
-        *response.status_mut() = status;
-        response
-    };
-    if request.uri().path() != "/metrics" {
-        return plain(StatusCode::NOT_FOUND, "metrics are at /metrics\n");
-    }
-    if request.method() != Method::GET && request.method() != Method::HEAD {
-        return plain(StatusCode::METHOD_NOT_ALLOWED, "metrics are for reading\n");
-    }
-    match requests.metrics() {
-        Ok(text) => {
-            let mut response = Response::new(Full::from(text));
-            let format = hyper::header::HeaderValue::from_static(FORMAT);
-            response.headers_mut().insert(CONTENT_TYPE, format);
-            response
-        }
-        Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error}\n")),
-    }
 }

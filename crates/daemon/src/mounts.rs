@@ -1,12 +1,8 @@
 //! An image is mounted for somebody: prepared, admitted for what its layers are read by, loaded, held.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tracing::warn;
-use xebec_cache::store::LayerKey;
-use xebec_container::Identity;
 use xebec_images::images::Report;
 use xebec_images::prepare::PreparedImage;
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -141,20 +137,6 @@ impl Services {
         Ok(Reply::Done)
     }
 
-    /// Keeps with what is known of an image who its user is, unless that is kept already.
-    pub(crate) async fn remember_user(self: &Arc<Self>, holder: Holder, user: Identity) {
-        let remember = move |this: &Self| {
-            let views = this.views.held();
-            let view = views.into_iter().find(|view| view.holders.contains(&holder))?;
-            let records = this.images.records();
-            let remembered = records.change(view.manifest, |record| record.user = Some(user));
-            remembered.err()
-        };
-        if let Ok(Some(failure)) = self.in_background(remember).await {
-            warn!("{failure}");
-        }
-    }
-
     fn mount_prepared(
         &self,
         prepared: PreparedImage,
@@ -204,27 +186,5 @@ impl Services {
         for layer in &mut prepared.layers {
             self.images.fetch_contents(request, &prepared.found, layer).await;
         }
-    }
-
-    /// Called now and then.
-    pub(super) fn sweep(&self) {
-        self.views.sweep();
-        self.suspects.sweep();
-        self.forget_unused();
-    }
-
-    /// Layers of no view are served no more; their files stay.
-    pub(super) fn forget_unused(&self) {
-        // A layer that is forgotten takes what it found with it.
-        for served in self.fills.all() {
-            self.report_mismatches(&served);
-        }
-        let views = self.views.list();
-        // Nothing comes for a view that lingers.
-        self.loadings
-            .retain(|name| views.iter().any(|view| view.name == name && view.is_held()));
-        let views = views.into_iter().flat_map(|view| view.layers);
-        let used: HashSet<LayerKey> = views.chain(self.suspects.layers()).map(LayerKey::from).collect();
-        self.fills.retain(|key| used.contains(&key));
     }
 }

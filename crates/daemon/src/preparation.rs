@@ -1,14 +1,13 @@
 //! Images are prepared in such a way that their layers stay until what is made of them holds them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use xebec_cache::store::LayerKey;
 use xebec_fill::usage::Reservation;
 use xebec_images::images::Report;
 use xebec_images::prepare::PreparedImage;
 use xebec_protocol::failure::{Failure, FailureKind};
-use xebec_protocol::wire::{ImageRequest, Reply, ServiceCommand};
+use xebec_protocol::wire::{ImageRequest, ServiceCommand};
 use xebec_recordings::prepare::{ForService, PreparedStart};
 
 use crate::services::Services;
@@ -74,46 +73,5 @@ impl Services {
             keys.iter().all(|key| this.images.store().contains(*key))
         })
         .await
-    }
-
-    pub(crate) async fn pull(
-        self: &Arc<Self>,
-        request: &ImageRequest,
-        complete: bool,
-        report: &Report,
-    ) -> Result<Reply, Failure> {
-        let before = self.images.clients().stats().bytes_received;
-        let (start, _reservation) = self.prepare(request, false, None, report).await?;
-        let mut prepared = start.image;
-        self.keep(&mut prepared).await?;
-        if complete {
-            let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
-            self.in_background(move |this| this.enforce(this.missing_bytes(&keys)))
-                .await?;
-            let total = prepared.found.layers.iter().map(|layer| layer.size).sum();
-            let mut done = 0;
-            for layer in &prepared.layers {
-                let served = self.fills.serve(layer.key, Some(&layer.index))?;
-                self.complete(&served, Duration::ZERO, false).await?;
-                done += layer.index.layer_size;
-                report(Reply::Progress {
-                    what: prepared.found.reference.to_string(),
-                    done,
-                    total: Some(total),
-                });
-            }
-            self.forget_unused();
-            self.in_background(|this| this.enforce(0)).await?;
-        }
-        let bytes = self
-            .images
-            .clients()
-            .stats()
-            .bytes_received
-            .saturating_sub(before);
-        Ok(Reply::Pulled {
-            manifest: prepared.found.manifest_digest,
-            bytes,
-        })
     }
 }

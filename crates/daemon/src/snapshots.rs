@@ -28,7 +28,6 @@ use xebec_snapshotter::server::{self, Opened};
 use crate::logins::KeptLogins;
 use crate::services::Services;
 use crate::snapshot_service::Serving;
-pub(super) use binds::unbind_all;
 use lazy::Layers;
 
 /// How long it is until a store is tried again that could not be opened, the first time; then twice as long each time.

@@ -8,39 +8,32 @@
 //!
 //! All of it is in this worker's memory, and bounded: a worker that is replaced forgets.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tracing::{debug, warn};
-use xebec_cache::store::LayerKey;
+use tracing::warn;
 use xebec_container::{Identity, ImageConfig};
-use xebec_fill::access_log::{AllAsked, Watch};
+use xebec_fill::access_log::Watch;
 use xebec_fill::page_set::PageSet;
 use xebec_fill::served::ServedLayer;
-use xebec_format::PAGE_SIZE;
 use xebec_format::runtime_image::RecordedLayer;
 use xebec_images::prepare::PreparedImage;
 use xebec_kernel::clock::milliseconds_since_1970;
-use xebec_protocol::failure::{Failure, FailureKind};
-use xebec_protocol::start_report::{Learned, StartEnd, StartReport};
+use xebec_protocol::failure::Failure;
+use xebec_protocol::start_report::StartEnd;
 use xebec_protocol::wire::{Holder, Mounted, Purpose, Reply};
-use xebec_views::page_cache_residency::Touched;
 use xebec_views::view_tree::ViewTree;
 
-use crate::learning::profile;
 use crate::loaded_images::{Pending, SOON};
 use crate::services::Services;
-use crate::start_facts::{Facts, Over, Seen, report};
-use crate::start_table::{ActiveStart, REMEMBERED, START, StartPlan, lock};
+use crate::start_facts::{Facts, Over};
+use crate::start_table::{ActiveStart, START, StartPlan, lock};
 
 /// How long a start without a probe is watched.
 const WITHOUT_PROBE: Duration = Duration::from_secs(60);
 /// How long one with a probe is.
 const WITH_PROBE: Duration = Duration::from_secs(600);
-/// Files of complete layers that are looked at: some 10 µs each, if nobody did before.
-const MAX_FILES: usize = 20_000;
-
 /// The process that asks for a start; 0 if none does.
 fn command_of(holder: &Holder) -> u32 {
     match holder {
@@ -243,154 +236,17 @@ impl Services {
         lock(&self.starts.active).retain(|active| !Arc::ptr_eq(active, &start));
     }
 
-    /// Blocks, for some milliseconds.
-    fn conclude(&self, start: &ActiveStart, facts: &Facts, mut over: Over) {
-        let began = Instant::now();
-        let (is_shared, is_narrow) = self.views.look(&start.view).unwrap_or_default();
-        let tree = lock(&start.tree).take();
-        let nothing = PageSet::default();
-        let recorded = facts
-            .recorded
-            .as_ref()
-            .map_or(&nothing, |recorded| &recorded.pages);
-        let look = |pages: &PageSet, limit| match &tree {
-            Some(tree) => tree.touched(&start.path, pages, limit),
-            None => pages.is_empty().then(Touched::default),
+    /// Keeps with what is known of an image who its user is, unless that is kept already.
+    pub(crate) async fn remember_user(self: &Arc<Self>, holder: Holder, user: Identity) {
+        let remember = move |this: &Self| {
+            let views = this.views.held();
+            let view = views.into_iter().find(|view| view.holders.contains(&holder))?;
+            let records = this.images.records();
+            let remembered = records.change(view.manifest, |record| record.user = Some(user));
+            remembered.err()
         };
-        let touched = look(recorded, usize::MAX).unwrap_or_default();
-        let silent = self.pages_without_events(start);
-        let unnoticed = look(&silent.without(recorded), MAX_FILES);
-        // Asked after looking: what was brought there meanwhile was noted before.
-        let populated = self.views.populated(&start.view);
-        let is_said = |said: Touched| match &populated {
-            Some(populated) => said.without(&populated.brought),
-            None => Touched::default(),
-        };
-        let unnoticed = unnoticed.filter(|_| populated.is_some());
-        let (touched, unnoticed) = (is_said(touched), unnoticed.map(is_said));
-        if over.container.is_none() {
-            over.container = self.container_of_command(&start.holder);
+        if let Ok(Some(failure)) = self.in_background(remember).await {
+            warn!("{failure}");
         }
-        let AllAsked { mut entries, is_full } = start.watch.take(over.container.as_deref());
-        let watched_ms = over.at_ms.saturating_sub(start.facts.began_ms);
-        entries.retain(|entry| u64::from(entry.at) <= watched_ms);
-        let seen = Seen {
-            touched,
-            populated: populated.unwrap_or_default(),
-            unnoticed,
-            asked: AllAsked { entries, is_full },
-            waits: self.waits_of(start, &over),
-            is_exact: start.is_narrow && is_narrow,
-            is_shared: is_shared || start.is_shared.load(Ordering::Relaxed),
-        };
-        let mut report = report(facts, &over, &seen, tree.as_ref());
-        if start.learns {
-            report.learned = Some(self.learn(facts, &over, &seen));
-        }
-        debug!(
-            image = start.facts.reference,
-            ms = began.elapsed().as_secs_f64() * 1e3,
-            "reported what a start read"
-        );
-        self.starts.remember(report);
-    }
-
-    /// Ends the watch over a start's layers. Gives their pages whose reads raise no events, by the end of the start.
-    fn pages_without_events(&self, start: &ActiveStart) -> PageSet {
-        let mut silent = PageSet::default();
-        for layer in &start.facts.layers {
-            let key = LayerKey {
-                layer: layer.layer,
-                index: layer.index,
-            };
-            let Some(served) = self.fills.find(key) else {
-                continue;
-            };
-            served.watchers().remove(&start.watch);
-            let all = 0..layer.data_size / PAGE_SIZE;
-            let was_complete = start.facts.present.runs(key) == std::slice::from_ref(&all);
-            if served.layer().is_complete() && (start.learns || !was_complete) {
-                silent.insert(key, vec![all]);
-            }
-        }
-        silent
-    }
-
-    /// Keeps a profile of a start.
-    fn learn(&self, facts: &Facts, over: &Over, seen: &Seen) -> Learned {
-        let learned = profile(facts, over, seen).and_then(|profile| {
-            let kept = self.recordings.profiles().add(&profile);
-            kept.map(|()| profile).map_err(|failure| failure.to_string())
-        });
-        match learned {
-            Ok(profile) => Learned::Kept {
-                missed: profile.missed.iter().map(|run| u64::from(run.pages)).sum(),
-                touched: profile
-                    .touched
-                    .map(|runs| runs.iter().map(|run| u64::from(run.pages)).sum()),
-            },
-            Err(reason) => Learned::Not(reason),
-        }
-    }
-
-    /// The waits that began while it started, of its container and of processes outside of all.
-    fn waits_of(&self, start: &ActiveStart, over: &Over) -> Vec<xebec_fill::waits::WaitRecord> {
-        let mut waits = self.fills.waits().since(start.facts.began_ms);
-        waits.retain(|wait| {
-            let is_layer = |key: LayerKey| {
-                let mut layers = start.facts.layers.iter();
-                layers.any(|layer| layer.layer == key.layer && layer.index == key.index)
-            };
-            let is_own = match (&wait.process.container, &over.container) {
-                (Some(one), Some(other)) => one == other,
-                _ => true,
-            };
-            is_own && wait.began <= over.at_ms && wait.key.is_some_and(is_layer)
-        });
-        waits
-    }
-
-    /// The container that a command runs now.
-    fn container_of_command(&self, holder: &Holder) -> Option<String> {
-        let Holder::Process { pid, .. } = holder else {
-            return None;
-        };
-        let running = xebec_container::list(self.images.paths().run()).ok()?;
-        let mut own = running
-            .records
-            .into_iter()
-            .filter(|record| record.supervisor.unsigned_abs() == *pid);
-        own.next().map(|record| record.id)
-    }
-
-    /// The last start: of a container or an image, if that is named.
-    pub(super) async fn explain_start(self: &Arc<Self>, name: Option<&str>) -> Result<StartReport, Failure> {
-        // One that is just over is waited for; one that goes on is not.
-        let active: Vec<Arc<ActiveStart>> = lock(&self.starts.active).clone();
-        for start in &active {
-            drop(start.is_over.lock().await);
-        }
-        let reference = name.and_then(|name| name.parse::<xebec_oci::Reference>().ok());
-        let reference = reference.map(|reference| reference.to_string());
-        let past = lock(&self.starts.past);
-        let is_meant = |report: &&StartReport| {
-            let Some(name) = name else { return true };
-            report.container.as_deref() == Some(name)
-                || report.manifest.to_string() == name
-                || Some(&report.reference) == reference.as_ref()
-        };
-        let found = past.iter().rev().find(is_meant).cloned();
-        found.ok_or_else(|| {
-            let what = name.map_or_else(String::new, |name| format!(" of {name}"));
-            let goes_on = match active.is_empty() {
-                true => "",
-                false => "; one goes on",
-            };
-            let message = format!(
-                "no start{what} is remembered{goes_on}. The last {REMEMBERED} are, since the daemon's worker started; those \
-                 with --no-runtime-image are not watched"
-            );
-            Failure::new(FailureKind::NotFound, message)
-        })
     }
 }

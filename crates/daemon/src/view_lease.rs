@@ -1,10 +1,8 @@
 //! From an image that is prepared to a view of it that is held: the one that is mounted, or a new one.
 
 use std::path::Path;
-use std::path::PathBuf;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use tracing::error;
 use xebec_cache::store::LayerKey;
 use xebec_fill::fill_service::ServedLayer;
 use xebec_fill::page_set::PageSet;
@@ -15,6 +13,7 @@ use xebec_images::thread_priority::RaisedPriority;
 use xebec_kernel::mount;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::Purpose;
+use xebec_views::bypass_devices::Arriving;
 use xebec_views::recording_admission::TrustGuard;
 use xebec_views::view::{self, MountOptions, ViewOptions};
 use xebec_views::view_tree::ViewTree;
@@ -182,32 +181,6 @@ impl Services {
         Ok(served.collect::<Result<_, _>>()?)
     }
 
-    /// Whether the worker before this one came to sync its views is not known.
-    pub(super) fn sync_views_again(&self) {
-        let metadata = |name: String| {
-            let path = view::metadata(self.images.paths(), &name);
-            (name, path)
-        };
-        let views = self.views.list().into_iter();
-        self.unsynced_views()
-            .extend(views.map(|view| metadata(view.name)));
-    }
-
-    fn unsynced_views(&self) -> MutexGuard<'_, Vec<(String, PathBuf)>> {
-        self.unsynced_views.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Brings the metadata of the views that were mounted since to the disk. Blocks.
-    pub(super) fn sync_views(&self) {
-        let views = std::mem::take(&mut *self.unsynced_views());
-        for (name, metadata) in views {
-            if let Err(failure) = view::sync(&metadata) {
-                error!("{failure}; containers on the view may read wrong bytes");
-                self.views.spoil(&name);
-            }
-        }
-    }
-
     /// Builds a view. The layers whose files it shares stay until the reservation goes.
     fn build_view(
         &self,
@@ -245,5 +218,23 @@ impl Services {
                 .map_err(|error| Failure::host("guard the view's own mount", error))?;
         }
         Ok(())
+    }
+
+    /// By what a view reaches each part of its free pages: a mount of the blob cache of its own, that is guarded until the part
+    /// is there, if it is not yet.
+    pub(super) fn arriving_mounts(&self, view: &str, parts: &[PageSet]) -> Vec<Option<Arriving>> {
+        let arriving = |(number, pages): (usize, &PageSet)| {
+            let is_there = self.fills.have(pages);
+            (!is_there).then(|| Arriving {
+                mount: self
+                    .images
+                    .paths()
+                    .arriving_mounts()
+                    .join(format!("{view}.{number}")),
+                over: false,
+                pages: Some(Arc::new(pages.clone())),
+            })
+        };
+        parts.iter().enumerate().map(arriving).collect()
     }
 }

@@ -30,7 +30,7 @@ use xebec_views::unguarded_views::Suspects;
 use xebec_views::views::Views;
 
 use crate::services::Services;
-use crate::{containers, metrics, quota, upkeep};
+use crate::{containers, durability, metrics_server, quota, upkeep};
 use orders::Orders;
 
 /// How long reads under way may take when the worker is replaced; the next worker answers those that are left.
@@ -206,7 +206,7 @@ fn start_background_work(
     runtime.spawn(services.clone().prove_completed(newly_complete));
     runtime.spawn(services.clone().watch_slow_readers());
     if let Some(address) = services.settings.metrics {
-        runtime.spawn(metrics::serve(address, services.clone()));
+        runtime.spawn(metrics_server::serve(address, services.clone()));
     }
     runtime.spawn(upkeep::run(services.clone()));
     runtime.spawn(containers::run(services.clone()));
@@ -249,7 +249,7 @@ fn end(last_word: LastWord, runtime: Runtime, services: &Services, events: Event
         // Tasks under way end with the process; dropping them one by one would only take time from readers.
         std::mem::forget(runtime);
     } else {
-        upkeep::sync_served(&services.fills);
+        durability::sync_served(&services.fills);
         events.stop();
         runtime.shutdown_timeout(LAST_TASKS);
         services.journal.set_last_word(last_word);

@@ -16,9 +16,8 @@ use xebec_protocol::wire::Loaded;
 use xebec_recordings::find::FoundRecording;
 use xebec_recordings::load::{Loader, Target};
 use xebec_recordings::local_read_ahead;
-use xebec_recordings::prepare::{Begun, PreparedStart};
+use xebec_recordings::prepare::Begun;
 use xebec_recordings::zone::{ZoneSource, ZoneStream};
-use xebec_views::bypass_devices::Arriving;
 use xebec_views::recording_admission::Injecting;
 
 use crate::held_view::HeldView;
@@ -188,44 +187,6 @@ impl Services {
         targets.collect()
     }
 
-    /// Loads the runtime image of an image of which there is no view yet. It is pulled, so one is likely to follow; then it
-    /// finds the pages here, or on their way.
-    pub(super) fn load_ahead(self: &Arc<Self>, start: PreparedStart) {
-        let this = self.clone();
-        tokio::spawn(async move {
-            let PreparedStart {
-                image: prepared,
-                mut recording,
-            } = start;
-            let image = prepared.found.reference.clone();
-            if let Some(Ok(begun)) = &mut recording {
-                // Other services follow when a container comes: they would be broken off here, in their midst or not.
-                Arc::make_mut(&mut begun.found).rest.clear();
-            }
-            let loaded = async {
-                // An ending daemon begins nothing.
-                let Some(_reservation) = this
-                    .reserve(&prepared)
-                    .await?
-                    .filter(|_| this.goes_on().is_ok_and(|on| on))
-                else {
-                    return Ok(());
-                };
-                let loading = this.begin_loading(&prepared, recording).await?;
-                // Its indexes are not held as long as a registry likes.
-                drop(prepared);
-                if let Some(mut loading) = loading {
-                    let _ = loading.outcome.wait_for(Option::is_some).await;
-                }
-                this.forget_unused();
-                Ok::<_, Failure>(())
-            };
-            if let Err(failure) = loaded.await {
-                warn!(%image, "its runtime image is not loaded with the pull: {failure}");
-            }
-        });
-    }
-
     /// Brings in what another service of the image needs, after the one for which its view was made: it is not known yet
     /// which of them will run. Nobody waits for it.
     async fn follow(
@@ -272,24 +233,6 @@ impl Services {
                 }
             }
         });
-    }
-
-    /// By what a view reaches each part of its free pages: a mount of the blob cache of its own, that is guarded until the part
-    /// is there, if it is not yet.
-    pub(super) fn arriving_mounts(&self, view: &str, parts: &[PageSet]) -> Vec<Option<Arriving>> {
-        let arriving = |(number, pages): (usize, &PageSet)| {
-            let is_there = self.fills.have(pages);
-            (!is_there).then(|| Arriving {
-                mount: self
-                    .images
-                    .paths()
-                    .arriving_mounts()
-                    .join(format!("{view}.{number}")),
-                over: false,
-                pages: Some(Arc::new(pages.clone())),
-            })
-        };
-        parts.iter().enumerate().map(arriving).collect()
     }
 
     /// Takes the guard off each part of a view's free pages once all of it is there; if some pages never come, it stays.

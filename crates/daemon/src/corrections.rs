@@ -1,0 +1,74 @@
+//! Pages that turned out to differ from their layer, and were corrected: the alarm, and the views that may have them in memory.
+
+use std::sync::{Arc, PoisonError};
+
+use tracing::error;
+use xebec_cache::store::LayerKey;
+use xebec_fill::correction_count;
+use xebec_fill::page_set::PageSet;
+use xebec_fill::served::ServedLayer;
+use xebec_fill::unverified_sources;
+use xebec_views::page_cache_prefill;
+
+use crate::services::Services;
+
+impl Services {
+    /// What tells a view over these layers from those that were built before pages of them were corrected, which may have
+    /// the wrong ones in memory; `None` if none ever were.
+    pub(super) fn salt(&self, layers: impl Iterator<Item = LayerKey> + Clone) -> Option<String> {
+        for served in layers.clone().filter_map(|key| self.fills.find(key)) {
+            self.report_mismatches(&served);
+        }
+        let _one = self.corrections.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = layers.map(|key| correction_count::count(self.images.store(), key));
+        let corrections = counts.fold(0, u64::wrapping_add);
+        (corrections > 0).then(|| format!("after {corrections} corrections"))
+    }
+
+    /// Says so when pages that a runtime image brought were not what the layer has, and uses its recordings no more.
+    ///
+    /// Any fill may find that out, also one that a reader waits for; so this is asked after what fills many spans, before a
+    /// view is named, and at each sweep.
+    pub(super) fn report_mismatches(&self, served: &Arc<ServedLayer>) {
+        let key = served.layer().key();
+        let (mismatches, noted) = {
+            // Nobody names a view between the two.
+            let _one = self.corrections.lock().unwrap_or_else(PoisonError::into_inner);
+            let mismatches = served.layer().take_mismatches();
+            if mismatches.is_empty() {
+                return;
+            }
+            (mismatches, correction_count::add(self.images.store(), key))
+        };
+        let noted = noted.inspect_err(|failure| error!("{failure}"));
+        error!(
+            "ALARM: a runtime image brought other contents than {key} has, in its pages {mismatches:?}. Xebec corrected them, and \
+             does not use its recordings again. Whoever pushed them may have meant harm"
+        );
+        for injection in unverified_sources::load(self.images.store(), key).unwrap_or_default() {
+            if !injection.evidence.own
+                && let Err(failure) = self.recordings.kept().distrust(injection.recording)
+            {
+                error!("{failure}");
+            }
+        }
+        self.views.take_down_unused(|view| view.reads(key));
+        let mut wrong = PageSet::default();
+        wrong.insert(key, mismatches);
+        for view in self.views.held() {
+            if view.reads(key) {
+                // Who has not mapped them reads what is right from now on.
+                if let Some(known) = self.views.known_by_name(&view.name) {
+                    page_cache_prefill::forget(&known.tree, &view.path, &wrong);
+                }
+                error!(
+                    "ALARM: {} is mounted with it, for {:?}; stop the containers that run on it",
+                    view.reference, view.holders
+                );
+            }
+        }
+        if noted.is_ok() {
+            served.layer().mismatches_are_heard();
+        }
+    }
+}

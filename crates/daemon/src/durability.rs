@@ -1,0 +1,131 @@
+//! What was filled and written down is brought to the disk after the start that waited for it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use tracing::{debug, error, warn};
+use xebec_cache::presence::SyncError;
+use xebec_cache::store::LayerKey;
+use xebec_fill::correction_count;
+use xebec_fill::fill_service::{FillService, ServedLayer};
+use xebec_protocol::failure::Failure;
+use xebec_views::view;
+
+use crate::services::Services;
+
+/// Makes durable what the layers that are served hold. Gives those that the disk did not take.
+pub(super) fn sync_served(fills: &FillService) -> Vec<LayerKey> {
+    let served = fills.all().into_iter();
+    let lost = served.filter(|served| matches!(sync_one(fills, served), Err(SyncError::Lost(_))));
+    lost.map(|served| served.layer().key()).collect()
+}
+
+/// If the disk does not take what was written, readers raise events again for what it lacks.
+fn sync_one(fills: &FillService, served: &Arc<ServedLayer>) -> Result<(), SyncError> {
+    let key = served.layer().key();
+    let synced = served.sync();
+    match &synced {
+        Ok(true) => debug!("{key} is synced"),
+        Ok(false) => {}
+        Err(SyncError::Lost(error)) => {
+            error!(
+                "the disk does not take what was written of {key}: {error}. What it lacks is fetched again; restart containers \
+                 that were started on it when it was there, and look after the disk"
+            );
+            fills.listen_again(served);
+        }
+        // On a full disk it is so for every layer, each time.
+        Err(SyncError::Unnoted(error)) => {
+            if let Some(unsaid) = fills.unnoted.say() {
+                warn!(
+                    unsaid,
+                    "cannot note what is on disk of {key}: {error}. It is there, and would be fetched again after a power cut"
+                );
+            }
+        }
+    }
+    synced.map(|_| ())
+}
+
+impl Services {
+    /// Whether the worker before this one came to sync its views is not known.
+    pub(super) fn sync_views_again(&self) {
+        let metadata = |name: String| {
+            let path = view::metadata(self.images.paths(), &name);
+            (name, path)
+        };
+        let views = self.views.list().into_iter();
+        self.unsynced_views()
+            .extend(views.map(|view| metadata(view.name)));
+    }
+
+    pub(super) fn unsynced_views(&self) -> MutexGuard<'_, Vec<(String, PathBuf)>> {
+        self.unsynced_views.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the metadata of the views that were mounted since to the disk. Blocks.
+    pub(super) fn sync_views(&self) {
+        let views = std::mem::take(&mut *self.unsynced_views());
+        for (name, metadata) in views {
+            if let Err(failure) = view::sync(&metadata) {
+                error!("{failure}; containers on the view may read wrong bytes");
+                self.views.spoil(&name);
+            }
+        }
+    }
+
+    /// Brings what starts wrote down to the disk.
+    pub(super) fn sync_notes(&self) {
+        self.sync_views();
+        if let Err(failure) = self.images.sync().and(self.recordings.sync()) {
+            error!(
+                "{failure}. It may be gone after a power cut, and is found out again then; look after the disk"
+            );
+        }
+    }
+
+    /// Makes durable what a layer holds. The disk may take long, so it takes no turn from requests.
+    pub(super) async fn sync_layer(self: &Arc<Self>, served: &Arc<ServedLayer>) -> Result<(), Failure> {
+        let layer = served.clone();
+        let synced = self.without_turn(move |this| {
+            sync_one(&this.fills, &layer).inspect_err(|error| {
+                if matches!(error, SyncError::Lost(_)) {
+                    this.distrust_memory(layer.layer().key());
+                }
+            })
+        });
+        let failed = |error| Failure::host(format!("sync {}", served.layer().key()), error);
+        synced.await?.map_err(failed)
+    }
+
+    /// After the disk lost writes: views that are mounted may come to have holes in memory, so later ones are others, and
+    /// nobody reads the layer's files in place of their own.
+    pub(super) fn distrust_memory(&self, key: LayerKey) {
+        self.shared.forget(key);
+        if let Err(failure) = correction_count::add(self.images.store(), key) {
+            warn!("{failure}");
+        }
+    }
+
+    /// Makes durable what an earlier worker of this boot filled and did not come to sync.
+    pub(super) fn sync_left(&self) {
+        for key in self.images.store().list().unwrap_or_default() {
+            if let Err(error) = self.sync_if_left(key) {
+                warn!("cannot sync {key}: {error}");
+            }
+            // That worker may have died before it compared what runtime images had brought.
+            let layer = self.images.store().look(key);
+            if layer.is_ok_and(|layer| layer.is_complete() && layer.has_unverified()) {
+                self.fills.tell_complete(key);
+            }
+        }
+    }
+
+    fn sync_if_left(&self, key: LayerKey) -> Result<(), xebec_cache::store::StoreError> {
+        if self.images.store().look(key)?.presence().is_durable() {
+            return Ok(());
+        }
+        // Served until it is durable: see `FillService::retain`.
+        self.fills.serve(key, None).map(|_| ())
+    }
+}

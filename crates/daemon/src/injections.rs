@@ -1,0 +1,56 @@
+//! Which layers a runtime image's pages may be written into: those whose readers all admit what vouches for the recording.
+
+use std::sync::Arc;
+
+use xebec_cache::store::LayerKey;
+use xebec_protocol::failure::Failure;
+use xebec_trust::Evidence;
+use xebec_views::recording_admission::{Injecting, TrustRequirement};
+use xebec_views::views::ViewRecord;
+
+use crate::services::Services;
+
+impl Services {
+    /// Who reads which layers, and what they need: by mounted views, also those that nobody is known to use any more, and by views
+    /// that were unmounted under their readers. Suspects are views of which nothing is known.
+    fn readers(&self) -> Vec<(Vec<LayerKey>, Option<TrustRequirement>)> {
+        let mut readers = self.views.departed();
+        for view in self.views.list() {
+            let layers: Vec<LayerKey> = view.layers.iter().map(|pair| (*pair).into()).collect();
+            if view.uses.is_empty() {
+                readers.push((layers.clone(), None));
+            }
+            let uses = view.uses.into_iter();
+            readers.extend(uses.map(|by| (layers.clone(), Some(by))));
+        }
+        let suspects = self.suspects.layers().into_iter().map(LayerKey::from).collect();
+        readers.push((suspects, None));
+        readers
+    }
+
+    /// Begins to bring pages into those of the layers whose readers all admit what vouches for them. Views that
+    /// linger and would stand in the way are taken down: then it shows whether anybody is on them.
+    pub(super) async fn begin_injecting(
+        self: &Arc<Self>,
+        keys: Vec<LayerKey>,
+        evidence: &Evidence,
+    ) -> Result<Injecting, Failure> {
+        let policy = self.images.policy()?;
+        let evidence = evidence.clone();
+        self.in_background(move |this| {
+            let is_believed = |view: &ViewRecord, key: LayerKey| match view.uses.as_slice() {
+                [] => evidence.own,
+                uses => uses.iter().all(|by| by.admits(&evidence, key, &policy)),
+            };
+            this.views.take_down_unused(|view| {
+                let mut read = keys.iter().filter(|key| view.reads(**key));
+                read.any(|key| !is_believed(view, *key))
+            });
+            // While nobody waits for the table: those whose readers have gone are forgotten.
+            let _ = this.views.departed();
+            let readers = || this.readers();
+            this.recording_admission.inject(keys, &evidence, readers, &policy)
+        })
+        .await
+    }
+}

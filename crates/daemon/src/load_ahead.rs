@@ -1,0 +1,49 @@
+//! Runtime images that are loaded with a pull, before a container is asked for.
+
+use std::sync::Arc;
+
+use tracing::warn;
+use xebec_protocol::failure::Failure;
+use xebec_recordings::prepare::PreparedStart;
+
+use crate::services::Services;
+
+impl Services {
+    /// Loads the runtime image of an image of which there is no view yet. It is pulled, so one is likely to follow; then it
+    /// finds the pages here, or on their way.
+    pub(super) fn load_ahead(self: &Arc<Self>, start: PreparedStart) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            let PreparedStart {
+                image: prepared,
+                mut recording,
+            } = start;
+            let image = prepared.found.reference.clone();
+            if let Some(Ok(begun)) = &mut recording {
+                // Other services follow when a container comes: they would be broken off here, in their midst or not.
+                Arc::make_mut(&mut begun.found).rest.clear();
+            }
+            let loaded = async {
+                // An ending daemon begins nothing.
+                let Some(_reservation) = this
+                    .reserve(&prepared)
+                    .await?
+                    .filter(|_| this.goes_on().is_ok_and(|on| on))
+                else {
+                    return Ok(());
+                };
+                let loading = this.begin_loading(&prepared, recording).await?;
+                // Its indexes are not held as long as a registry likes.
+                drop(prepared);
+                if let Some(mut loading) = loading {
+                    let _ = loading.outcome.wait_for(Option::is_some).await;
+                }
+                this.forget_unused();
+                Ok::<_, Failure>(())
+            };
+            if let Err(failure) = loaded.await {
+                warn!(%image, "its runtime image is not loaded with the pull: {failure}");
+            }
+        });
+    }
+}

@@ -1,0 +1,31 @@
+//! What is given up when views go: views whose holders died, and the layers that only such views read.
+
+use std::collections::HashSet;
+
+use xebec_cache::store::LayerKey;
+
+use crate::services::Services;
+
+impl Services {
+    /// Called now and then.
+    pub(super) fn sweep(&self) {
+        self.views.sweep();
+        self.suspects.sweep();
+        self.forget_unused();
+    }
+
+    /// Layers of no view are served no more; their files stay.
+    pub(super) fn forget_unused(&self) {
+        // A layer that is forgotten takes what it found with it.
+        for served in self.fills.all() {
+            self.report_mismatches(&served);
+        }
+        let views = self.views.list();
+        // Nothing comes for a view that lingers.
+        self.loadings
+            .retain(|name| views.iter().any(|view| view.name == name && view.is_held()));
+        let views = views.into_iter().flat_map(|view| view.layers);
+        let used: HashSet<LayerKey> = views.chain(self.suspects.layers()).map(LayerKey::from).collect();
+        self.fills.retain(|key| used.contains(&key));
+    }
+}
