@@ -16,7 +16,7 @@ const AT_ONCE: usize = 6;
 const SPARE: usize = 2;
 
 /// The part of the pool that requests have.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Background {
     turns: Arc<Semaphore>,
     spare: Arc<Semaphore>,

@@ -1,34 +1,47 @@
-//! Bringing all of a layer in, and proving it: what makes a layer need this daemon no more, and its index trusted as
-//! this host's own.
+//! Bringing all of a layer in: then it needs this daemon no more.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::warn;
-use xebec_fill::fill_service::{ServedLayer, Unfilled};
+use xebec_cache::store::Store;
+use xebec_fill::fill_service::{FillService, ServedLayer, Unfilled};
 use xebec_images::facts;
 use xebec_images::proof::Verdict;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Completion;
+use xebec_views::sharing::SharedContents;
+use xebec_views::views::Views;
 
-use crate::proofs::alarm;
-use crate::services::Services;
+use crate::corrections::Corrections;
+use crate::durability::Durability;
+use crate::integrity_check::IntegrityCheck;
+use crate::proofs::{Proofs, alarm};
 
-impl Services {
+/// Brings whole layers in.
+pub(crate) struct Completions {
+    pub(crate) store: Arc<Store>,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) shared: Arc<SharedContents>,
+    pub(crate) corrections: Arc<Corrections>,
+    pub(crate) integrity: Arc<IntegrityCheck>,
+    pub(crate) durability: Arc<Durability>,
+    pub(crate) proofs: Arc<Proofs>,
+}
+
+impl Completions {
     /// Goes on with what earlier workers were to bring in.
-    pub(super) fn resume_completions(self: &Arc<Self>) {
+    pub(crate) fn resume(self: &Arc<Self>) {
         for view in self.views.held() {
             let layers = view.layers.iter();
             let layers = layers.filter_map(|pair| self.fills.find((*pair).into()));
-            self.complete_in_background(layers.collect(), view.completion);
+            self.begin(layers.collect(), view.completion);
         }
     }
 
-    pub(super) fn complete_in_background(
-        self: &Arc<Self>,
-        layers: Vec<Arc<ServedLayer>>,
-        completion: Option<Completion>,
-    ) {
+    /// Brings layers in while their view is used, if that is asked for.
+    pub(crate) fn begin(self: &Arc<Self>, layers: Vec<Arc<ServedLayer>>, completion: Option<Completion>) {
         let Some(completion) = completion else { return };
         let this = self.clone();
         tokio::spawn(async move {
@@ -42,30 +55,40 @@ impl Services {
         });
     }
 
-    /// Brings all of a layer in and proves it.
-    pub(super) async fn complete(
-        self: &Arc<Self>,
+    /// Brings all of a layer in.
+    pub(crate) async fn bring_in(
+        &self,
         served: &Arc<ServedLayer>,
         deadline: Duration,
         in_background: bool,
     ) -> Result<(), Failure> {
         let completed = self.fills.complete(served, deadline, in_background).await;
-        self.report_mismatches(served);
-        completed.map_err(not_brought_in)?;
+        self.corrections.report_mismatches(served);
+        completed.map_err(not_brought_in)
+    }
+
+    /// Brings all of a layer in and proves it.
+    pub(crate) async fn complete(
+        &self,
+        served: &Arc<ServedLayer>,
+        deadline: Duration,
+        in_background: bool,
+    ) -> Result<(), Failure> {
+        self.bring_in(served, deadline, in_background).await?;
         let key = served.layer().key();
-        self.compare_injected(served).await?;
-        self.sync_layer(served).await?;
-        if !facts::is_proven(self.images.store(), key)
-            && let Verdict::Disproved(problem) = self.prove(key).await?
+        self.integrity.compare_injected(served).await?;
+        self.durability.sync_layer(served).await?;
+        if !facts::is_proven(&self.store, key)
+            && let Verdict::Disproved(problem) = self.proofs.prove(key).await?
         {
             return Err(Failure::new(FailureKind::Integrity, alarm(key, &problem)));
         }
-        self.shared.learn(self.images.store(), key);
+        self.shared.learn(&self.store, key);
         Ok(())
     }
 }
 
-pub(super) fn not_brought_in(error: Unfilled) -> Failure {
+fn not_brought_in(error: Unfilled) -> Failure {
     let kind = match error {
         Unfilled::Failed(_) => FailureKind::Registry,
         Unfilled::Ending => FailureKind::Host,

@@ -1,26 +1,57 @@
 //! Pages that turned out to differ from their layer, and were corrected: the alarm, and the views that may have them in memory.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::error;
-use xebec_cache::store::LayerKey;
+use xebec_cache::store::{LayerKey, Store};
 use xebec_fill::correction_count;
+use xebec_fill::fill_service::FillService;
 use xebec_fill::page_set::PageSet;
 use xebec_fill::served::ServedLayer;
 use xebec_fill::unverified_sources;
+use xebec_recordings::recording_store::KeptRecordings;
 use xebec_views::page_cache_prefill;
+use xebec_views::views::Views;
 
-use crate::services::Services;
+/// Pages that were corrected.
+pub(crate) struct Corrections {
+    store: Arc<Store>,
+    kept: KeptRecordings,
+    fills: Arc<FillService>,
+    views: Arc<Views>,
+    /// Held while corrections are counted, so that no view is named between a correction and its count.
+    counting: Mutex<()>,
+}
 
-impl Services {
+impl Corrections {
+    /// Of the layers that are served and the views that are mounted.
+    pub(crate) fn new(
+        store: Arc<Store>,
+        kept: KeptRecordings,
+        fills: Arc<FillService>,
+        views: Arc<Views>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            kept,
+            fills,
+            views,
+            counting: Mutex::default(),
+        })
+    }
+
+    fn count(&self) -> MutexGuard<'_, ()> {
+        self.counting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What tells a view over these layers from those that were built before pages of them were corrected, which may have
     /// the wrong ones in memory; `None` if none ever were.
-    pub(super) fn salt(&self, layers: impl Iterator<Item = LayerKey> + Clone) -> Option<String> {
+    pub(crate) fn salt(&self, layers: impl Iterator<Item = LayerKey> + Clone) -> Option<String> {
         for served in layers.clone().filter_map(|key| self.fills.find(key)) {
             self.report_mismatches(&served);
         }
-        let _one = self.corrections.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = layers.map(|key| correction_count::count(self.images.store(), key));
+        let _one = self.count();
+        let counts = layers.map(|key| correction_count::count(&self.store, key));
         let corrections = counts.fold(0, u64::wrapping_add);
         (corrections > 0).then(|| format!("after {corrections} corrections"))
     }
@@ -29,25 +60,25 @@ impl Services {
     ///
     /// Any fill may find that out, also one that a reader waits for; so this is asked after what fills many spans, before a
     /// view is named, and at each sweep.
-    pub(super) fn report_mismatches(&self, served: &Arc<ServedLayer>) {
+    pub(crate) fn report_mismatches(&self, served: &Arc<ServedLayer>) {
         let key = served.layer().key();
         let (mismatches, noted) = {
             // Nobody names a view between the two.
-            let _one = self.corrections.lock().unwrap_or_else(PoisonError::into_inner);
+            let _one = self.count();
             let mismatches = served.layer().take_mismatches();
             if mismatches.is_empty() {
                 return;
             }
-            (mismatches, correction_count::add(self.images.store(), key))
+            (mismatches, correction_count::add(&self.store, key))
         };
         let noted = noted.inspect_err(|failure| error!("{failure}"));
         error!(
             "ALARM: a runtime image brought other contents than {key} has, in its pages {mismatches:?}. Xebec corrected them, and \
              does not use its recordings again. Whoever pushed them may have meant harm"
         );
-        for injection in unverified_sources::load(self.images.store(), key).unwrap_or_default() {
+        for injection in unverified_sources::load(&self.store, key).unwrap_or_default() {
             if !injection.evidence.own
-                && let Err(failure) = self.recordings.kept().distrust(injection.recording)
+                && let Err(failure) = self.kept.distrust(injection.recording)
             {
                 error!("{failure}");
             }

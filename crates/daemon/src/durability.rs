@@ -1,24 +1,21 @@
 //! What was filled and written down is brought to the disk after the start that waited for it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::{debug, error, warn};
 use xebec_cache::presence::SyncError;
 use xebec_cache::store::LayerKey;
 use xebec_fill::correction_count;
 use xebec_fill::fill_service::{FillService, ServedLayer};
+use xebec_images::images::Images;
 use xebec_protocol::failure::Failure;
+use xebec_recordings::recordings::Recordings;
+use xebec_views::sharing::SharedContents;
 use xebec_views::view;
+use xebec_views::views::Views;
 
-use crate::services::Services;
-
-/// Makes durable what the layers that are served hold. Gives those that the disk did not take.
-pub(super) fn sync_served(fills: &FillService) -> Vec<LayerKey> {
-    let served = fills.all().into_iter();
-    let lost = served.filter(|served| matches!(sync_one(fills, served), Err(SyncError::Lost(_))));
-    lost.map(|served| served.layer().key()).collect()
-}
+use crate::background::run_without_turn;
 
 /// If the disk does not take what was written, readers raise events again for what it lacks.
 fn sync_one(fills: &FillService, served: &Arc<ServedLayer>) -> Result<(), SyncError> {
@@ -47,9 +44,49 @@ fn sync_one(fills: &FillService, served: &Arc<ServedLayer>) -> Result<(), SyncEr
     synced.map(|_| ())
 }
 
-impl Services {
+/// What is brought to the disk later.
+pub(crate) struct Durability {
+    images: Images,
+    recordings: Recordings,
+    fills: Arc<FillService>,
+    views: Arc<Views>,
+    shared: Arc<SharedContents>,
+    /// Views that were mounted, by name, with their metadata, which is not on the disk yet.
+    unsynced_views: Mutex<Vec<(String, PathBuf)>>,
+}
+
+impl Durability {
+    /// Of what is kept on this host and the layers that are served.
+    pub(crate) fn new(
+        recordings: Recordings,
+        fills: Arc<FillService>,
+        views: Arc<Views>,
+        shared: Arc<SharedContents>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            images: recordings.images().clone(),
+            recordings,
+            fills,
+            views,
+            shared,
+            unsynced_views: Mutex::default(),
+        })
+    }
+
+    /// A view was mounted whose metadata is not on the disk yet.
+    pub(crate) fn note_view(&self, name: String, metadata: PathBuf) {
+        self.unsynced_views().push((name, metadata));
+    }
+
+    /// Makes durable what the layers that are served hold. Gives those that the disk did not take.
+    pub(crate) fn sync_served(&self) -> Vec<LayerKey> {
+        let served = self.fills.all().into_iter();
+        let lost = served.filter(|served| matches!(sync_one(&self.fills, served), Err(SyncError::Lost(_))));
+        lost.map(|served| served.layer().key()).collect()
+    }
+
     /// Whether the worker before this one came to sync its views is not known.
-    pub(super) fn sync_views_again(&self) {
+    pub(crate) fn sync_views_again(&self) {
         let metadata = |name: String| {
             let path = view::metadata(self.images.paths(), &name);
             (name, path)
@@ -59,12 +96,12 @@ impl Services {
             .extend(views.map(|view| metadata(view.name)));
     }
 
-    pub(super) fn unsynced_views(&self) -> MutexGuard<'_, Vec<(String, PathBuf)>> {
+    fn unsynced_views(&self) -> MutexGuard<'_, Vec<(String, PathBuf)>> {
         self.unsynced_views.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Brings the metadata of the views that were mounted since to the disk. Blocks.
-    pub(super) fn sync_views(&self) {
+    fn sync_views(&self) {
         let views = std::mem::take(&mut *self.unsynced_views());
         for (name, metadata) in views {
             if let Err(failure) = view::sync(&metadata) {
@@ -75,7 +112,7 @@ impl Services {
     }
 
     /// Brings what starts wrote down to the disk.
-    pub(super) fn sync_notes(&self) {
+    pub(crate) fn sync_notes(&self) {
         self.sync_views();
         if let Err(failure) = self.images.sync().and(self.recordings.sync()) {
             error!(
@@ -85,9 +122,10 @@ impl Services {
     }
 
     /// Makes durable what a layer holds. The disk may take long, so it takes no turn from requests.
-    pub(super) async fn sync_layer(self: &Arc<Self>, served: &Arc<ServedLayer>) -> Result<(), Failure> {
+    pub(crate) async fn sync_layer(self: &Arc<Self>, served: &Arc<ServedLayer>) -> Result<(), Failure> {
         let layer = served.clone();
-        let synced = self.without_turn(move |this| {
+        let this = self.clone();
+        let synced = run_without_turn(move || {
             sync_one(&this.fills, &layer).inspect_err(|error| {
                 if matches!(error, SyncError::Lost(_)) {
                     this.distrust_memory(layer.layer().key());
@@ -100,7 +138,7 @@ impl Services {
 
     /// After the disk lost writes: views that are mounted may come to have holes in memory, so later ones are others, and
     /// nobody reads the layer's files in place of their own.
-    pub(super) fn distrust_memory(&self, key: LayerKey) {
+    pub(crate) fn distrust_memory(&self, key: LayerKey) {
         self.shared.forget(key);
         if let Err(failure) = correction_count::add(self.images.store(), key) {
             warn!("{failure}");
@@ -108,7 +146,7 @@ impl Services {
     }
 
     /// Makes durable what an earlier worker of this boot filled and did not come to sync.
-    pub(super) fn sync_left(&self) {
+    pub(crate) fn sync_left(&self) {
         for key in self.images.store().list().unwrap_or_default() {
             if let Err(error) = self.sync_if_left(key) {
                 warn!("cannot sync {key}: {error}");

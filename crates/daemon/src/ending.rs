@@ -5,18 +5,26 @@
 //! If a client asks for an image before that, the daemon goes on as before, unless the whole daemon was told to end
 //! (SIGTERM to its keeper). The daemon asks the kernel for open files by a lease on the data file of each incomplete layer.
 
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use tracing::{info, warn};
+use xebec_fill::fill_service::FillService;
+use xebec_images::images::Images;
 use xebec_kernel::file::is_same;
+use xebec_kernel::journal::Journal;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Reply;
+use xebec_views::unguarded_views::Suspects;
+use xebec_views::views::Views;
 
-use crate::durability;
-use crate::services::Services;
+use crate::building::Building;
+use crate::durability::Durability;
+use crate::loaded_images::Loadings;
 use crate::snapshot_binds::unbind_all;
+use crate::view_cleanup::ViewCleanup;
 
 /// How long what is just ending by itself (a refused reader, a sync) may take, before the client that stops the daemon is told
 /// that it stays.
@@ -24,10 +32,51 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// How often it is looked meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
 
-impl Services {
+/// What must be over before the daemon may end.
+pub(crate) struct EndingParts {
+    pub(crate) images: Images,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) suspects: Arc<Suspects>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) loadings: Arc<Loadings>,
+    pub(crate) building: Arc<Building>,
+    pub(crate) durability: Arc<Durability>,
+    pub(crate) cleanup: Arc<ViewCleanup>,
+}
+
+/// Ends the daemon.
+pub(crate) struct Ending {
+    parts: EndingParts,
+    /// A client had it stopped.
+    stop: Notify,
+    /// Nothing needs this daemon any more, and nothing may come to.
+    ended: AtomicBool,
+}
+
+impl Ending {
+    /// Of a daemon that goes on.
+    pub(crate) fn new(parts: EndingParts) -> Arc<Self> {
+        Arc::new(Self {
+            parts,
+            stop: Notify::new(),
+            ended: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns when a client has had the daemon stopped.
+    pub(crate) async fn is_stopped(&self) {
+        self.stop.notified().await;
+    }
+
+    /// Whether nothing needs this daemon any more, and nothing may come to.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
     /// `xebec daemon stop`. Blocks.
-    pub(super) fn stop(&self, force: bool) -> Result<Reply, Failure> {
-        self.views.sweep();
+    pub(crate) fn stop(&self, force: bool) -> Result<Reply, Failure> {
+        self.parts.views.sweep();
         if !force && let Some(reason) = self.views_mounted() {
             let message = format!("{reason}. Unmount them first, or use --force");
             return Err(Failure::new(FailureKind::Usage, message));
@@ -51,25 +100,21 @@ impl Services {
 
     /// Unmounts every view, used or not, and refuses what is read all the same. Gives the reason why the daemon stays.
     /// Blocks.
-    pub(super) fn begin_to_end(&self) -> Option<String> {
+    pub(crate) fn begin_to_end(&self) -> Option<String> {
         {
             // A view that is being mounted just now goes, too; one that is mounted later takes the stop back.
-            let _none = self
-                .eviction
-                .building
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            for view in self.views.held() {
+            let _none = self.parts.building.stop();
+            for view in self.parts.views.held() {
                 warn!(
                     "told to stop: unmounts view {} of {}, which is in use",
                     view.path.display(),
                     view.reference
                 );
             }
-            unbind_all(self.images.paths());
-            self.views.clear();
-            self.loadings.retain(|_| false);
-            self.fills.refuse(true);
+            unbind_all(self.parts.images.paths());
+            self.parts.views.clear();
+            self.parts.loadings.retain(|_| false);
+            self.parts.fills.refuse(true);
         }
         let reason = self.end_in_a_moment();
         if let Some(reason) = &reason {
@@ -82,10 +127,10 @@ impl Services {
     }
 
     /// Whether a stop that had to wait for readers can be finished. Blocks.
-    pub(super) fn has_come_to_its_end(&self) -> bool {
-        if self.fills.is_refusing() {
+    pub(crate) fn has_come_to_its_end(&self) -> bool {
+        if self.parts.fills.is_refusing() {
             self.end_if_unused().is_none()
-        } else if self.journal.stop_requested() {
+        } else if self.parts.journal.stop_requested() {
             // Told to an earlier worker, which did not come to do it.
             self.begin_to_end().is_none()
         } else {
@@ -98,18 +143,18 @@ impl Services {
     ///
     /// # Errors
     /// When the whole daemon was told to end by a signal, which is not taken back.
-    pub(super) fn goes_on(&self) -> Result<bool, Failure> {
-        if self.ended.load(Ordering::Acquire) {
+    pub(crate) fn goes_on(&self) -> Result<bool, Failure> {
+        if self.has_ended() {
             return Ok(false);
         }
-        if self.journal.stop_requested() {
+        if self.parts.journal.stop_requested() {
             let message = "the daemon was told to end, and stays only for readers of views that are unmounted; end those \
                            processes, then try again";
             return Err(Failure::new(FailureKind::Host, message));
         }
-        if self.fills.is_refusing() {
+        if self.parts.fills.is_refusing() {
             info!("a client asked for an image: the daemon goes on");
-            self.fills.refuse(false);
+            self.parts.fills.refuse(false);
         }
         Ok(true)
     }
@@ -127,16 +172,12 @@ impl Services {
     }
 
     /// Ends if nothing needs the daemon: no view is mounted from then on. Gives the reason why not. Blocks.
-    pub(super) fn end_if_unused(&self) -> Option<String> {
+    pub(crate) fn end_if_unused(&self) -> Option<String> {
         // What takes long is done before views have to wait for it.
         if let Some(reason) = self.reason_to_stay() {
             return Some(reason);
         }
-        let _none = self
-            .eviction
-            .building
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _none = self.parts.building.stop();
         // One that was mounted since lingers perhaps.
         let reason = self.reason_to_stay();
         self.ended.store(reason.is_none(), Ordering::Release);
@@ -144,7 +185,7 @@ impl Services {
     }
 
     fn views_mounted(&self) -> Option<String> {
-        let views = self.views.held();
+        let views = self.parts.views.held();
         let names: Vec<_> = views.iter().map(|view| view.path.display().to_string()).collect();
         (!names.is_empty()).then(|| format!("views are mounted: {}", names.join(", ")))
     }
@@ -153,27 +194,27 @@ impl Services {
         if let Some(reason) = self.views_mounted() {
             return Some(reason);
         }
-        self.views.take_down_unused(|_| true);
-        if let Some(suspect) = self.suspects.status().first() {
+        self.parts.views.take_down_unused(|_| true);
+        if let Some(suspect) = self.parts.suspects.status().first() {
             return Some(format!(
                 "processes are still on an old view of {}",
                 suspect.reference
             ));
         }
-        let owed = self.journal.counters().owed;
+        let owed = self.parts.journal.counters().owed;
         if owed > 0 {
             return Some(format!("{owed} readers wait for bytes"));
         }
         // A layer that this process serves is open here; other processes that have it open are found once it is not served any more.
-        durability::sync_served(&self.fills);
-        self.forget_unused();
-        let keys = match self.images.store().list() {
+        self.parts.durability.sync_served();
+        self.parts.cleanup.forget_unused();
+        let keys = match self.parts.images.store().list() {
             Ok(keys) => keys,
             Err(error) => return Some(error.to_string()),
         };
-        keys.into_iter().find_map(|key| match self.fills.is_open(key) {
+        keys.into_iter().find_map(|key| match self.parts.fills.is_open(key) {
             Ok(false) => None,
-            Ok(true) if self.fills.find(key).is_some() => Some(format!("{key} is being read or brought in")),
+            Ok(true) if self.parts.fills.find(key).is_some() => Some(format!("{key} is being read or brought in")),
             Ok(true) => Some(format!(
                 "{key} is still read through a view that was unmounted while in use, perhaps in a container"
             )),
@@ -183,8 +224,8 @@ impl Services {
 
     /// Whether the guarded mount shows another directory than the one that is now at its path: somebody removed the
     /// root directory under this daemon, and nothing that is written there could be read through the mount.
-    pub(super) fn root_was_replaced(&self) -> bool {
-        let paths = &self.images.paths();
+    pub(crate) fn root_was_replaced(&self) -> bool {
+        let paths = &self.parts.images.paths();
         !is_same(&paths.guarded(), &paths.layers())
     }
 }

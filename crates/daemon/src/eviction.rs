@@ -12,20 +12,30 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use tracing::info;
 use xebec_cache::evict::{Action, Step};
-use xebec_cache::store::LayerKey;
+use xebec_cache::store::{LayerKey, Store};
+use xebec_fill::fill_service::FillService;
 use xebec_kernel::lease::Lease;
+use xebec_views::sharing::SharedContents;
+use xebec_views::views::Views;
 
-use crate::services::Services;
+/// Removes data of layers.
+pub(crate) struct Eviction {
+    pub(crate) store: Arc<Store>,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) shared: Arc<SharedContents>,
+}
 
-impl Services {
+impl Eviction {
     /// Carries a step out.
     ///
     /// # Errors
     /// Why the layer stays, for people. It is then as it was, or has lost some of its pages.
-    pub(super) fn evict(&self, step: &Step) -> Result<(), String> {
+    pub(crate) fn evict(&self, step: &Step) -> Result<(), String> {
         self.evict_unless(step, || false)
     }
 
@@ -33,7 +43,7 @@ impl Services {
     ///
     /// # Errors
     /// Those of [`Self::evict`].
-    pub(super) fn evict_unless(&self, step: &Step, is_wanted: impl FnOnce() -> bool) -> Result<(), String> {
+    pub(crate) fn evict_unless(&self, step: &Step, is_wanted: impl FnOnce() -> bool) -> Result<(), String> {
         let key = step.key;
         let _going = self
             .fills
@@ -54,7 +64,7 @@ impl Services {
         let text = |error: io::Error| format!("its data file: {error}");
         match &step.action {
             Action::Punch(runs) => {
-                let store = self.images.store();
+                let store = &self.store;
                 let index = store.index_bytes(key).map_err(|error| error.to_string())?;
                 let layer = store.open_layer(key, &index).map_err(|error| error.to_string())?;
                 let _lease = self.take_over(key, layer.descriptor().ok_or("it has no data file")?)?;
@@ -63,7 +73,7 @@ impl Services {
                 }
             }
             Action::Remove => {
-                let path = self.images.store().data_path(key);
+                let path = self.store.data_path(key);
                 let data = match File::options().read(true).write(true).open(path) {
                     Ok(data) => Some(data),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -73,7 +83,7 @@ impl Services {
                     .as_ref()
                     .map(|data| self.take_over(key, data.as_fd()))
                     .transpose()?;
-                let removed = self.images.store().remove(key);
+                let removed = self.store.remove(key);
                 removed.map_err(|error| error.to_string())?;
             }
         }
@@ -92,7 +102,7 @@ impl Services {
     }
 
     /// The view that reads a layer, if any does.
-    pub(super) fn user_of(&self, key: LayerKey) -> Option<String> {
+    pub(crate) fn user_of(&self, key: LayerKey) -> Option<String> {
         let views = self.views.held();
         let view = views.iter().find(|view| view.reads(key))?;
         Some(format!("{} on {}", view.reference, view.path.display()))

@@ -8,28 +8,29 @@ use std::time::Duration;
 use tracing::warn;
 use xebec_cache::progress::Phase;
 use xebec_cache::store::{LayerKey, Store};
+use xebec_fill::fill_service::FillService;
 use xebec_fill::waits::WaitRecord;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{EntryKind, LayerIndex};
+use xebec_images::record::Records;
 use xebec_oci::Reference;
 use xebec_protocol::explain::{Explanation, WaitReport, WaitState};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Holder;
-
-use crate::services::Services;
+use xebec_views::views::Views;
 
 /// How often slow readers are looked for: a quarter of the time that makes them slow, but not more often or rarely.
 const SHORTEST_LOOK: Duration = Duration::from_millis(100);
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
 
 /// Finds files by their place in a layer's data space. Indexes are decoded as they are needed and go with it.
-pub(super) struct Files<'a> {
+struct Files<'a> {
     store: &'a Store,
     indexes: HashMap<LayerKey, Option<LayerIndex>>,
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn new(store: &'a Store) -> Self {
+    fn new(store: &'a Store) -> Self {
         Self {
             store,
             indexes: HashMap::new(),
@@ -58,7 +59,7 @@ impl<'a> Files<'a> {
     }
 
     /// A wait, with names.
-    pub(super) fn report(&mut self, wait: &WaitRecord) -> WaitReport {
+    fn report(&mut self, wait: &WaitRecord) -> WaitReport {
         let milliseconds = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
         let account = &wait.account;
         let mut phases = account.phases;
@@ -97,7 +98,7 @@ impl<'a> Files<'a> {
 }
 
 /// Says in the log that a reader is slow.
-pub(super) fn warn_of(report: &WaitReport) {
+fn warn_of(report: &WaitReport) {
     let problem = report.problem.as_deref().unwrap_or("none");
     warn!(
         pid = report.pid,
@@ -136,9 +137,17 @@ impl Subject {
     }
 }
 
-impl Services {
+/// Explains why readers waited.
+pub(crate) struct Explanations {
+    pub(crate) store: Arc<Store>,
+    pub(crate) records: Records,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) views: Arc<Views>,
+}
+
+impl Explanations {
     /// Logs readers that wait long, for as long as the worker lives.
-    pub(super) async fn watch_slow_readers(self: Arc<Self>) {
+    pub(crate) async fn watch_slow_readers(self: Arc<Self>) {
         let period = (self.fills.waits().slow() / 4).clamp(SHORTEST_LOOK, LONGEST_LOOK);
         let mut look = tokio::time::interval(period);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -150,7 +159,7 @@ impl Services {
             }
             let this = self.clone();
             let named = tokio::task::spawn_blocking(move || {
-                let mut files = Files::new(this.images.store());
+                let mut files = Files::new(&this.store);
                 slow.iter().for_each(|wait| warn_of(&files.report(wait)));
             });
             let _ = named.await;
@@ -158,11 +167,11 @@ impl Services {
     }
 
     /// Why readers waited that belong to `name`: a container, a view, or an image.
-    pub(super) fn explain(&self, name: &str) -> Result<Explanation, Failure> {
+    pub(crate) fn explain(&self, name: &str) -> Result<Explanation, Failure> {
         let waits = self.fills.waits();
         let records = waits.records();
         let subject = self.subject(name, &records)?;
-        let mut files = Files::new(self.images.store());
+        let mut files = Files::new(&self.store);
         let chosen = records.iter().filter(|wait| subject.has(wait));
         Ok(Explanation {
             waits: chosen.map(|wait| files.report(wait)).collect(),
@@ -173,9 +182,9 @@ impl Services {
     }
 
     /// The reader that waits longest, with names.
-    pub(super) fn oldest_reader(&self) -> Option<WaitReport> {
+    pub(crate) fn oldest_reader(&self) -> Option<WaitReport> {
         let oldest = self.fills.waits().oldest()?;
-        Some(Files::new(self.images.store()).report(&oldest))
+        Some(Files::new(&self.store).report(&oldest))
     }
 
     fn subject(&self, name: &str, waits: &[WaitRecord]) -> Result<Subject, Failure> {
@@ -206,7 +215,7 @@ impl Services {
                 layers: view.layers.iter().map(|pair| (*pair).into()).collect(),
             });
         }
-        let records = self.images.records();
+        let records = &self.records;
         let by_digest = name.parse::<Digest>().ok().and_then(|digest| records.get(digest));
         let by_reference = || {
             let reference: Reference = name.parse().ok()?;

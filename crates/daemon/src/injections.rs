@@ -3,14 +3,25 @@
 use std::sync::Arc;
 
 use xebec_cache::store::LayerKey;
+use xebec_images::images::Images;
 use xebec_protocol::failure::Failure;
 use xebec_trust::Evidence;
-use xebec_views::recording_admission::{Injecting, TrustRequirement};
-use xebec_views::views::ViewRecord;
+use xebec_views::recording_admission::{Injecting, RecordingAdmission, TrustRequirement};
+use xebec_views::unguarded_views::Suspects;
+use xebec_views::views::{ViewRecord, Views};
 
-use crate::services::Services;
+use crate::background::Background;
 
-impl Services {
+/// Which layers pages may be written into.
+pub(crate) struct Injections {
+    pub(crate) images: Images,
+    pub(crate) views: Arc<Views>,
+    pub(crate) suspects: Arc<Suspects>,
+    pub(crate) recording_admission: Arc<RecordingAdmission>,
+    pub(crate) background: Background,
+}
+
+impl Injections {
     /// Who reads which layers, and what they need: by mounted views, also those that nobody is known to use any more, and by views
     /// that were unmounted under their readers. Suspects are views of which nothing is known.
     fn readers(&self) -> Vec<(Vec<LayerKey>, Option<TrustRequirement>)> {
@@ -30,14 +41,15 @@ impl Services {
 
     /// Begins to bring pages into those of the layers whose readers all admit what vouches for them. Views that
     /// linger and would stand in the way are taken down: then it shows whether anybody is on them.
-    pub(super) async fn begin_injecting(
+    pub(crate) async fn begin(
         self: &Arc<Self>,
         keys: Vec<LayerKey>,
         evidence: &Evidence,
     ) -> Result<Injecting, Failure> {
         let policy = self.images.policy()?;
         let evidence = evidence.clone();
-        self.in_background(move |this| {
+        let this = self.clone();
+        let begun = self.background.run(move || {
             let is_believed = |view: &ViewRecord, key: LayerKey| match view.uses.as_slice() {
                 [] => evidence.own,
                 uses => uses.iter().all(|by| by.admits(&evidence, key, &policy)),
@@ -50,7 +62,7 @@ impl Services {
             let _ = this.views.departed();
             let readers = || this.readers();
             this.recording_admission.inject(keys, &evidence, readers, &policy)
-        })
-        .await
+        });
+        begun.await
     }
 }

@@ -6,21 +6,34 @@ use std::sync::Arc;
 use tracing::info;
 use xebec_cache::fill::Patience;
 use xebec_cache::progress::Ticket;
+use xebec_fill::fill_service::FillService;
 use xebec_fill::served::ServedLayer;
 use xebec_fill::unverified_sources::{self, Injection};
+use xebec_images::images::Images;
 use xebec_images::prepare::PreparedImage;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Purpose;
 use xebec_images::facts;
+use xebec_views::recording_admission::RecordingAdmission;
 
-use crate::services::Services;
+use crate::corrections::Corrections;
+use crate::durability::Durability;
 
-impl Services {
+/// Compares unverified pages with their layers.
+pub(crate) struct IntegrityCheck {
+    pub(crate) images: Images,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) recording_admission: Arc<RecordingAdmission>,
+    pub(crate) corrections: Arc<Corrections>,
+    pub(crate) durability: Arc<Durability>,
+}
+
+impl IntegrityCheck {
     /// Compares the pages that runtime images brought, in layers where what vouches for them is weaker than what the
     /// image's index rests on now, or than the policy asks for the image as it is named; all of them before a recording,
     /// which counts as far as its pages do.
-    pub(super) async fn check_injected(
-        self: &Arc<Self>,
+    pub(crate) async fn check_injected(
+        &self,
         prepared: &PreparedImage,
         purpose: &Purpose,
     ) -> Result<(), Failure> {
@@ -30,11 +43,11 @@ impl Services {
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, Some(&layer.index))?;
             // Before the view is named: it must not be one that has a lie in memory.
-            self.report_mismatches(&served);
+            self.corrections.report_mismatches(&served);
             if *purpose == Purpose::Recording {
                 self.compare_injected(&served).await?;
                 // The process that records looks at the files, where that stands only then.
-                self.sync_layer(&served).await?;
+                self.durability.sync_layer(&served).await?;
                 continue;
             }
             if !served.layer().has_unverified() {
@@ -58,7 +71,7 @@ impl Services {
     }
 
     /// Fetches the spans of every page that runtime images brought into a layer, and compares.
-    pub(super) async fn compare_injected(self: &Arc<Self>, served: &Arc<ServedLayer>) -> Result<(), Failure> {
+    pub(crate) async fn compare_injected(&self, served: &Arc<ServedLayer>) -> Result<(), Failure> {
         let layer = served.layer();
         if !layer.has_unverified() {
             return Ok(());
@@ -72,10 +85,10 @@ impl Services {
             .filler()
             .cross_check(all, Patience::Brief, &Ticket::default())
             .await;
-        self.report_mismatches(served);
+        self.corrections.report_mismatches(served);
         compared.map_err(|error| Failure::new(FailureKind::Registry, error))?;
         // Not only in memory: a power cut may bring back what was injected, and whoever injects next must not vouch for that.
-        self.sync_layer(served).await?;
+        self.durability.sync_layer(served).await?;
         unverified_sources::clear(self.images.store(), layer.key(), || {
             !layer.may_have_unverified() && !self.recording_admission.is_injecting(layer.key())
         });

@@ -4,19 +4,23 @@
 //! starts the next worker when this one dies. So everything that must outlive a worker is in files: layers in the cache, views in
 //! the run directory. A new worker reads them back before it reads events.
 //!
-//! * [`worker`]: the start of the process, and what it waits for.
-//! * `services`: what all modules share. `server`: the socket; `requests`: passes each request of the command line on.
-//!   `mounts`, `preparation`: prepare and mount an image for a holder; `view_lease`: takes or builds the view of a request;
-//!   `completion`: fetches whole layers, and proves them; `removal`: removes and pins images; `status`: the daemon's report of itself;
-//!   `explain`: why readers waited; `ending`: when the daemon may end.
-//! * `starts`: what services read while they start, reported by `start_facts`, kept by `learning`. `loading`: loads runtime images;
-//!   `populate`: prefills the page cache of a view with their pages; `integrity_check`: compares unverified pages of earlier
-//!   recordings before a stricter reader uses the layer.
-//! * `quota`: how large the cache may be; `eviction`: removes a layer's data without harm to readers.
-//! * `upkeep`: work on the cache in the background; `containers`: cleans up after containers whose command was killed.
+//! * [`worker`]: the start of the process, and what it waits for. `services`: makes the services, each with only what it uses.
+//! * `server`: the command line's socket; `requests`: passes each request on. `mounts`, `preparation`: prepare and mount an image
+//!   for a holder; `view_lease`: takes or builds the view of a request; `pulls`: brings images here without a view; `completion`:
+//!   fetches whole layers; `proofs`: proves them; `removal`: removes and pins images; `ending`: when the daemon may end.
+//! * `runtime_images`: loads runtime images, `load_ahead` with a pull; `injections`: into which layers their pages may go;
+//!   `populate`: prefills the page cache of a view with them; `integrity_check`: compares unverified pages of earlier recordings
+//!   before a stricter reader uses the layer; `corrections`: the alarm when they were wrong.
+//! * `starts`: watches what services read while they start; `start_reports`, `start_facts`: report it; `learning`: what is kept of
+//!   it; `view_read_ahead`: how far the kernel reads ahead meanwhile.
+//! * `quota`: how large the cache may be; `eviction`: removes a layer's data without harm to readers; `building`: tells them that a
+//!   view is on its way; `view_cleanup`: gives up what went with its views.
+//! * `upkeep`: work on the cache in the background; `durability`: what is brought to the disk later; `background`: threads for what
+//!   blocks; `containers`: cleans up after containers whose command was killed.
 //! * `snapshots`: containerd's snapshots; `logins`: the logins of the kubelet's pulls; [`ctr_pull`]: a lazy pull for `ctr`;
 //!   [`relay`]: between containerd and Docker.
-//! * `metrics`: for Prometheus. [`failpoints`]: where tests end the process on purpose.
+//! * `status`: the daemon's report of itself; `explain`: why readers waited; `metrics`, `metrics_server`: for Prometheus.
+//!   [`failpoints`]: where tests end the process on purpose.
 //!
 //! Promises: a request is answered by this worker or the next; nothing that is read is evicted; an error names the thing and says
 //! what to do.
@@ -24,6 +28,7 @@
 //! May use every crate of the host side; only `install` and `cli` use it.
 
 mod background;
+mod building;
 mod completion;
 mod containers;
 mod corrections;
@@ -31,7 +36,6 @@ pub mod ctr_pull;
 mod durability;
 mod ending;
 mod eviction;
-mod eviction_locks;
 mod explain;
 pub mod failpoints;
 mod held_view;

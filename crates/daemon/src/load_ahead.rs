@@ -6,12 +6,23 @@ use tracing::warn;
 use xebec_protocol::failure::Failure;
 use xebec_recordings::prepare::PreparedStart;
 
-use crate::services::Services;
+use crate::ending::Ending;
+use crate::preparation::Preparation;
+use crate::runtime_images::RuntimeImages;
+use crate::view_cleanup::ViewCleanup;
 
-impl Services {
+/// Loads runtime images with pulls.
+pub(crate) struct LoadAhead {
+    pub(crate) preparation: Arc<Preparation>,
+    pub(crate) runtime_images: Arc<RuntimeImages>,
+    pub(crate) cleanup: Arc<ViewCleanup>,
+    pub(crate) ending: Arc<Ending>,
+}
+
+impl LoadAhead {
     /// Loads the runtime image of an image of which there is no view yet. It is pulled, so one is likely to follow; then it
     /// finds the pages here, or on their way.
-    pub(super) fn load_ahead(self: &Arc<Self>, start: PreparedStart) {
+    pub(crate) fn begin(self: &Arc<Self>, start: PreparedStart) {
         let this = self.clone();
         tokio::spawn(async move {
             let PreparedStart {
@@ -26,19 +37,20 @@ impl Services {
             let loaded = async {
                 // An ending daemon begins nothing.
                 let Some(_reservation) = this
+                    .preparation
                     .reserve(&prepared)
                     .await?
-                    .filter(|_| this.goes_on().is_ok_and(|on| on))
+                    .filter(|_| this.ending.goes_on().is_ok_and(|on| on))
                 else {
                     return Ok(());
                 };
-                let loading = this.begin_loading(&prepared, recording).await?;
+                let loading = this.runtime_images.begin(&prepared, recording).await?;
                 // Its indexes are not held as long as a registry likes.
                 drop(prepared);
                 if let Some(mut loading) = loading {
                     let _ = loading.outcome.wait_for(Option::is_some).await;
                 }
-                this.forget_unused();
+                this.cleanup.forget_unused();
                 Ok::<_, Failure>(())
             };
             if let Err(failure) = loaded.await {

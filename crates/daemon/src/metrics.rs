@@ -4,6 +4,7 @@
 //! which Prometheus' `rate` takes for what it is; `xebec_worker_restarts_total` alone goes on, from the journal.
 
 use std::fmt;
+use std::sync::Arc;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -11,13 +12,18 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use xebec_fill::fill_service::FillService;
+use xebec_images::images::Images;
 use xebec_images::inventory;
 use xebec_kernel::clock::since_1970;
+use xebec_kernel::journal::Journal;
 use xebec_kernel::process;
 use xebec_snapshotter::lazy::Reason;
+use xebec_views::views::Views;
 
 use crate::openmetrics::{counter, gauge};
-use crate::services::Services;
+use crate::snapshot_service::Snapshots;
+use crate::start_table::StartTable;
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct SourceLabel {
     source: String,
@@ -33,12 +39,22 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
-impl Services {
+/// Reads the metrics.
+pub(crate) struct Metrics {
+    pub(crate) images: Images,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) starts: Arc<StartTable>,
+    pub(crate) snapshots: Arc<Snapshots>,
+}
+
+impl Metrics {
     /// The metrics as text.
     ///
     /// # Errors
     /// None, in practice: the text is written to memory.
-    pub(super) fn metrics(&self) -> Result<String, fmt::Error> {
+    pub(crate) fn text(&self) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
         self.register_readers(&mut registry);
         self.register_fills(&mut registry);

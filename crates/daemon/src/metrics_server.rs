@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tracing::{debug, info, warn};
 
-use crate::services::Services;
+use crate::metrics::Metrics;
 
 /// What `Content-Type` says of the format.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -27,7 +27,7 @@ const MAX_CONNECTIONS: usize = 16;
 
 /// Serves metrics over HTTP, for ever. An address that is taken is tried again: readers come first, so it is no
 /// reason for the worker to end.
-pub(super) async fn serve(address: SocketAddr, requests: Arc<Services>) {
+pub(crate) async fn serve(address: SocketAddr, metrics: Arc<Metrics>) {
     let mut said = false;
     let listener = loop {
         match TcpListener::bind(address).await {
@@ -50,9 +50,9 @@ pub(super) async fn serve(address: SocketAddr, requests: Arc<Services>) {
         };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let requests = requests.clone();
+                let metrics = metrics.clone();
                 tokio::spawn(async move {
-                    converse(stream, requests).await;
+                    converse(stream, metrics).await;
                     drop(place);
                 });
             }
@@ -64,10 +64,10 @@ pub(super) async fn serve(address: SocketAddr, requests: Arc<Services>) {
     }
 }
 
-async fn converse(stream: TcpStream, requests: Arc<Services>) {
+async fn converse(stream: TcpStream, metrics: Arc<Metrics>) {
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let requests = requests.clone();
-        async move { Ok::<_, Infallible>(answer(&request, &requests)) }
+        let metrics = metrics.clone();
+        async move { Ok::<_, Infallible>(answer(&request, &metrics)) }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -78,7 +78,7 @@ async fn converse(stream: TcpStream, requests: Arc<Services>) {
     }
 }
 
-fn answer<B>(request: &Request<B>, requests: &Services) -> Response<Full<Bytes>> {
+fn answer<B>(request: &Request<B>, metrics: &Metrics) -> Response<Full<Bytes>> {
     let plain = |status: StatusCode, text: &str| {
         let mut response = Response::new(Full::from(text.to_owned()));
         *response.status_mut() = status;
@@ -90,7 +90,7 @@ fn answer<B>(request: &Request<B>, requests: &Services) -> Response<Full<Bytes>>
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return plain(StatusCode::METHOD_NOT_ALLOWED, "metrics are for reading\n");
     }
-    match requests.metrics() {
+    match metrics.text() {
         Ok(text) => {
             let mut response = Response::new(Full::from(text));
             let format = hyper::header::HeaderValue::from_static(FORMAT);

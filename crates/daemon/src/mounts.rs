@@ -3,19 +3,29 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use xebec_images::images::Report;
+use xebec_images::images::{Images, Report};
 use xebec_images::prepare::PreparedImage;
 use xebec_protocol::failure::{Failure, FailureKind};
-use xebec_protocol::wire::LayerPair;
-use xebec_protocol::wire::{Completion, Holder, ImageRequest, Mounted, Purpose, Reply};
-use xebec_views::recording_admission::{TrustGuard, TrustRequirement};
+use xebec_protocol::wire::{Completion, Holder, ImageRequest, LayerPair, Mounted, Purpose, Reply};
+use xebec_views::recording_admission::{RecordingAdmission, TrustGuard, TrustRequirement};
+use xebec_views::views::Views;
 
+use crate::background::Background;
+use crate::building::Building;
+use crate::completion::Completions;
+use crate::ending::Ending;
 use crate::held_view::HeldView;
+use crate::integrity_check::IntegrityCheck;
 use crate::loaded_images::Loading;
 use crate::order::Order;
-use crate::services::Services;
+use crate::preparation::Preparation;
+use crate::runtime_images::RuntimeImages;
 use crate::start_facts::Over;
 use crate::start_table::StartPlan;
+use crate::starts::Starts;
+use crate::view_cleanup::ViewCleanup;
+use crate::view_lease::ViewLeases;
+use crate::view_read_ahead::ViewReadAhead;
 
 /// What is to be done once the client has its view.
 struct FollowUp {
@@ -26,9 +36,27 @@ struct FollowUp {
     is_free: bool,
 }
 
-impl Services {
-    /// Mounts an image for a holder, which gives it back by [`Services::release`].
-    pub(super) async fn mount(
+/// Mounts images.
+pub(crate) struct Mounts {
+    pub(crate) images: Images,
+    pub(crate) views: Arc<Views>,
+    pub(crate) recording_admission: Arc<RecordingAdmission>,
+    pub(crate) preparation: Arc<Preparation>,
+    pub(crate) integrity: Arc<IntegrityCheck>,
+    pub(crate) runtime_images: Arc<RuntimeImages>,
+    pub(crate) building: Arc<Building>,
+    pub(crate) leases: ViewLeases,
+    pub(crate) starts: Arc<Starts>,
+    pub(crate) read_ahead: Arc<ViewReadAhead>,
+    pub(crate) completions: Arc<Completions>,
+    pub(crate) cleanup: Arc<ViewCleanup>,
+    pub(crate) ending: Arc<Ending>,
+    pub(crate) background: Background,
+}
+
+impl Mounts {
+    /// Mounts an image for a holder, which gives it back by [`Mounts::release`].
+    pub(crate) async fn mount(
         self: &Arc<Self>,
         request: &ImageRequest,
         require_lazy: bool,
@@ -43,7 +71,10 @@ impl Services {
             Purpose::Service(command) => Some(command),
             Purpose::Files | Purpose::Recording => None,
         };
-        let (start, reservation) = self.prepare(request, require_lazy, service, report).await?;
+        let (start, reservation) = self
+            .preparation
+            .prepare(request, require_lazy, service, report)
+            .await?;
         let (mut prepared, recording) = (start.image, start.recording);
         if order.purpose != Purpose::Recording {
             self.fetch_contents(request, &mut prepared).await;
@@ -53,13 +84,13 @@ impl Services {
             .recording_admission
             .claim(TrustRequirement::of(&prepared, &order.purpose), &policy)
             .await;
-        self.check_injected(&prepared, &order.purpose).await?;
-        let loading = self.begin_loading(&prepared, recording).await?;
+        self.integrity.check_injected(&prepared, &order.purpose).await?;
+        let loading = self.runtime_images.begin(&prepared, recording).await?;
         prepared.written().await?;
         let plan = match order.holder {
             // containerd does not say when it is ready, or what it is.
             Holder::Snapshot { .. } => None,
-            _ => self.plan_start(&prepared, &order.purpose),
+            _ => self.starts.plan(&prepared, &order.purpose),
         };
         order.learns = plan.as_ref().is_some_and(|plan| plan.learns);
         let follow = FollowUp {
@@ -68,7 +99,8 @@ impl Services {
             holder: order.holder.clone(),
             is_free: loading.as_ref().is_some_and(|loading| !loading.free.is_empty()),
         };
-        let mounted = self.in_background(move |this| {
+        let this = self.clone();
+        let mounted = self.background.run(move || {
             let _reservation = reservation;
             this.mount_unless_ending(prepared, order, loading, &guard)
         });
@@ -87,12 +119,8 @@ impl Services {
         loading: Option<Loading>,
         guard: &TrustGuard,
     ) -> Result<Option<(Mounted, HeldView, Option<Loading>)>, Failure> {
-        let _building = self
-            .eviction
-            .building
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if !self.goes_on()? {
+        let _building = self.building.begin();
+        if !self.ending.goes_on()? {
             return Ok(None);
         }
         let (mounted, view) = self.mount_prepared(prepared, order, loading.as_ref(), guard)?;
@@ -100,40 +128,32 @@ impl Services {
     }
 
     /// What goes on when the client has its view: the rest of a runtime image, the watch over its start, completion.
-    fn follow_mount(
-        self: &Arc<Self>,
-        follow: FollowUp,
-        mounted: &Mounted,
-        view: HeldView,
-        loading: Option<Loading>,
-    ) {
+    fn follow_mount(&self, follow: FollowUp, mounted: &Mounted, view: HeldView, loading: Option<Loading>) {
         let learns = follow.plan.as_ref().is_some_and(|plan| plan.learns);
         let populates = follow.is_free && !learns && !view.was_mounted;
-        let loaded = loading.map(|loading| self.finish_loading(&view, loading, populates));
+        let loaded = loading.map(|loading| self.runtime_images.finish(&view, loading, populates));
         // What learns is let read ahead when it has learned.
         if follow.is_free && !learns {
-            self.widen_later(mounted.view.clone());
+            self.read_ahead.widen_later(mounted.view.clone());
         }
         match follow.plan {
-            Some(plan) => self.begin_start(plan, follow.holder, mounted, &view.layers, view.tree, loaded),
+            Some(plan) => self
+                .starts
+                .begin(plan, follow.holder, mounted, &view.layers, view.tree, loaded),
             None => self.starts.note_shared(&mounted.view),
         }
-        self.complete_in_background(view.layers, follow.completion);
+        self.completions.begin(view.layers, follow.completion);
     }
 
     /// A holder gives a view back; a directory is unmounted.
-    pub(super) async fn release(
-        self: &Arc<Self>,
-        view: Option<&str>,
-        holder: &Holder,
-    ) -> Result<Reply, Failure> {
+    pub(crate) async fn release(&self, view: Option<&str>, holder: &Holder) -> Result<Reply, Failure> {
         // While the view is there.
-        self.end_starts(holder, &Over::told(None, None)).await;
+        self.starts.end_all(holder, &Over::told(None, None)).await;
         match holder {
             Holder::Directory { path } => self.views.release_directory(path)?,
             _ => self.views.release(view, holder)?,
         }
-        self.forget_unused();
+        self.cleanup.forget_unused();
         Ok(Reply::Done)
     }
 
@@ -145,7 +165,7 @@ impl Services {
         guard: &TrustGuard,
     ) -> Result<(Mounted, HeldView), Failure> {
         let start = Instant::now();
-        let view = self.hold_view(&prepared, &order, loading, guard)?;
+        let view = self.leases.hold(&prepared, &order, loading, guard)?;
         let mut stages_ms: std::collections::BTreeMap<String, f64> = prepared
             .stages_ms
             .iter()
@@ -180,7 +200,7 @@ impl Services {
 
     /// Content digests are worth a request only when there is something to share with.
     async fn fetch_contents(&self, request: &ImageRequest, prepared: &mut PreparedImage) {
-        if self.shared.is_empty() {
+        if self.leases.shared.is_empty() {
             return;
         }
         for layer in &mut prepared.layers {

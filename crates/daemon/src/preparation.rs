@@ -3,23 +3,35 @@
 use std::sync::Arc;
 
 use xebec_cache::store::LayerKey;
+use xebec_fill::fill_service::FillService;
 use xebec_fill::usage::Reservation;
-use xebec_images::images::Report;
+use xebec_images::images::{Images, Report};
 use xebec_images::prepare::PreparedImage;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{ImageRequest, ServiceCommand};
+use xebec_recordings::bandwidth::Bandwidths;
 use xebec_recordings::prepare::{ForService, PreparedStart};
+use xebec_recordings::recordings::Recordings;
 
-use crate::services::Services;
+use crate::background::Background;
 
 /// How often an image is prepared anew because a layer of it was evicted meanwhile. Once it is prepared its layers
 /// are the last to go, so a second time is unlikely.
 const PREPARATIONS: usize = 3;
 
-impl Services {
+/// Prepares images.
+pub(crate) struct Preparation {
+    pub(crate) images: Images,
+    pub(crate) recordings: Recordings,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) bandwidths: Arc<Bandwidths>,
+    pub(crate) background: Background,
+}
+
+impl Preparation {
     /// Prepares an image, and sees to it that its layers stay until the reservation goes.
-    pub(super) async fn prepare(
-        self: &Arc<Self>,
+    pub(crate) async fn prepare(
+        &self,
         request: &ImageRequest,
         require_lazy: bool,
         service: Option<&ServiceCommand>,
@@ -44,7 +56,7 @@ impl Services {
     }
 
     /// Waits until a prepared image is on the disk, by which it is found again without its registry.
-    pub(super) async fn keep(&self, prepared: &mut PreparedImage) -> Result<(), Failure> {
+    pub(crate) async fn keep(&self, prepared: &mut PreparedImage) -> Result<(), Failure> {
         prepared.written().await?;
         let layers = prepared.layers.iter().map(|layer| layer.key);
         let image = prepared.found.manifest_digest;
@@ -52,26 +64,25 @@ impl Services {
     }
 
     /// Sees to it that a prepared image's layers stay until the reservation goes; `None` if one is gone already.
-    pub(super) async fn reserve(
-        self: &Arc<Self>,
-        prepared: &PreparedImage,
-    ) -> Result<Option<Reservation>, Failure> {
+    pub(crate) async fn reserve(&self, prepared: &PreparedImage) -> Result<Option<Reservation>, Failure> {
         let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
-        let reserved = self.in_background(move |this| {
-            let reservation = this.fills.usage().reserve(keys.iter().copied());
-            let is_there = keys.iter().all(|key| this.images.store().touch(*key).is_ok());
+        let (fills, store) = (self.fills.clone(), self.images.store().clone());
+        let reserved = self.background.run(move || {
+            let reservation = fills.usage().reserve(keys.iter().copied());
+            let is_there = keys.iter().all(|key| store.touch(*key).is_ok());
             is_there.then_some(reservation)
         });
         reserved.await
     }
 
     /// Whether layers are still there, now that none of them is going.
-    pub(super) async fn are_there(self: &Arc<Self>, keys: &[LayerKey]) -> Result<bool, Failure> {
+    pub(crate) async fn are_there(&self, keys: &[LayerKey]) -> Result<bool, Failure> {
         let keys = keys.to_vec();
-        self.in_background(move |this| {
-            let _reservation = this.fills.usage().reserve(keys.iter().copied());
-            keys.iter().all(|key| this.images.store().contains(*key))
-        })
-        .await
+        let (fills, store) = (self.fills.clone(), self.images.store().clone());
+        let are_there = self.background.run(move || {
+            let _reservation = fills.usage().reserve(keys.iter().copied());
+            keys.iter().all(|key| store.contains(*key))
+        });
+        are_there.await
     }
 }

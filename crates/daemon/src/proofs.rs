@@ -6,11 +6,16 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{error, info, warn};
 use xebec_cache::store::LayerKey;
+use xebec_fill::fill_service::FillService;
 use xebec_images::facts;
+use xebec_images::images::Images;
 use xebec_images::proof::{self, Verdict};
 use xebec_protocol::failure::Failure;
+use xebec_views::sharing::SharedContents;
+use xebec_views::views::Views;
 
-use crate::services::Services;
+use crate::background::Background;
+use crate::integrity_check::IntegrityCheck;
 
 /// How long after a layer became complete its proof begins: putting it together and hashing it takes a core, which
 /// the container that is just starting needs more.
@@ -19,10 +24,20 @@ const PROOF_DELAY: Duration = Duration::from_secs(5);
 /// When it is tried again to compare what runtime images brought, after the registry could not be asked.
 const PROOF_AGAIN: Duration = Duration::from_secs(60);
 
-impl Services {
+/// Proves layers.
+pub(crate) struct Proofs {
+    pub(crate) images: Images,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) shared: Arc<SharedContents>,
+    pub(crate) integrity: Arc<IntegrityCheck>,
+    pub(crate) background: Background,
+}
+
+impl Proofs {
     /// Proves layers as they become complete, one at a time and not while a start may be under way, and lets others
     /// share their files.
-    pub(super) async fn prove_completed(self: Arc<Self>, mut completed: UnboundedReceiver<LayerKey>) {
+    pub(crate) async fn prove_completed(self: Arc<Self>, mut completed: UnboundedReceiver<LayerKey>) {
         while let Some(key) = completed.recv().await {
             tokio::time::sleep(PROOF_DELAY).await;
             let proven = match facts::is_proven(self.images.store(), key) {
@@ -34,7 +49,8 @@ impl Services {
                 warn!("{key} is not proven: {failure}");
                 self.try_later(key);
             }
-            let _ = self.in_background(move |this| this.learn_contents(key)).await;
+            let this = self.clone();
+            let _ = self.background.run(move || this.learn_contents(key)).await;
         }
     }
 
@@ -56,18 +72,17 @@ impl Services {
         });
     }
 
-    async fn compare_again(self: &Arc<Self>, key: LayerKey) -> Result<(), Failure> {
+    async fn compare_again(&self, key: LayerKey) -> Result<(), Failure> {
         let served = self.fills.serve(key, None)?;
-        self.compare_injected(&served).await
+        self.integrity.compare_injected(&served).await
     }
 
-    pub(super) async fn prove(self: &Arc<Self>, key: LayerKey) -> Result<Verdict, Failure> {
+    pub(crate) async fn prove(&self, key: LayerKey) -> Result<Verdict, Failure> {
         // What a runtime image got wrong must not be taken for the index's fault.
         let served = self.fills.serve(key, None)?;
-        self.compare_injected(&served).await?;
+        self.integrity.compare_injected(&served).await?;
         drop(served);
-        let client_source = self.images.clone();
-        let verdict = proof::prove(&client_source, key).await?;
+        let verdict = proof::prove(&self.images, key).await?;
         match &verdict {
             Verdict::Proven => info!("{key} is proven"),
             Verdict::Unprovable(reason) => info!("{key} cannot be proven: {reason}"),
@@ -92,7 +107,7 @@ impl Services {
     }
 
     /// Finds the complete and proven layers of the cache.
-    pub(super) fn learn_shared_contents(self: &Arc<Self>) {
+    pub(crate) fn learn_shared_contents(self: &Arc<Self>) {
         let this = self.clone();
         std::thread::spawn(move || {
             for key in this.images.store().list().unwrap_or_default() {
@@ -105,7 +120,7 @@ impl Services {
 }
 
 /// What is said of an index that mismatches.
-pub(super) fn alarm(key: LayerKey, problem: &str) -> String {
+pub(crate) fn alarm(key: LayerKey, problem: &str) -> String {
     format!(
         "ALARM: the index of {key} shows other contents than the layer has: {problem}. Xebec does not use it again. \
          Whoever pushed it may have meant harm"

@@ -4,35 +4,50 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xebec_cache::store::LayerKey;
-use xebec_images::images::Report;
+use xebec_fill::fill_service::FillService;
+use xebec_images::images::{Images, Report};
 use xebec_images::proof::Verdict;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::{ImageRequest, ProvedLayer, Reply};
 
-use crate::completion::not_brought_in;
-use crate::proofs::alarm;
-use crate::services::Services;
+use crate::background::Background;
+use crate::completion::Completions;
+use crate::preparation::Preparation;
+use crate::proofs::{Proofs, alarm};
+use crate::quota::Quota;
+use crate::view_cleanup::ViewCleanup;
 
-impl Services {
+/// Brings images to this host.
+pub(crate) struct Pulls {
+    pub(crate) images: Images,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) preparation: Arc<Preparation>,
+    pub(crate) completions: Arc<Completions>,
+    pub(crate) proofs: Arc<Proofs>,
+    pub(crate) quota: Arc<Quota>,
+    pub(crate) cleanup: Arc<ViewCleanup>,
+    pub(crate) background: Background,
+}
+
+impl Pulls {
     pub(crate) async fn pull(
-        self: &Arc<Self>,
+        &self,
         request: &ImageRequest,
         complete: bool,
         report: &Report,
     ) -> Result<Reply, Failure> {
         let before = self.images.clients().stats().bytes_received;
-        let (start, _reservation) = self.prepare(request, false, None, report).await?;
+        let (start, _reservation) = self.preparation.prepare(request, false, None, report).await?;
         let mut prepared = start.image;
-        self.keep(&mut prepared).await?;
+        self.preparation.keep(&mut prepared).await?;
         if complete {
             let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
-            self.in_background(move |this| this.enforce(this.missing_bytes(&keys)))
-                .await?;
+            self.enforce(keys).await?;
             let total = prepared.found.layers.iter().map(|layer| layer.size).sum();
             let mut done = 0;
             for layer in &prepared.layers {
                 let served = self.fills.serve(layer.key, Some(&layer.index))?;
-                self.complete(&served, Duration::ZERO, false).await?;
+                self.completions.complete(&served, Duration::ZERO, false).await?;
                 done += layer.index.layer_size;
                 report(Reply::Progress {
                     what: prepared.found.reference.to_string(),
@@ -40,8 +55,8 @@ impl Services {
                     total: Some(total),
                 });
             }
-            self.forget_unused();
-            self.in_background(|this| this.enforce(0)).await?;
+            self.cleanup.forget_unused();
+            self.enforce(Vec::new()).await?;
         }
         let bytes = self
             .images
@@ -55,21 +70,19 @@ impl Services {
         })
     }
 
-    pub(super) async fn prove_image(
-        self: &Arc<Self>,
+    pub(crate) async fn prove_image(
+        &self,
         request: &ImageRequest,
         report: &Report,
     ) -> Result<Reply, Failure> {
-        let (start, _reservation) = self.prepare(request, false, None, report).await?;
+        let (start, _reservation) = self.preparation.prepare(request, false, None, report).await?;
         let mut prepared = start.image;
-        self.keep(&mut prepared).await?;
+        self.preparation.keep(&mut prepared).await?;
         let mut layers = Vec::new();
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, Some(&layer.index))?;
-            let completed = self.fills.complete(&served, Duration::ZERO, false).await;
-            self.report_mismatches(&served);
-            completed.map_err(not_brought_in)?;
-            let problem = match self.prove(layer.key).await? {
+            self.completions.bring_in(&served, Duration::ZERO, false).await?;
+            let problem = match self.proofs.prove(layer.key).await? {
                 Verdict::Proven => None,
                 Verdict::Unprovable(reason) => Some(reason),
                 Verdict::Disproved(problem) => Some(alarm(layer.key, &problem)),
@@ -80,7 +93,16 @@ impl Services {
                 problem,
             });
         }
-        self.forget_unused();
+        self.cleanup.forget_unused();
         Ok(Reply::Proved { layers })
+    }
+
+    /// Keeps the cache's limit, with room for what these layers lack.
+    async fn enforce(&self, keys: Vec<LayerKey>) -> Result<(), Failure> {
+        let quota = self.quota.clone();
+        let enforced = self
+            .background
+            .run(move || quota.enforce(quota.missing_bytes(&keys)));
+        enforced.await
     }
 }

@@ -3,44 +3,86 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tracing::{info, warn};
 use xebec_cache::evict::{Action, Step, plan};
 use xebec_cache::policy::{LeastRecentlyUsed, Resident};
 use xebec_cache::room::MakeRoom;
 use xebec_cache::store::LayerKey;
+use xebec_fill::fill_service::FillService;
 use xebec_format::PAGE_SIZE;
+use xebec_images::images::Images;
 use xebec_images::inventory;
-use xebec_protocol::wire::CacheReport;
-use xebec_protocol::wire::{Collected, CollectedLayer};
+use xebec_protocol::wire::{CacheReport, Collected, CollectedLayer};
+use xebec_views::views::Views;
 
-use crate::services::Services;
+use crate::building::Building;
+use crate::eviction::Eviction;
 
 /// On a full disk, room for more than the write that met it: the next ones come at once.
 const ROOM_AHEAD: u64 = 32 << 20;
 
-impl Services {
+/// What a quota needs.
+pub(crate) struct QuotaParts {
+    pub(crate) images: Images,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) eviction: Arc<Eviction>,
+    pub(crate) building: Arc<Building>,
+    /// How many bytes the cache may have, if it is limited.
+    pub(crate) limit: Option<u64>,
+}
+
+/// How large the cache may be.
+pub(crate) struct Quota {
+    parts: QuotaParts,
+    /// One collection at a time.
+    collecting: Mutex<()>,
+    /// Whether it was said already that the limit cannot be kept.
+    is_over: Mutex<bool>,
+}
+
+impl Quota {
+    /// The quota of a cache. Writers that meet a full disk have it make room.
+    pub(crate) fn new(parts: QuotaParts) -> Arc<Self> {
+        let this = Arc::new(Self {
+            parts,
+            collecting: Mutex::default(),
+            is_over: Mutex::default(),
+        });
+        let evictor = Evictor {
+            quota: Arc::downgrade(&this),
+        };
+        this.parts.images.store().room().set(Arc::new(evictor));
+        this
+    }
+
+    /// Nobody else removes layers until the guard goes.
+    pub(crate) fn collect_alone(&self) -> MutexGuard<'_, ()> {
+        self.collecting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> MutexGuard<'_, bool> {
+        self.is_over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What is cached, what uses it, and what may be evicted.
-    pub(super) fn survey(&self) -> CacheReport {
-        let limit = self.settings.cache_size.map(|size| size.0);
-        inventory::survey(&self.images, limit, |key| {
+    pub(crate) fn survey(&self) -> CacheReport {
+        inventory::survey(&self.parts.images, self.parts.limit, |key| {
             let request = || {
-                let is_reserved = self.fills.usage().is_reserved(key);
+                let is_reserved = self.parts.fills.usage().is_reserved(key);
                 is_reserved.then(|| "a request under way".to_owned())
             };
-            self.user_of(key).or_else(request)
+            self.parts.eviction.user_of(key).or_else(request)
         })
     }
 
-    /// Brings the cache down to `target` bytes, and removes what nothing refers to. With `dry_run` only says what would
-    /// go.
-    pub(super) fn collect(&self, target: Option<u64>, dry_run: bool) -> Collected {
-        let _one = self
-            .eviction
-            .collecting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+    /// Brings the cache down to `target` bytes, or to its limit if none is given, and removes what nothing refers to. With
+    /// `dry_run` only says what would go.
+    pub(crate) fn collect(&self, target: Option<u64>, dry_run: bool) -> Collected {
+        let target = target.or(self.parts.limit);
+        let _one = self.collect_alone();
         let leftovers = self.remove_leftovers(dry_run);
         let report = self.survey();
         let excess = target.map_or(0, |target| report.used_bytes.saturating_sub(target));
@@ -74,7 +116,7 @@ impl Services {
                 tried.insert(step.key);
                 let kept = match dry_run {
                     true => None,
-                    false => self.evict(&step).err(),
+                    false => self.parts.eviction.evict(&step).err(),
                 };
                 if kept.is_none() {
                     left = left.saturating_sub(step.bytes);
@@ -88,32 +130,28 @@ impl Services {
     }
 
     /// What layers lack, in bytes.
-    pub(super) fn missing_bytes(&self, keys: &[LayerKey]) -> u64 {
+    pub(crate) fn missing_bytes(&self, keys: &[LayerKey]) -> u64 {
         let missing = keys.iter().filter_map(|key| {
-            let layer = self.images.store().look(*key).ok()?;
+            let layer = self.parts.images.store().look(*key).ok()?;
             Some((layer.presence().pages() - layer.presence().present()) * PAGE_SIZE)
         });
         missing.sum()
     }
 
     fn held(&self, key: LayerKey) -> Vec<std::ops::Range<u64>> {
-        let Ok(layer) = self.images.store().look(key) else {
+        let Ok(layer) = self.parts.images.store().look(key) else {
             return Vec::new();
         };
         layer.presence().held(0..layer.presence().pages())
     }
 
     /// Keeps the limit, with room for `extra` bytes that are about to come.
-    pub(super) fn enforce(&self, extra: u64) {
-        let Some(limit) = self.settings.cache_size.map(|size| size.0) else {
+    pub(crate) fn enforce(&self, extra: u64) {
+        let Some(limit) = self.parts.limit else {
             return;
         };
-        if inventory::used_bytes(&self.images).saturating_add(extra) <= limit {
-            *self
-                .eviction
-                .is_over
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = false;
+        if inventory::used_bytes(&self.parts.images).saturating_add(extra) <= limit {
+            *self.is_over() = false;
             return;
         }
         let collected = self.collect(Some(limit.saturating_sub(extra)), false);
@@ -123,11 +161,7 @@ impl Services {
                 collected.used_before, collected.used_after
             );
         }
-        let mut is_over = self
-            .eviction
-            .is_over
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut is_over = self.is_over();
         if collected.used_after > limit && !*is_over {
             warn!(
                 "the cache has {} bytes, the limit is {limit}, and all other layers are in use or pinned: nothing more can be evicted",
@@ -138,12 +172,12 @@ impl Services {
     }
 
     /// Removes metadata of views that are not mounted, as a boot leaves it. Gives the bytes.
-    pub(super) fn remove_strange_metadata(&self, dry_run: bool) -> u64 {
+    pub(crate) fn remove_strange_metadata(&self, dry_run: bool) -> u64 {
         let mut bytes = 0;
         // While a view is being built its metadata is there and it is in no table.
-        if let Ok(_none) = self.eviction.building.try_write() {
-            let views = self.views.list();
-            for entry in fs::read_dir(self.images.paths().views())
+        if let Some(_none) = self.parts.building.stop_if_none() {
+            let views = self.parts.views.list();
+            for entry in fs::read_dir(self.parts.images.paths().views())
                 .into_iter()
                 .flatten()
                 .flatten()
@@ -165,13 +199,13 @@ impl Services {
     /// The same, and records of images that have neither a name nor a layer any more.
     fn remove_leftovers(&self, dry_run: bool) -> u64 {
         let bytes = self.remove_strange_metadata(dry_run);
-        for record in self.images.records().list() {
+        for record in self.parts.images.records().list() {
             let has_layers = record
                 .layers
                 .iter()
-                .any(|layer| self.images.store().contains(layer.key()));
+                .any(|layer| self.parts.images.store().contains(layer.key()));
             if record.references.is_empty() && !record.pinned && !has_layers && !dry_run {
-                let _ = self.images.records().remove(record.manifest_digest);
+                let _ = self.parts.images.records().remove(record.manifest_digest);
             }
         }
         bytes
@@ -193,35 +227,22 @@ fn describe(step: &Step, kept: Option<String>) -> CollectedLayer {
 }
 
 /// Makes room on a full disk by evicting.
-pub(super) struct Evictor {
-    requests: Weak<Services>,
-}
-
-impl Evictor {
-    /// Evicts for the writers of these requests' store.
-    pub(super) fn of(requests: &Arc<Services>) -> Arc<dyn MakeRoom> {
-        Arc::new(Self {
-            requests: Arc::downgrade(requests),
-        })
-    }
+struct Evictor {
+    quota: Weak<Quota>,
 }
 
 impl MakeRoom for Evictor {
     fn make_room(&self, bytes: u64) -> bool {
-        let Some(requests) = self.requests.upgrade() else {
+        let Some(quota) = self.quota.upgrade() else {
             return false;
         };
-        let _one = requests
-            .eviction
-            .collecting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _one = quota.collect_alone();
         // Another writer may have made room while this one waited.
-        if free_bytes(&requests).is_some_and(|free| free > bytes.saturating_mul(2)) {
+        if free_bytes(&quota.parts.images).is_some_and(|free| free > bytes.saturating_mul(2)) {
             return true;
         }
-        let leftovers = requests.remove_leftovers(false);
-        let collected = requests.free(&requests.survey(), bytes.saturating_add(ROOM_AHEAD), false);
+        let leftovers = quota.remove_leftovers(false);
+        let collected = quota.free(&quota.survey(), bytes.saturating_add(ROOM_AHEAD), false);
         let freed = leftovers + collected.used_before - collected.used_after;
         // A caller that gets no room says so.
         if freed > 0 {
@@ -231,7 +252,7 @@ impl MakeRoom for Evictor {
     }
 }
 
-fn free_bytes(requests: &Services) -> Option<u64> {
-    let free = rustix::fs::statvfs(requests.images.paths().layers()).ok()?;
+fn free_bytes(images: &Images) -> Option<u64> {
+    let free = rustix::fs::statvfs(images.paths().layers()).ok()?;
     Some(free.f_bavail * free.f_frsize)
 }

@@ -1,22 +1,35 @@
 //! Forgetting images, and keeping them: `xebec rmi`, `xebec cache pin`.
 
+use std::sync::Arc;
+
 use xebec_cache::evict::{Action, Step};
 use xebec_cache::store::LayerKey;
 use xebec_images::check::known_image;
+use xebec_images::images::Images;
 use xebec_images::inventory;
 use xebec_images::record::ImageRecord;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Forgotten, ImageRequest};
+use xebec_recordings::recording_store::KeptRecordings;
+use xebec_views::views::Views;
 
-use crate::services::Services;
+use crate::eviction::Eviction;
 
-impl Services {
+/// Forgets and keeps images.
+pub(crate) struct Removal {
+    pub(crate) images: Images,
+    pub(crate) kept: KeptRecordings,
+    pub(crate) views: Arc<Views>,
+    pub(crate) eviction: Arc<Eviction>,
+}
+
+impl Removal {
     /// Takes a name from an image; when it was the last, or the image was named by digest, forgets the image and removes
     /// the layers that no other image refers to.
     ///
     /// # Errors
     /// When the image is not known, is pinned, or is in use.
-    pub(super) fn forget_image(&self, request: &ImageRequest) -> Result<Forgotten, Failure> {
+    pub(crate) fn forget_image(&self, request: &ImageRequest) -> Result<Forgotten, Failure> {
         let mut record = known_image(&self.images, request)?;
         let mut forgotten = Forgotten {
             reference: request.reference.clone(),
@@ -43,7 +56,7 @@ impl Services {
         self.views
             .take_down_unused(|view| view.manifest == record.manifest_digest);
         self.images.records().remove(record.manifest_digest)?;
-        self.recordings.kept().forget(record.manifest_digest)?;
+        self.kept.forget(record.manifest_digest)?;
         self.evict_layers(&record, &mut forgotten);
         Ok(forgotten)
     }
@@ -84,7 +97,7 @@ impl Services {
                 action: Action::Remove,
                 bytes,
             };
-            match self.evict(&step) {
+            match self.eviction.evict(&step) {
                 Ok(()) => {
                     forgotten.removed_layers += 1;
                     forgotten.removed_bytes += bytes;
@@ -98,7 +111,7 @@ impl Services {
     ///
     /// # Errors
     /// When the image is not known, or its record cannot be written.
-    pub(super) fn pin(&self, request: &ImageRequest, pinned: bool) -> Result<(), Failure> {
+    pub(crate) fn pin(&self, request: &ImageRequest, pinned: bool) -> Result<(), Failure> {
         let manifest = known_image(&self.images, request)?.manifest_digest;
         let records = self.images.records();
         match records.change(manifest, |record| record.pinned = pinned)? {

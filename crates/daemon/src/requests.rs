@@ -1,21 +1,53 @@
-//! What the command line asks for, and who does it.
+//! What the command line asks for, and which service does it.
 
 use std::sync::Arc;
 
 use xebec_images::images::Report;
 use xebec_protocol::failure::Failure;
-use xebec_protocol::wire::{Reply, Request};
+use xebec_protocol::wire::{ImageRequest, Reply, Request};
 
+use crate::background::Background;
+use crate::ending::Ending;
+use crate::explain::Explanations;
+use crate::loaded_images::Loadings;
+use crate::metrics::Metrics;
+use crate::mounts::Mounts;
 use crate::order::Order;
-use crate::services::Services;
+use crate::pulls::Pulls;
+use crate::quota::Quota;
+use crate::removal::Removal;
 use crate::start_facts::Over;
+use crate::start_reports::StartReports;
+use crate::starts::Starts;
+use crate::status::StatusReports;
 
-impl Services {
-    /// Carries a request out. Only passes it on: an entry for each kind of request.
-    pub(super) async fn answer(self: Arc<Self>, request: Request, report: &Report) -> Result<Reply, Failure> {
-        if request.wants_image() && !self.goes_on()? {
+/// The services that answer requests.
+pub(crate) struct Requests {
+    pub(crate) ending: Arc<Ending>,
+    pub(crate) mounts: Arc<Mounts>,
+    pub(crate) starts: Arc<Starts>,
+    pub(crate) start_reports: Arc<StartReports>,
+    pub(crate) loadings: Arc<Loadings>,
+    pub(crate) pulls: Arc<Pulls>,
+    pub(crate) quota: Arc<Quota>,
+    pub(crate) removal: Arc<Removal>,
+    pub(crate) status: Arc<StatusReports>,
+    pub(crate) explanations: Arc<Explanations>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) background: Background,
+}
+
+impl Requests {
+    /// Carries a request out, unless the daemon has ended for those that ask for an image.
+    pub(crate) async fn answer(&self, request: Request, report: &Report) -> Result<Reply, Failure> {
+        if request.wants_image() && !self.ending.goes_on()? {
             return Ok(Reply::Again);
         }
+        self.dispatch(request, report).await
+    }
+
+    /// Only passes it on: an entry for each kind of request.
+    async fn dispatch(&self, request: Request, report: &Report) -> Result<Reply, Failure> {
         match request {
             Request::Mount {
                 image,
@@ -33,7 +65,7 @@ impl Services {
                     allowed,
                     learns: false,
                 };
-                self.mount(&image, require_lazy, order, report).await
+                self.mounts.mount(&image, require_lazy, order, report).await
             }
             Request::StartOver {
                 holder,
@@ -41,46 +73,63 @@ impl Services {
                 ready_ms,
                 user,
             } => {
-                self.note_start_over(&holder, user, &Over::told(container, ready_ms))
-                    .await
+                let over = Over::told(container, ready_ms);
+                self.starts.note_over(&holder, user, &over).await
             }
-            Request::Release { view, holder } => self.release(view.as_deref(), &holder).await,
-            Request::Pull { image, complete } => self.pull(&image, complete, report).await,
-            Request::Prove { image } => self.prove_image(&image, report).await,
-            Request::Cache => Ok(Reply::Cache(Box::new(
-                self.in_background(|this| this.survey()).await?,
-            ))),
-            Request::Collect { target, dry_run } => {
-                let limit = self.settings.cache_size.map(|size| size.0);
-                let collected = self.in_background(move |this| this.collect(target.or(limit), dry_run));
-                Ok(Reply::Collected(Box::new(collected.await?)))
-            }
-            Request::Pin { image, pinned } => self.pin(&image, pinned).map(|()| Reply::Done),
-            Request::Forget { image } => {
-                let forgotten = self.in_background(move |this| this.forget_image(&image));
-                Ok(Reply::Forgotten(Box::new(forgotten.await??)))
-            }
-            Request::Status => Ok(Reply::Status(Box::new(self.status()))),
-            Request::Explain { name } => {
-                let explained = self.in_background(move |this| this.explain(&name));
-                Ok(Reply::Explained(Box::new(explained.await??)))
-            }
+            Request::Release { view, holder } => self.mounts.release(view.as_deref(), &holder).await,
+            Request::Pull { image, complete } => self.pulls.pull(&image, complete, report).await,
+            Request::Prove { image } => self.pulls.prove_image(&image, report).await,
+            Request::Cache => self.survey().await,
+            Request::Collect { target, dry_run } => self.collect(target, dry_run).await,
+            Request::Pin { image, pinned } => self.removal.pin(&image, pinned).map(|()| Reply::Done),
+            Request::Forget { image } => self.forget(image).await,
+            Request::Status => Ok(Reply::Status(Box::new(self.status.status()))),
+            Request::Explain { name } => self.explain(name).await,
             Request::ExplainStart { name } => {
-                let report = self.explain_start(name.as_deref()).await?;
+                let report = self.start_reports.explain(name.as_deref()).await?;
                 Ok(Reply::Start(Box::new(report)))
             }
-            Request::Metrics => self.metrics_reply(),
+            Request::Metrics => self.metrics(),
             Request::Loaded { view } => Ok(Reply::Loaded {
                 loaded: self.loadings.of(&view).await,
             }),
-            Request::Touched { view } => self.touched(&view).map(Reply::Touched),
-            Request::Stop { force } => self.in_background(move |this| this.stop(force)).await?,
+            Request::Touched { view } => self.status.touched(&view).map(Reply::Touched),
+            Request::Stop { force } => self.stop(force).await,
         }
     }
-    fn metrics_reply(&self) -> Result<Reply, Failure> {
-        let text = self
-            .metrics()
-            .map_err(|error| Failure::host("write metrics", error))?;
+
+    async fn survey(&self) -> Result<Reply, Failure> {
+        let quota = self.quota.clone();
+        let report = self.background.run(move || quota.survey()).await?;
+        Ok(Reply::Cache(Box::new(report)))
+    }
+
+    async fn collect(&self, target: Option<u64>, dry_run: bool) -> Result<Reply, Failure> {
+        let quota = self.quota.clone();
+        let collected = self.background.run(move || quota.collect(target, dry_run));
+        Ok(Reply::Collected(Box::new(collected.await?)))
+    }
+
+    async fn forget(&self, image: ImageRequest) -> Result<Reply, Failure> {
+        let removal = self.removal.clone();
+        let forgotten = self.background.run(move || removal.forget_image(&image));
+        Ok(Reply::Forgotten(Box::new(forgotten.await??)))
+    }
+
+    async fn explain(&self, name: String) -> Result<Reply, Failure> {
+        let explanations = self.explanations.clone();
+        let explained = self.background.run(move || explanations.explain(&name));
+        Ok(Reply::Explained(Box::new(explained.await??)))
+    }
+
+    fn metrics(&self) -> Result<Reply, Failure> {
+        let text = self.metrics.text();
+        let text = text.map_err(|error| Failure::host("write metrics", error))?;
         Ok(Reply::Metrics { text })
+    }
+
+    async fn stop(&self, force: bool) -> Result<Reply, Failure> {
+        let ending = self.ending.clone();
+        self.background.run(move || ending.stop(force)).await?
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tracing::{info, warn};
-use xebec_cache::store::LayerKey;
+use xebec_cache::store::{LayerKey, Store};
+use xebec_fill::fill_service::FillService;
 use xebec_fill::page_set::PageSet;
 use xebec_fill::unverified_sources::{self, Injection};
 use xebec_images::background_write::BackgroundWrite;
@@ -19,10 +20,13 @@ use xebec_recordings::local_read_ahead;
 use xebec_recordings::prepare::Begun;
 use xebec_recordings::zone::{ZoneSource, ZoneStream};
 use xebec_views::recording_admission::Injecting;
+use xebec_views::views::Views;
 
+use crate::background::Background;
 use crate::held_view::HeldView;
-use crate::loaded_images::{EndedWithIt, LoadedImage, Loading, Pending};
-use crate::services::Services;
+use crate::injections::Injections;
+use crate::loaded_images::{EndedWithIt, LoadedImage, Loading, Loadings, Pending};
+use crate::populate::populate;
 use crate::start_facts::Recorded;
 
 /// How often it is looked whether a part of the pages is there, even if nothing came by this start: others may bring it.
@@ -39,7 +43,7 @@ fn incomplete_layers(loader: &Loader) -> Vec<LayerKey> {
 
 /// Brings the pages of a recording while a start goes on.
 struct LoadTask {
-    services: Arc<Services>,
+    images: Arc<RuntimeImages>,
     image: Reference,
     loader: Arc<Loader>,
     targets: Vec<Target>,
@@ -65,7 +69,7 @@ impl LoadTask {
     async fn load(self, open: Option<ZoneStream>) {
         let loaded = self.loader.load(open).await;
         for target in &self.targets {
-            self.services.fills.silence_if_complete(&target.served);
+            self.images.fills.silence_if_complete(&target.served);
         }
         info!(
             image = %self.image,
@@ -89,7 +93,7 @@ impl LoadTask {
                 ..(*self.found).clone()
             };
             let loader = Arc::new(Loader::new(self.source.clone(), Arc::new(other), &self.targets));
-            let followed = self.services.follow(&self.image, &loader, self.injection.clone());
+            let followed = self.images.follow(&self.image, &loader, self.injection.clone());
             if let Err(failure) = followed.await {
                 return warn!(
                     "{}: what other services need is not brought in: {failure}",
@@ -100,9 +104,19 @@ impl LoadTask {
     }
 }
 
-impl Services {
+/// Loads runtime images.
+pub(crate) struct RuntimeImages {
+    pub(crate) store: Arc<Store>,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) injections: Arc<Injections>,
+    pub(crate) loadings: Arc<Loadings>,
+    pub(crate) background: Background,
+}
+
+impl RuntimeImages {
     /// Begins to load the runtime image of a service; `None` when there is no recording of it.
-    pub(super) async fn begin_loading(
+    pub(crate) async fn begin(
         self: &Arc<Self>,
         prepared: &PreparedImage,
         recording: Option<Result<Begun, String>>,
@@ -137,7 +151,7 @@ impl Services {
             evidence: found.evidence.clone(),
         };
         let keys = incomplete_layers(&loader);
-        let injecting = self.begin_injecting(keys, &found.evidence).await?;
+        let injecting = self.injections.begin(keys, &found.evidence).await?;
         let noting = self.note(&injecting, injection.clone());
         let before = loader.free_pages();
         let free = loader.allow(injecting);
@@ -146,7 +160,7 @@ impl Services {
         let (told, outcome) = watch::channel(None);
         let recorded = Recorded::new(&found, &before, &before);
         let task = LoadTask {
-            services: self.clone(),
+            images: self.clone(),
             image: prepared.found.reference.clone(),
             loader: loader.clone(),
             targets,
@@ -196,7 +210,7 @@ impl Services {
         injection: Injection,
     ) -> Result<(), Failure> {
         let keys = incomplete_layers(loader);
-        let injecting = self.begin_injecting(keys, &injection.evidence).await?;
+        let injecting = self.injections.begin(keys, &injection.evidence).await?;
         // Again: the first service may not have been allowed to bring pages into all of these layers.
         self.note(&injecting, injection).end().await?;
         loader.allow(injecting);
@@ -213,7 +227,7 @@ impl Services {
 
     /// Notes which recording brings pages into these layers.
     fn note(&self, injecting: &Injecting, injection: Injection) -> BackgroundWrite {
-        let (store, keys) = (self.images.store().clone(), injecting.layers().to_vec());
+        let (store, keys) = (self.store.clone(), injecting.layers().to_vec());
         let fills = self.fills.clone();
         let has_unverified = move |key| {
             let served = fills.find(key);
@@ -237,7 +251,7 @@ impl Services {
 
     /// Takes the guard off each part of a view's free pages once all of it is there; if some pages never come, it stays.
     /// What is there is brought into the view's page cache, if the view is to be populated.
-    pub(super) fn finish_loading(
+    pub(crate) fn finish(
         self: &Arc<Self>,
         view: &HeldView,
         mut loading: Loading,
@@ -249,7 +263,8 @@ impl Services {
         };
         self.loadings
             .note(&view.name, loading.outcome.clone(), loading.task.take());
-        let populate = populates.then(|| self.populate(view, &loading.free)).flatten();
+        let populate = populates.then(|| populate(&self.views, &self.background, view, &loading.free));
+        let populate = populate.flatten();
         let (this, view) = (self.clone(), view.name.clone());
         // The loader itself would keep readers waiting for what nobody brings any more.
         let more = loading.loader.take().and_then(|loader| loader.subscribe());

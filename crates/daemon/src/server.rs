@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tracing::debug;
 use xebec_images::images::Report;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{MAX_LINE, Reply, Request};
 use xebec_snapshotter::server::is_of_this_user;
 
-use crate::services::Services;
+use crate::requests::Requests;
 
-/// Serves one connection.
-pub async fn converse(stream: UnixStream, requests: Arc<Services>) {
+/// Serves one connection. When `hand_over` is notified, the client is told to ask the next worker.
+pub(crate) async fn converse(stream: UnixStream, requests: Arc<Requests>, hand_over: Arc<Notify>) {
     // The socket's own permissions say so already; they may have been changed, or somebody may have handed a connection on.
     if !is_of_this_user(&stream) {
         return;
@@ -29,12 +29,11 @@ pub async fn converse(stream: UnixStream, requests: Arc<Services>) {
     }
     let (sender, mut receiver) = mpsc::unbounded_channel();
     // The request goes on when the asker leaves: what it brings into the cache is not lost.
-    let asked = requests.clone();
     tokio::spawn(async move {
         let reply = match serde_json::from_slice::<Request>(&line) {
             Ok(request) => {
                 let report = report_to(sender.clone(), request.clone());
-                asked.answer(request, &report).await
+                requests.answer(request, &report).await
             }
             Err(error) => Err(Failure::new(
                 FailureKind::Usage,
@@ -48,7 +47,7 @@ pub async fn converse(stream: UnixStream, requests: Arc<Services>) {
             // What was done already must not be asked for again.
             biased;
             reply = receiver.recv() => reply,
-            () = requests.hand_over.notified() => Some(Reply::Again),
+            () = hand_over.notified() => Some(Reply::Again),
         };
         let Some(reply) = reply else { return };
         let last = reply.is_final();

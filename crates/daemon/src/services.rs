@@ -1,72 +1,157 @@
-//! What requests and the work in the background share.
+//! The services of the worker, each with only what it uses.
+//!
+//! They are made from below: a service holds services of its own group and of groups that are made before it, and knows none
+//! that comes after. No service begins to work here; the worker starts them ([`crate::worker`]).
 
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+mod cache;
+mod mounting;
+mod opened;
+mod pulling;
+mod reporting;
 
-use xebec_fill::fill_service::FillService;
-use xebec_images::images::Images;
-use xebec_kernel::journal::Journal;
-use xebec_protocol::failure::Failure;
-use xebec_protocol::settings::Settings;
-use xebec_recordings::bandwidth::Bandwidths;
-use xebec_recordings::recordings::Recordings;
-use xebec_views::recording_admission::RecordingAdmission;
-use xebec_views::sharing::SharedContents;
-use xebec_views::unguarded_views::Suspects;
-use xebec_views::views::Views;
+use std::sync::Arc;
 
-use crate::background::{Background, run_without_turn};
-use crate::eviction_locks::EvictionLocks;
-use crate::loaded_images::Loadings;
+use crate::background::Background;
+use crate::completion::Completions;
+use crate::durability::Durability;
+use crate::ending::Ending;
+use crate::explain::Explanations;
+use crate::metrics::Metrics;
+use crate::proofs::Proofs;
+use crate::quota::Quota;
+use crate::removal::Removal;
+use crate::requests::Requests;
 use crate::snapshot_service::Snapshots;
-use crate::start_table::Starts;
+use crate::snapshots::layer_services::LayerServices;
+use crate::snapshots::letting_go::RemovedImages;
+use crate::upkeep::Upkeep;
+use crate::view_cleanup::ViewCleanup;
+use crate::view_read_ahead::ViewReadAhead;
+use cache::CacheServices;
+use mounting::MountServices;
+pub(crate) use opened::Opened;
+use pulling::PullServices;
+use reporting::ReportServices;
 
-/// What requests and the work in the background share.
-pub struct Services {
-    pub(crate) images: Images,
-    pub(crate) recordings: Recordings,
-    pub(crate) fills: Arc<FillService>,
-    pub(crate) views: Arc<Views>,
-    pub(crate) suspects: Suspects,
-    pub(crate) shared: Arc<SharedContents>,
-    pub(crate) journal: Arc<Journal>,
-    pub(crate) settings: Settings,
-    pub(crate) eviction: EvictionLocks,
-    pub(crate) bandwidths: Arc<Bandwidths>,
-    pub(crate) recording_admission: Arc<RecordingAdmission>,
-    pub(crate) starts: Starts,
-    pub(crate) loadings: Loadings,
-    pub(crate) background: Background,
-    /// Views that were mounted, by name, with their metadata, which is not on the disk yet.
-    pub(crate) unsynced_views: Mutex<Vec<(String, PathBuf)>>,
-    /// Held while corrections of pages are counted.
-    pub(crate) corrections: Mutex<()>,
-    pub(crate) stop: tokio::sync::Notify,
-    /// Nothing needs this daemon any more, and nothing may come to.
-    pub(crate) ended: AtomicBool,
-    /// Tells conversations that another worker will answer.
-    pub(crate) hand_over: tokio::sync::Notify,
-    /// What containerd is served by, if it is.
-    pub(crate) snapshots: Snapshots,
+/// The services that the worker itself starts, asks and ends.
+pub(crate) struct Services {
+    /// Answers the command line.
+    pub(crate) requests: Arc<Requests>,
+    /// What containerd is served by; not yet, until its socket is known.
+    pub(crate) layers: LayerServices,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) completions: Arc<Completions>,
+    pub(crate) proofs: Arc<Proofs>,
+    pub(crate) read_ahead: Arc<ViewReadAhead>,
+    pub(crate) explanations: Arc<Explanations>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) quota: Arc<Quota>,
+    pub(crate) upkeep: Arc<Upkeep>,
+    pub(crate) durability: Arc<Durability>,
+    pub(crate) cleanup: Arc<ViewCleanup>,
+    pub(crate) ending: Arc<Ending>,
 }
 
 impl Services {
-    /// Does what takes long or blocks, in a thread for that.
-    pub(super) async fn in_background<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl FnOnce(&Self) -> T + Send + 'static,
-    ) -> Result<T, Failure> {
-        let this = self.clone();
-        self.background.run(move || work(&this)).await
+    /// Makes the services over what is open.
+    pub(crate) fn new(opened: &Opened) -> Services {
+        // Turns in the threads for what blocks: all requests share them.
+        let background = Background::default();
+        // First what keeps the cache right while layers come and go: pages are corrected and synced, layers are given up, evicted,
+        // or all left alone since the daemon ends. Whoever brings something in relies on it.
+        let cache = CacheServices::new(opened);
+        // Then what brings images here, without a view: prepared, compared, completed, proven.
+        let pulls = PullServices::new(opened, &cache, &background);
+        // Then what mounts them, since a view is built on layers that are prepared and compared, and loads their recordings.
+        let mounts = MountServices::new(opened, &cache, &pulls, &background);
+        // Then what tells of all that, and changes nothing.
+        let reports = ReportServices::new(opened, &mounts);
+        // Then what serves clients: the command line, and containerd.
+        let requests = requests(opened, &cache, &pulls, &mounts, &reports, &background);
+        let layers = layers(opened, &cache, &pulls, &mounts, &background);
+        // Last what runs without being asked.
+        let upkeep = Upkeep {
+            store: opened.images.store().clone(),
+            views: opened.views.clone(),
+            durability: cache.durability.clone(),
+            quota: cache.quota.clone(),
+        };
+        Services {
+            requests: Arc::new(requests),
+            layers,
+            snapshots: reports.snapshots,
+            completions: pulls.completions,
+            proofs: pulls.proofs,
+            read_ahead: mounts.read_ahead,
+            explanations: reports.explanations,
+            metrics: reports.metrics,
+            quota: cache.quota,
+            upkeep: Arc::new(upkeep),
+            durability: cache.durability,
+            cleanup: cache.cleanup,
+            ending: cache.ending,
+        }
     }
+}
 
-    /// The same for what the daemon does of itself, which waits for no request.
-    pub(super) async fn without_turn<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl FnOnce(&Self) -> T + Send + 'static,
-    ) -> Result<T, Failure> {
-        let this = self.clone();
-        run_without_turn(move || work(&this)).await
+fn requests(
+    opened: &Opened,
+    cache: &CacheServices,
+    pulls: &PullServices,
+    mounts: &MountServices,
+    reports: &ReportServices,
+    background: &Background,
+) -> Requests {
+    let removal = Removal {
+        images: opened.images.clone(),
+        kept: opened.recordings.kept().clone(),
+        views: opened.views.clone(),
+        eviction: cache.eviction.clone(),
+    };
+    Requests {
+        ending: cache.ending.clone(),
+        mounts: mounts.mounts.clone(),
+        starts: mounts.starts.clone(),
+        start_reports: mounts.start_reports.clone(),
+        loadings: cache.loadings.clone(),
+        pulls: pulls.pulls.clone(),
+        quota: cache.quota.clone(),
+        removal: Arc::new(removal),
+        status: reports.status.clone(),
+        explanations: reports.explanations.clone(),
+        metrics: reports.metrics.clone(),
+        background: background.clone(),
+    }
+}
+
+fn layers(
+    opened: &Opened,
+    cache: &CacheServices,
+    pulls: &PullServices,
+    mounts: &MountServices,
+    background: &Background,
+) -> LayerServices {
+    let removed_images = RemovedImages {
+        images: opened.images.clone(),
+        kept: opened.recordings.kept().clone(),
+        views: opened.views.clone(),
+        quota: cache.quota.clone(),
+        eviction: cache.eviction.clone(),
+    };
+    LayerServices {
+        images: opened.images.clone(),
+        recordings: opened.recordings.clone(),
+        bandwidths: pulls.bandwidths.clone(),
+        views: opened.views.clone(),
+        preparation: pulls.preparation.clone(),
+        load_ahead: mounts.load_ahead.clone(),
+        mounts: mounts.mounts.clone(),
+        pulls: pulls.pulls.clone(),
+        removed_images: Arc::new(removed_images),
+        cleanup: cache.cleanup.clone(),
+        ending: cache.ending.clone(),
+        background: background.clone(),
+        docker_config: opened.settings.snapshotter.docker_config.clone(),
+        unproven: opened.settings.snapshotter.unproven,
     }
 }

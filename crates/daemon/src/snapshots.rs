@@ -7,8 +7,9 @@
 
 mod admission_cache;
 mod binds;
+pub(crate) mod layer_services;
 mod lazy;
-mod letting_go;
+pub(crate) mod letting_go;
 mod own;
 
 use std::os::unix::net::UnixListener;
@@ -16,18 +17,19 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};
 use xebec_keeper::listens;
 use xebec_protocol::paths::Paths;
+use xebec_protocol::settings::SnapshotterSettings;
 use xebec_snapshotter::Snapshotter;
 use xebec_snapshotter::containerd::owners::Owners;
 use xebec_snapshotter::image_service::ImageService;
 use xebec_snapshotter::server::{self, Opened};
 
 use crate::logins::KeptLogins;
-use crate::services::Services;
-use crate::snapshot_service::Serving;
+use crate::snapshot_service::{Serving, Snapshots};
+use layer_services::LayerServices;
 use lazy::Layers;
 
 /// How long it is until a store is tried again that could not be opened, the first time; then twice as long each time.
@@ -37,68 +39,79 @@ const LET_GO: Duration = Duration::from_secs(10);
 /// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-impl Services {
-    /// Serves whoever connects to the socket, if it listens. What keeps it from that is said in the log: readers need this
-    /// worker all the same.
-    pub(crate) fn serve_containerd(self: &Arc<Self>, listener: &UnixListener) {
-        let requests = self;
-        if !listens(listener) {
-            if requests.settings.snapshotter.enabled {
-                error!(
-                    "containerd is not served: the keeper has no socket for it; its messages say why. After a change of \
-                     the settings, reload the service"
-                );
-            }
-            return;
+/// Serves whoever connects to the socket, if it listens. What keeps it from that is said in the log: readers need this worker
+/// all the same. `service` tells the rest of the worker that it runs.
+pub(crate) fn serve(
+    listener: &UnixListener,
+    services: LayerServices,
+    settings: &SnapshotterSettings,
+    service: &Snapshots,
+) {
+    if !listens(listener) {
+        if settings.enabled {
+            error!(
+                "containerd is not served: the keeper has no socket for it; its messages say why. After a change of \
+                 the settings, reload the service"
+            );
         }
-        let listener = listener.try_clone().and_then(|listener| {
-            listener.set_nonblocking(true)?;
-            tokio::net::UnixListener::from_std(listener)
-        });
-        let listener = match listener {
-            Ok(listener) => listener,
-            Err(problem) => return error!("containerd cannot be served: {problem}"),
-        };
-        let (stop, told) = watch::channel(false);
-        let (settled, opened) = watch::channel(Opened::Opening);
-        let containerd = &requests.settings.snapshotter.image_service;
-        // Those that are kept grow old whether or not new ones come.
-        let are_kept = containerd.is_some() || requests.settings.snapshotter.login_age.is_some();
-        let logins = are_kept.then(|| logins_of(requests));
-        let layers = Arc::new(Layers::of(requests, logins.clone()));
-        let owners = requests.settings.snapshotter.owners().map(Owners::at);
-        tokio::spawn(open(requests.images.paths().clone(), layers, owners, settled));
-        let images = containerd
-            .as_ref()
-            .zip(logins)
-            .map(|(containerd, logins)| Arc::new(ImageService::new(containerd, logins)));
-        let task = tokio::spawn(server::serve(listener, opened.clone(), images, told));
-        let (counted, settled) = (opened.clone(), opened);
-        let figures = move || match &*counted.borrow() {
-            Opened::Open(snapshotter) => snapshotter
-                .figures()
-                .inspect_err(|problem| warn!("{problem}"))
-                .ok(),
-            Opened::Opening | Opened::Failed(_) => None,
-        };
-        let problem = move || match &*settled.borrow() {
-            Opened::Failed(problem) => Some(problem.clone()),
-            Opened::Opening | Opened::Open(_) => None,
-        };
-        requests.snapshots.serve(Serving {
-            figures: Box::new(figures),
-            problem: Box::new(problem),
-            stop,
-            task: Mutex::new(Some(task)),
-        });
+        return;
+    }
+    let listener = listener.try_clone().and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        tokio::net::UnixListener::from_std(listener)
+    });
+    let listener = match listener {
+        Ok(listener) => listener,
+        Err(problem) => return error!("containerd cannot be served: {problem}"),
+    };
+    let (stop, told) = watch::channel(false);
+    let (settled, opened) = watch::channel(Opened::Opening);
+    let containerd = &settings.image_service;
+    // Those that are kept grow old whether or not new ones come.
+    let are_kept = containerd.is_some() || settings.login_age.is_some();
+    let paths = services.images.paths().clone();
+    let logins = are_kept.then(|| logins_of(&paths, settings));
+    let layers = Arc::new(Layers::of(Arc::new(services), logins.clone()));
+    let owners = settings.owners().map(Owners::at);
+    tokio::spawn(open(paths, layers, owners, settled));
+    let images = containerd
+        .as_ref()
+        .zip(logins)
+        .map(|(containerd, logins)| Arc::new(ImageService::new(containerd, logins)));
+    let task = tokio::spawn(server::serve(listener, opened.clone(), images, told));
+    service.serve(serving(opened, stop, task));
+}
+
+/// The service, as the rest of the worker sees it.
+fn serving(
+    opened: watch::Receiver<Opened<Layers>>,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+) -> Serving {
+    let (counted, settled) = (opened.clone(), opened);
+    let figures = move || match &*counted.borrow() {
+        Opened::Open(snapshotter) => snapshotter
+            .figures()
+            .inspect_err(|problem| warn!("{problem}"))
+            .ok(),
+        Opened::Opening | Opened::Failed(_) => None,
+    };
+    let problem = move || match &*settled.borrow() {
+        Opened::Failed(problem) => Some(problem.clone()),
+        Opened::Opening | Opened::Open(_) => None,
+    };
+    Serving {
+        figures: Box::new(figures),
+        problem: Box::new(problem),
+        stop,
+        task: Mutex::new(Some(task)),
     }
 }
 
 /// Logins of pulls, which get old.
-fn logins_of(requests: &Services) -> Arc<KeptLogins> {
-    let paths = &requests.images.paths();
-    let age = requests.settings.snapshotter.login_age;
-    let logins = Arc::new(KeptLogins::new(paths.logins(), paths.tried_logins(), age));
+fn logins_of(paths: &Paths, settings: &SnapshotterSettings) -> Arc<KeptLogins> {
+    let logins = KeptLogins::new(paths.logins(), paths.tried_logins(), settings.login_age);
+    let logins = Arc::new(logins);
     let kept = logins.clone();
     tokio::spawn(async move {
         loop {

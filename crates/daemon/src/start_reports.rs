@@ -1,5 +1,6 @@
 //! What a start that is over read, and what is learned from it: looked at in its view's page cache, never on the start's way.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -7,24 +8,37 @@ use std::time::Instant;
 use tracing::debug;
 use xebec_cache::store::LayerKey;
 use xebec_fill::access_log::AllAsked;
+use xebec_fill::fill_service::FillService;
 use xebec_fill::page_set::PageSet;
+use xebec_fill::waits::WaitRecord;
 use xebec_format::PAGE_SIZE;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::start_report::{Learned, StartReport};
 use xebec_protocol::wire::Holder;
+use xebec_recordings::profile::Profiles;
 use xebec_views::page_cache_residency::Touched;
+use xebec_views::views::Views;
 
 use crate::learning::profile;
-use crate::services::Services;
 use crate::start_facts::{Facts, Over, Seen, report};
-use crate::start_table::{ActiveStart, REMEMBERED, lock};
+use crate::start_table::{ActiveStart, REMEMBERED, StartTable, lock};
 
 /// Files of complete layers that are looked at: some 10 µs each, if nobody did before.
 const MAX_FILES: usize = 20_000;
 
-impl Services {
+/// Reports starts.
+pub(crate) struct StartReports {
+    pub(crate) table: Arc<StartTable>,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) profiles: Profiles,
+    /// The run directory, where containers are recorded.
+    pub(crate) run: PathBuf,
+}
+
+impl StartReports {
     /// Blocks, for some milliseconds.
-    pub(super) fn conclude(&self, start: &ActiveStart, facts: &Facts, mut over: Over) {
+    pub(crate) fn conclude(&self, start: &ActiveStart, facts: &Facts, mut over: Over) {
         let began = Instant::now();
         let (is_shared, is_narrow) = self.views.look(&start.view).unwrap_or_default();
         let tree = lock(&start.tree).take();
@@ -72,7 +86,7 @@ impl Services {
             ms = began.elapsed().as_secs_f64() * 1e3,
             "reported what a start read"
         );
-        self.starts.remember(report);
+        self.table.remember(report);
     }
 
     /// Ends the watch over a start's layers. Gives their pages whose reads raise no events, by the end of the start.
@@ -99,7 +113,7 @@ impl Services {
     /// Keeps a profile of a start.
     fn learn(&self, facts: &Facts, over: &Over, seen: &Seen) -> Learned {
         let learned = profile(facts, over, seen).and_then(|profile| {
-            let kept = self.recordings.profiles().add(&profile);
+            let kept = self.profiles.add(&profile);
             kept.map(|()| profile).map_err(|failure| failure.to_string())
         });
         match learned {
@@ -114,7 +128,7 @@ impl Services {
     }
 
     /// The waits that began while it started, of its container and of processes outside of all.
-    fn waits_of(&self, start: &ActiveStart, over: &Over) -> Vec<xebec_fill::waits::WaitRecord> {
+    fn waits_of(&self, start: &ActiveStart, over: &Over) -> Vec<WaitRecord> {
         let mut waits = self.fills.waits().since(start.facts.began_ms);
         waits.retain(|wait| {
             let is_layer = |key: LayerKey| {
@@ -135,7 +149,7 @@ impl Services {
         let Holder::Process { pid, .. } = holder else {
             return None;
         };
-        let running = xebec_container::list(self.images.paths().run()).ok()?;
+        let running = xebec_container::list(&self.run).ok()?;
         let mut own = running
             .records
             .into_iter()
@@ -144,15 +158,15 @@ impl Services {
     }
 
     /// The last start: of a container or an image, if that is named.
-    pub(super) async fn explain_start(self: &Arc<Self>, name: Option<&str>) -> Result<StartReport, Failure> {
+    pub(crate) async fn explain(&self, name: Option<&str>) -> Result<StartReport, Failure> {
         // One that is just over is waited for; one that goes on is not.
-        let active: Vec<Arc<ActiveStart>> = lock(&self.starts.active).clone();
+        let active: Vec<Arc<ActiveStart>> = lock(&self.table.active).clone();
         for start in &active {
             drop(start.is_over.lock().await);
         }
         let reference = name.and_then(|name| name.parse::<xebec_oci::Reference>().ok());
         let reference = reference.map(|reference| reference.to_string());
-        let past = lock(&self.starts.past);
+        let past = lock(&self.table.past);
         let is_meant = |report: &&StartReport| {
             let Some(name) = name else { return true };
             report.container.as_deref() == Some(name)

@@ -18,9 +18,6 @@ use crate::loaded_images::{Pending, STILL_COMING};
 use crate::start_counts::Counts;
 use crate::start_facts::Facts;
 
-/// How long after its mount a view reads no further than the page that is asked for. While a service starts, what it
-/// needs is there already, and reading ahead of it would fetch what it does not need.
-pub(crate) const START: Duration = Duration::from_secs(20);
 /// Starts that are watched at a time. Each may take 1.5 MiB for what it asks for.
 const MAX_ACTIVE: usize = 32;
 /// Inodes of the views of all active starts: some 150 bytes each. A start of a view beyond that has no file names, and what
@@ -36,14 +33,14 @@ const MAX_LEARNED: usize = 1024;
 
 /// The table of starts.
 #[derive(Default)]
-pub(crate) struct Starts {
+pub(crate) struct StartTable {
     pub(crate) active: Mutex<Vec<Arc<ActiveStart>>>,
     pub(crate) past: Mutex<VecDeque<StartReport>>,
     pub(crate) learned: Mutex<HashMap<Digest, Instant>>,
     pub(crate) counts: Counts,
 }
 
-impl Starts {
+impl StartTable {
     pub(crate) fn of(&self, holder: &Holder) -> Vec<Arc<ActiveStart>> {
         let active = lock(&self.active);
         active

@@ -19,16 +19,20 @@ use xebec_fill::page_set::PageSet;
 use xebec_fill::served::ServedLayer;
 use xebec_format::runtime_image::RecordedLayer;
 use xebec_images::prepare::PreparedImage;
+use xebec_images::record::Records;
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::start_report::StartEnd;
 use xebec_protocol::wire::{Holder, Mounted, Purpose, Reply};
 use xebec_views::view_tree::ViewTree;
+use xebec_views::views::Views;
 
+use crate::background::Background;
 use crate::loaded_images::{Pending, SOON};
-use crate::services::Services;
 use crate::start_facts::{Facts, Over};
-use crate::start_table::{ActiveStart, START, StartPlan, lock};
+use crate::start_reports::StartReports;
+use crate::start_table::{ActiveStart, StartPlan, StartTable, lock};
+use crate::view_read_ahead::{START, ViewReadAhead};
 
 /// How long a start without a probe is watched.
 const WITHOUT_PROBE: Duration = Duration::from_secs(60);
@@ -39,6 +43,14 @@ fn command_of(holder: &Holder) -> u32 {
     match holder {
         Holder::Process { pid, .. } => *pid,
         Holder::Directory { .. } | Holder::Snapshot { .. } => 0,
+    }
+}
+
+/// How long a start is watched.
+fn limit_of(has_probe: bool) -> Duration {
+    match has_probe {
+        true => WITH_PROBE,
+        false => WITHOUT_PROBE,
     }
 }
 
@@ -84,9 +96,21 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl Services {
+/// Watches starts.
+pub(crate) struct Starts {
+    pub(crate) table: Arc<StartTable>,
+    pub(crate) records: Records,
+    pub(crate) views: Arc<Views>,
+    pub(crate) read_ahead: Arc<ViewReadAhead>,
+    pub(crate) reports: Arc<StartReports>,
+    pub(crate) background: Background,
+    /// Whether starts with a probe are learned from, if nobody asks for it.
+    pub(crate) learns: bool,
+}
+
+impl Starts {
     /// What is known of a start before its view is mounted; `None` when it is none, or not to be watched.
-    pub(super) fn plan_start(&self, prepared: &PreparedImage, purpose: &Purpose) -> Option<StartPlan> {
+    pub(crate) fn plan(&self, prepared: &PreparedImage, purpose: &Purpose) -> Option<StartPlan> {
         let Purpose::Service(command) = purpose else {
             return None;
         };
@@ -95,7 +119,7 @@ impl Services {
             xebec_container::command_line(&config, command.entrypoint.as_deref(), &command.command).ok()?;
         let by_setting = || {
             let manifest = prepared.found.manifest_digest;
-            self.settings.learn && command.has_probe && self.starts.is_due(manifest, &argv)
+            self.learns && command.has_probe && self.table.is_due(manifest, &argv)
         };
         Some(StartPlan {
             learns: command.learn || by_setting(),
@@ -105,8 +129,13 @@ impl Services {
         })
     }
 
+    /// A view is used that is not watched.
+    pub(crate) fn note_shared(&self, view: &str) {
+        self.table.note_shared(view);
+    }
+
     /// Watches a start whose view is mounted.
-    pub(super) fn begin_start(
+    pub(crate) fn begin(
         self: &Arc<Self>,
         plan: StartPlan,
         holder: Holder,
@@ -117,7 +146,7 @@ impl Services {
     ) {
         let (is_shared, is_narrow) = self.views.look(&mounted.view).unwrap_or_default();
         if is_shared {
-            self.starts.note_shared(&mounted.view);
+            self.table.note_shared(&mounted.view);
         }
         let Watched {
             different,
@@ -144,10 +173,7 @@ impl Services {
             learns: plan.learns,
             began: Instant::now(),
             holder,
-            limit: match plan.has_probe {
-                true => WITH_PROBE,
-                false => WITHOUT_PROBE,
-            },
+            limit: limit_of(plan.has_probe),
             is_narrow,
             is_shared: AtomicBool::new(is_shared),
             watch: watch.clone(),
@@ -155,9 +181,9 @@ impl Services {
             tree: Mutex::new(Some(tree)),
             is_over: tokio::sync::Mutex::new(false),
         });
-        if !self.starts.add(start.clone()) {
+        if !self.table.add(start.clone()) {
             if start.learns {
-                self.widen_after(start.view.clone(), START);
+                self.read_ahead.widen_after(start.view.clone(), START);
             }
             return;
         }
@@ -180,14 +206,14 @@ impl Services {
                     container: None,
                     at_ms: milliseconds_since_1970(),
                 };
-                this.end_start(start, over).await;
+                this.end(start, over).await;
             }
         });
     }
 
     /// A command says that its start is over.
-    pub(super) async fn note_start_over(
-        self: &Arc<Self>,
+    pub(crate) async fn note_over(
+        &self,
         holder: &Holder,
         user: Option<Identity>,
         over: &Over,
@@ -195,18 +221,18 @@ impl Services {
         if let Some(user) = user {
             self.remember_user(holder.clone(), user).await;
         }
-        self.end_starts(holder, over).await;
+        self.end_all(holder, over).await;
         Ok(Reply::Done)
     }
 
     /// The starts of a holder are over, if they were not before. Returns when all that is to be known of them is.
-    pub(super) async fn end_starts(self: &Arc<Self>, holder: &Holder, over: &Over) {
-        for start in self.starts.of(holder) {
-            self.end_start(start, over.clone()).await;
+    pub(crate) async fn end_all(&self, holder: &Holder, over: &Over) {
+        for start in self.table.of(holder) {
+            self.end(start, over.clone()).await;
         }
     }
 
-    async fn end_start(self: &Arc<Self>, start: Arc<ActiveStart>, over: Over) {
+    async fn end(&self, start: Arc<ActiveStart>, over: Over) {
         let mut is_over = start.is_over.lock().await;
         if *is_over {
             return;
@@ -218,10 +244,11 @@ impl Services {
             StartEnd::Ready | StartEnd::Limit => SOON,
         };
         let facts = start.facts_at_end(patience).await;
+        let reports = self.reports.clone();
         let concluded = self
-            .in_background(move |this| this.conclude(&ended, &facts, over))
-            .await;
-        if let Err(failure) = concluded {
+            .background
+            .run(move || reports.conclude(&ended, &facts, over));
+        if let Err(failure) = concluded.await {
             warn!("cannot report what a start read: {failure}");
         }
         if start.learns {
@@ -230,22 +257,22 @@ impl Services {
                 Some(_) => START.saturating_sub(start.began.elapsed()),
                 None => Duration::ZERO,
             };
-            self.widen_after(start.view.clone(), rest);
+            self.read_ahead.widen_after(start.view.clone(), rest);
         }
         *is_over = true;
-        lock(&self.starts.active).retain(|active| !Arc::ptr_eq(active, &start));
+        lock(&self.table.active).retain(|active| !Arc::ptr_eq(active, &start));
     }
 
     /// Keeps with what is known of an image who its user is, unless that is kept already.
-    pub(crate) async fn remember_user(self: &Arc<Self>, holder: Holder, user: Identity) {
-        let remember = move |this: &Self| {
-            let views = this.views.held();
+    async fn remember_user(&self, holder: Holder, user: Identity) {
+        let (views, records) = (self.views.clone(), self.records.clone());
+        let remember = move || {
+            let views = views.held();
             let view = views.into_iter().find(|view| view.holders.contains(&holder))?;
-            let records = this.images.records();
             let remembered = records.change(view.manifest, |record| record.user = Some(user));
             remembered.err()
         };
-        if let Ok(Some(failure)) = self.in_background(remember).await {
+        if let Ok(Some(failure)) = self.background.run(remember).await {
             warn!("{failure}");
         }
     }

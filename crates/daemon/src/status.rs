@@ -1,21 +1,40 @@
 //! What the daemon tells of itself, and what readers touched.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use xebec_cache::store::LayerKey;
-use xebec_fill::fill_service::ServedLayer;
+use xebec_fill::fill_service::{FillService, ServedLayer};
 use xebec_format::PAGE_SIZE;
 use xebec_format::layer::{Entry, EntryKind, LayerIndex};
-use xebec_kernel::journal::Custody;
+use xebec_images::images::Images;
+use xebec_kernel::journal::{Custody, Journal};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Counters, SnapshotStatus, Status, Touched, ViewStatus};
-use xebec_views::views::ViewRecord;
+use xebec_views::unguarded_views::Suspects;
+use xebec_views::views::{ViewRecord, Views};
 
-use crate::services::Services;
+use crate::explain::Explanations;
+use crate::snapshot_service::Snapshots;
 
-impl Services {
+/// Reports what the daemon does.
+pub(crate) struct StatusReports {
+    pub(crate) images: Images,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) suspects: Arc<Suspects>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) explanations: Arc<Explanations>,
+    pub(crate) snapshots: Arc<Snapshots>,
+    /// How many bytes the cache may have, if it is limited.
+    pub(crate) cache_limit: Option<u64>,
+    /// Whether containerd is to be served.
+    pub(crate) serves_containerd: bool,
+}
+
+impl StatusReports {
     fn snapshots_problem(&self) -> Option<String> {
-        let is_missed = self.settings.snapshotter.enabled && !self.snapshots.are_served();
+        let is_missed = self.serves_containerd && !self.snapshots.are_served();
         match is_missed {
             true => Some("the daemon has no socket for it; its log says why. After a change of the settings, reload the service".to_owned()),
             false => self.snapshots.problem(),
@@ -23,7 +42,7 @@ impl Services {
     }
 
     /// What the daemon is doing.
-    pub(super) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         let journal = self.journal.counters();
         let (views, lingering): (Vec<_>, Vec<_>) =
             self.views.list().into_iter().partition(ViewRecord::is_held);
@@ -40,9 +59,9 @@ impl Services {
             journal_version: xebec_kernel::journal::VERSION,
             queue: journal.owed,
             oldest_wait_ms: journal.oldest.map(|waited| waited.as_millis() as u64),
-            oldest_reader: self.oldest_reader().map(Box::new),
+            oldest_reader: self.explanations.oldest_reader().map(Box::new),
             ending: self.fills.is_refusing(),
-            cache_limit: self.settings.cache_size.map(|size| size.0),
+            cache_limit: self.cache_limit,
             counters: self.counters(),
             views: views.into_iter().map(|view| self.view_status(view)).collect(),
             lingering_views: lingering.len(),
@@ -98,7 +117,7 @@ impl Services {
     }
 
     /// What was touched of a view since it was mounted.
-    pub(super) fn touched(&self, view: &str) -> Result<Touched, Failure> {
+    pub(crate) fn touched(&self, view: &str) -> Result<Touched, Failure> {
         let views = self.views.list();
         let record = views
             .iter()

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tracing::debug;
-use xebec_cache::store::LayerKey;
+use xebec_cache::store::{LayerKey, Store};
+use xebec_views::views::Views;
 
-use crate::durability;
-use crate::services::Services;
+use crate::durability::Durability;
+use crate::quota::Quota;
 
 /// How often layers are synced: what a power cut costs at most is fetched again in about the same time.
 const SYNC: Duration = Duration::from_secs(10);
@@ -20,38 +21,48 @@ const SYNC: Duration = Duration::from_secs(10);
 /// its view went does not change which goes first on any host that holds more than it uses in five minutes.
 const LAST_USE: Duration = Duration::from_secs(300);
 
-/// Runs until the worker ends.
-pub(super) async fn run(requests: Arc<Services>) {
-    let this = requests.clone();
-    let left = move || {
-        this.sync_views_again();
-        this.sync_left();
-    };
-    let _ = tokio::task::spawn_blocking(left).await;
-    let mut tick = tokio::time::interval(SYNC);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        let this = requests.clone();
-        let upkeep = tokio::task::spawn_blocking(move || {
-            this.sync_notes();
-            for key in durability::sync_served(&this.fills) {
-                this.distrust_memory(key);
-            }
-            this.note_use();
-            // Those whose readers have gone are forgotten.
-            let _ = this.views.departed();
-            this.enforce(0);
-        });
-        let _ = upkeep.await;
-    }
+/// The work on the cache in the background.
+pub(crate) struct Upkeep {
+    pub(crate) store: Arc<Store>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) durability: Arc<Durability>,
+    pub(crate) quota: Arc<Quota>,
 }
 
-impl Services {
+impl Upkeep {
+    /// Runs until the worker ends.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let durability = self.durability.clone();
+        let left = move || {
+            durability.sync_views_again();
+            durability.sync_left();
+        };
+        let _ = tokio::task::spawn_blocking(left).await;
+        let mut tick = tokio::time::interval(SYNC);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let this = self.clone();
+            let _ = tokio::task::spawn_blocking(move || this.keep_up()).await;
+        }
+    }
+
+    /// Does all of it once. Blocks.
+    fn keep_up(&self) {
+        self.durability.sync_notes();
+        for key in self.durability.sync_served() {
+            self.durability.distrust_memory(key);
+        }
+        self.note_use();
+        // Those whose readers have gone are forgotten.
+        let _ = self.views.departed();
+        self.quota.enforce(0);
+    }
+
     /// Marks layers of views with a holder as used now.
     fn note_use(&self) {
         for pair in self.views.held().iter().flat_map(|view| &view.layers) {
-            let (store, key) = (self.images.store(), LayerKey::from(*pair));
+            let (store, key) = (&self.store, LayerKey::from(*pair));
             let age = SystemTime::now().duration_since(store.last_used(key));
             // A time in the future is wrong, too.
             if age.is_ok_and(|age| age < LAST_USE) {

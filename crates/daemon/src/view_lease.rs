@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xebec_cache::store::LayerKey;
-use xebec_fill::fill_service::ServedLayer;
+use xebec_fill::fill_service::{FillService, ServedLayer};
 use xebec_fill::page_set::PageSet;
 use xebec_fill::usage::Reservation;
 use xebec_images::prepare::PreparedImage;
@@ -12,17 +12,20 @@ use xebec_images::prepared_layer::PreparedLayer;
 use xebec_images::thread_priority::RaisedPriority;
 use xebec_kernel::mount;
 use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::Purpose;
 use xebec_views::bypass_devices::Arriving;
 use xebec_views::recording_admission::TrustGuard;
+use xebec_views::sharing::SharedContents;
 use xebec_views::view::{self, MountOptions, ViewOptions};
 use xebec_views::view_tree::ViewTree;
-use xebec_views::views::{Claim, ViewKey};
+use xebec_views::views::{Claim, ViewKey, Views};
 
+use crate::corrections::Corrections;
+use crate::durability::Durability;
 use crate::held_view::HeldView;
 use crate::loaded_images::Loading;
 use crate::order::Order;
-use crate::services::Services;
 
 /// For what a view is held.
 struct Lease<'a> {
@@ -50,9 +53,19 @@ impl Lease<'_> {
     }
 }
 
-impl Services {
+/// Holds views of images.
+pub(crate) struct ViewLeases {
+    pub(crate) paths: Paths,
+    pub(crate) fills: Arc<FillService>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) shared: Arc<SharedContents>,
+    pub(crate) corrections: Arc<Corrections>,
+    pub(crate) durability: Arc<Durability>,
+}
+
+impl ViewLeases {
     /// Holds a view of an image: one that is mounted if it has all that the image's view would have now, else a new one.
-    pub(super) fn hold_view(
+    pub(crate) fn hold(
         &self,
         prepared: &PreparedImage,
         order: &Order,
@@ -71,7 +84,9 @@ impl Services {
             is_recording,
             salt: match is_recording {
                 true => Some(order.holder.to_string()),
-                false => self.salt(prepared.layers.iter().map(|layer| layer.key)),
+                false => self
+                    .corrections
+                    .salt(prepared.layers.iter().map(|layer| layer.key)),
             },
             read_ahead_kib: (is_recording || order.learns || !free_pages.is_empty()).then_some(0),
         };
@@ -125,7 +140,7 @@ impl Services {
             .loading
             .map_or_else(Vec::new, |loading| loading.parts(&self.fills));
         let options = ViewOptions {
-            shared: (!is_recording).then_some(&self.shared),
+            shared: (!is_recording).then_some(self.shared.as_ref()),
             free: &parts,
             is_complete: &|key| self.fills.is_complete(key),
             salt: lease.salt.as_deref(),
@@ -133,7 +148,7 @@ impl Services {
         let urgent = RaisedPriority::begin();
         let (built, _reservation) = self.build_view(prepared, &options)?;
         let layers = self.serve_all(built.layers(), &prepared.layers)?;
-        let paths = &self.images.paths();
+        let paths = &self.paths;
         let recording = is_recording.then(|| paths.recording_mounts().join(&built.name));
         let arriving = self.arriving_mounts(&built.name, &parts);
         let guarded = paths.guarded();
@@ -153,8 +168,8 @@ impl Services {
             .hold(&built, lease.claim(), &how, || self.open_own_mounts(&own))?;
         drop(urgent);
         if !held.was_mounted {
-            self.unsynced_views()
-                .push((built.name.clone(), built.metadata.clone()));
+            self.durability
+                .note_view(built.name.clone(), built.metadata.clone());
         }
         if !is_recording {
             self.views.know(key, &built, &prepared.layers);
@@ -188,7 +203,7 @@ impl Services {
         options: &ViewOptions<'_>,
     ) -> Result<(view::BuiltView, Reservation), Failure> {
         loop {
-            let built = view::build(self.images.paths(), &prepared.layers, options)?;
+            let built = view::build(&self.paths, &prepared.layers, options)?;
             let own = |key: &LayerKey| prepared.layers.iter().any(|layer| layer.key == *key);
             let reservation = self.fills.usage().reserve(built.layers().iter().copied());
             // One that was evicted before it was reserved is known no more.
@@ -209,7 +224,7 @@ impl Services {
             let failed = |error| Failure::host(format!("make {}", path.display()), error);
             std::fs::create_dir_all(path).map_err(failed)?;
             if !mount::is_mounted(path).unwrap_or(false) {
-                mount::bind_private(&self.images.paths().layers(), path)
+                mount::bind_private(&self.paths.layers(), path)
                     .map_err(|error| Failure::host("mount the cache for a view", error))?;
             }
             // Also one that a worker left that died before it had.
@@ -222,15 +237,11 @@ impl Services {
 
     /// By what a view reaches each part of its free pages: a mount of the blob cache of its own, that is guarded until the part
     /// is there, if it is not yet.
-    pub(super) fn arriving_mounts(&self, view: &str, parts: &[PageSet]) -> Vec<Option<Arriving>> {
+    fn arriving_mounts(&self, view: &str, parts: &[PageSet]) -> Vec<Option<Arriving>> {
         let arriving = |(number, pages): (usize, &PageSet)| {
             let is_there = self.fills.have(pages);
             (!is_there).then(|| Arriving {
-                mount: self
-                    .images
-                    .paths()
-                    .arriving_mounts()
-                    .join(format!("{view}.{number}")),
+                mount: self.paths.arriving_mounts().join(format!("{view}.{number}")),
                 over: false,
                 pages: Some(Arc::new(pages.clone())),
             })

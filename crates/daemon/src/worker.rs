@@ -4,12 +4,10 @@ mod orders;
 mod serving;
 
 use std::os::unix::net::UnixListener;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{info, warn};
 use xebec_cache::store::LayerKey;
@@ -25,13 +23,14 @@ use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::Settings;
 use xebec_recordings::recordings::Recordings;
-use xebec_views::sharing::SharedContents;
 use xebec_views::unguarded_views::Suspects;
 use xebec_views::views::Views;
 
-use crate::services::Services;
-use crate::{containers, durability, metrics_server, quota, upkeep};
+use crate::durability::Durability;
+use crate::services::{Opened, Services};
+use crate::{containers, metrics_server, snapshots};
 use orders::Orders;
+use serving::Serving;
 
 /// How long reads under way may take when the worker is replaced; the next worker answers those that are left.
 const LAST_ANSWERS: Duration = Duration::from_millis(200);
@@ -48,7 +47,7 @@ const LAYER_LEVELS: u32 = 2;
 /// 1. Signals of the keeper are heard first. The keeper blocks them for the worker, since one without a handler would end it.
 /// 2. The worker watches the keeper, and starts another one if it dies, before it takes long for anything.
 /// 3. What is kept on disk is opened from below: images, recordings, the fill service, views. Views are restored before a
-///    read is answered, so that the fill service knows each layer that a mounted view shows.
+///    read is answered, so that the fill service knows each layer that a mounted view shows. The services are made over that.
 /// 4. Reads are answered. Readers have waited since the last worker ended.
 /// 5. What may take long runs in the background.
 /// 6. containerd and the command line are served last: they ask for all of the above.
@@ -66,22 +65,31 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     note_process_id(paths);
     watch_keeper(paths, &settings, &journal);
 
-    let (services, newly_complete) = open_services(paths, settings, &runtime, &group, &journal)?;
-    let events = EventLoop::start(left, services.fills.clone())
+    let (opened, newly_complete) = open(paths, settings, &runtime, &group, &journal)?;
+    let services = Services::new(&opened);
+    services.proofs.learn_shared_contents();
+    let events = EventLoop::start(left, opened.fills.clone())
         .map_err(|error| Failure::host("read the guarded mount's events", error))?;
     info!(pid = std::process::id(), "worker ready");
 
-    start_background_work(&runtime, paths, &services, newly_complete);
+    start_background_work(&runtime, &opened, &services, newly_complete);
+    let serving = Serving::new(&opened, &services);
+    let (snapshots, durability) = (services.snapshots, services.durability);
     {
         let _inside = runtime.enter();
-        services.resume_completions();
-        services.widen_restored();
-        services.serve_containerd(&containerd);
+        services.completions.resume();
+        services.read_ahead.widen_restored();
+        snapshots::serve(
+            &containerd,
+            services.layers,
+            &opened.settings.snapshotter,
+            &snapshots,
+        );
     }
-    let last_word = runtime.block_on(serving::serve(accepting(&listener)?, services.clone(), orders))?;
+    let last_word = runtime.block_on(serving.serve(accepting(&listener)?, orders))?;
 
-    runtime.block_on(services.snapshots.end());
-    end(last_word, runtime, &services, events);
+    runtime.block_on(snapshots.end());
+    end(last_word, runtime, &durability, &journal, events);
     Ok(())
 }
 
@@ -131,13 +139,13 @@ fn watch_keeper(paths: &Paths, settings: &Settings, journal: &Arc<Journal>) {
 }
 
 /// Opens what is kept on disk, and gives the layers that become complete from now on.
-fn open_services(
+fn open(
     paths: &Paths,
     settings: Settings,
     runtime: &Runtime,
     group: &Arc<Group>,
     journal: &Arc<Journal>,
-) -> Result<(Arc<Services>, UnboundedReceiver<LayerKey>), Failure> {
+) -> Result<(Opened, UnboundedReceiver<LayerKey>), Failure> {
     let images = Images::open(paths)?;
     images.store().clean();
     let recordings = Recordings::new(paths, images.clone());
@@ -153,7 +161,7 @@ fn open_services(
         },
         &settings,
     );
-    let suspects = Suspects::read(paths);
+    let suspects = Arc::new(Suspects::read(paths));
     let was_unguarded = journal.was_unguarded();
     let views = Views::restore(paths, &fills, &suspects, was_unguarded, settings.linger)?;
     let views = Arc::new(views);
@@ -163,53 +171,38 @@ fn open_services(
         views.map_or_else(Default::default, |views| views.readers_of(key))
     }));
     journal.set_unguarded(false);
-    let services = Arc::new(Services {
+    let opened = Opened {
         images,
         recordings,
         fills,
         views,
         suspects,
-        shared: Arc::new(SharedContents::default()),
         journal: journal.clone(),
         settings,
-        eviction: Default::default(),
-        bandwidths: Arc::default(),
-        recording_admission: Arc::default(),
-        starts: Default::default(),
-        loadings: Default::default(),
-        background: Default::default(),
-        unsynced_views: Mutex::default(),
-        corrections: Mutex::default(),
-        stop: Notify::new(),
-        ended: AtomicBool::new(false),
-        hand_over: Notify::new(),
-        snapshots: Default::default(),
-    });
-    services.images.store().room().set(quota::Evictor::of(&services));
-    services.learn_shared_contents();
-    Ok((services, newly_complete))
+    };
+    Ok((opened, newly_complete))
 }
 
 fn start_background_work(
     runtime: &Runtime,
-    paths: &Paths,
-    services: &Arc<Services>,
+    opened: &Opened,
+    services: &Services,
     newly_complete: UnboundedReceiver<LayerKey>,
 ) {
     runtime.spawn_blocking(xebec_oci::read_authorities);
     runtime.spawn_blocking(xebec_kernel::memory::take_room);
-    let (paths, starting) = (paths.clone(), services.clone());
+    let (paths, quota) = (opened.images.paths().clone(), services.quota.clone());
     runtime.spawn_blocking(move || {
-        starting.remove_strange_metadata(false);
+        quota.remove_strange_metadata(false);
         remove_abandoned_files(&paths);
     });
-    runtime.spawn(services.clone().prove_completed(newly_complete));
-    runtime.spawn(services.clone().watch_slow_readers());
-    if let Some(address) = services.settings.metrics {
-        runtime.spawn(metrics_server::serve(address, services.clone()));
+    runtime.spawn(services.proofs.clone().prove_completed(newly_complete));
+    runtime.spawn(services.explanations.clone().watch_slow_readers());
+    if let Some(address) = opened.settings.metrics {
+        runtime.spawn(metrics_server::serve(address, services.metrics.clone()));
     }
-    runtime.spawn(upkeep::run(services.clone()));
-    runtime.spawn(containers::run(services.clone()));
+    runtime.spawn(services.upkeep.clone().run());
+    runtime.spawn(containers::run(opened.images.paths().clone()));
 }
 
 /// Removes files that processes which died left half-written.
@@ -235,9 +228,9 @@ fn accepting(listener: &UnixListener) -> Result<UnixListener, Failure> {
 }
 
 /// Ends what runs, and tells the keeper why.
-fn end(last_word: LastWord, runtime: Runtime, services: &Services, events: EventLoop) {
+fn end(last_word: LastWord, runtime: Runtime, durability: &Durability, journal: &Journal, events: EventLoop) {
     // The next worker does not know what this one has not synced.
-    services.sync_notes();
+    durability.sync_notes();
     if last_word == LastWord::HandedOver {
         // New events wait in the kernel for the next worker from here on; this should be short.
         events.stop_reading();
@@ -245,13 +238,13 @@ fn end(last_word: LastWord, runtime: Runtime, services: &Services, events: Event
         while events.owed() > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        services.journal.set_last_word(last_word);
+        journal.set_last_word(last_word);
         // Tasks under way end with the process; dropping them one by one would only take time from readers.
         std::mem::forget(runtime);
     } else {
-        durability::sync_served(&services.fills);
+        durability.sync_served();
         events.stop();
         runtime.shutdown_timeout(LAST_TASKS);
-        services.journal.set_last_word(last_word);
+        journal.set_last_word(last_word);
     }
 }

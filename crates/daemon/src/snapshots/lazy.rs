@@ -5,9 +5,9 @@
 //! snapshot; it is mounted as for `xebec run`, with the runtime image of the image's own service when it is the whole
 //! image.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::info;
@@ -16,9 +16,7 @@ use xebec_images::admission::Admission;
 use xebec_images::images::Report;
 use xebec_images::inventory;
 use xebec_protocol::failure::{Failure, FailureKind};
-use xebec_protocol::wire::{
-    Allowed, Holder, ImagePart, ImageRequest, PullPolicy, Purpose, Reply, ServiceCommand,
-};
+use xebec_protocol::wire::{Allowed, Holder, ImagePart, Purpose, Reply, ServiceCommand};
 use xebec_recordings::prepare::ForService;
 use xebec_snapshotter::containerd::owners::ContainerImage;
 use xebec_snapshotter::lazy::{LayerOffer, NotLazy, Reason, Shown, Verdict};
@@ -27,9 +25,9 @@ use xebec_snapshotter::usage::Usage;
 use xebec_snapshotter::{ErrorKind, LazyImages, SnapshotError};
 
 use super::admission_cache::{AdmissionCache, Asker};
+use super::layer_services::LayerServices;
 use crate::logins::KeptLogins;
 use crate::order::Order;
-use crate::services::Services;
 
 /// How long a tag is shown another's layers of the same chain, before its registry is asked again for its own: a start asks
 /// for mounts twice, and a container that fails is started over and over.
@@ -45,7 +43,7 @@ pub(super) type Asked = (String, Option<String>, String);
 
 /// The images of a daemon, for containerd.
 pub(super) struct Layers {
-    requests: Weak<Services>,
+    pub(super) services: Arc<LayerServices>,
     pub(super) admissions: AdmissionCache,
     /// Images that were not shown their own layers, but the same chain of another tag's.
     fallen_back: Mutex<HashMap<Asked, Instant>>,
@@ -56,19 +54,14 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    pub(super) fn of(requests: &Arc<Services>, logins: Option<Arc<KeptLogins>>) -> Layers {
+    pub(super) fn of(services: Arc<LayerServices>, logins: Option<Arc<KeptLogins>>) -> Layers {
         Layers {
-            requests: Arc::downgrade(requests),
+            services,
             admissions: AdmissionCache::default(),
             fallen_back: Mutex::default(),
             logins,
             proving: Arc::default(),
         }
-    }
-
-    pub(super) fn requests(&self) -> Result<Arc<Services>, Failure> {
-        let gone = || Failure::new(FailureKind::Host, "the daemon is ending");
-        self.requests.upgrade().ok_or_else(gone)
     }
 
     /// For a while no registry is asked about this image again.
@@ -129,32 +122,32 @@ impl Layers {
         reference: &str,
         manifest: Option<&str>,
     ) -> Result<Admission, Failure> {
-        let requests = self.requests()?;
+        let services = &self.services;
         let digest = |text: &str| {
             let parsed = text.parse::<Digest>();
             parsed.map_err(|error| Failure::new(FailureKind::Usage, format!("{text:?}: {error}")))
         };
         let manifest = manifest.map(digest).transpose()?;
-        let request = request(&requests, reference, None);
+        let request = services.request(reference, None);
         let report = quietly();
         let command = said_later();
         let service = ForService {
             command: &command,
-            bandwidths: &requests.bandwidths,
+            bandwidths: &services.bandwidths,
         };
         let recordings = match asker {
-            Asker::Pull => &requests.recordings.trying_logins(),
-            Asker::Other => &requests.recordings,
+            Asker::Pull => &services.recordings.trying_logins(),
+            Asker::Other => &services.recordings,
         };
         for _ in 0..ADMISSIONS {
             let admission = recordings.admission(&request, manifest, service, &report);
             let (admission, prepared) = admission.await?;
             // From here on the image's record keeps them.
-            if !requests.are_there(&admission.keys).await? {
+            if !services.preparation.are_there(&admission.keys).await? {
                 continue;
             }
             if let Some(prepared) = prepared {
-                requests.load_ahead(prepared);
+                services.load_ahead.begin(prepared);
             }
             return Ok(admission);
         }
@@ -165,19 +158,15 @@ impl Layers {
     /// Refuses what is not trusted any more. Nobody is asked: what vouched for it is written down here. Gives where the
     /// view is that is held, if one is: a mount of another view holds that table for a while, so not a thread that others'
     /// pages come by is to wait for it.
-    async fn check(
-        &self,
-        requests: &Arc<Services>,
-        layer: &LazyLayer,
-        holder: Holder,
-    ) -> Result<Option<PathBuf>, Failure> {
+    async fn check(&self, layer: &LazyLayer, holder: Holder) -> Result<Option<PathBuf>, Failure> {
         let manifest = layer.manifest.parse::<Digest>();
         let manifest = manifest.map_err(|error| Failure::new(FailureKind::Usage, error))?;
-        let request = request(requests, &layer.reference, None);
+        let request = self.services.request(&layer.reference, None);
         let layers = usize::try_from(layer.depth).unwrap_or(usize::MAX);
-        let judged = requests.in_background(move |requests| {
-            requests.images.judge_kept(&request, manifest, layers)?;
-            let mut held = requests.views.list().into_iter();
+        let services = self.services.clone();
+        let judged = self.services.background.run(move || {
+            services.images.judge_kept(&request, manifest, layers)?;
+            let mut held = services.views.list().into_iter();
             let view = held.find(|view| view.holders.contains(&holder));
             Ok(view.map(|view| view.path))
         });
@@ -185,13 +174,13 @@ impl Layers {
     }
 
     async fn mount(&self, key: &str, layer: &LazyLayer, is_run: bool) -> Result<PathBuf, Failure> {
-        let requests = self.requests()?;
+        let services = &self.services;
         let holder = Holder::Snapshot { key: key.to_owned() };
         // It is mounted from there, or may be.
-        if let Some(path) = self.check(&requests, layer, holder.clone()).await? {
+        if let Some(path) = self.check(layer, holder.clone()).await? {
             return Ok(path);
         }
-        if !requests.goes_on()? {
+        if !services.ending.goes_on()? {
             return Err(Failure::new(FailureKind::Host, "the daemon is ending"));
         }
         let manifest = layer.manifest.parse::<Digest>();
@@ -200,7 +189,7 @@ impl Layers {
             manifest,
             layers: layer.depth,
         };
-        let request = request(&requests, &layer.reference, Some(part));
+        let request = services.request(&layer.reference, Some(part));
         let order = Order {
             holder,
             completion: None,
@@ -211,7 +200,7 @@ impl Layers {
             allowed: Allowed::default(),
             learns: false,
         };
-        match requests.mount(&request, true, order, &quietly()).await? {
+        match services.mounts.mount(&request, true, order, &quietly()).await? {
             Reply::Mounted(mounted) => Ok(mounted.path),
             _ => Err(Failure::new(FailureKind::Host, "the daemon is ending")),
         }
@@ -261,11 +250,11 @@ impl LazyImages for Layers {
             let message = format!("the view that snapshot {key:?} was shown is not given back: {failure}");
             SnapshotError::new(ErrorKind::Internal, message)
         };
-        let requests = self.requests().map_err(failed)?;
         let holder = Holder::Snapshot { key: key.to_owned() };
-        let released = requests.in_background(move |requests| {
-            let released = requests.views.release(None, &holder);
-            requests.forget_unused();
+        let services = self.services.clone();
+        let released = self.services.background.run(move || {
+            let released = services.views.release(None, &holder);
+            services.cleanup.forget_unused();
             released
         });
         match released.await.flatten() {
@@ -276,11 +265,8 @@ impl LazyImages for Layers {
     }
 
     fn held(&self) -> Vec<String> {
-        let views = self.requests().map(|requests| requests.views.list());
-        let holders = views
-            .unwrap_or_default()
-            .into_iter()
-            .flat_map(|view| view.holders);
+        let views = self.services.views.list().into_iter();
+        let holders = views.flat_map(|view| view.holders);
         let keys = holders.filter_map(|holder| match holder {
             Holder::Snapshot { key } => Some(key),
             _ => None,
@@ -289,12 +275,10 @@ impl LazyImages for Layers {
     }
 
     fn usage(&self, layer: &LazyLayer) -> Usage {
-        let Ok(requests) = self.requests() else {
-            return Usage::default();
-        };
-        let store = requests.images.store();
+        let images = &self.services.images;
+        let store = images.store();
         let manifest = layer.manifest.parse().ok();
-        let record = manifest.and_then(|manifest| requests.images.records().get(manifest));
+        let record = manifest.and_then(|manifest| images.records().get(manifest));
         let layers = record.map_or_else(Vec::new, |record| record.layers);
         let own = layers
             .iter()
@@ -307,7 +291,20 @@ impl LazyImages for Layers {
     }
 
     async fn let_go(&self, shown: Shown) -> bool {
-        self.leave(shown).await
+        // Who pulls one of them next finds it out anew, and has it recorded again.
+        self.admissions.forget_manifests(&shown.gone);
+        // Of others a pull may be about to make the next snapshot.
+        let found = self.admissions.manifests();
+        let pulled = shown.pulled.iter().filter_map(|manifest| manifest.parse().ok());
+        let stays: HashSet<Digest> = pulled.chain(found.iter().flatten().copied()).collect();
+        let removed_images = self.services.removed_images.clone();
+        let left = self
+            .services
+            .background
+            .run(move || removed_images.let_go(&shown, found.as_ref()));
+        let is_done = left.await.unwrap_or(false);
+        self.admissions.forget_others(&stays);
+        is_done
     }
 }
 
@@ -372,16 +369,6 @@ fn said_later() -> ServiceCommand {
     ServiceCommand {
         is_said_later: true,
         ..ServiceCommand::default()
-    }
-}
-
-pub(super) fn request(requests: &Services, reference: &str, part: Option<ImagePart>) -> ImageRequest {
-    ImageRequest {
-        reference: reference.to_owned(),
-        platform: None,
-        docker_config: requests.settings.snapshotter.docker_config.clone(),
-        pull: PullPolicy::Always,
-        part,
     }
 }
 

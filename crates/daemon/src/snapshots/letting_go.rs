@@ -1,9 +1,9 @@
 //! Layers of images that containerd removed leave the cache, since an image is removed to get its room.
 //!
-//! [`plan`] decides which layers go, and [`Services::let_go`] evicts them. Other requests go on in between, so before each eviction
+//! [`plan`] decides which layers go, and [`RemovedImages::let_go`] evicts them. Other requests go on in between, so before each eviction
 //! the daemon checks once more whether the layer is wanted, at a point when no request can begin to rely on it
-//! ([`Services::evict_unless`]). [`Layers::leave`] and the snapshotter's `pulls.rs` see to it that no pull relies on an admission of
-//! an image that goes. `letting_go/protocol.rs` tests all of them against each other.
+//! ([`Eviction::evict_unless`]). `lazy.rs` and the snapshotter's `pulls.rs` see to it that no pull relies on an admission of an
+//! image that goes. `letting_go/protocol.rs` tests all of them against each other.
 
 mod plan;
 #[cfg(test)]
@@ -11,43 +11,35 @@ mod plan;
 mod protocol;
 
 use std::collections::HashSet;
-use std::sync::PoisonError;
+use std::sync::Arc;
 
 use tracing::{debug, info, warn};
 use xebec_cache::evict::{Action, Step};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
+use xebec_images::images::Images;
 use xebec_images::inventory;
+use xebec_recordings::recording_store::KeptRecordings;
 use xebec_snapshotter::lazy::Shown;
+use xebec_views::views::Views;
 
-use super::lazy::Layers;
-use crate::services::Services;
+use crate::eviction::Eviction;
+use crate::quota::Quota;
 use plan::{Leaving, Plan, Seen, plan};
 
-impl Layers {
-    /// See [`xebec_snapshotter::LazyImages::let_go`].
-    pub(super) async fn leave(&self, shown: Shown) -> bool {
-        let Ok(requests) = self.requests() else {
-            return true;
-        };
-        // Who pulls one of them next finds it out anew, and has it recorded again.
-        self.admissions.forget_manifests(&shown.gone);
-        // Of others a pull may be about to make the next snapshot.
-        let found = self.admissions.manifests();
-        let pulled = shown.pulled.iter().filter_map(|manifest| manifest.parse().ok());
-        let stays: HashSet<Digest> = pulled.chain(found.iter().flatten().copied()).collect();
-        let left = requests.in_background(move |requests| requests.let_go(&shown, found.as_ref()));
-        let is_done = left.await.unwrap_or(false);
-        self.admissions.forget_others(&stays);
-        is_done
-    }
+/// Evicts the layers of images that containerd removed.
+pub(crate) struct RemovedImages {
+    pub(crate) images: Images,
+    pub(crate) kept: KeptRecordings,
+    pub(crate) views: Arc<Views>,
+    pub(crate) quota: Arc<Quota>,
+    pub(crate) eviction: Arc<Eviction>,
 }
 
-impl Services {
+impl RemovedImages {
     /// Lets go what no snapshot shows any more. Says whether all of it went.
-    fn let_go(&self, shown: &Shown, found: Option<&HashSet<Digest>>) -> bool {
-        let collecting = self.eviction.collecting.lock();
-        let _one = collecting.unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn let_go(&self, shown: &Shown, found: Option<&HashSet<Digest>>) -> bool {
+        let _one = self.quota.collect_alone();
         let views = self.views.held();
         let seen = Seen {
             shown,
@@ -79,7 +71,7 @@ impl Services {
             }
         }
         if image.is_whole && have_all_gone {
-            let forgotten = self.recordings.kept().forget(manifest).and_then(|()| {
+            let forgotten = self.kept.forget(manifest).and_then(|()| {
                 let records = self.images.records();
                 records.remove_if(manifest, |record| !plan.is_wanted_again(record))
             });
@@ -106,7 +98,7 @@ impl Services {
         let action = Action::Remove;
         let step = Step { key, action, bytes };
         // Who has had it recorded for himself meanwhile relies on it.
-        self.evict_unless(&step, || {
+        self.eviction.evict_unless(&step, || {
             let records = self.images.records().list();
             records.iter().any(|record| plan.is_relied_on(record, key))
         })?;

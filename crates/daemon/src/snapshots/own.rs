@@ -8,8 +8,6 @@
 //! An image that is only on this host (committed, built, tagged) is admitted only on proven layers: the layers below it came by
 //! another name, and containerd does not say whether a name was made here or pulled.
 
-use std::sync::Arc;
-
 use tracing::info;
 use xebec_format::digest::Digest;
 use xebec_images::admission::Admission;
@@ -23,8 +21,7 @@ use xebec_snapshotter::record::LazyLayer;
 use xebec_snapshotter::{ErrorKind, SnapshotError};
 
 use super::admission_cache::Asker;
-use super::lazy::{Layers, quietly, request};
-use crate::services::Services;
+use super::lazy::{Layers, quietly};
 
 /// What a container's image is.
 #[derive(Debug, PartialEq, Eq)]
@@ -155,8 +152,7 @@ impl Layers {
     /// The layers as those of the wanted image, if it is vouched for, here or by its registry, or if it can be proven.
     async fn find_as(&self, wanted: &Wanted<'_>) -> Result<LazyLayer, SnapshotError> {
         let (chain, layer) = (wanted.chain, wanted.layer);
-        let requests = self.requests().map_err(ending)?;
-        if let Some(known) = self.find_known(&requests, wanted).await {
+        if let Some(known) = self.find_known(wanted).await {
             return Ok(known);
         }
         let manifest = wanted.named.manifest.map(|manifest| manifest.to_string());
@@ -176,8 +172,8 @@ impl Layers {
         }
         // Who is told what would help may have done it before he asks again.
         self.forget(&wanted.name, manifest.as_deref());
-        if requests.settings.snapshotter.unproven == Unproven::Prove
-            && let Some(proven) = self.prove_wanted(&requests, wanted, &refused).await?
+        if self.services.unproven == Unproven::Prove
+            && let Some(proven) = self.prove_wanted(wanted, &refused).await?
         {
             return Ok(proven);
         }
@@ -201,11 +197,11 @@ impl Layers {
     }
 
     /// The layers as those of the wanted image, by what is known on this host.
-    async fn find_known(&self, requests: &Arc<Services>, wanted: &Wanted<'_>) -> Option<LazyLayer> {
+    async fn find_known(&self, wanted: &Wanted<'_>) -> Option<LazyLayer> {
         let (chain, layer) = (wanted.chain, wanted.layer);
         if let Some(manifest) = wanted.named.manifest
             && self
-                .is_vouched_for(requests, &wanted.name, manifest, chain, layer.depth)
+                .is_vouched_for(&wanted.name, manifest, chain, layer.depth)
                 .await
         {
             return Some(wanted.as_its_own(manifest));
@@ -233,7 +229,6 @@ impl Layers {
     /// Reads the layers whole, as those of the wanted image or as those that are shown, and proves them.
     async fn prove_wanted(
         &self,
-        requests: &Arc<Services>,
         wanted: &Wanted<'_>,
         refused: &Refused,
     ) -> Result<Option<LazyLayer>, SnapshotError> {
@@ -243,7 +238,7 @@ impl Layers {
             refused.reason
         );
         if let (true, Some(manifest)) = (refused.can_be_proven, refused.manifest) {
-            match self.prove(requests, name, manifest, layer.depth).await {
+            match self.prove(name, manifest, layer.depth).await {
                 Ok(()) => return Ok(Some(wanted.as_its_own(manifest))),
                 Err(failure) => info!("{name}: {failure}"),
             }
@@ -251,7 +246,7 @@ impl Layers {
         // The image is not where its name says, or another one by now: it may be on this host only.
         if let (Some(shown), Ok(manifest)) = (as_by_digest(layer), layer.manifest.parse()) {
             let shown = shown.to_string();
-            let proven = self.prove(requests, &shown, manifest, layer.depth).await;
+            let proven = self.prove(&shown, manifest, layer.depth).await;
             proven.map_err(|failure| unlike(name, layer, &failure.to_string(), ErrorKind::Unavailable))?;
         }
         Ok(self.proven(wanted.chain, layer).await)
@@ -266,9 +261,9 @@ impl Layers {
     /// The layers up to and with `layer`, as those of their image's digest, if this host has proven that they are what the
     /// chain ID says. Then they are that of every image that has the chain.
     async fn proven(&self, chain: &str, layer: &LazyLayer) -> Option<LazyLayer> {
-        let (requests, name) = (self.requests().ok()?, as_by_digest(layer)?.to_string());
+        let name = as_by_digest(layer)?.to_string();
         let manifest = layer.manifest.parse().ok()?;
-        let (judged, are_proven) = judge(&requests, &name, manifest, layer.depth).await?;
+        let (judged, are_proven) = self.judge(&name, manifest, layer.depth).await?;
         (are_proven && judged.to_string() == chain).then(|| LazyLayer {
             reference: name,
             ..layer.clone()
@@ -286,43 +281,41 @@ impl Layers {
         if leads.is_some_and(|manifest| manifest != shown) {
             return false;
         }
-        let Ok(requests) = self.requests() else {
-            return false;
-        };
-        let config = move |requests: &Services| {
-            let record = requests.images.records().get(shown)?;
+        let records = self.services.images.records().clone();
+        let config = move || {
+            let record = records.get(shown)?;
             Some(Digest::of(record.config.as_bytes()))
         };
-        matches!(requests.in_background(config).await, Ok(Some(config)) if config == id)
+        matches!(self.services.background.run(config).await, Ok(Some(config)) if config == id)
     }
 
-    async fn is_vouched_for(
-        &self,
-        requests: &Arc<Services>,
-        name: &str,
-        manifest: Digest,
-        chain: &str,
-        depth: u32,
-    ) -> bool {
-        let judged = judge(requests, name, manifest, depth).await;
+    async fn is_vouched_for(&self, name: &str, manifest: Digest, chain: &str, depth: u32) -> bool {
+        let judged = self.judge(name, manifest, depth).await;
         judged.is_some_and(|(judged, _)| judged.to_string() == chain)
+    }
+
+    /// The chain ID of a manifest's lowest layers, if this host knows them and what vouches for them suffices for that name; and
+    /// whether it has proven them.
+    async fn judge(&self, name: &str, manifest: Digest, depth: u32) -> Option<(Digest, bool)> {
+        let request = self.services.request(name, None);
+        let layers = usize::try_from(depth).ok()?;
+        let images = self.services.images.clone();
+        let judged = self
+            .services
+            .background
+            .run(move || images.judge_known(&request, manifest, layers));
+        judged.await.ok()?.ok()?
     }
 
     /// Reads what is not vouched for whole, so that this host knows what it holds. A client that gives up waiting changes
     /// nothing of that; the next one waits for it.
-    async fn prove(
-        &self,
-        requests: &Arc<Services>,
-        name: &str,
-        manifest: Digest,
-        layers: u32,
-    ) -> Result<(), Failure> {
+    async fn prove(&self, name: &str, manifest: Digest, layers: u32) -> Result<(), Failure> {
         let part = ImagePart { manifest, layers };
-        let request = request(requests, name, Some(part));
-        let (requests, proving) = (requests.clone(), self.proving.clone());
+        let request = self.services.request(name, Some(part));
+        let (pulls, proving) = (self.services.pulls.clone(), self.proving.clone());
         let proven = tokio::spawn(async move {
             let _one = proving.lock().await;
-            match requests.prove_image(&request, &quietly()).await? {
+            match pulls.prove_image(&request, &quietly()).await? {
                 Reply::Proved { layers } => match layers.into_iter().find_map(|layer| layer.problem) {
                     Some(problem) => Err(Failure::new(FailureKind::Integrity, problem)),
                     None => Ok(()),
@@ -334,16 +327,6 @@ impl Layers {
             .await
             .map_err(|error| Failure::host("prove an image's layers", error))?
     }
-}
-
-/// The chain ID of a manifest's lowest layers, if this host knows them and what vouches for them suffices for that name; and
-/// whether it has proven them.
-async fn judge(requests: &Arc<Services>, name: &str, manifest: Digest, depth: u32) -> Option<(Digest, bool)> {
-    let request = request(requests, name, None);
-    let layers = usize::try_from(depth).ok()?;
-    let judged =
-        requests.in_background(move |requests| requests.images.judge_known(&request, manifest, layers));
-    judged.await.ok()?.ok()?
 }
 
 /// Why an image's layers are not shown.
@@ -394,10 +377,6 @@ fn unlike(name: &str, layer: &LazyLayer, reason: &str, kind: ErrorKind) -> Snaps
         layer.reference
     );
     SnapshotError::new(kind, message)
-}
-
-fn ending(failure: Failure) -> SnapshotError {
-    SnapshotError::new(ErrorKind::Unavailable, failure)
 }
 
 #[cfg(test)]

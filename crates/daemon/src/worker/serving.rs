@@ -2,19 +2,26 @@
 
 use std::os::unix::net::UnixListener as StdListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Notify;
 use tokio::time::{Instant, interval, sleep};
 use tracing::{debug, info, warn};
-use xebec_kernel::journal::{Custody, LastWord};
+use xebec_kernel::journal::{Custody, Journal, LastWord};
 use xebec_kernel::process::Child;
 use xebec_protocol::failure::Failure;
+use xebec_views::unguarded_views::Suspects;
+use xebec_views::views::Views;
 
 use super::orders::Orders;
+use crate::background::run_without_turn;
+use crate::ending::Ending;
+use crate::requests::Requests;
 use crate::server;
-use crate::services::Services;
+use crate::services::{Opened, Services};
+use crate::snapshot_service::Snapshots;
+use crate::view_cleanup::ViewCleanup;
 
 /// A daemon without views ends after this long without a request. It costs little, and a start that finds it
 /// running saves a few milliseconds.
@@ -25,45 +32,6 @@ const LAST_REPLIES: Duration = Duration::from_secs(1);
 const LAST_REQUESTS: Duration = Duration::from_secs(1);
 /// How often holders that have died are looked for.
 const SWEEP: Duration = Duration::from_secs(2);
-
-/// Serves until there is nothing more to do, or another worker is to do it. Gives the worker's last word to its keeper.
-pub(super) async fn serve(
-    listener: StdListener,
-    services: Arc<Services>,
-    mut orders: Orders,
-) -> Result<LastWord, Failure> {
-    let failed = |error| Failure::host("listen for the command line", error);
-    listener.set_nonblocking(true).map_err(failed)?;
-    let listener = UnixListener::from_std(listener).map_err(failed)?;
-    let mut sweep = interval(SWEEP);
-    let mut serving = Serving {
-        services,
-        connections: Connections::default(),
-        idle_since: Instant::now(),
-    };
-    loop {
-        let last_word = tokio::select! {
-            accepted = listener.accept() => {
-                match accepted {
-                    Ok((stream, _)) => serving.converse(stream),
-                    Err(error) => warn!("cannot accept a connection: {error}"),
-                }
-                None
-            },
-            () = serving.services.stop.notified() => {
-                // The client that asked for it wants the answer.
-                serving.connections.wait(LAST_REPLIES).await;
-                Some(LastWord::Finished)
-            }
-            _ = orders.replace.recv() => serving.make_room().await,
-            _ = orders.stop.recv() => serving.stop().await?,
-            _ = sweep.tick() => serving.sweep().await?,
-        };
-        if let Some(last_word) = last_word {
-            return Ok(last_word);
-        }
-    }
-}
 
 /// Connections under way: as many as there are copies of this.
 #[derive(Clone, Default)]
@@ -83,17 +51,77 @@ impl Connections {
     }
 }
 
-struct Serving {
-    services: Arc<Services>,
+/// Serves clients, and knows when to end.
+pub(super) struct Serving {
+    requests: Arc<Requests>,
+    ending: Arc<Ending>,
+    cleanup: Arc<ViewCleanup>,
+    snapshots: Arc<Snapshots>,
+    views: Arc<Views>,
+    suspects: Arc<Suspects>,
+    journal: Arc<Journal>,
     connections: Connections,
+    /// Tells conversations that another worker will answer.
+    hand_over: Arc<Notify>,
     idle_since: Instant,
 }
 
 impl Serving {
+    /// Of a worker that has just started.
+    pub(super) fn new(opened: &Opened, services: &Services) -> Self {
+        Self {
+            requests: services.requests.clone(),
+            ending: services.ending.clone(),
+            cleanup: services.cleanup.clone(),
+            snapshots: services.snapshots.clone(),
+            views: opened.views.clone(),
+            suspects: opened.suspects.clone(),
+            journal: opened.journal.clone(),
+            connections: Connections::default(),
+            hand_over: Arc::default(),
+            idle_since: Instant::now(),
+        }
+    }
+
+    /// Serves until there is nothing more to do, or another worker is to do it. Gives the worker's last word to its keeper.
+    pub(super) async fn serve(
+        mut self,
+        listener: StdListener,
+        mut orders: Orders,
+    ) -> Result<LastWord, Failure> {
+        let failed = |error| Failure::host("listen for the command line", error);
+        listener.set_nonblocking(true).map_err(failed)?;
+        let listener = UnixListener::from_std(listener).map_err(failed)?;
+        let mut sweep = interval(SWEEP);
+        loop {
+            let last_word = tokio::select! {
+                accepted = listener.accept() => {
+                    match accepted {
+                        Ok((stream, _)) => self.converse(stream),
+                        Err(error) => warn!("cannot accept a connection: {error}"),
+                    }
+                    None
+                },
+                () = self.ending.is_stopped() => {
+                    // The client that asked for it wants the answer.
+                    self.connections.wait(LAST_REPLIES).await;
+                    Some(LastWord::Finished)
+                }
+                _ = orders.replace.recv() => self.make_room().await,
+                _ = orders.stop.recv() => self.stop().await?,
+                _ = sweep.tick() => self.sweep().await?,
+            };
+            if let Some(last_word) = last_word {
+                return Ok(last_word);
+            }
+        }
+    }
+
     fn converse(&self, stream: UnixStream) {
-        let (services, connection) = (self.services.clone(), self.connections.clone());
+        let (requests, connection) = (self.requests.clone(), self.connections.clone());
+        let hand_over = self.hand_over.clone();
         tokio::spawn(async move {
-            server::converse(stream, services).await;
+            server::converse(stream, requests, hand_over).await;
             drop(connection);
         });
     }
@@ -104,10 +132,10 @@ impl Serving {
             return None;
         }
         self.connections.wait(LAST_REQUESTS).await;
-        self.services.hand_over.notify_waiters();
+        self.hand_over.notify_waiters();
         self.connections.wait(LAST_REPLIES).await;
         // One of the last requests was to stop, and its client was told that it is done.
-        if self.services.ended.load(Ordering::Acquire) {
+        if self.ending.has_ended() {
             return Some(LastWord::Finished);
         }
         self.keeper_lives().then_some(LastWord::HandedOver)
@@ -115,7 +143,7 @@ impl Serving {
 
     /// Whether the keeper is there to start the next worker. If not, this one must go on: it holds the group.
     fn keeper_lives(&self) -> bool {
-        let keeper = Child::open(self.services.journal.counters().keeper_pid);
+        let keeper = Child::open(self.journal.counters().keeper_pid);
         let lives = keeper.is_ok_and(|keeper| !keeper.has_ended().unwrap_or(true));
         if !lives {
             warn!("told to make room for another worker, but no keeper would start it; this worker goes on");
@@ -126,19 +154,20 @@ impl Serving {
     /// The keeper hands a request to stop on. Status 0 says that nothing needs events any more, so views go first: one that
     /// stayed mounted would show zeros.
     async fn stop(&self) -> Result<Option<LastWord>, Failure> {
-        let begun = self.services.without_turn(Services::begin_to_end).await?;
+        let ending = self.ending.clone();
+        let begun = run_without_turn(move || ending.begin_to_end()).await?;
         Ok(begun.is_none().then_some(LastWord::Finished))
     }
 
     /// Looks for holders that have died, and whether anybody needs this worker.
     async fn sweep(&mut self) -> Result<Option<LastWord>, Failure> {
-        let services = &self.services;
-        if services.without_turn(Services::has_come_to_its_end).await? {
+        let ending = self.ending.clone();
+        if run_without_turn(move || ending.has_come_to_its_end()).await? {
             return Ok(Some(LastWord::Finished));
         }
-        services.sweep();
-        if services.views.are_unused() && services.root_was_replaced() {
-            services.views.take_down_unused(|_| true);
+        self.cleanup.sweep();
+        if self.views.are_unused() && self.ending.root_was_replaced() {
+            self.views.take_down_unused(|_| true);
             info!("the root directory was removed: the daemon stops, and the next command starts another");
             return Ok(Some(LastWord::Finished));
         }
@@ -149,7 +178,8 @@ impl Serving {
         if self.idle_since.elapsed() <= IDLE {
             return Ok(None);
         }
-        if let Some(reason) = services.without_turn(Services::end_if_unused).await? {
+        let ending = self.ending.clone();
+        if let Some(reason) = run_without_turn(move || ending.end_if_unused()).await? {
             debug!("not idle: {reason}");
             self.idle_since = Instant::now();
             return Ok(None);
@@ -160,15 +190,14 @@ impl Serving {
 
     /// Whether nobody uses this worker now, and a command could start another one.
     fn is_unused(&self) -> bool {
-        let services = &self.services;
         // A service manager's service stays until it is stopped.
-        let is_own = services.journal.custody() == Custody::Own;
+        let is_own = self.journal.custody() == Custody::Own;
         // containerd cannot start a worker.
-        let is_awaited = services.snapshots.are_served();
+        let is_awaited = self.snapshots.are_served();
         is_own
             && !is_awaited
-            && services.views.are_unused()
-            && services.suspects.is_empty()
+            && self.views.are_unused()
+            && self.suspects.is_empty()
             && self.connections.are_ended()
     }
 }

@@ -1,0 +1,24 @@
+//! Whether views are being built: before metadata of views is removed, or the daemon ends, no view may be on its way.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Whether views are being built.
+#[derive(Default)]
+pub(crate) struct Building(RwLock<()>);
+
+impl Building {
+    /// A view is being built until the guard goes: it is written, and not mounted yet.
+    pub(crate) fn begin(&self) -> RwLockReadGuard<'_, ()> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no view is being built. No other is begun until the guard goes.
+    pub(crate) fn stop(&self) -> RwLockWriteGuard<'_, ()> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, if no view is being built now.
+    pub(crate) fn stop_if_none(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        self.0.try_write().ok()
+    }
+}

@@ -1,0 +1,102 @@
+//! What keeps the cache right while layers come and go.
+
+use std::sync::Arc;
+
+use xebec_views::sharing::SharedContents;
+
+use super::opened::Opened;
+use crate::building::Building;
+use crate::corrections::Corrections;
+use crate::durability::Durability;
+use crate::ending::{Ending, EndingParts};
+use crate::eviction::Eviction;
+use crate::loaded_images::Loadings;
+use crate::quota::{Quota, QuotaParts};
+use crate::view_cleanup::ViewCleanup;
+
+/// What keeps the cache right while layers come and go.
+pub(super) struct CacheServices {
+    pub(super) shared: Arc<SharedContents>,
+    pub(super) loadings: Arc<Loadings>,
+    pub(super) building: Arc<Building>,
+    pub(super) corrections: Arc<Corrections>,
+    pub(super) durability: Arc<Durability>,
+    pub(super) cleanup: Arc<ViewCleanup>,
+    pub(super) eviction: Arc<Eviction>,
+    pub(super) quota: Arc<Quota>,
+    pub(super) ending: Arc<Ending>,
+}
+
+impl CacheServices {
+    /// Over what is open.
+    pub(super) fn new(opened: &Opened) -> Self {
+        let Opened {
+            images,
+            recordings,
+            fills,
+            views,
+            suspects,
+            ..
+        } = opened;
+        let (shared, loadings, building) = <(Arc<SharedContents>, Arc<Loadings>, Arc<Building>)>::default();
+        let (store, kept) = (images.store().clone(), recordings.kept().clone());
+        let corrections = Corrections::new(store, kept, fills.clone(), views.clone());
+        let durability = Durability::new(recordings.clone(), fills.clone(), views.clone(), shared.clone());
+        // A layer that is given up takes with it what it found to be wrong, which is told first.
+        let cleanup = Arc::new(ViewCleanup {
+            fills: fills.clone(),
+            views: views.clone(),
+            suspects: suspects.clone(),
+            corrections: corrections.clone(),
+            loadings: loadings.clone(),
+        });
+        let eviction = Arc::new(Eviction {
+            store: images.store().clone(),
+            fills: fills.clone(),
+            views: views.clone(),
+            shared: shared.clone(),
+        });
+        // From here on a writer that meets a full disk gets room.
+        let quota = Quota::new(QuotaParts {
+            images: images.clone(),
+            fills: fills.clone(),
+            views: views.clone(),
+            eviction: eviction.clone(),
+            building: building.clone(),
+            limit: opened.cache_limit(),
+        });
+        let ending = ending(opened, &loadings, &building, &durability, &cleanup);
+        Self {
+            shared,
+            loadings,
+            building,
+            corrections,
+            durability,
+            cleanup,
+            eviction,
+            quota,
+            ending,
+        }
+    }
+}
+
+/// What has to be over before the daemon ends is synced and given up first.
+fn ending(
+    opened: &Opened,
+    loadings: &Arc<Loadings>,
+    building: &Arc<Building>,
+    durability: &Arc<Durability>,
+    cleanup: &Arc<ViewCleanup>,
+) -> Arc<Ending> {
+    Ending::new(EndingParts {
+        images: opened.images.clone(),
+        fills: opened.fills.clone(),
+        views: opened.views.clone(),
+        suspects: opened.suspects.clone(),
+        journal: opened.journal.clone(),
+        loadings: loadings.clone(),
+        building: building.clone(),
+        durability: durability.clone(),
+        cleanup: cleanup.clone(),
+    })
+}

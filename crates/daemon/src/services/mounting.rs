@@ -1,0 +1,127 @@
+//! What mounts images, and watches the starts of their services.
+
+use std::sync::Arc;
+
+use super::cache::CacheServices;
+use super::opened::Opened;
+use super::pulling::PullServices;
+use crate::background::Background;
+use crate::injections::Injections;
+use crate::load_ahead::LoadAhead;
+use crate::mounts::Mounts;
+use crate::runtime_images::RuntimeImages;
+use crate::start_reports::StartReports;
+use crate::start_table::StartTable;
+use crate::starts::Starts;
+use crate::view_lease::ViewLeases;
+use crate::view_read_ahead::ViewReadAhead;
+
+/// What mounts images, and watches the starts of their services.
+pub(super) struct MountServices {
+    pub(super) read_ahead: Arc<ViewReadAhead>,
+    pub(super) load_ahead: Arc<LoadAhead>,
+    pub(super) start_table: Arc<StartTable>,
+    pub(super) start_reports: Arc<StartReports>,
+    pub(super) starts: Arc<Starts>,
+    pub(super) mounts: Arc<Mounts>,
+}
+
+impl MountServices {
+    /// Over what is open.
+    pub(super) fn new(
+        opened: &Opened,
+        cache: &CacheServices,
+        pulls: &PullServices,
+        background: &Background,
+    ) -> Self {
+        let read_ahead = ViewReadAhead::new(opened.views.clone());
+        let runtime_images = Arc::new(runtime_images(opened, cache, pulls, background));
+        let load_ahead = Arc::new(LoadAhead {
+            preparation: pulls.preparation.clone(),
+            runtime_images: runtime_images.clone(),
+            cleanup: cache.cleanup.clone(),
+            ending: cache.ending.clone(),
+        });
+        let start_table = Arc::new(StartTable::default());
+        let start_reports = Arc::new(start_reports(opened, &start_table));
+        let starts = Arc::new(Starts {
+            table: start_table.clone(),
+            records: opened.images.records().clone(),
+            views: opened.views.clone(),
+            read_ahead: read_ahead.clone(),
+            reports: start_reports.clone(),
+            background: background.clone(),
+            learns: opened.settings.learn,
+        });
+        // Last, since a mount goes through all of them.
+        let mounts = Arc::new(Mounts {
+            images: opened.images.clone(),
+            views: opened.views.clone(),
+            recording_admission: pulls.recording_admission.clone(),
+            preparation: pulls.preparation.clone(),
+            integrity: pulls.integrity.clone(),
+            runtime_images: runtime_images.clone(),
+            building: cache.building.clone(),
+            leases: leases(opened, cache),
+            starts: starts.clone(),
+            read_ahead: read_ahead.clone(),
+            completions: pulls.completions.clone(),
+            cleanup: cache.cleanup.clone(),
+            ending: cache.ending.clone(),
+            background: background.clone(),
+        });
+        Self {
+            read_ahead,
+            load_ahead,
+            start_table,
+            start_reports,
+            starts,
+            mounts,
+        }
+    }
+}
+
+/// A recording's pages are written only where all readers admit them, so injections come first.
+fn runtime_images(
+    opened: &Opened,
+    cache: &CacheServices,
+    pulls: &PullServices,
+    background: &Background,
+) -> RuntimeImages {
+    let injections = Injections {
+        images: opened.images.clone(),
+        views: opened.views.clone(),
+        suspects: opened.suspects.clone(),
+        recording_admission: pulls.recording_admission.clone(),
+        background: background.clone(),
+    };
+    RuntimeImages {
+        store: opened.images.store().clone(),
+        fills: opened.fills.clone(),
+        views: opened.views.clone(),
+        injections: Arc::new(injections),
+        loadings: cache.loadings.clone(),
+        background: background.clone(),
+    }
+}
+
+fn start_reports(opened: &Opened, table: &Arc<StartTable>) -> StartReports {
+    StartReports {
+        table: table.clone(),
+        fills: opened.fills.clone(),
+        views: opened.views.clone(),
+        profiles: opened.recordings.profiles().clone(),
+        run: opened.images.paths().run().to_owned(),
+    }
+}
+
+fn leases(opened: &Opened, cache: &CacheServices) -> ViewLeases {
+    ViewLeases {
+        paths: opened.images.paths().clone(),
+        fills: opened.fills.clone(),
+        views: opened.views.clone(),
+        shared: cache.shared.clone(),
+        corrections: cache.corrections.clone(),
+        durability: cache.durability.clone(),
+    }
+}
