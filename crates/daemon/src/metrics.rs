@@ -4,7 +4,8 @@
 //! which Prometheus' `rate` takes for what it is; `xebec_worker_restarts_total` alone goes on, from the journal.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -12,6 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use xebec_cache::fill::FillStats;
 use xebec_fill::fill_service::FillService;
 use xebec_images::images::Images;
 use xebec_images::inventory;
@@ -59,6 +61,7 @@ impl Metrics {
         self.register_readers(&mut registry);
         self.register_fills(&mut registry);
         self.starts.counts.register(&mut registry);
+        self.register_cache(&mut registry);
         self.register_processes(&mut registry);
         self.register_snapshots(&mut registry);
         let mut text = String::new();
@@ -88,7 +91,7 @@ impl Metrics {
             "Fanotify events: reads of layers that are not complete",
             self.fills.events(),
         );
-        let hits = self.fills.stats().hits.load(std::sync::atomic::Ordering::Relaxed);
+        let hits = self.fills.stats().hits.load(Ordering::Relaxed);
         counter(
             registry,
             "xebec_event_hits",
@@ -103,53 +106,14 @@ impl Metrics {
         );
     }
 
-    /// Fetches, runtime images and registries. A list, so it stays whole: each entry is one metric.
+    /// Fetches, runtime images and registries.
     fn register_fills(&self, registry: &mut Registry) {
         let fills = self.fills.stats();
+        for (name, help, value) in fill_counters(fills) {
+            counter(registry, name, help, value.load(Ordering::Relaxed));
+        }
         let network = self.images.clients().stats();
-        let read =
-            |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
-        let fill_counters = [
-            (
-                "xebec_fill_requests",
-                "Span fetches that succeeded",
-                read(&fills.requests),
-            ),
-            (
-                "xebec_fill_spans",
-                "Spans verified and written",
-                read(&fills.spans),
-            ),
-            (
-                "xebec_fill_joins",
-                "Spans that were in flight for another reader",
-                read(&fills.joins),
-            ),
-            (
-                "xebec_fill_failures",
-                "Span fetches that failed",
-                read(&fills.failures),
-            ),
-            (
-                "xebec_fill_refetches",
-                "Span fetches repeated because the bytes failed the digest check",
-                read(&fills.refetches),
-            ),
-            (
-                "xebec_runtime_image_pages",
-                "Pages injected from runtime images",
-                read(&fills.injected_pages),
-            ),
-            (
-                "xebec_runtime_image_pages_compared",
-                "Pages of runtime images that were compared with their layer",
-                read(&fills.checked_pages),
-            ),
-            (
-                "xebec_runtime_image_pages_wrong",
-                "Pages of runtime images that failed the digest check",
-                read(&fills.mismatches),
-            ),
+        for (name, help, value) in [
             (
                 "xebec_registry_requests",
                 "HTTP requests to registries and token servers",
@@ -165,42 +129,22 @@ impl Metrics {
                 "Tokens obtained from token servers",
                 network.tokens,
             ),
-        ];
-        for (name, help, value) in fill_counters {
+        ] {
             counter(registry, name, help, value);
         }
-        let byte_counters = [
-            (
-                "xebec_fill_written",
-                "Plain bytes written to the cache",
-                read(&fills.bytes_written),
-            ),
-            (
-                "xebec_registry_received",
-                "Bytes of all response bodies from registries and token servers",
-                network.bytes_received,
-            ),
-        ];
-        for (name, help, value) in byte_counters {
-            registry.register_with_unit(name, help, Unit::Bytes, ConstCounter::new(value));
-        }
-        let sources: Family<SourceLabel, Counter> = Family::default();
-        let sums = fills
-            .sources
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        for (source, bytes) in sums.iter() {
-            let label = SourceLabel {
-                source: source.to_string(),
-            };
-            sources.get_or_create(&label).inc_by(*bytes);
-        }
-        registry.register_with_unit(
-            "xebec_fill_fetched",
-            "Compressed bytes for fills, by registry or mirror; spool: from a whole blob download; cache: from this host",
-            Unit::Bytes,
-            sources,
+        byte_counter(
+            registry,
+            "xebec_fill_written",
+            "Plain bytes written to the cache",
+            fills.bytes_written.load(Ordering::Relaxed),
         );
+        byte_counter(
+            registry,
+            "xebec_registry_received",
+            "Bytes of all response bodies from registries and token servers",
+            network.bytes_received,
+        );
+        register_sources(registry, fills);
     }
 
     fn register_snapshots(&self, registry: &mut Registry) {
@@ -243,34 +187,27 @@ impl Metrics {
         );
     }
 
-    /// Layers, views and processes. A list, so it stays whole: each entry is one metric.
-    fn register_processes(&self, registry: &mut Registry) {
+    /// Layers and views, and what they take.
+    fn register_cache(&self, registry: &mut Registry) {
         let served = self.fills.all();
         let complete = served.iter().filter(|layer| layer.layer().is_complete()).count();
-        gauge(
-            registry,
-            "xebec_layers_served",
-            "Layers of mounted views",
-            served.len() as u64,
-        );
-        gauge(
-            registry,
-            "xebec_layers_complete",
-            "Layers of mounted views that are complete on this host",
-            complete as u64,
-        );
-        gauge(
-            registry,
-            "xebec_views",
-            "Mounted views that are in use",
-            self.views.held().len() as u64,
-        );
-        gauge(
-            registry,
-            "xebec_views_lingering",
-            "Mounted views that are kept for the next start",
-            (self.views.list().len() - self.views.held().len()) as u64,
-        );
+        let (held, all) = (self.views.held().len(), self.views.list().len());
+        for (name, help, count) in [
+            ("xebec_layers_served", "Layers of mounted views", served.len()),
+            (
+                "xebec_layers_complete",
+                "Layers of mounted views that are complete on this host",
+                complete,
+            ),
+            ("xebec_views", "Mounted views that are in use", held),
+            (
+                "xebec_views_lingering",
+                "Mounted views that are kept for the next start",
+                all.saturating_sub(held),
+            ),
+        ] {
+            gauge(registry, name, help, count as u64);
+        }
         let cached = inventory::used_bytes(&self.images);
         registry.register_with_unit(
             "xebec_cache",
@@ -278,6 +215,9 @@ impl Metrics {
             Unit::Bytes,
             ConstGauge::new(i64::try_from(cached).unwrap_or(i64::MAX)),
         );
+    }
+
+    fn register_processes(&self, registry: &mut Registry) {
         let journal = self.journal.counters();
         counter(
             registry,
@@ -314,7 +254,7 @@ impl Metrics {
             registry,
             "process_max_fds",
             "The worker's limit of open descriptors",
-            xebec_kernel::process::open_file_limit(),
+            process::open_file_limit(),
         );
         registry.register(
             "xebec_build",
@@ -322,6 +262,66 @@ impl Metrics {
             Info::new([("version", env!("CARGO_PKG_VERSION"))]),
         );
     }
+}
+
+/// What fills count: a metric's name, its help, and where it is counted.
+fn fill_counters(fills: &FillStats) -> [(&'static str, &'static str, &AtomicU64); 8] {
+    [
+        (
+            "xebec_fill_requests",
+            "Span fetches that succeeded",
+            &fills.requests,
+        ),
+        ("xebec_fill_spans", "Spans verified and written", &fills.spans),
+        (
+            "xebec_fill_joins",
+            "Spans that were in flight for another reader",
+            &fills.joins,
+        ),
+        ("xebec_fill_failures", "Span fetches that failed", &fills.failures),
+        (
+            "xebec_fill_refetches",
+            "Span fetches repeated because the bytes failed the digest check",
+            &fills.refetches,
+        ),
+        (
+            "xebec_runtime_image_pages",
+            "Pages injected from runtime images",
+            &fills.injected_pages,
+        ),
+        (
+            "xebec_runtime_image_pages_compared",
+            "Pages of runtime images that were compared with their layer",
+            &fills.checked_pages,
+        ),
+        (
+            "xebec_runtime_image_pages_wrong",
+            "Pages of runtime images that failed the digest check",
+            &fills.mismatches,
+        ),
+    ]
+}
+
+/// Where the bytes of fills came from.
+fn register_sources(registry: &mut Registry, fills: &FillStats) {
+    let sources: Family<SourceLabel, Counter> = Family::default();
+    let sums = fills.sources.lock().unwrap_or_else(PoisonError::into_inner);
+    for (source, bytes) in sums.iter() {
+        let label = SourceLabel {
+            source: source.to_string(),
+        };
+        sources.get_or_create(&label).inc_by(*bytes);
+    }
+    registry.register_with_unit(
+        "xebec_fill_fetched",
+        "Compressed bytes for fills, by registry or mirror; spool: from a whole blob download; cache: from this host",
+        Unit::Bytes,
+        sources,
+    );
+}
+
+fn byte_counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    registry.register_with_unit(name, help, Unit::Bytes, ConstCounter::new(value));
 }
 
 /// When a process started, in seconds since 1970.
