@@ -250,35 +250,17 @@ impl<L: LazyImages> Snapshotter<L> {
             }
             None => None,
         };
-        let mut own_labels = HashMap::new();
-        let mut base = None;
-        if let Some(Unpacked { not_lazy, base: own }) = unpacked {
-            base = own;
-            let because = format!("{}: {}", not_lazy.reason.name(), not_lazy.detail);
-            let because = because.chars().take(LONGEST_REASON).collect();
-            own_labels.insert(UNPACKED_BECAUSE.to_owned(), because);
-        }
+        let own_labels = unpacked.as_ref().map_or_else(HashMap::new, reason_label);
+        let base = unpacked.and_then(|unpacked| unpacked.base);
         let _one = self.keys.lock(&key).await;
         // A view would be made for nothing, or released by whom it was not made.
         let (wanted, on) = (key.clone(), parent.clone());
         let below = self
             .in_background(move |inner| inner.can_be_made(&wanted, &on))
             .await?;
-        // What a layer is unpacked into has the layer's own owners. Its labels come from the image's author, too.
-        let mut id_mapping = match labels.contains_key(TARGET) {
-            true => None,
-            false => IdMapping::of(&labels)?,
-        };
-        if below.iter().any(|record| record.is_copy) {
-            id_mapping = None;
-        }
+        let id_mapping = id_mapping(&labels, &below)?;
         let part = base.as_ref().or_else(|| below.iter().find_map(Record::lazy_part));
-        let view = self.view(&key, kind, part).await;
-        if view.is_err() {
-            // It may be held all the same.
-            self.give_back(&key).await;
-        }
-        let view = view?;
+        let view = self.view(&key, kind, part).await?;
         let has_view = view.is_some();
         let created = self.in_background({
             let key = key.clone();
@@ -459,11 +441,15 @@ impl<L: LazyImages> Snapshotter<L> {
         kind: Kind,
         part: Option<&LazyLayer>,
     ) -> Result<Option<PathBuf>, SnapshotError> {
-        let is_run = kind == Kind::Active;
-        match part {
-            Some(layer) => self.lazy.view(key, layer, is_run).await.map(Some),
-            None => Ok(None),
+        let Some(layer) = part else {
+            return Ok(None);
+        };
+        let view = self.lazy.view(key, layer, kind == Kind::Active).await;
+        if view.is_err() {
+            // It may be held all the same.
+            self.give_back(key).await;
         }
+        view.map(Some)
     }
 
     async fn in_background<T: Send + 'static>(
@@ -513,4 +499,25 @@ fn check_labels(labels: &HashMap<String, String>) -> Result<(), SnapshotError> {
 /// Labels of a snapshot that stands for a lazy layer.
 fn lazy_labels(layer: &LazyLayer) -> HashMap<String, String> {
     HashMap::from([(LAZY.to_owned(), layer.layer.clone())])
+}
+
+/// The label that says why a layer is unpacked.
+fn reason_label(unpacked: &Unpacked) -> HashMap<String, String> {
+    let not_lazy = &unpacked.not_lazy;
+    let because = format!("{}: {}", not_lazy.reason.name(), not_lazy.detail);
+    let because = because.chars().take(LONGEST_REASON).collect();
+    HashMap::from([(UNPACKED_BECAUSE.to_owned(), because)])
+}
+
+/// How the ids of a snapshot are mapped that is made on these.
+fn id_mapping(
+    labels: &HashMap<String, String>,
+    below: &[Record],
+) -> Result<Option<IdMapping>, SnapshotError> {
+    // What a layer is unpacked into has the layer's own owners. Its labels come from the image's author, too.
+    let mapping = match labels.contains_key(TARGET) {
+        true => None,
+        false => IdMapping::of(labels)?,
+    };
+    Ok(mapping.filter(|_| !below.iter().any(|record| record.is_copy)))
 }

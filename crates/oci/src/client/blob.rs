@@ -88,28 +88,9 @@ impl Client {
         while (bytes.len() as u64) < length {
             let endpoint = failover.endpoint();
             let rest = range.start + bytes.len() as u64..range.end;
+            let ask = blob_ask(repository, blob, Some(rest.clone()), false);
             let had = bytes.len();
-            let read = async {
-                let ask = blob_ask(repository, blob, Some(rest.clone()), false);
-                match (self.open(&endpoint, &ask, &rest).await?, size) {
-                    (Opened::Whole(answer), Some(size)) if bytes.is_empty() => {
-                        match answer.content_length() {
-                            // A web page, say, of a proxy that wants somebody to log in.
-                            Some(announced) if announced != size => Err(Fault::WrongRange(format!(
-                                "the blob has {size} bytes, the registry announces {announced}"
-                            ))),
-                            _ => Ok(Some((answer, size))),
-                        }
-                    }
-                    (Opened::Whole(answer), _) => {
-                        take(answer, &mut bytes, rest.start, length).await.map(|()| None)
-                    }
-                    (Opened::Part(answer, announced), _) => {
-                        let until = bytes.len() as u64 + announced;
-                        take(answer, &mut bytes, 0, until).await.map(|()| None)
-                    }
-                }
-            };
+            let read = self.read_rest(&endpoint, &ask, rest, size, &mut bytes);
             let outcome = failover.limit(read).await;
             failover.gained((bytes.len() - had) as u64);
             match outcome {
@@ -131,6 +112,35 @@ impl Client {
         }
         failover.succeeded();
         Ok(RangeAnswer::Part(bytes.freeze()))
+    }
+
+    /// Reads the rest of a range, as far as one answer has it. If the answer is the whole blob, of a size that is known, it is
+    /// given back unread, unless a part of the range was read before.
+    async fn read_rest(
+        &self,
+        endpoint: &Endpoint,
+        ask: &Ask,
+        rest: Range<u64>,
+        size: Option<u64>,
+        bytes: &mut BytesMut,
+    ) -> Result<Option<(Answer, u64)>, Fault> {
+        let had = bytes.len() as u64;
+        match (self.open(endpoint, ask, &rest).await?, size) {
+            (Opened::Whole(answer), Some(size)) if had == 0 => match answer.content_length() {
+                // A web page, say, of a proxy that wants somebody to log in.
+                Some(announced) if announced != size => Err(Fault::WrongRange(format!(
+                    "the blob has {size} bytes, the registry announces {announced}"
+                ))),
+                _ => Ok(Some((answer, size))),
+            },
+            (Opened::Whole(answer), _) => {
+                let until = had + (rest.end - rest.start);
+                take(answer, bytes, rest.start, until).await.map(|()| None)
+            }
+            (Opened::Part(answer, announced), _) => {
+                take(answer, bytes, 0, had + announced).await.map(|()| None)
+            }
+        }
     }
 
     /// The whole content of `descriptor`, at most `limit` bytes, verified against its digest.
