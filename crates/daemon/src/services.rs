@@ -23,7 +23,7 @@ use crate::removal::Removal;
 use crate::requests::Requests;
 use crate::snapshot_service::Snapshots;
 use crate::snapshots::layer_services::LayerServices;
-use crate::snapshots::letting_go::RemovedImages;
+use crate::snapshots::removed_images::RemovedImages;
 use crate::upkeep::Upkeep;
 use crate::view_cleanup::ViewCleanup;
 use crate::view_read_ahead::ViewReadAhead;

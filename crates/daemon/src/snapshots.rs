@@ -9,8 +9,8 @@ mod admission_cache;
 mod binds;
 pub(crate) mod layer_services;
 mod lazy;
-pub(crate) mod letting_go;
 mod own;
+pub(crate) mod removed_images;
 
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, Weak};

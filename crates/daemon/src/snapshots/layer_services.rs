@@ -10,7 +10,7 @@ use xebec_recordings::bandwidth::Bandwidths;
 use xebec_recordings::recordings::Recordings;
 use xebec_views::views::Views;
 
-use super::letting_go::RemovedImages;
+use super::removed_images::RemovedImages;
 use crate::background::Background;
 use crate::ending::Ending;
 use crate::load_ahead::LoadAhead;

@@ -3,7 +3,7 @@
 //! [`plan`] decides which layers go, and [`RemovedImages::let_go`] evicts them. Other requests go on in between, so before each eviction
 //! the daemon checks once more whether the layer is wanted, at a point when no request can begin to rely on it
 //! ([`Eviction::evict_unless`]). `lazy.rs` and the snapshotter's `pulls.rs` see to it that no pull relies on an admission of an
-//! image that goes. `letting_go/protocol.rs` tests all of them against each other.
+//! image that goes. `removed_images/protocol.rs` tests all of them against each other.
 
 mod plan;
 #[cfg(test)]
