@@ -1,4 +1,4 @@
-//! Whether views are being built: before metadata of views is removed, or the daemon ends, no view may be on its way.
+//! Whether views are being built. While one is, nobody removes metadata of views, and the daemon does not end.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -38,7 +38,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Carries a request out, unless the daemon has ended for those that ask for an image.
+    /// Carries a request out. A client that asks for an image is sent to the next daemon if this one has ended.
     pub(crate) async fn answer(&self, request: Request, report: &Report) -> Result<Reply, Failure> {
         if request.wants_image() && !self.ending.goes_on()? {
             return Ok(Reply::Again);
@@ -46,7 +46,7 @@ impl Requests {
         self.dispatch(request, report).await
     }
 
-    /// Only passes it on: an entry for each kind of request.
+    /// Passes a request on to its service: an entry for each kind.
     async fn dispatch(&self, request: Request, report: &Report) -> Result<Reply, Failure> {
         match request {
             Request::Mount {

@@ -1,7 +1,7 @@
 //! The services of the worker, each with only what it uses.
 //!
-//! They are made from below: a service holds services of its own group and of groups that are made before it, and knows none
-//! that comes after. No service begins to work here; the worker starts them ([`crate::worker`]).
+//! They are made from below: a service holds services that are made before it, and knows none that is made later. No service
+//! begins to work here; the worker starts them ([`crate::worker`]).
 
 mod cache;
 mod mounting;
@@ -37,7 +37,7 @@ use reporting::ReportServices;
 pub(crate) struct Services {
     /// Answers the command line.
     pub(crate) requests: Arc<Requests>,
-    /// What containerd is served by; not yet, until its socket is known.
+    /// What containerd's snapshots are served with.
     pub(crate) layers: LayerServices,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) completions: Arc<Completions>,
@@ -55,21 +55,21 @@ pub(crate) struct Services {
 impl Services {
     /// Makes the services over what is open.
     pub(crate) fn new(opened: &Opened) -> Services {
-        // Turns in the threads for what blocks: all requests share them.
+        // 1. The threads for work that blocks. All requests share them, and take turns.
         let background = Background::default();
-        // First what keeps the cache right while layers come and go: pages are corrected and synced, layers are given up, evicted,
-        // or all left alone since the daemon ends. Whoever brings something in relies on it.
+        // 2. What keeps the cache right while layers come and go: pages are corrected and synced, layers are evicted, and the daemon
+        //    ends only when no reader can see a hole. Every service that brings something in relies on these.
         let cache = CacheServices::new(opened);
-        // Then what brings images here, without a view: prepared, compared, completed, proven.
+        // 3. What brings images to this host without a view. A view is built only on layers that were prepared and compared.
         let pulls = PullServices::new(opened, &cache, &background);
-        // Then what mounts them, since a view is built on layers that are prepared and compared, and loads their recordings.
+        // 4. What mounts images, loads their recordings, and watches their services start.
         let mounts = MountServices::new(opened, &cache, &pulls, &background);
-        // Then what tells of all that, and changes nothing.
+        // 5. What reports on all of these. It changes nothing.
         let reports = ReportServices::new(opened, &mounts);
-        // Then what serves clients: the command line, and containerd.
+        // 6. What clients ask: the command line, and containerd.
         let requests = requests(opened, &cache, &pulls, &mounts, &reports, &background);
         let layers = layers(opened, &cache, &pulls, &mounts, &background);
-        // Last what runs without being asked.
+        // 7. What works without being asked.
         let upkeep = Upkeep {
             store: opened.images.store().clone(),
             views: opened.views.clone(),

@@ -80,7 +80,7 @@ impl CacheServices {
     }
 }
 
-/// What has to be over before the daemon ends is synced and given up first.
+/// An ending daemon syncs what it serves and gives it up, so these services are made before.
 fn ending(
     opened: &Opened,
     loadings: &Arc<Loadings>,
