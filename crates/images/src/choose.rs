@@ -8,6 +8,7 @@ mod choice;
 mod contents_table;
 mod known;
 mod offered;
+mod whole;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -191,12 +192,11 @@ impl<'a> Choice<'a> {
         require_lazy: bool,
         report: &Report,
     ) -> Result<Vec<PreparedLayer>, Failure> {
-        let outcomes = self.outcomes().await?;
-        let mut layers: Vec<PreparedLayer> = Vec::with_capacity(outcomes.len());
-        for (number, outcome) in outcomes.into_iter().enumerate() {
+        let mut chosen = Vec::new();
+        for (number, outcome) in self.outcomes().await?.into_iter().enumerate() {
             let reason = match outcome {
                 Outcome::Chosen(layer) => {
-                    layers.push(*layer);
+                    chosen.push(Ok(layer));
                     continue;
                 }
                 Outcome::Refused(refusal) if require_lazy => {
@@ -210,9 +210,23 @@ impl<'a> Choice<'a> {
             if require_lazy {
                 return Err(self.not_lazy(number, &reason));
             }
-            let layer = match self.read_already(number, &layers)? {
-                Some(layer) => layer,
-                None => self.read_whole(number, &reason, report).await?,
+            chosen.push(Err(reason));
+        }
+        let reasons: Vec<Option<&str>> = chosen
+            .iter()
+            .map(|chosen| chosen.as_ref().err().map(String::as_str))
+            .collect();
+        for text in whole::notices(&reasons) {
+            report(Reply::Notice { text });
+        }
+        let mut layers: Vec<PreparedLayer> = Vec::with_capacity(chosen.len());
+        for (number, chosen) in chosen.into_iter().enumerate() {
+            let layer = match chosen {
+                Ok(layer) => *layer,
+                Err(reason) => match self.read_already(number, &layers)? {
+                    Some(layer) => layer,
+                    None => self.read_whole(number, &reason, report).await?,
+                },
             };
             layers.push(layer);
         }
@@ -539,13 +553,6 @@ impl<'a> Choice<'a> {
             .layers
             .get(number)
             .ok_or_else(|| self.not_lazy(number, reason))?;
-        let text = format!(
-            "layer {} of {} ({}) is read whole now, so this start is not lazy: {reason}",
-            number + 1,
-            self.found.layers.len(),
-            descriptor.digest.short()
-        );
-        report(Reply::Notice { text });
         let key = self
             .images
             .index_layer(&self.client, self.found, number, Some(&self.account), report)

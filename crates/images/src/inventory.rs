@@ -15,10 +15,14 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{CacheReport, CachedLayerInfo, ImageRequest};
 
 use crate::check::known_image;
+use crate::choose::NotChosen;
 use crate::facts;
 use crate::images::{Images, Report};
 use crate::lazy::{self, has_table_of_contents};
 use crate::prepared_layer::PreparedLayer;
+
+/// What [`LayerInfo::lazy_by`] says of a layer that is not lazy.
+const NOT_LAZY: &str = "not lazy";
 
 /// An image, as `xebec inspect` shows it.
 #[derive(Clone, Debug, Serialize)]
@@ -48,11 +52,14 @@ pub struct LayerInfo {
     pub size: u64,
     /// Its media type's codec.
     pub codec: String,
-    /// By what it is lazy: its table of contents, an index; or why it is not.
+    /// By what it is lazy: its table of contents, an index; or that it is not.
     pub lazy_by: String,
+    /// Why it is not lazy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
     /// Whether it can be lazy.
     pub lazy: bool,
-    /// The root of trust that its index rests on.
+    /// The root of trust that its index rests on; `refused` when there is one that may not be used, and `-` without one.
     pub trust: String,
     /// Spans, if an index is on this host.
     pub spans: Option<u64>,
@@ -165,15 +172,19 @@ fn by_name(images: &Images, request: &ImageRequest) -> Result<ImageRequest, Fail
     })
 }
 
-fn without_index(descriptor: &Descriptor, reason: &str) -> LayerInfo {
+fn without_index(descriptor: &Descriptor, not_chosen: &NotChosen) -> LayerInfo {
     let codec = descriptor.media_type.rsplit(['.', '+']).next();
     LayerInfo {
         layer: descriptor.digest,
         size: descriptor.size,
         codec: codec.unwrap_or_default().to_owned(),
-        lazy_by: format!("not lazy: {reason}"),
+        lazy_by: NOT_LAZY.to_owned(),
+        why_not: Some(not_chosen.reason.clone()),
         lazy: false,
-        trust: "-".to_owned(),
+        trust: match not_chosen.is_refused {
+            true => "refused".to_owned(),
+            false => "-".to_owned(),
+        },
         spans: None,
         pages: 0,
         present_pages: 0,
@@ -183,6 +194,7 @@ fn without_index(descriptor: &Descriptor, reason: &str) -> LayerInfo {
 fn with_index(images: &Images, descriptor: &Descriptor, layer: &PreparedLayer) -> LayerInfo {
     let why_not = lazy::why_not(&layer.index);
     let by = match has_table_of_contents(descriptor) {
+        _ if why_not.is_some() => NOT_LAZY,
         true => "its own contents table",
         false => "index",
     };
@@ -191,7 +203,8 @@ fn with_index(images: &Images, descriptor: &Descriptor, layer: &PreparedLayer) -
         size: descriptor.size,
         codec: format!("{:?}", layer.index.codec).to_lowercase(),
         lazy: why_not.is_none(),
-        lazy_by: why_not.unwrap_or_else(|| by.to_owned()),
+        lazy_by: by.to_owned(),
+        why_not,
         trust: layer.root.to_string(),
         spans: Some(layer.index.spans.len() as u64),
         pages: layer.index.data_size / PAGE_SIZE,
@@ -225,7 +238,7 @@ pub async fn inspect_image(
     let layers: Vec<LayerInfo> = layers
         .map(|(descriptor, chosen)| match chosen {
             Ok(layer) => with_index(images, descriptor, layer),
-            Err(not_chosen) => without_index(descriptor, &not_chosen.reason),
+            Err(not_chosen) => without_index(descriptor, not_chosen),
         })
         .collect();
     Ok(ImageInfo {

@@ -297,7 +297,7 @@ impl<'a> Choice<'a> {
                     zone: kept.zone,
                     recording: kept.recording,
                 }),
-                Err(refusal) => refused = Some(format!("the runtime image is not used: {refusal}")),
+                Err(refusal) => refused = Some(format!("a recording of this service is not used: {refusal}")),
             }
         }
         let best = fitting

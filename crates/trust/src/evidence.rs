@@ -47,6 +47,8 @@ impl Evidence {
         if let Some(signing) = &self.signed {
             roots = roots.signed(signing.clone());
         }
-        policy.admits(repository, naming, &roots)
+        policy
+            .admits(repository, naming, &roots)
+            .map_err(Refusal::of_recording)
     }
 }

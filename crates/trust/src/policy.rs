@@ -9,7 +9,7 @@ use xebec_kernel::file::read_limited;
 use super::file::{Identity, MAX_TRUST_FILE, RegistryRoot, TEMPLATE, TrustFile, TrustFileError};
 use super::key::{KeyId, MAX_KEY_FILE, PublicKey};
 use super::key_error::KeyError;
-use super::refusal::{Details, Refusal, Rule};
+use super::refusal::{Details, Refusal, Rule, Subject};
 use super::roots::{Roots, Signing};
 use super::scope::{Pattern, PatternError, RepositoryName, parse_prefix};
 use super::{Naming, Root};
@@ -112,9 +112,34 @@ impl Policy {
     /// # Errors
     /// Anything wrong in the file or in a key that it names; see [`PolicyError`].
     pub fn load(path: &Path) -> Result<Self, PolicyError> {
+        let Some(file) = Self::read_file(path)? else {
+            return Ok(Self::default());
+        };
+        let directory = path.parent().unwrap_or(Path::new(""));
+        Self::build(&file, |name| {
+            let path = directory.join(name);
+            let bytes = read_protected(&path, MAX_KEY_FILE)?;
+            Ok((path, bytes))
+        })
+    }
+
+    /// The keys that the policy in the file `path` names, and the files that they are read from; none if there is no file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or has mistakes.
+    pub fn key_files(path: &Path) -> Result<Vec<(String, PathBuf)>, PolicyError> {
+        let Some(file) = Self::read_file(path)? else {
+            return Ok(Vec::new());
+        };
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let keys = file.keys.into_iter();
+        Ok(keys.map(|key| (key.name, directory.join(key.file))).collect())
+    }
+
+    fn read_file(path: &Path) -> Result<Option<TrustFile>, PolicyError> {
         let bytes = match read_protected(path, MAX_TRUST_FILE) {
             Err(PolicyError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self::default());
+                return Ok(None);
             }
             other => other?,
         };
@@ -122,12 +147,7 @@ impl Policy {
             path: path.to_owned(),
             source,
         })?;
-        let directory = path.parent().unwrap_or(Path::new(""));
-        Self::build(&file, |name| {
-            let path = directory.join(name);
-            let bytes = read_protected(&path, MAX_KEY_FILE)?;
-            Ok((path, bytes))
-        })
+        Ok(Some(file))
     }
 
     /// The policy that `file` describes, with key files read by `read_key`, which gets the `file` of an entry
@@ -340,6 +360,7 @@ impl Policy {
             ),
         });
         Refusal(Box::new(Details {
+            subject: Subject::Index,
             ignored_signatures: ignored.collect(),
             trusted_keys: self.keys_for(name).map(|key| key.name.clone()).collect(),
             in_registry: roots.is_in_registry(),

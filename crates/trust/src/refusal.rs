@@ -15,7 +15,18 @@ pub(super) struct Rule {
     pub(super) prefix: Option<String>,
 }
 
-/// An index that may not be used for an image, and what would help.
+/// What may not be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Subject {
+    /// The index of a layer.
+    #[default]
+    Index,
+    /// A recording of a service.
+    Recording,
+}
+
+/// An index or a recording that may not be used for an image, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
 #[serde(transparent)]
 pub struct Refusal(pub(super) Box<Details>);
@@ -23,6 +34,8 @@ pub struct Refusal(pub(super) Box<Details>);
 /// Apart, so that a result with a [`Refusal`] stays small.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Details {
+    /// What is refused.
+    pub(super) subject: Subject,
     /// The image's registry and repository, normalized.
     pub(super) image: String,
     /// How the user named it.
@@ -41,6 +54,13 @@ pub(super) struct Details {
 }
 
 impl Refusal {
+    /// The same refusal, of a recording.
+    #[must_use]
+    pub(super) fn of_recording(mut self) -> Self {
+        self.0.subject = Subject::Recording;
+        self
+    }
+
     /// Whether the index was found to be wrong, which is an alarm and not a matter of policy.
     pub fn is_alarm(&self) -> bool {
         self.0.disproved.is_some()
@@ -50,22 +70,26 @@ impl Refusal {
 impl Details {
     fn fmt_reason(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { image, naming, .. } = self;
+        let what = match self.subject {
+            Subject::Index => "the index",
+            Subject::Recording => "the recording",
+        };
         if !self.in_registry {
-            write!(
-                f,
-                "nothing vouches for the index of {image}: it is not bound, not signed and not proven"
-            )?;
+            let proven = match self.subject {
+                Subject::Index => "not bound, not signed and not proven",
+                Subject::Recording => "not signed, and this host did not make it",
+            };
+            write!(f, "nothing vouches for {what} of {image}: it is {proven}")?;
         } else if *naming == Naming::Digest {
             write!(
                 f,
-                "the index of {image} was only found in the registry, where whoever may push could have put it; \
+                "{what} of {image} was only found in the registry, where whoever may push could have put it; \
                  that never suffices for an image named by digest"
             )?;
         } else {
             write!(
                 f,
-                "the index of {image} was only found in the registry, and trust.toml says that this never \
-                       suffices "
+                "{what} of {image} was only found in the registry, and trust.toml says that this never suffices "
             )?;
             match &self.rule.prefix {
                 Some(prefix) => write!(f, "for {prefix}")?,
@@ -79,6 +103,17 @@ impl Details {
     }
 
     fn fmt_remedies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.subject {
+            Subject::Index => self.fmt_remedies_of_index(f)?,
+            Subject::Recording => self.fmt_remedies_of_recording(f)?,
+        }
+        if self.naming == Naming::Tag && self.in_registry && self.rule.registry_root == RegistryRoot::Never {
+            write!(f, "\nor allow registry-root = \"tag\" for it in trust.toml")?;
+        }
+        Ok(())
+    }
+
+    fn fmt_remedies_of_index(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let image = &self.image;
         write!(f, "\nmake it one of:")?;
         write!(
@@ -89,20 +124,34 @@ impl Details {
             f,
             "\n  signed  `xebec index --sign KEY {image}…`, by a key that trust.toml lists for it "
         )?;
-        if self.trusted_keys.is_empty() {
-            write!(f, "(none yet: add a [[key]])")?;
-        } else {
-            write!(f, "(now: {})", self.trusted_keys.join(", "))?;
-        }
+        self.fmt_keys(f)?;
         write!(
             f,
             "\n  bound   `xebec index --bind {image}…` makes an image index that names image and index; use its tag \
              or digest"
+        )
+    }
+
+    fn fmt_remedies_of_recording(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let image = &self.image;
+        write!(f, "\neither of these helps:")?;
+        write!(
+            f,
+            "\n  signed  `xebec record --sign KEY {image}…` records and pushes it anew, signed by a key that trust.toml lists \
+             for it "
         )?;
-        if self.naming == Naming::Tag && self.in_registry && self.rule.registry_root == RegistryRoot::Never {
-            write!(f, "\nor allow registry-root = \"tag\" for it in trust.toml")?;
+        self.fmt_keys(f)?;
+        write!(
+            f,
+            "\n  own     `xebec record {image}…` makes a recording that this host keeps for itself"
+        )
+    }
+
+    fn fmt_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.trusted_keys.is_empty() {
+            true => write!(f, "(none yet: add a [[key]])"),
+            false => write!(f, "(now: {})", self.trusted_keys.join(", ")),
         }
-        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use xebec_format::digest::Digest;
 use xebec_trust::{
-    Binding, Listing, Naming, Policy, PolicyError, PrivateKey, RepositoryName, Root, Roots,
+    Binding, Evidence, Listing, Naming, Policy, PolicyError, PrivateKey, RepositoryName, Root, Roots,
     SignatureManifest, Signing, TrustFile, sign, verify,
 };
 
@@ -225,6 +225,30 @@ fn a_refusal_says_what_was_missing_and_how_to_get_it() {
         "{text}"
     );
     assert!(text.contains("is not in trust.toml"), "{text}");
+}
+
+/// Signing indexes helps no recording: what is refused is named, and what cures it.
+#[test]
+fn a_refused_recording_is_called_one() {
+    let image = repository("r.example.com/app");
+    let evidence = Evidence {
+        listed: Some(Listing::new(&image)),
+        ..Evidence::default()
+    };
+    let refusal = evidence
+        .root(&Policy::default(), &image, Naming::Digest)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refusal.starts_with("the recording of r.example.com/app was only found"),
+        "{refusal}"
+    );
+    let cures: Vec<&str> = refusal.split('`').skip(1).step_by(2).collect();
+    assert!(cures[0].starts_with("xebec record --sign KEY "), "{refusal}");
+    assert!(!refusal.contains("index"), "{refusal}");
+    let nothing = Evidence::default().root(&Policy::default(), &image, Naming::Tag);
+    let nothing = nothing.unwrap_err().to_string();
+    assert!(nothing.contains("this host did not make it"), "{nothing}");
 }
 
 #[test]
