@@ -8,11 +8,14 @@
 //! Earlier versions made both directories for everybody to read. [`close`] mends that at the start of every command and of the
 //! daemon, once: it then goes through what Xebec itself wrote. Each time after that it costs a look at the two directories. A
 //! directory of somebody else is refused, and so is one that is open and not known to be Xebec's: it may be `/etc`. So is one that
-//! somebody else could put another in the place of (`above`).
+//! somebody else could put another in the place of (`above`). Keys and certificates that the configuration in a root directory names
+//! may lie beside it (`named`).
 
 mod above;
 mod error;
+mod named;
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -57,6 +60,8 @@ impl Use {
                 "runtime",
                 "containers",
                 "snapshots",
+                "departed",
+                "history",
                 "trust.toml",
                 "registries.toml",
                 "daemon.toml",
@@ -107,8 +112,10 @@ const ELSEWHERE: [(i64, &str); 8] = [
     (0x00c3_6400, "ceph"),
     (0x5346_414f, "afs"),
 ];
+/// What a user writes into the root directory, beside the files that these name.
+const SETTINGS: [&str; 3] = ["trust.toml", "registries.toml", "daemon.toml"];
 /// Directories in which all is Xebec's own. The others hold containers' files, or the run directory's mounts.
-const OWN: [&str; 4] = ["layers", "images", "views", "runtime"];
+const OWN: [&str; 5] = ["layers", "images", "views", "runtime", "history"];
 
 /// From now on this process makes files and directories that only their owner may open, unless it says otherwise. Gives the mask
 /// that was set before.
@@ -209,6 +216,15 @@ pub fn check(path: &Path, of: Use) -> Result<(), ClosedError> {
     examine(path, of).map(|_| ())
 }
 
+/// Who else could put another file in the place of one, in words: what on the way to it, and why. `None` if nobody could, and if it
+/// cannot be seen.
+pub fn replaceable(file: &Path) -> Option<String> {
+    match above::check(file) {
+        Err(ClosedError::Above { above, why, .. }) => Some(format!("{}, which {why}", above.display())),
+        _ => None,
+    }
+}
+
 /// Opens a directory and looks at it: its own name, itself, how it is, and the names in it.
 fn examine(path: &Path, of: Use) -> Result<(PathBuf, OwnedFd, Stat, Vec<String>), ClosedError> {
     let path = path.canonicalize().map_err(failed("find", path))?;
@@ -218,7 +234,16 @@ fn examine(path: &Path, of: Use) -> Result<(PathBuf, OwnedFd, Stat, Vec<String>)
     check_file_system(&directory, &path)?;
     check_owner(&status, &path)?;
     let names = names(&directory, &path)?;
-    check_names(&names, &status, &path, of)?;
+    let is_open = status.st_mode & OTHERS != 0;
+    let is_marked = names.iter().any(|name| of.marks().contains(&name.as_str()));
+    let named = match of {
+        Use::Root if is_open || !is_marked => named::names(&directory, &path),
+        _ => BTreeSet::new(),
+    };
+    check_names(&names, &named, &status, &path, of)?;
+    if is_open {
+        check_settings(&directory, &names, &named, &path)?;
+    }
     Ok((path, directory, status, names))
 }
 
@@ -245,8 +270,39 @@ fn check_file_system(directory: &OwnedFd, path: &Path) -> Result<(), ClosedError
     }
 }
 
+/// What a user wrote for Xebec to obey. In a directory that others can get into, one that they may write to is not obeyed: it may
+/// say what they like.
+fn check_settings(
+    directory: &OwnedFd,
+    names: &[String],
+    named: &BTreeSet<String>,
+    path: &Path,
+) -> Result<(), ClosedError> {
+    let is_setting = |name: &&String| SETTINGS.contains(&name.as_str()) || named.contains(*name);
+    for name in names.iter().filter(is_setting) {
+        let path = path.join(name);
+        let status = statat(directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+        let status = status.map_err(|error| failed("look at", &path)(error.into()))?;
+        check_owner(&status, &path)?;
+        let is_link = FileType::from_raw_mode(status.st_mode) == FileType::Symlink;
+        if !is_link && status.st_mode & OTHERS_WRITE != 0 {
+            return Err(ClosedError::Writable {
+                path,
+                mode: status.st_mode & 0o7777,
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Whether a directory is empty, or Xebec's and for this use.
-fn check_names(names: &[String], status: &Stat, path: &Path, of: Use) -> Result<(), ClosedError> {
+fn check_names(
+    names: &[String],
+    named: &BTreeSet<String>,
+    status: &Stat,
+    path: &Path,
+    of: Use,
+) -> Result<(), ClosedError> {
     let is_one_of = |list: &'static [&'static str]| move |name: &&String| list.contains(&name.as_str());
     if names.iter().any(|name| is_one_of(of.marks())(&name)) {
         return Ok(());
@@ -259,7 +315,9 @@ fn check_names(names: &[String], status: &Stat, path: &Path, of: Use) -> Result<
             asked: of.named(),
         });
     }
-    let is_known = |name: &String| name == MADE_WITH || is_temporary(name) || is_one_of(of.names())(&name);
+    let is_known = |name: &String| {
+        name == MADE_WITH || is_temporary(name) || is_one_of(of.names())(&name) || named.contains(name)
+    };
     match names.iter().find(|name| !is_known(name)) {
         None => Ok(()),
         Some(found) if status.st_mode & OTHERS == 0 => Err(ClosedError::Foreign {

@@ -33,7 +33,8 @@ pub enum ClosedError {
     },
     /// Somebody else could put another in its place.
     #[error(
-        "{} is below {}, which {why}: another directory could be put in its place; let only root and this user change what is above          it (chown, chmod), or choose another directory by --root and --run", .path.display(), .above.display()
+        "{} is below {}, which {why}: another directory could be put in its place; let only root and this user change what is above \
+         it (chown, chmod), or choose another directory by --root and --run", .path.display(), .above.display()
     )]
     Above {
         /// The directory.
@@ -65,6 +66,17 @@ pub enum ClosedError {
         path: PathBuf,
         /// What was found in it.
         found: String,
+    },
+    /// Others could have written what Xebec is to obey.
+    #[error(
+        "other users may write to {} (mode {mode:04o}), and could have changed what it says; look at it, then run: chmod go-w {}",
+        .path.display(), .path.display()
+    )]
+    Writable {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
     },
     /// It is a run directory, and was given as the root, or the other way round.
     #[error(

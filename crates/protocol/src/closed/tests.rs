@@ -132,6 +132,60 @@ fn what_is_closed_but_of_others_is_refused_too() {
     }
 }
 
+/// What a user prepares before the first command: a policy, its keys, certificates of registries.
+#[test]
+fn keys_and_certificates_that_the_configuration_names_may_lie_beside_it() {
+    const KEYS: &str = "[[key]]\nname = \"ci\"\nfile = \"ci.pub\"\nrepositories = [\"**\"]\n\n\
+                        [[key]]\nname = \"old\"\nfile = \"./keys/old.pub\"\nrepositories = [\"**\"]\n";
+    for bits in [0o700, 0o755] {
+        let top = tempfile::tempdir().unwrap();
+        let root = top.path().join("root");
+        for name in ["ci.pub", "keys/old.pub", "ca.pem"] {
+            put(&root.join(name), 0o644);
+        }
+        fs::write(root.join("trust.toml"), KEYS).unwrap();
+        let certificate = root.canonicalize().unwrap().join("ca.pem");
+        let registries = format!("ca_files = [{certificate:?}]\n");
+        fs::write(root.join("registries.toml"), registries).unwrap();
+        open_up(&root, bits);
+        close(&root, Use::Root).unwrap();
+        assert_eq!(mode(&root), 0o700);
+        fs::read(root.join("ci.pub")).unwrap();
+        // What nobody names is somebody else's as before, and a run directory has no configuration.
+        put(&root.join("notes"), 0o644);
+        let refused = close(&root, Use::Root).unwrap_err().to_string();
+        assert!(refused.contains("as notes"), "{refused}");
+        assert!(close(&root, Use::Run).is_err());
+    }
+}
+
+#[test]
+fn what_others_may_have_written_is_not_obeyed() {
+    for (name, bits) in [
+        ("trust.toml", 0o666),
+        ("trust.toml", 0o664),
+        ("daemon.toml", 0o646),
+        ("ci.pub", 0o666),
+    ] {
+        let top = tempfile::tempdir().unwrap();
+        let root = top.path().join("root");
+        put(&root.join("ci.pub"), 0o644);
+        let text = "[[key]]\nname = \"ci\"\nfile = \"ci.pub\"\nrepositories = [\"**\"]\n";
+        fs::write(root.join("trust.toml"), text).unwrap();
+        put(&root.join("daemon.toml"), 0o600);
+        fs::set_permissions(root.join(name), Permissions::from_mode(bits)).unwrap();
+        open_up(&root, 0o755);
+        let refused = close(&root, Use::Root).unwrap_err().to_string();
+        assert!(
+            refused.contains(&format!("{name} (mode {bits:04o})")),
+            "{refused}"
+        );
+        assert_eq!(mode(&root), 0o755);
+        fs::set_permissions(root.join(name), Permissions::from_mode(0o644)).unwrap();
+        close(&root, Use::Root).unwrap();
+    }
+}
+
 #[test]
 fn a_root_is_no_run_directory_and_none_is_in_the_other() {
     let top = tempfile::tempdir().unwrap();
