@@ -99,7 +99,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: CacheCommand,
     },
-    /// Check kernel, file system, limits and registries, and say how to fix what is missing.
+    /// Check kernel, root directory, privileges, container runtime, configuration, keys and registries, and say how to fix what is
+    /// missing.
     Doctor(DoctorArgs),
     /// Show each wait of a container, view or image: which process read which file, how long it waited, and why.
     Explain(ExplainArgs),

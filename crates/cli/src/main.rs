@@ -103,6 +103,10 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     if let Err(error) = keep_to_itself(&cli.command) {
         tracing::warn!("cannot protect descriptors and memory from other processes: {error}");
     }
+    // It says what is wrong with the directories.
+    if let Command::Doctor(args) = &cli.command {
+        return doctor::doctor(&cli.root, &cli.run, args);
+    }
     let paths = Paths::create(&cli.root, &cli.run).map_err(|error| Failure::new(FailureKind::Host, error))?;
     match cli.command {
         Command::Run(args) => return run::run(&paths, *args),
@@ -120,9 +124,8 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Explain(args) => explain::explain(&paths, &args)?,
         Command::Rmi(args) => cache::remove(&paths, &args)?,
         Command::Cache { command } => cache::command(&paths, &command)?,
-        Command::Doctor(args) => return doctor::doctor(&paths, &args),
         Command::Daemon { command } => return daemon::command(&paths, &command),
-        Command::Completion { .. } | Command::Man { .. } | Command::Install(_) => {}
+        Command::Completion { .. } | Command::Man { .. } | Command::Install(_) | Command::Doctor(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }

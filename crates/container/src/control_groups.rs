@@ -61,6 +61,14 @@ pub fn container_of_cgroup(path: &str) -> Option<&str> {
     name.filter(|name| !name.is_empty())
 }
 
+/// What tells the container of [`container_of_cgroup`] from others of its name; versions that named control groups by the
+/// container alone have none.
+pub fn run_of_cgroup(path: &str) -> Option<&str> {
+    let group = path.split_once(PARENT)?.1.split('/').next()?;
+    let run = group.split_once(MARK)?.1;
+    (!run.is_empty()).then_some(run)
+}
+
 /// Whether this host's control groups are version 2 alone.
 pub(crate) fn are_unified() -> bool {
     rustix::fs::statfs(CGROUPS).is_ok_and(|stat| stat.f_type == CGROUP2)

@@ -57,6 +57,14 @@ pub(crate) struct Streams {
     pub(crate) stderr: Stdio,
 }
 
+/// The OCI runtimes that are installed, in the order in which they are preferred.
+pub fn installed_runtimes() -> Vec<PathBuf> {
+    RUNTIMES
+        .iter()
+        .filter_map(|name| find_program(name.as_ref()))
+        .collect()
+}
+
 impl Runtime {
     /// Finds the runtime that the user named, or the first that is installed.
     pub(crate) fn find(wanted: Option<&Path>, dirs: &Directories) -> Result<Self, RunError> {

@@ -9,7 +9,7 @@ use isolation::isolated;
 use xebec_kernel::features::{Outcome, check_all};
 
 fn outcome(directory: &Path, name: &str) -> Outcome {
-    let checks = check_all(directory);
+    let checks = check_all(Some(directory));
     let check = checks.iter().find(|check| check.name == name).unwrap();
     println!("{check:?}");
     check.outcome
@@ -23,10 +23,10 @@ fn everything_works_on_this_hosts_disk_and_nothing_is_left() {
         || {
             let directory = tempfile::tempdir().unwrap();
             let mounts = xebec_kernel::mount::mounts().unwrap();
-            for check in check_all(directory.path()) {
+            for check in check_all(Some(directory.path())) {
                 println!("{check:?}");
                 assert!(
-                    check.outcome == Outcome::Good || check.name == "linking",
+                    check.outcome == Outcome::Good || matches!(check.name, "linking" | "root directory"),
                     "{check:?}"
                 );
             }
@@ -59,8 +59,48 @@ fn a_directory_that_is_not_there_is_an_answer_too() {
         "a_directory_that_is_not_there_is_an_answer_too",
         Duration::from_secs(20),
         || {
-            assert_eq!(outcome(Path::new("/nowhere"), "overlayfs"), Outcome::Missing);
+            assert_eq!(outcome(Path::new("/nowhere"), "root directory"), Outcome::Missing);
+            assert_eq!(outcome(Path::new("/nowhere"), "overlayfs"), Outcome::NotTried);
             assert_eq!(outcome(Path::new("/nowhere"), "kernel"), Outcome::Good);
         },
     );
+}
+
+/// What is wrong with the directory is said of it, and the kernel's features are not blamed for it.
+#[test]
+fn a_full_and_a_read_only_directory_are_named_as_such() {
+    isolated(
+        "a_full_and_a_read_only_directory_are_named_as_such",
+        Duration::from_secs(20),
+        || {
+            use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path();
+            mount("none", path, "tmpfs", MountFlags::empty(), c"size=64k").unwrap();
+            let detail = |name: &str| {
+                let checks = check_all(Some(path));
+                let check = checks.into_iter().find(|check| check.name == name).unwrap();
+                (check.outcome, check.detail)
+            };
+            let (outcome, text) = detail("root directory");
+            assert_eq!(outcome, Outcome::Missing);
+            assert!(text.ends_with("is full"), "{text}");
+            assert_eq!(detail("EROFS over files").0, Outcome::NotTried);
+            mount_remount(path, MountFlags::RDONLY, c"").unwrap();
+            let (_, text) = detail("root directory");
+            assert!(text.ends_with("is on a read-only file system"), "{text}");
+            let (outcome, text) = detail("pre-content events");
+            assert_eq!(outcome, Outcome::NotTried);
+            assert!(text.contains("root directory"), "{text}");
+            unmount(path, UnmountFlags::empty()).unwrap();
+        },
+    );
+}
+
+#[test]
+fn without_a_directory_the_rest_is_checked() {
+    let checks = check_all(None);
+    assert!(checks.iter().all(|check| check.name != "root directory"));
+    let tried = checks.iter().find(|check| check.name == "overlayfs").unwrap();
+    assert_eq!(tried.outcome, Outcome::NotTried);
 }

@@ -117,6 +117,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "xebec-format",
             "xebec-kernel",
+            "xebec-trust",
             "xebec-container",
             "xebec-oci",
             "xebec-protocol",

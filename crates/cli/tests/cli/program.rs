@@ -1,5 +1,6 @@
 //! The program, with directories of its own.
 
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
@@ -16,12 +17,22 @@ impl Program {
         }
     }
 
+    /// Its root directory, which need not be there yet.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.directory.path().join("root")
+    }
+
+    /// Its run directory.
+    pub(crate) fn run(&self) -> PathBuf {
+        self.directory.path().join("run")
+    }
+
     /// The program with these arguments, and nothing of this process's environment that it would heed.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xebec"));
         command.args(arguments).stdin(Stdio::null());
-        command.env("XEBEC_ROOT", self.directory.path().join("root"));
-        command.env("XEBEC_RUN", self.directory.path().join("run"));
+        command.env("XEBEC_ROOT", self.root());
+        command.env("XEBEC_RUN", self.run());
         command.env("HOME", self.directory.path());
         for name in ["XEBEC_LOG", "DOCKER_CONFIG", "JOURNAL_STREAM"] {
             command.env_remove(name);

@@ -5,10 +5,13 @@
 //! depend on the file system there, and so do overlayfs upper directories. Mounts are made detached, so none is
 //! left behind even if the process is killed.
 
+mod check;
+mod privilege;
+mod root_directory;
+mod scratch;
 mod tiny_erofs;
 
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,6 +23,9 @@ use rustix::thread::CapabilitySet;
 use crate::fanotify::{Events, Group};
 use crate::mount::{Attributes, Erofs, MountError, Overlay};
 use crate::process;
+pub use check::{Check, Outcome};
+use check::{Found, Trouble, check};
+use scratch::Scratch;
 
 /// The first kernel with pre-content events.
 pub const FIRST_KERNEL: (u32, u32) = (6, 14);
@@ -31,56 +37,38 @@ const ENOUGH_OPEN_FILES: u64 = 8192;
 /// An event comes within microseconds; a kernel that is silent for so long has let the read pass.
 const EVENT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How a check came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
-    /// It works.
-    Good,
-    /// It works less well than it could.
-    Poor,
-    /// Lazy images cannot work without it.
-    Missing,
-}
+const LITTLE_ROOM: &str =
+    "free room there (`xebec cache gc`, `xebec rmi`), or put the root directory on a larger disk";
 
-/// One check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// What was checked.
-    pub name: &'static str,
-    /// How it came out.
-    pub outcome: Outcome,
-    /// What was found.
-    pub detail: String,
-    /// What to do when it is not [`Outcome::Good`].
-    pub advice: &'static str,
-}
-
-/// Runs all checks. `directory` exists and is on the file system that will hold the cache.
-pub fn check_all(directory: &Path) -> Vec<Check> {
-    vec![
+/// Runs all checks. `directory` is where the cache will be; without one, what would be tried there is not tried.
+pub fn check_all(directory: Option<&Path>) -> Vec<Check> {
+    let privilege = check(
+        "privilege",
+        privilege::check(),
+        "run as root (sudo), in the host's user namespace",
+    );
+    let root =
+        directory.map(|directory| check("root directory", root_directory::check(directory), LITTLE_ROOM));
+    let lacks = |check: &Check| check.outcome == Outcome::Missing;
+    let reason = if lacks(&privilege) {
+        Some("CAP_SYS_ADMIN on the host is missing")
+    } else if root.as_ref().is_some_and(lacks) {
+        Some("nothing can be written to the root directory")
+    } else {
+        None
+    };
+    let place = match (reason, directory) {
+        (Some(reason), _) => Err(reason),
+        (None, None) => Err("there is no usable root directory"),
+        (None, Some(directory)) => Ok(directory),
+    };
+    let mut checks = vec![
         check("kernel", kernel_version(), "use Linux 6.14 or later"),
-        check(
-            "privilege",
-            privilege(),
-            "run as root, in the host's user namespace",
-        ),
-        check(
-            "pre-content events",
-            pre_content_events(directory),
-            "put the root directory on ext4, xfs or btrfs; \
-             the kernel needs CONFIG_FANOTIFY_ACCESS_PERMISSIONS",
-        ),
-        check(
-            "EROFS over files",
-            erofs_over_files(directory),
-            "the kernel needs CONFIG_EROFS_FS and CONFIG_EROFS_FS_BACKED_BY_FILE",
-        ),
-        check(
-            "overlayfs",
-            overlayfs(directory),
-            "the kernel needs CONFIG_OVERLAY_FS; \
-             the root directory must be on a file system with extended attributes, not itself an overlay",
-        ),
+        privilege,
+    ];
+    checks.extend(root);
+    checks.extend(check_features(place));
+    checks.extend([
         check(
             "open files",
             open_files(),
@@ -96,19 +84,41 @@ pub fn check_all(directory: &Path) -> Vec<Check> {
             linking(),
             "use the statically linked executable of a release",
         ),
-    ]
+    ]);
+    checks
 }
 
-type Found = Result<(Outcome, String), String>;
-
-fn check(name: &'static str, found: Found, advice: &'static str) -> Check {
-    let (outcome, detail) = found.unwrap_or_else(|problem| (Outcome::Missing, problem));
-    Check {
-        name,
-        outcome,
-        detail,
-        advice,
-    }
+/// Tries what the kernel and the file system of a directory must do, unless there is a reason why nothing can be tried.
+fn check_features(place: Result<&Path, &str>) -> Vec<Check> {
+    let features: [(&str, fn(&Path) -> Found, &str); 3] = [
+        (
+            "pre-content events",
+            pre_content_events,
+            "put the root directory on ext4, xfs or btrfs; \
+             the kernel needs CONFIG_FANOTIFY_ACCESS_PERMISSIONS",
+        ),
+        (
+            "EROFS over files",
+            erofs_over_files,
+            "the kernel needs CONFIG_EROFS_FS and CONFIG_EROFS_FS_BACKED_BY_FILE",
+        ),
+        (
+            "overlayfs",
+            overlayfs,
+            "the kernel needs CONFIG_OVERLAY_FS; \
+             the root directory must be on a file system with extended attributes, not itself an overlay",
+        ),
+    ];
+    let tried = features.into_iter().map(|(name, try_it, advice)| match place {
+        Ok(directory) => check(name, try_it(directory), advice),
+        Err(reason) => Check {
+            name,
+            outcome: Outcome::NotTried,
+            detail: reason.to_owned(),
+            advice: "mend that first, then run `xebec doctor` again",
+        },
+    });
+    tried.collect()
 }
 
 fn kernel_version() -> Found {
@@ -126,29 +136,21 @@ fn kernel_version() -> Found {
     Ok((outcome, format!("Linux {release}")))
 }
 
-fn privilege() -> Found {
-    if process::has_capability(CapabilitySet::SYS_ADMIN) {
-        Ok((Outcome::Good, "CAP_SYS_ADMIN".to_owned()))
-    } else {
-        Err("CAP_SYS_ADMIN is missing".to_owned())
-    }
-}
-
 /// A file is read through a guarded mount, and the event must name the byte that was asked for.
 fn pre_content_events(directory: &Path) -> Found {
     const OFFSET: u64 = 8192;
-    let scratch = Scratch::new(directory)?;
+    let scratch = Scratch::new(directory).map_err(Trouble::of)?;
     let data = scratch.file("data", &[b'x'; 3 * 4096])?;
     let name = data.file_name().ok_or("no file name")?;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let mount = rustix::mount::open_tree(CWD, scratch.path(), flags).map_err(|errno| errno.to_string())?;
+    let mount = rustix::mount::open_tree(CWD, scratch.path(), flags).map_err(Trouble::of)?;
     let mount_path = PathBuf::from(format!(
         "/proc/self/fd/{}",
         std::os::fd::AsRawFd::as_raw_fd(&mount)
     ));
-    let group = Group::new().map_err(|error| error.to_string())?;
-    group.mark_mount(&mount_path).map_err(|error| error.to_string())?;
-    let file = File::open(mount_path.join(name)).map_err(|error| error.to_string())?;
+    let group = Group::new().map_err(Trouble::of)?;
+    group.mark_mount(&mount_path).map_err(Trouble::of)?;
+    let file = File::open(mount_path.join(name)).map_err(Trouble::of)?;
     let reader = std::thread::spawn(move || {
         let mut byte = [0];
         file.read_exact_at(&mut byte, OFFSET)
@@ -156,39 +158,37 @@ fn pre_content_events(directory: &Path) -> Found {
     let seen = answer_one(&group);
     // If the event was not understood, this lets the reader go.
     drop(group);
-    let read = reader.join().map_err(|_| "the reader panicked".to_owned())?;
+    let read = reader.join().map_err(|_| "the reader panicked")?;
     let (offset, count) = seen?;
-    read.map_err(|error| error.to_string())?;
+    read.map_err(Trouble::of)?;
     if (offset..offset.saturating_add(count)).contains(&OFFSET) {
         Ok((
             Outcome::Good,
             format!("asked before bytes {offset}+{count} were read"),
         ))
     } else {
-        Err(format!(
-            "byte {OFFSET} was read, and the kernel asked about {offset}+{count}"
-        ))
+        Err(format!("byte {OFFSET} was read, and the kernel asked about {offset}+{count}").into())
     }
 }
 
-fn answer_one(group: &Group) -> Result<(u64, u64), String> {
+fn answer_one(group: &Group) -> Result<(u64, u64), Trouble> {
     let mut buffer = [0; 4096];
-    if !group.wait(EVENT_PATIENCE).map_err(|error| error.to_string())? {
-        return Err("a file was read without an event".to_owned());
+    if !group.wait(EVENT_PATIENCE).map_err(Trouble::of)? {
+        return Err("a file was read without an event".into());
     }
-    let bytes = group.read(&mut buffer).map_err(|error| error.to_string())?;
+    let bytes = group.read(&mut buffer).map_err(Trouble::of)?;
     let event = Events::new(buffer.get(..bytes).unwrap_or_default())
         .next()
         .ok_or("no event")?;
-    let event = event.map_err(|error| error.to_string())?;
+    let event = event.map_err(Trouble::of)?;
     // SAFETY: this process has just read the event, and nobody else knows its descriptor.
     let _descriptor = unsafe { event.take_descriptor() };
-    group.allow(event.number).map_err(|error| error.to_string())?;
+    group.allow(event.number).map_err(Trouble::of)?;
     Ok((event.offset, event.count))
 }
 
 fn erofs_over_files(directory: &Path) -> Found {
-    let scratch = Scratch::new(directory)?;
+    let scratch = Scratch::new(directory).map_err(Trouble::of)?;
     let metadata = scratch.file("metadata", &tiny_erofs::image())?;
     let device = scratch.file("device", &[0; 4096])?;
     let erofs = Erofs::new(metadata).device(device).read_ahead_kib(0);
@@ -200,33 +200,29 @@ fn erofs_over_files(directory: &Path) -> Found {
                 format!("mounted, but its read-ahead cannot be set: {source}"),
             ));
         }
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(Trouble::of(error)),
     };
-    let entries = std::fs::read_dir(mounted.path())
-        .map_err(|error| error.to_string())?
-        .count();
+    let entries = std::fs::read_dir(mounted.path()).map_err(Trouble::of)?.count();
     match entries {
         0 => Ok((Outcome::Good, "mounted an image with a device".to_owned())),
-        entries => Err(format!("an empty directory has {entries} entries")),
+        entries => Err(format!("an empty directory has {entries} entries").into()),
     }
 }
 
 fn overlayfs(directory: &Path) -> Found {
-    let scratch = Scratch::new(directory)?;
+    let scratch = Scratch::new(directory).map_err(Trouble::of)?;
     for name in ["lower", "upper", "work"] {
-        std::fs::create_dir(scratch.path().join(name)).map_err(|error| error.to_string())?;
+        std::fs::create_dir(scratch.path().join(name)).map_err(Trouble::of)?;
     }
     let path = |name| scratch.path().join(name);
     let overlay = Overlay::new()
         .lower(path("lower"))
         .upper(path("upper"), path("work"));
-    let mounted = overlay
-        .mount(Attributes::empty())
-        .map_err(|error| error.to_string())?;
-    std::fs::write(mounted.path().join("file"), b"up").map_err(|error| error.to_string())?;
+    let mounted = overlay.mount(Attributes::empty()).map_err(Trouble::of)?;
+    std::fs::write(mounted.path().join("file"), b"up").map_err(Trouble::of)?;
     match std::fs::read(path("upper").join("file")) {
         Ok(contents) if contents == b"up" => Ok((Outcome::Good, "wrote to an upper directory".to_owned())),
-        _ => Err("what was written is not in the upper directory".to_owned()),
+        _ => Err("what was written is not in the upper directory".into()),
     }
 }
 
@@ -252,50 +248,12 @@ fn locked_memory() -> Found {
 }
 
 fn linking() -> Found {
-    match process::own_linkage().map_err(|error| error.to_string())? {
+    match process::own_linkage().map_err(Trouble::of)? {
         process::Linkage::Static => Ok((Outcome::Good, "statically linked".to_owned())),
         process::Linkage::Dynamic => Ok((
             Outcome::Poor,
             "dynamically linked: a daemon that loads a library from a lazy mount would wait for itself"
                 .to_owned(),
         )),
-    }
-}
-
-/// A directory that is removed on drop.
-struct Scratch {
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn new(directory: &Path) -> Result<Scratch, String> {
-        let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
-        for number in 0..100 {
-            let path = directory.join(format!(".check-{}-{number}", std::process::id()));
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Ok(Scratch { path }),
-                Err(error) => last = error,
-            }
-        }
-        Err(format!(
-            "cannot make a directory in {}: {last}",
-            directory.display()
-        ))
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn file(&self, name: &str, contents: &[u8]) -> Result<PathBuf, String> {
-        let path = self.path.join(name);
-        std::fs::write(&path, contents).map_err(|error| format!("write {}: {error}", path.display()))?;
-        Ok(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = crate::remove::remove_tree(&self.path);
     }
 }

@@ -1,0 +1,65 @@
+//! What a registry can do.
+
+use std::time::Duration;
+
+use xebec_images::images::Images;
+use xebec_oci::{ProbeReport, Reference};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+
+use crate::args::ImageArgs;
+use crate::{caller, runtime};
+
+/// A name without a slash is a registry's; anything else is an image in one.
+pub(super) fn probe(paths: &Paths, name: &str) -> Result<ProbeReport, Failure> {
+    let request = caller::image_request(&ImageArgs {
+        image: name.to_owned(),
+        platform: None,
+    });
+    let client = Images::open(paths)?
+        .clients()
+        .get(request.docker_config.as_deref())?;
+    let image: Option<Reference> = match name.contains('/') {
+        true => Some(
+            name.parse()
+                .map_err(|error| Failure::new(FailureKind::Usage, error))?,
+        ),
+        false => None,
+    };
+    let registry = image.as_ref().map_or(name, |image| image.registry());
+    let probed = runtime::start()?.block_on(client.probe(registry, image.as_ref()));
+    probed.map_err(|error| Failure::new(FailureKind::Registry, error))
+}
+
+/// Prints what was found, or why nothing was.
+pub(super) fn print(report: Option<&ProbeReport>, error: Option<&str>) {
+    if let Some(error) = error {
+        outln!("FAIL  registry: {error}");
+    }
+    let Some(registry) = report else { return };
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    outln!(
+        "ok    registry {}: {} {}, first answer {:.0} ms, then {:.1} ms",
+        registry.registry,
+        registry.scheme,
+        registry.http_version,
+        milliseconds(registry.first_answer),
+        milliseconds(registry.next_answer)
+    );
+    if !registry.accepted {
+        outln!(
+            "warn  registry {}: it wants credentials; log in with `docker login`",
+            registry.registry
+        );
+    }
+    match registry.ranges {
+        Some(true) => outln!("ok    it answers range requests"),
+        Some(false) => outln!(
+            "warn  it ignores Range, so images from it are read whole. Use a registry or mirror that honours Range"
+        ),
+        None => outln!("      name an image in it to see whether it honours Range"),
+    }
+    if registry.referrers_api == Some(false) {
+        outln!("warn  it has no referrers API; Xebec finds indexes by the fallback tag");
+    }
+}
