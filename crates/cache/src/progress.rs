@@ -195,6 +195,24 @@ struct Leg {
     retries_before: u32,
 }
 
+impl Account {
+    /// Puts what was waited for earlier before it: times and tries add up, the rest is of the later wait.
+    pub fn put_before(&mut self, earlier: &Account) {
+        self.phases.add_all(&earlier.phases);
+        self.spans = self.spans.max(earlier.spans);
+        self.joined = self.joined.max(earlier.joined);
+        self.retries += earlier.retries;
+        if self.problem.is_none() {
+            self.problem.clone_from(&earlier.problem);
+        }
+        for source in &earlier.sources {
+            if !self.sources.contains(source) {
+                self.sources.push(source.clone());
+            }
+        }
+    }
+}
+
 /// What became of a reader's waiting.
 #[derive(Clone, Debug, Default)]
 pub struct Account {

@@ -5,7 +5,7 @@ mod start;
 use std::collections::BTreeMap;
 
 use xebec_keeper::client::{Daemon, unexpected_reply};
-use xebec_kernel::clock::seconds_since_1970;
+use xebec_kernel::clock::{rfc3339, rfc3339_milliseconds};
 use xebec_protocol::explain::{Explanation, WaitReport, WaitState};
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
@@ -17,15 +17,14 @@ use crate::{text, wait_text};
 /// `xebec explain`.
 pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> {
     let daemon = Daemon::new(paths.clone());
-    daemon.require_running()?;
+    let is_running = daemon.require_running().is_ok();
     if args.start {
-        return start::explain(&daemon, args);
+        return start::explain(paths, is_running.then_some(&daemon), args);
     }
-    let request = Request::Explain {
-        name: args.name.clone().unwrap_or_default(),
-    };
-    let Reply::Explained(mut explanation) = daemon.ask(&request, &mut |_| ())? else {
-        return Err(unexpected_reply());
+    let name = args.name.clone().unwrap_or_default();
+    let mut explanation = match is_running {
+        true => ask(&daemon, name)?,
+        false => xebec_daemon::explain::explain_without_daemon(paths, &name)?,
     };
     if args.slow {
         let slow = explanation.slow_ms as f64;
@@ -41,16 +40,29 @@ pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> 
     Ok(())
 }
 
+fn ask(daemon: &Daemon, name: String) -> Result<Explanation, Failure> {
+    match daemon.ask(&Request::Explain { name }, &mut |_| ())? {
+        Reply::Explained(explanation) => Ok(*explanation),
+        _ => Err(unexpected_reply()),
+    }
+}
+
 fn print(explanation: &Explanation, slow: bool) {
-    let now = seconds_since_1970();
     let limit = format!(" longer than {}", text::time(explanation.slow_ms as f64));
     outln!(
-        "{}: {} waits{}; the worker started {}",
+        "{}: {}{}{}",
         explanation.subject,
-        explanation.waits.len(),
+        waits(explanation.waits.len()),
         if slow { &limit } else { "" },
-        text::ago(now.saturating_sub(explanation.since_ms / 1000)),
+        since(explanation.since_ms),
     );
+    if !explanation.others.is_empty() {
+        outln!(
+            "{} earlier of that name: {}",
+            explanation.others.len(),
+            explanation.others.join(", ")
+        );
+    }
     if explanation.waits.is_empty() {
         return;
     }
@@ -62,7 +74,7 @@ fn print(explanation: &Explanation, slow: bool) {
             *sums.entry(phase).or_default() += spent;
         }
         rows.push(vec![
-            text::ago(now.saturating_sub(wait.began_ms / 1000)),
+            rfc3339_milliseconds(wait.began_ms),
             text::time(wait.waited_ms),
             wait_text::process(wait),
             wait.file
@@ -75,6 +87,21 @@ fn print(explanation: &Explanation, slow: bool) {
     let all: f64 = sums.values().sum();
     let sums = sums.iter().map(|(phase, time)| (*phase, *time));
     outln!("in all {}: {}", text::time(all), spent(sums));
+}
+
+fn waits(count: usize) -> String {
+    match count {
+        1 => "1 wait".to_owned(),
+        count => format!("{count} waits"),
+    }
+}
+
+/// Since when waits are remembered; nothing if none ever was.
+fn since(milliseconds: u64) -> String {
+    match milliseconds {
+        0 => String::new(),
+        since => format!("; waits are remembered since {}", rfc3339(since / 1000)),
+    }
 }
 
 /// What a wait was for, and what was notable about it.

@@ -19,7 +19,8 @@
 //!   blocks; `containers`: cleans up after containers whose command was killed.
 //! * `snapshots`: containerd's snapshots; `logins`: the logins of the kubelet's pulls; [`ctr_pull`]: a lazy pull for `ctr`;
 //!   [`relay`]: between containerd and Docker.
-//! * `status`: the daemon's report of itself; `explain`: why readers waited; `metrics`, `metrics_server`: for Prometheus.
+//! * `status`: the daemon's report of itself; [`explain`]: why readers waited; `history_writer`: writes that down for later;
+//!   `container_runs`: which containers run, on which images; `metrics`, `metrics_server`: for Prometheus.
 //!   [`failpoints`]: where tests end the process on purpose.
 //!
 //! Promises: a request is answered by this worker or the next; nothing that is read is evicted; an error names the thing and says
@@ -30,15 +31,17 @@
 mod background;
 mod building;
 mod completion;
+mod container_runs;
 mod containers;
 mod corrections;
 pub mod ctr_pull;
 mod durability;
 mod ending;
 mod eviction;
-mod explain;
+pub mod explain;
 pub mod failpoints;
 mod held_view;
+mod history_writer;
 mod injections;
 mod integrity_check;
 mod learning;
@@ -66,7 +69,7 @@ mod snapshot_service;
 mod snapshots;
 mod start_counts;
 mod start_facts;
-mod start_reports;
+pub mod start_reports;
 mod start_table;
 mod starts;
 mod status;

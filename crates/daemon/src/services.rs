@@ -16,6 +16,7 @@ use crate::completion::Completions;
 use crate::durability::Durability;
 use crate::ending::Ending;
 use crate::explain::Explanations;
+use crate::history_writer::HistoryWriter;
 use crate::metrics::Metrics;
 use crate::proofs::Proofs;
 use crate::quota::Quota;
@@ -43,6 +44,7 @@ pub(crate) struct Services {
     pub(crate) completions: Arc<Completions>,
     pub(crate) proofs: Arc<Proofs>,
     pub(crate) read_ahead: Arc<ViewReadAhead>,
+    pub(crate) history: Arc<HistoryWriter>,
     pub(crate) explanations: Arc<Explanations>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) quota: Arc<Quota>,
@@ -83,6 +85,7 @@ impl Services {
             completions: pulls.completions,
             proofs: pulls.proofs,
             read_ahead: mounts.read_ahead,
+            history: reports.history,
             explanations: reports.explanations,
             metrics: reports.metrics,
             quota: cache.quota,

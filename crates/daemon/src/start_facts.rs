@@ -12,7 +12,7 @@ use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::image::InodeId;
 use xebec_format::runtime_image::{PageRun, RecordedLayer, ServiceKey};
-use xebec_kernel::clock::milliseconds_since_1970;
+use xebec_kernel::clock::{milliseconds_since_1970, rfc3339_milliseconds};
 use xebec_protocol::start_report::{MissedFile, RecordedPages, StartEnd, StartReport};
 use xebec_protocol::wire::Loaded;
 use xebec_views::page_cache_residency::Touched;
@@ -113,6 +113,8 @@ impl Over {
 
 /// What was seen of a start.
 pub(super) struct Seen {
+    /// What tells its container from others of its name.
+    pub(super) container_run: Option<String>,
     /// What it read of its recording.
     pub(super) touched: Touched,
     /// What was brought into its page cache before it was read, so that what it read of that is not known.
@@ -233,6 +235,8 @@ pub(super) fn report(start: &Facts, over: &Over, seen: &Seen, tree: Option<&View
         manifest: start.manifest,
         command: start.argv.clone(),
         container: over.container.clone(),
+        container_run: seen.container_run.clone(),
+        began: rfc3339_milliseconds(start.began_ms),
         began_ms: start.began_ms,
         watched_ms: over.at_ms.saturating_sub(start.began_ms),
         end: over.end,
@@ -249,6 +253,7 @@ pub(super) fn report(start: &Facts, over: &Over, seen: &Seen, tree: Option<&View
         truncated: seen.asked.is_full || seen.unnoticed.is_none(),
         learned: None,
         advice: None,
+        earlier: 0,
     };
     report.advice = advice(&report);
     report

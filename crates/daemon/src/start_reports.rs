@@ -7,21 +7,26 @@ use std::time::Instant;
 
 use tracing::debug;
 use xebec_cache::store::LayerKey;
+use xebec_container::Record;
 use xebec_fill::access_log::AllAsked;
 use xebec_fill::fill_service::FillService;
 use xebec_fill::page_set::PageSet;
 use xebec_fill::waits::WaitRecord;
 use xebec_format::PAGE_SIZE;
 use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::history::History;
+use xebec_protocol::paths::Paths;
 use xebec_protocol::start_report::{Learned, StartReport};
 use xebec_protocol::wire::Holder;
 use xebec_recordings::profile::Profiles;
 use xebec_views::page_cache_residency::Touched;
 use xebec_views::views::Views;
 
+use crate::background::run_without_turn;
+use crate::container_runs::run_of;
 use crate::learning::profile;
 use crate::start_facts::{Facts, Over, Seen, report};
-use crate::start_table::{ActiveStart, REMEMBERED, StartTable, lock};
+use crate::start_table::{ActiveStart, StartTable, lock};
 
 /// Files of complete layers that are looked at: some 10 µs each, if nobody did before.
 const MAX_FILES: usize = 20_000;
@@ -34,6 +39,8 @@ pub(crate) struct StartReports {
     pub(crate) profiles: Profiles,
     /// The run directory, where containers are recorded.
     pub(crate) run: PathBuf,
+    /// Where it is kept what happened.
+    pub(crate) history: PathBuf,
 }
 
 impl StartReports {
@@ -62,8 +69,10 @@ impl StartReports {
         };
         let unnoticed = unnoticed.filter(|_| populated.is_some());
         let (touched, unnoticed) = (is_said(touched), unnoticed.map(is_said));
-        if over.container.is_none() {
-            over.container = self.container_of_command(&start.holder);
+        let record = self.container_of_command(&start.holder);
+        let container_run = record.as_ref().and_then(run_of);
+        if let Some(record) = record {
+            over.container.get_or_insert(record.id);
         }
         let AllAsked { mut entries, is_full } = start.watch.take(over.container.as_deref());
         let watched_ms = over.at_ms.saturating_sub(start.facts.began_ms);
@@ -73,7 +82,8 @@ impl StartReports {
             populated: populated.unwrap_or_default(),
             unnoticed,
             asked: AllAsked { entries, is_full },
-            waits: self.waits_of(start, &over),
+            waits: self.waits_of(start, &over, container_run.as_deref()),
+            container_run,
             is_exact: start.is_narrow && is_narrow,
             is_shared: is_shared || start.is_shared.load(Ordering::Relaxed),
         };
@@ -128,15 +138,19 @@ impl StartReports {
     }
 
     /// The waits that began while it started, of its container and of processes outside of all.
-    fn waits_of(&self, start: &ActiveStart, over: &Over) -> Vec<WaitRecord> {
+    fn waits_of(&self, start: &ActiveStart, over: &Over, run: Option<&str>) -> Vec<WaitRecord> {
         let mut waits = self.fills.waits().since(start.facts.began_ms);
         waits.retain(|wait| {
             let is_layer = |key: LayerKey| {
                 let mut layers = start.facts.layers.iter();
                 layers.any(|layer| layer.layer == key.layer && layer.index == key.index)
             };
-            let is_own = match (&wait.process.container, &over.container) {
-                (Some(one), Some(other)) => one == other,
+            let process = &wait.process;
+            let is_own = match (&process.container, &over.container) {
+                // Another container may have had the name before.
+                (Some(one), Some(other)) => {
+                    one == other && (run.is_none() || process.container_run.as_deref() == run)
+                }
                 _ => true,
             };
             is_own && wait.began <= over.at_ms && wait.key.is_some_and(is_layer)
@@ -145,46 +159,63 @@ impl StartReports {
     }
 
     /// The container that a command runs now.
-    fn container_of_command(&self, holder: &Holder) -> Option<String> {
-        let Holder::Process { pid, .. } = holder else {
+    fn container_of_command(&self, holder: &Holder) -> Option<Record> {
+        let Holder::Process { pid, start_time, .. } = holder else {
             return None;
         };
         let running = xebec_container::list(&self.run).ok()?;
-        let mut own = running
-            .records
-            .into_iter()
-            .filter(|record| record.supervisor.unsigned_abs() == *pid);
-        own.next().map(|record| record.id)
+        let mut own = running.records.into_iter();
+        own.find(|record| {
+            record.supervisor.unsigned_abs() == *pid && record.supervisor_started == *start_time
+        })
     }
 
     /// The last start: of a container or an image, if that is named.
-    pub(crate) async fn explain(&self, name: Option<&str>) -> Result<StartReport, Failure> {
+    pub(crate) async fn explain(self: &Arc<Self>, name: Option<&str>) -> Result<StartReport, Failure> {
         // One that is just over is waited for; one that goes on is not.
         let active: Vec<Arc<ActiveStart>> = lock(&self.table.active).clone();
         for start in &active {
             drop(start.is_over.lock().await);
         }
-        let reference = name.and_then(|name| name.parse::<xebec_oci::Reference>().ok());
-        let reference = reference.map(|reference| reference.to_string());
-        let past = lock(&self.table.past);
-        let is_meant = |report: &&StartReport| {
-            let Some(name) = name else { return true };
-            report.container.as_deref() == Some(name)
-                || report.manifest.to_string() == name
-                || Some(&report.reference) == reference.as_ref()
-        };
-        let found = past.iter().rev().find(is_meant).cloned();
-        found.ok_or_else(|| {
-            let what = name.map_or_else(String::new, |name| format!(" of {name}"));
-            let goes_on = match active.is_empty() {
-                true => "",
-                false => "; one goes on",
-            };
-            let message = format!(
-                "no start{what} is remembered{goes_on}. The last {REMEMBERED} are, since the daemon's worker started; those \
-                 with --no-runtime-image are not watched"
-            );
-            Failure::new(FailureKind::NotFound, message)
-        })
+        let goes_on = !active.is_empty();
+        let (this, name) = (self.clone(), name.map(str::to_owned));
+        let found = run_without_turn(move || {
+            let mut history = History::read(&this.history);
+            history.add([], this.table.past());
+            last_start(history.starts, name.as_deref(), goes_on)
+        });
+        found.await?
     }
+}
+
+/// The last start of a container or an image, or of all, by the history alone: no daemon runs.
+///
+/// # Errors
+/// When none is remembered.
+pub fn explain_start_without_daemon(paths: &Paths, name: Option<&str>) -> Result<StartReport, Failure> {
+    let mut history = History::read(&paths.history());
+    history.add([], []);
+    last_start(history.starts, name, false)
+}
+
+/// The newest of the starts that are meant, with how many others are.
+fn last_start(starts: Vec<StartReport>, name: Option<&str>, goes_on: bool) -> Result<StartReport, Failure> {
+    let reference = name.and_then(|name| name.parse::<xebec_oci::Reference>().ok());
+    let reference = reference.map(|reference| reference.to_string());
+    let mut meant = starts;
+    meant.retain(|start| name.is_none_or(|name| start.is_of(name, reference.as_deref())));
+    meant.sort_by_key(|start| start.began_ms);
+    let Some(mut last) = meant.pop() else {
+        let what = name.map_or_else(String::new, |name| format!(" of {name}"));
+        let goes_on = match goes_on {
+            true => "; one goes on",
+            false => "",
+        };
+        let message =
+            format!("no start{what} is remembered{goes_on}; those with --no-runtime-image are not watched");
+        return Err(Failure::new(FailureKind::NotFound, message));
+    };
+    // Of what was named: of all starts there are always others.
+    last.earlier = name.map_or(0, |_| meant.len() as u64);
+    Ok(last)
 }

@@ -31,11 +31,20 @@ const LEARN_AGAIN: Duration = Duration::from_secs(600);
 /// Services whose last profile is remembered for that.
 const MAX_LEARNED: usize = 1024;
 
+/// The starts that are over.
+#[derive(Default)]
+struct PastStarts {
+    /// The latest of them.
+    reports: VecDeque<StartReport>,
+    /// How many there were in all.
+    count: u64,
+}
+
 /// The table of starts.
 #[derive(Default)]
 pub(crate) struct StartTable {
     pub(crate) active: Mutex<Vec<Arc<ActiveStart>>>,
-    pub(crate) past: Mutex<VecDeque<StartReport>>,
+    past: Mutex<PastStarts>,
     pub(crate) learned: Mutex<HashMap<Digest, Instant>>,
     pub(crate) counts: Counts,
 }
@@ -77,10 +86,25 @@ impl StartTable {
     pub(crate) fn remember(&self, report: StartReport) {
         self.counts.count(&report);
         let mut past = lock(&self.past);
-        if past.len() >= REMEMBERED {
-            past.pop_front();
+        if past.reports.len() >= REMEMBERED {
+            past.reports.pop_front();
         }
-        past.push_back(report);
+        past.reports.push_back(report);
+        past.count += 1;
+    }
+
+    /// The starts that are remembered, the oldest first.
+    pub(crate) fn past(&self) -> Vec<StartReport> {
+        lock(&self.past).reports.iter().cloned().collect()
+    }
+
+    /// Those of them that ended after so many others; then that is how many ended.
+    pub(crate) fn ended_since(&self, after: &mut u64) -> Vec<StartReport> {
+        let past = lock(&self.past);
+        let new = usize::try_from(past.count.saturating_sub(*after)).unwrap_or(usize::MAX);
+        *after = past.count;
+        let first = past.reports.len().saturating_sub(new);
+        past.reports.range(first..).cloned().collect()
     }
 
     /// Whether a profile of the service is due, which it then is not for a while.

@@ -269,7 +269,8 @@ impl Starts {
         let remember = move || {
             let views = views.held();
             let view = views.into_iter().find(|view| view.holders.contains(&holder))?;
-            let remembered = records.change(view.manifest, |record| record.user = Some(user));
+            let (_, manifest) = view.image_of(&holder);
+            let remembered = records.change(manifest, |record| record.user = Some(user));
             remembered.err()
         };
         if let Ok(Some(failure)) = self.background.run(remember).await {

@@ -74,7 +74,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
 
     start_background_work(&runtime, &opened, &services, newly_complete);
     let serving = Serving::new(&opened, &services);
-    let (snapshots, durability) = (services.snapshots, services.durability);
+    let (snapshots, durability, history) = (services.snapshots, services.durability, services.history);
     {
         let _inside = runtime.enter();
         services.completions.resume();
@@ -89,6 +89,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     let last_word = runtime.block_on(serving.serve(accepting(&listener)?, orders))?;
 
     runtime.block_on(snapshots.end());
+    history.write(true);
     end(last_word, runtime, &durability, &journal, events);
     Ok(())
 }
@@ -201,6 +202,7 @@ fn start_background_work(
     if let Some(address) = opened.settings.metrics {
         runtime.spawn(metrics_server::serve(address, services.metrics.clone()));
     }
+    runtime.spawn(services.history.clone().run());
     runtime.spawn(services.upkeep.clone().run());
     runtime.spawn(containers::run(opened.images.paths().clone()));
 }

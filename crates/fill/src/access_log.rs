@@ -204,7 +204,8 @@ impl Watchers {
 
 /// The container that a process is in, by its control group.
 fn container_of_process(pid: i32) -> Option<String> {
-    container_of(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    container_of(&groups).map(|(name, _)| name)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

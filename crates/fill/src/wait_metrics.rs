@@ -65,7 +65,7 @@ impl WaitMetrics {
     }
 
     /// Counts a wait that is over: how long it was, whether the reader got its pages, and what it was spent on.
-    pub(crate) fn count(&self, waited: Duration, is_served: bool, mut phases: Phases) {
+    pub(crate) fn count(&self, waited: Duration, is_served: bool, phases: Phases) {
         let result = match is_served {
             true => "served",
             false => "refused",
@@ -73,6 +73,11 @@ impl WaitMetrics {
         self.waits
             .get_or_create(&ResultLabel { result })
             .observe(waited.as_secs_f64());
+        self.count_time(waited, phases);
+    }
+
+    /// Counts what a further event of a read was spent on that is counted already.
+    pub(crate) fn count_time(&self, waited: Duration, mut phases: Phases) {
         phases.add(Phase::Queue, waited.saturating_sub(phases.total()));
         for phase in Phase::ALL {
             let label = PhaseLabel { phase: phase.name() };

@@ -48,6 +48,8 @@ pub struct Process {
     pub comm: String,
     /// The container that it is in, by its control group.
     pub container: Option<String>,
+    /// What tells that container from others of its name: the random part of its control group's name.
+    pub container_run: Option<String>,
 }
 
 impl Process {
@@ -59,21 +61,26 @@ impl Process {
             let _ = file.map(|file| file.take(MAX_CGROUP).read_to_end(&mut text));
             String::from_utf8_lossy(&text).into_owned()
         };
+        let (container, container_run) = match container_of(&read("cgroup")) {
+            Some((name, run)) => (Some(name), run),
+            None => (None, None),
+        };
         Self {
             pid,
             comm: read("comm").trim_end().to_owned(),
-            container: container_of(&read("cgroup")),
+            container,
+            container_run,
         }
     }
 }
 
-/// The container's name in the text of `/proc/PID/cgroup`.
-pub(crate) fn container_of(cgroups: &str) -> Option<String> {
-    let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-    paths
-        .filter_map(xebec_container::container_of_cgroup)
-        .next()
-        .map(str::to_owned)
+/// The container's name in the text of `/proc/PID/cgroup`, and what tells it from others of its name.
+pub(crate) fn container_of(cgroups: &str) -> Option<(String, Option<String>)> {
+    let mut paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let path = paths.find(|path| xebec_container::container_of_cgroup(path).is_some())?;
+    let name = xebec_container::container_of_cgroup(path)?.to_owned();
+    let run = xebec_container::run_of_cgroup(path).map(str::to_owned);
+    Some((name, run))
 }
 
 /// A reader that waits.
@@ -93,6 +100,8 @@ pub struct Waiter {
     since: u64,
     began: u64,
     denials: u32,
+    /// What became of the earlier events of the same read, which were denied.
+    earlier: Option<Box<WaitRecord>>,
     /// It is named in the log after so many milliseconds.
     named_after: AtomicU64,
 }
@@ -133,15 +142,22 @@ pub struct WaitRecord {
 }
 
 impl Waiter {
+    /// One record for all events of a read: it began with the first of them, and ends as the last.
     fn record(&self, ended: bool, error: Option<String>) -> WaitRecord {
+        let mut account = self.ticket.account();
+        let mut began = self.began;
+        if let Some(earlier) = &self.earlier {
+            account.put_before(&earlier.account);
+            began = began.min(earlier.began);
+        }
         WaitRecord {
             serial: self.serial,
-            began: self.began,
+            began,
             process: self.process().clone(),
             key: self.key,
             range: self.range.clone(),
             waited: self.waited(),
-            account: self.ticket.account(),
+            account,
             ended,
             error,
         }
@@ -151,12 +167,59 @@ impl Waiter {
 /// A reader that was denied a moment ago.
 #[derive(Debug)]
 struct Denied {
+    serial: u64,
     pid: i32,
     file: Option<FileIdentity>,
     range: Range<u64>,
     since: u64,
     at: Instant,
     times: u32,
+}
+
+/// A wait that is over.
+#[derive(Debug)]
+struct Ended {
+    /// How many ended before it.
+    number: u64,
+    at: Instant,
+    record: WaitRecord,
+}
+
+impl Ended {
+    /// Whether no further event of the same read can come.
+    fn is_settled(&self) -> bool {
+        self.record.error.is_none() || self.at.elapsed() > SAME_READ
+    }
+}
+
+/// The waits that are over, the oldest first.
+#[derive(Debug, Default)]
+struct Past {
+    ended: VecDeque<Ended>,
+    count: u64,
+}
+
+impl Past {
+    fn push(&mut self, record: WaitRecord) {
+        if self.ended.len() >= REMEMBERED {
+            self.ended.pop_front();
+        }
+        self.count += 1;
+        self.ended.push_back(Ended {
+            number: self.count,
+            at: Instant::now(),
+            record,
+        });
+    }
+
+    /// Takes a wait out that was not the end of its read.
+    fn take(&mut self, serial: u64) -> Option<WaitRecord> {
+        let place = self
+            .ended
+            .iter()
+            .rposition(|ended| ended.record.serial == serial)?;
+        self.ended.remove(place).map(|ended| ended.record)
+    }
 }
 
 /// See the module.
@@ -166,7 +229,7 @@ pub struct Waits {
     started: u64,
     metrics: WaitMetrics,
     now: Mutex<BTreeMap<u64, Arc<Waiter>>>,
-    past: Mutex<VecDeque<WaitRecord>>,
+    past: Mutex<Past>,
     denied: Mutex<VecDeque<Denied>>,
 }
 
@@ -207,7 +270,8 @@ impl Waits {
     /// A reader begins to wait for `range` of a layer. It must be ended with [`Waits::end`].
     pub fn begin(&self, event: &Event, key: Option<LayerKey>, range: Range<u64>) -> Arc<Waiter> {
         let file = event.file;
-        let (since, denials) = self.clock(event, file, &range);
+        let (since, denials, before) = self.clock(event, file, &range);
+        let earlier = before.and_then(|serial| lock(&self.past).take(serial));
         let waiter = Arc::new(Waiter {
             serial: event.serial,
             key,
@@ -219,6 +283,7 @@ impl Waits {
             since,
             began: milliseconds_since_1970().saturating_sub(waited_since(since).as_millis() as u64),
             denials,
+            earlier: earlier.map(Box::new),
             named_after: AtomicU64::new(self.slow.as_millis() as u64),
         });
         lock(&self.now).insert(event.serial, waiter.clone());
@@ -239,6 +304,7 @@ impl Waits {
                 denied.pop_front();
             }
             denied.push_back(Denied {
+                serial: waiter.serial,
                 pid: waiter.pid,
                 file: waiter.file,
                 range: waiter.range.clone(),
@@ -248,19 +314,37 @@ impl Waits {
             });
         }
         let record = waiter.record(true, error);
-        self.metrics
-            .count(record.waited, record.error.is_none(), record.account.phases);
-        let mut past = lock(&self.past);
-        if past.len() >= REMEMBERED {
-            past.pop_front();
+        match &waiter.earlier {
+            None => self
+                .metrics
+                .count(record.waited, record.error.is_none(), record.account.phases),
+            // The read is counted already, as one that was refused.
+            Some(earlier) => self.metrics.count_time(
+                record.waited.saturating_sub(earlier.waited),
+                waiter.ticket.account().phases,
+            ),
         }
-        past.push_back(record);
+        lock(&self.past).push(record);
+    }
+
+    /// The waits that ended since, in the order in which they did, up to the first of which more may come; each with its number,
+    /// which is above `after`. With `all`, those too of which more may come.
+    pub fn ended_since(&self, after: u64, all: bool) -> Vec<(u64, WaitRecord)> {
+        let past = lock(&self.past);
+        let first = past.ended.partition_point(|ended| ended.number <= after);
+        let later = past.ended.range(first..);
+        later
+            .take_while(|ended| all || ended.is_settled())
+            .map(|ended| (ended.number, ended.record.clone()))
+            .collect()
     }
 
     /// The waits that are remembered, the oldest first, and then those that go on.
     pub fn records(&self) -> Vec<WaitRecord> {
         let now = self.now();
-        let mut records: Vec<WaitRecord> = lock(&self.past).iter().cloned().collect();
+        let past = lock(&self.past);
+        let mut records: Vec<WaitRecord> = past.ended.iter().map(|ended| ended.record.clone()).collect();
+        drop(past);
         records.extend(now.iter().map(|waiter| waiter.record(false, None)));
         records
     }
@@ -269,7 +353,8 @@ impl Waits {
     pub fn since(&self, began: u64) -> Vec<WaitRecord> {
         let now = self.now();
         let past = lock(&self.past);
-        let mut records: Vec<WaitRecord> = past.iter().filter(|wait| wait.began >= began).cloned().collect();
+        let ended = past.ended.iter().map(|ended| &ended.record);
+        let mut records: Vec<WaitRecord> = ended.filter(|wait| wait.began >= began).cloned().collect();
         drop(past);
         let later = now.iter().filter(|waiter| waiter.began >= began);
         records.extend(later.map(|waiter| waiter.record(false, None)));
@@ -311,8 +396,13 @@ impl Waits {
         now
     }
 
-    /// Since when the read that raised this event waits, and how many of its events were denied.
-    fn clock(&self, event: &Event, file: Option<FileIdentity>, range: &Range<u64>) -> (u64, u32) {
+    /// Since when the read that raised this event waits, how many of its events were denied, and which was the last of them.
+    fn clock(
+        &self,
+        event: &Event,
+        file: Option<FileIdentity>,
+        range: &Range<u64>,
+    ) -> (u64, u32, Option<u64>) {
         let mut denied = lock(&self.denied);
         while denied
             .front()
@@ -326,8 +416,10 @@ impl Waits {
                 && denied.range.start.abs_diff(range.start) <= SAME_PLACE
         };
         match denied.iter().rev().find(is_same) {
-            Some(denied) if denied.times < EVENTS_OF_A_READ => (denied.since.min(event.since), denied.times),
-            _ => (event.since, 0),
+            Some(denied) if denied.times < EVENTS_OF_A_READ => {
+                (denied.since.min(event.since), denied.times, Some(denied.serial))
+            }
+            _ => (event.since, 0, None),
         }
     }
 }
@@ -402,7 +494,39 @@ mod tests {
         let other = waits.begin(&event(5, now()), None, 8 << 20..9 << 20);
         assert_eq!(seconds(waits.patience(&other)), 60);
         assert_eq!(waits.oldest().map(|waiter| waiter.serial), Some(4));
-        assert_eq!(waits.records().len(), 5);
+        let records = waits.records();
+        let refused: Vec<_> = records.iter().filter(|wait| wait.error.is_some()).collect();
+        assert_eq!(
+            refused.len(),
+            1,
+            "the kernel asked three times for one read: {records:?}"
+        );
+        assert_eq!(records.len(), 3, "{records:?}");
+        assert!(refused[0].waited >= Duration::from_secs(60));
+        assert_eq!(refused[0].range, 0..4096, "the page that was read");
+    }
+
+    #[test]
+    fn a_refused_read_is_over_when_the_kernel_cannot_ask_again() {
+        let waits = waits();
+        let served = waits.begin(&event(1, now()), None, 0..4096);
+        waits.end(&served, None);
+        let refused = waits.begin(&event(2, now()), None, 8 << 20..9 << 20);
+        waits.end(&refused, Some("gone".to_owned()));
+        let ended = |after, all| {
+            let ended = waits.ended_since(after, all).into_iter();
+            ended
+                .map(|(number, wait)| (number, wait.serial))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ended(0, false), [(1, 1)]);
+        assert_eq!(ended(0, true), [(1, 1), (2, 2)]);
+        let again = waits.begin(&event(3, now()), None, 8 << 20..9 << 20);
+        assert_eq!(ended(0, true), [(1, 1)], "it goes on");
+        waits.end(&again, Some("gone".to_owned()));
+        std::thread::sleep(SAME_READ + Duration::from_millis(50));
+        assert_eq!(ended(1, false), [(3, 3)]);
+        assert!(ended(3, true).is_empty());
     }
 
     #[test]
@@ -424,15 +548,23 @@ mod tests {
     #[test]
     fn containers_are_known_by_their_control_group() {
         for (text, name) in [
-            ("0::/xebec/web-1\n", Some("web-1")),
-            ("0::/../../xebec/web/sub\n", Some("web")),
-            ("0::/xebec/web@0123456789ab\n", Some("web")),
-            ("0::/../xebec/web@0123456789ab/sub\n", Some("web")),
-            ("4:memory:/user/xebec/db\n1:name=systemd:/x\n", Some("db")),
+            ("0::/xebec/web-1\n", Some(("web-1", None))),
+            ("0::/../../xebec/web/sub\n", Some(("web", None))),
+            (
+                "0::/xebec/web@0123456789ab\n",
+                Some(("web", Some("0123456789ab"))),
+            ),
+            (
+                "0::/../xebec/web@0123456789ab/sub\n",
+                Some(("web", Some("0123456789ab"))),
+            ),
+            ("4:memory:/user/xebec/db\n1:name=systemd:/x\n", Some(("db", None))),
             ("0::/system.slice/xebec.service\n", None),
             ("", None),
         ] {
-            assert_eq!(container_of(text).as_deref(), name, "{text:?}");
+            let found = container_of(text);
+            let found = found.as_ref().map(|(name, run)| (name.as_str(), run.as_deref()));
+            assert_eq!(found, name, "{text:?}");
         }
     }
 }

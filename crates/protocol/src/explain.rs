@@ -10,8 +10,12 @@ use xebec_format::digest::Digest;
 pub struct Explanation {
     /// What the name was taken for, for people.
     pub subject: String,
-    /// Waits are remembered since then: when the daemon's worker started, in milliseconds since 1970.
+    /// The oldest wait that is remembered began then, of whatever subject, in milliseconds since 1970; when the daemon's worker
+    /// started, if none is older.
     pub since_ms: u64,
+    /// Other containers of the same name that waits are remembered of, newest first: each by a name that `xebec explain` knows.
+    #[serde(default)]
+    pub others: Vec<String>,
     /// A wait longer than this is slow, in milliseconds.
     pub slow_ms: u64,
     /// The waits. Reads of pages that were there already are none.
@@ -21,7 +25,10 @@ pub struct Explanation {
 /// One reader's wait.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WaitReport {
-    /// When it began, in milliseconds since 1970.
+    /// When it began, as RFC 3339 has it.
+    #[serde(default)]
+    pub began: String,
+    /// The same in milliseconds since 1970.
     pub began_ms: u64,
     /// How long it took, or has taken.
     pub waited_ms: f64,
@@ -33,8 +40,14 @@ pub struct WaitReport {
     pub comm: String,
     /// The container that the process is in; `None` for one outside of all.
     pub container: Option<String>,
+    /// What tells that container from others of its name.
+    #[serde(default)]
+    pub container_run: Option<String>,
     /// The layer; `None` when a worker died before it was known.
     pub layer: Option<Digest>,
+    /// Its index, by which the file is found.
+    #[serde(default)]
+    pub index: Option<Digest>,
     /// The file, as its path in the image; `None` when the layer's index has none there.
     pub file: Option<String>,
     /// First byte, in the layer's data space.
@@ -57,6 +70,13 @@ pub struct WaitReport {
     pub sources: Vec<String>,
     /// Why it was refused, or why the latest try failed.
     pub problem: Option<String>,
+}
+
+impl WaitReport {
+    /// What tells it from all other waits. No process waits twice at a time, threads for different places.
+    pub fn identity(&self) -> (u64, i32, Option<Digest>, u64) {
+        (self.began_ms, self.pid, self.layer, self.offset)
+    }
 }
 
 /// How a wait ended.

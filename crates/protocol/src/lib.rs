@@ -15,6 +15,7 @@
 pub mod closed;
 pub mod explain;
 pub mod failure;
+pub mod history;
 pub mod paths;
 pub mod settings;
 pub mod start_report;

@@ -91,6 +91,11 @@ impl Paths {
         self.root.join("containers")
     }
 
+    /// What happened: waits, starts, containers.
+    pub fn history(&self) -> PathBuf {
+        self.root.join("history")
+    }
+
     /// Logins that the kubelet pulled with.
     pub fn logins(&self) -> PathBuf {
         self.root.join("logins.json")

@@ -16,7 +16,13 @@ pub struct StartReport {
     pub command: Vec<String>,
     /// The container, if it came to one.
     pub container: Option<String>,
-    /// When the view was mounted, in milliseconds since 1970.
+    /// What tells that container from others of its name.
+    #[serde(default)]
+    pub container_run: Option<String>,
+    /// When the view was mounted, as RFC 3339 has it.
+    #[serde(default)]
+    pub began: String,
+    /// The same in milliseconds since 1970.
     pub began_ms: u64,
     /// How long it was watched from then on, in milliseconds.
     pub watched_ms: u64,
@@ -49,6 +55,23 @@ pub struct StartReport {
     pub learned: Option<Learned>,
     /// What to do, if there is something to be gained.
     pub advice: Option<String>,
+    /// How many earlier starts are remembered of what was asked for.
+    #[serde(default)]
+    pub earlier: u64,
+}
+
+impl StartReport {
+    /// Whether it is of a container, by its name or as `NAME@RUN`, or of an image, by its reference in full or its manifest.
+    pub fn is_of(&self, name: &str, reference: Option<&str>) -> bool {
+        let is_container = |container: &str| {
+            let run = self.container_run.as_deref().unwrap_or_default();
+            let rest = name.strip_prefix(container);
+            rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('@') == Some(run))
+        };
+        self.container.as_deref().is_some_and(is_container)
+            || self.manifest.to_string() == name
+            || Some(self.reference.as_str()) == reference
+    }
 }
 
 /// How a start came to its end.

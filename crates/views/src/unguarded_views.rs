@@ -371,6 +371,7 @@ mod tests {
             manifest: Digest::of(name.as_bytes()),
             layers: Vec::new(),
             holders: Vec::new(),
+            images: Vec::new(),
             unused_since_ms: None,
             is_spoiled: false,
             completion: None,

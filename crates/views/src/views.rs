@@ -31,8 +31,8 @@ use crate::recording_admission::TrustRequirement;
 use crate::view::{self, BuiltView, MountOptions};
 use crate::views::own_mounts::{remove_own_mount, remove_unused_mount, unmount_view};
 pub use crate::views::populated::{Populated, PopulatedNote};
-pub use crate::views::record::ViewRecord;
 use crate::views::record::same;
+pub use crate::views::record::{HeldImage, ViewRecord};
 pub use crate::views::table::Views;
 pub use crate::views::view_cache::{KnownView, ViewKey};
 
@@ -151,6 +151,7 @@ impl Views {
             manifest: claim.manifest,
             layers: layers.collect(),
             holders: Vec::new(),
+            images: Vec::new(),
             unused_since_ms: None,
             is_spoiled: false,
             completion: None,
@@ -207,6 +208,7 @@ impl Views {
             record.was_shared |= record.is_held();
             record.holders.push(claim.holder.clone());
         }
+        record.note_image(&claim.holder, claim.reference, claim.manifest);
         record.completion = claim.completion.or(record.completion);
         if !record.uses.contains(&claim.by) {
             record.uses.push(claim.by);

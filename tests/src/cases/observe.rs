@@ -431,6 +431,14 @@ fn container(world: &World) -> Result<Outcome> {
     let shown = run(&mut world.xebec(&["explain", "explained"]))?;
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     ensure!(shown.contains(" in explained"), "{shown}");
+    // The same when its daemon has ended, from the history.
+    run(&mut world.xebec(&["daemon", "stop", "--force"]))?;
+    let later = run(&mut world.xebec(&["explain", "--json", "explained"]))?;
+    let later: Value = serde_json::from_slice(&later.stdout)?;
+    let later = later.get("waits").and_then(Value::as_array);
+    let later = later.context("no waits without a daemon")?;
+    let is_own = |wait: &&Value| text(wait, "/container") == "explained";
+    ensure!(later.iter().filter(is_own).eq(own.iter().copied()), "{later:?}");
     Ok(Outcome::Passed(format!(
         "{} waits of the container, {} of the image\n{}",
         own.len(),

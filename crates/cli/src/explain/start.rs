@@ -1,8 +1,11 @@
 //! `xebec explain --start`: what one start asked for, and what its recording was good for.
 
+use xebec_daemon::start_reports::explain_start_without_daemon;
 use xebec_format::PAGE_SIZE;
 use xebec_keeper::client::{Daemon, unexpected_reply};
+use xebec_kernel::clock::rfc3339_milliseconds;
 use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
 use xebec_protocol::start_report::{Learned, RecordedPages, StartEnd, StartReport};
 use xebec_protocol::wire::{Reply, Request};
 
@@ -13,16 +16,23 @@ use crate::text;
 const SHORT: usize = 19;
 
 /// `xebec explain --start`.
-pub(super) fn explain(daemon: &Daemon, args: &ExplainArgs) -> Result<(), Failure> {
-    let name = args.name.clone();
-    let Reply::Start(report) = daemon.ask(&Request::ExplainStart { name }, &mut |_| ())? else {
-        return Err(unexpected_reply());
+pub(super) fn explain(paths: &Paths, daemon: Option<&Daemon>, args: &ExplainArgs) -> Result<(), Failure> {
+    let report = match daemon {
+        Some(daemon) => ask(daemon, args.name.clone())?,
+        None => explain_start_without_daemon(paths, args.name.as_deref())?,
     };
     if args.json {
-        return text::print_json(&*report);
+        return text::print_json(&report);
     }
     print(&report);
     Ok(())
+}
+
+fn ask(daemon: &Daemon, name: Option<String>) -> Result<StartReport, Failure> {
+    match daemon.ask(&Request::ExplainStart { name }, &mut |_| ())? {
+        Reply::Start(report) => Ok(*report),
+        _ => Err(unexpected_reply()),
+    }
 }
 
 fn print(report: &StartReport) {
@@ -36,7 +46,10 @@ fn print(report: &StartReport) {
         report.command.join(" "),
         end(report),
     );
-    let mut rows = vec![vec!["recording".to_owned(), recording(report)]];
+    let mut rows = vec![
+        vec!["began".to_owned(), rfc3339_milliseconds(report.began_ms)],
+        vec!["recording".to_owned(), recording(report)],
+    ];
     if let Some(recorded) = &report.recorded {
         rows.push(vec!["recorded".to_owned(), recorded_pages(recorded)]);
         rows.push(vec!["read of it".to_owned(), read(recorded)]);
@@ -61,6 +74,13 @@ fn print(report: &StartReport) {
     }
     for note in notes(report) {
         rows.push(vec!["note".to_owned(), note.to_owned()]);
+    }
+    if report.earlier > 0 {
+        let earlier = format!(
+            "{} earlier starts are remembered; this is the last",
+            report.earlier
+        );
+        rows.push(vec!["note".to_owned(), earlier]);
     }
     if let Some(advice) = &report.advice {
         rows.push(vec!["to do".to_owned(), advice.clone()]);

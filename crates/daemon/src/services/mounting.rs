@@ -112,6 +112,7 @@ fn start_reports(opened: &Opened, table: &Arc<StartTable>) -> StartReports {
         views: opened.views.clone(),
         profiles: opened.recordings.profiles().clone(),
         run: opened.images.paths().run().to_owned(),
+        history: opened.images.paths().history(),
     }
 }
 

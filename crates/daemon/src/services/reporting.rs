@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::mounting::MountServices;
 use super::opened::Opened;
 use crate::explain::Explanations;
+use crate::history_writer::HistoryWriter;
 use crate::metrics::Metrics;
 use crate::snapshot_service::Snapshots;
 use crate::status::StatusReports;
@@ -13,6 +14,7 @@ use crate::status::StatusReports;
 pub(super) struct ReportServices {
     /// Containerd is served last; until then there is nothing to tell of it.
     pub(super) snapshots: Arc<Snapshots>,
+    pub(super) history: Arc<HistoryWriter>,
     pub(super) explanations: Arc<Explanations>,
     pub(super) status: Arc<StatusReports>,
     pub(super) metrics: Arc<Metrics>,
@@ -25,7 +27,10 @@ impl ReportServices {
             images, fills, views, ..
         } = opened;
         let snapshots = Arc::new(Snapshots::default());
+        let history = HistoryWriter::new(images.paths(), fills, views, &mounts.start_table);
         let explanations = Arc::new(Explanations {
+            paths: images.paths().clone(),
+            starts: mounts.start_table.clone(),
             store: images.store().clone(),
             records: images.records().clone(),
             fills: fills.clone(),
@@ -52,6 +57,7 @@ impl ReportServices {
         });
         Self {
             snapshots,
+            history: Arc::new(history),
             explanations,
             status,
             metrics,

@@ -76,6 +76,7 @@ fn seen(asked: &[(u16, Range<u64>)]) -> Seen {
         watchers[usize::from(*layer)].note(i32::MAX, &bytes);
     }
     Seen {
+        container_run: None,
         touched: Touched {
             pages: set(1, &[0..60]),
             looked_for: set(1, &[0..100]),

@@ -4,6 +4,7 @@
 //! `pkg/leases/grpc.go` and `docs/garbage-collection.md`.
 
 use std::collections::HashMap;
+pub use xebec_kernel::clock::rfc3339;
 
 use tonic::metadata::{Ascii, MetadataValue};
 
@@ -86,48 +87,4 @@ impl Containerd {
 fn header(id: &str) -> Result<MetadataValue<Ascii>, ContainerdError> {
     id.parse()
         .map_err(|_| ContainerdError::Lease { lease: id.to_owned() })
-}
-
-/// A time as RFC 3339 has it, in UTC: seconds since 1970.
-///
-/// The date is found by counting days from 1 March of the year 0, so that a leap day ends its year and 400 years are alike.
-pub fn rfc3339(seconds: u64) -> String {
-    const DAY: u64 = 86_400;
-    let (days, rest) = (seconds / DAY + 719_468, seconds % DAY);
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    // Months from March on.
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next_year) = match month {
-        0..10 => (month + 3, 0),
-        _ => (month - 9, 1),
-    };
-    format!(
-        "{:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        era * 400 + year + next_year,
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_399, "2000-02-28T23:59:59Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (951_868_800, "2000-03-01T00:00:00Z"),
-            (1_735_689_599, "2024-12-31T23:59:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(rfc3339(seconds), text);
-        }
-    }
 }

@@ -26,6 +26,9 @@ pub struct ViewRecord {
     pub layers: Vec<LayerPair>,
     /// Its holders; none while it is idle.
     pub holders: Vec<Holder>,
+    /// What image it is for each of them. Images of the same layers have one view.
+    #[serde(default)]
+    pub images: Vec<HeldImage>,
     /// Since when it has no holder, in milliseconds since the host was started.
     #[serde(default)]
     pub unused_since_ms: Option<u64>,
@@ -65,7 +68,41 @@ pub struct ViewRecord {
     pub(crate) narrowed: u64,
 }
 
+/// The image that a view is for a holder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldImage {
+    /// Who holds the view.
+    pub holder: Holder,
+    /// The image as it was named, in full.
+    pub reference: String,
+    /// Its manifest.
+    pub manifest: Digest,
+}
+
 impl ViewRecord {
+    /// The image that it is for one of its holders, as it was named, and its manifest; that of its first holder if another is not
+    /// known.
+    pub fn image_of(&self, holder: &Holder) -> (&str, Digest) {
+        let held = self.images.iter().find(|held| same(&held.holder, holder));
+        held.map_or((&self.reference, self.manifest), |held| {
+            (&held.reference, held.manifest)
+        })
+    }
+
+    /// Notes what image it is for a holder that it has now.
+    pub(super) fn note_image(&mut self, holder: &Holder, reference: &str, manifest: Digest) {
+        let holders = &self.holders;
+        self.images.retain(|held| {
+            let is_there = holders.iter().any(|other| same(other, &held.holder));
+            is_there && !same(&held.holder, holder)
+        });
+        self.images.push(HeldImage {
+            holder: holder.clone(),
+            reference: reference.to_owned(),
+            manifest,
+        });
+    }
+
     /// Whether it has a holder.
     pub fn is_held(&self) -> bool {
         !self.holders.is_empty()
@@ -84,5 +121,39 @@ pub(super) fn same(one: &Holder, other: &Holder) -> bool {
         (Holder::Process { name: one, .. }, Holder::Process { name: other, .. }) => one == other,
         (Holder::Snapshot { key: one }, Holder::Snapshot { key: other }) => one == other,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two images of the same layers, which differ in their configurations only, have one view.
+    #[test]
+    fn each_holder_has_its_own_image() {
+        let manifests = [Digest::of(b"one"), Digest::of(b"two")];
+        let holder = |pid| Holder::Process {
+            name: format!("run-{pid}"),
+            pid,
+            start_time: 1,
+        };
+        let mut view: ViewRecord = serde_json::from_value(serde_json::json!({
+            "name": "v", "path": "/v", "reference": "r/one:1", "manifest": manifests[0], "layers": [],
+            "holders": [holder(1), holder(2)],
+        }))
+        .unwrap();
+        assert_eq!(
+            view.image_of(&holder(2)),
+            ("r/one:1", manifests[0]),
+            "of an earlier version"
+        );
+        view.note_image(&holder(1), "r/one:1", manifests[0]);
+        view.note_image(&holder(2), "r/two:1", manifests[1]);
+        assert_eq!(view.image_of(&holder(1)), ("r/one:1", manifests[0]));
+        assert_eq!(view.image_of(&holder(2)), ("r/two:1", manifests[1]));
+        view.holders.remove(0);
+        view.note_image(&holder(2), "r/two:2", manifests[1]);
+        assert_eq!(view.images.len(), 1, "who is gone is forgotten");
+        assert_eq!(view.image_of(&holder(2)), ("r/two:2", manifests[1]));
     }
 }
