@@ -10,7 +10,9 @@ use xebec_protocol::paths::Paths;
 use xebec_recordings::recordings::Recordings;
 
 use crate::args::{ImageJson, InspectArgs, Json};
+use crate::footnotes::Footnotes;
 use crate::progress::Progress;
+use crate::record::trust;
 use crate::{caller, runtime, text};
 
 /// `xebec inspect IMAGE`.
@@ -46,13 +48,22 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
     outln!("lazy       {}", if image.lazy { "yes" } else { "no" });
     let heads = ["LAYER", "SIZE", "CODEC", "LAZY BY", "TRUST", "SPANS", "CACHED"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut notes = Footnotes::default();
     for layer in &image.layers {
+        let mut marked = notes.mark(layer.why_not.as_deref());
+        let (lazy_by, trust) = match layer.trust.as_str() {
+            "refused" => (layer.lazy_by.clone(), layer.trust.clone() + &marked),
+            _ => (
+                layer.lazy_by.clone() + &std::mem::take(&mut marked),
+                layer.trust.clone(),
+            ),
+        };
         rows.push(vec![
             layer.layer.short(),
             text::size(layer.size),
             layer.codec.clone(),
-            layer.lazy_by.clone(),
-            layer.trust.clone(),
+            lazy_by,
+            trust,
             layer
                 .spans
                 .map_or_else(|| "-".to_owned(), |spans| spans.to_string()),
@@ -60,6 +71,7 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
         ]);
     }
     out!("{}", text::table(&rows));
+    notes.lines().iter().for_each(|line| outln!("{line}"));
     Ok(())
 }
 
@@ -103,32 +115,22 @@ fn inspect_runtime_images(recordings: &Recordings, args: &ImageJson) -> Result<(
     ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let now = seconds_since_1970();
+    let mut notes = Footnotes::default();
     for service in &found.services {
-        let env = service.env.iter().map(|(name, value)| format!("{name}={value}"));
-        let words: Vec<String> = env.chain(service.argv.iter().cloned()).collect();
-        let trust = match (&service.root, service.own) {
-            (Some(_), true) => "own".to_owned(),
-            (Some(root), false) => root.to_string(),
-            (None, _) => "refused".to_owned(),
-        };
         rows.push(vec![
-            words.join(" "),
+            service.words(),
             service.probe.clone(),
             service.pages.to_string(),
             text::share(service.steady_pages, service.pages),
             text::size(service.stored_bytes),
             text::share(service.stored_bytes, found.image_bytes),
-            trust,
+            trust(service, &mut notes),
             text::ago(now.saturating_sub(service.recorded)),
             service.recording.short(),
         ]);
     }
     out!("{}", text::table(&rows));
-    let refused = found
-        .services
-        .iter()
-        .filter_map(|service| service.refused.as_ref());
-    refused.for_each(|reason| outln!("refused: {reason}"));
+    notes.lines().iter().for_each(|line| outln!("{line}"));
     Ok(())
 }
 

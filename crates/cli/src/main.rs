@@ -13,6 +13,7 @@ mod ctr_pull;
 mod daemon;
 mod doctor;
 mod explain;
+mod footnotes;
 mod images;
 mod install;
 mod listing;
@@ -146,7 +147,7 @@ fn keep_to_itself(command: &Command) -> std::io::Result<()> {
     // them itself, and keeps its memory to itself before that.
     let has_runtime = match command {
         Command::Run(_) => true,
-        Command::Record(args) => !args.merge,
+        Command::Record(args) => !args.merge && !args.list && !args.remove,
         _ => false,
     };
     if !has_runtime {

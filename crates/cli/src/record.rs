@@ -1,5 +1,7 @@
 //! `xebec record`: runs a service under a recorder and shares what it touched; or merges what was recorded.
 
+mod list;
+
 use std::sync::Arc;
 
 use xebec_keeper::client::Daemon;
@@ -13,15 +15,22 @@ use xebec_recordings::recordings::Recordings;
 use crate::args::RecordArgs;
 use crate::progress::Progress;
 use crate::{caller, runtime, text};
+pub(crate) use list::trust;
 
 /// `xebec record IMAGE [CMD…]`.
 pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
+    if args.list {
+        return list::list(paths, args);
+    }
+    if args.remove {
+        return list::remove(paths, args);
+    }
     if args.merge {
         return merge_recordings(paths, args);
     }
     let daemon = Daemon::new(paths.clone());
     let options = RecordOptions {
-        run: args.container.options(&args.image, &args.command),
+        run: args.container.options(&args.image(), &args.command),
         repeat: args.repeat,
         settle: args.settle,
     };
@@ -31,7 +40,7 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
         key_env: args.key_env.clone(),
     };
     let progress = Arc::new(Progress::new());
-    let image = caller::image_request(&args.image);
+    let image = caller::image_request(&args.image());
     let session = run_recorded(&daemon, paths, &image, &options, &progress.report())?;
     // The runtime has read what it had to from this process, which is about to read logins and keys.
     if let Err(error) = xebec_kernel::process::keep_memory_to_itself() {
@@ -86,7 +95,7 @@ fn merge_recordings(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     let recordings = Recordings::open(paths)?;
     let runtime = runtime::start()?;
     let report = Arc::new(Progress::new()).report();
-    let image = caller::image_request(&args.image);
+    let image = caller::image_request(&args.image());
     let merged = merge(&daemon, &recordings, runtime.handle(), &image, &options, &report)?;
     if args.json {
         return text::print_json(&merged);

@@ -11,7 +11,7 @@
 //! * **A recording:** [`recorder`] notes which pages are read, [`record`] runs the service under it, [`publish`] makes the recording and
 //!   its zone, keeps and pushes them ([`artifact`]), with [`bundled_indexes`] and pages of earlier recordings ([`segment_dedup`]).
 //! * **A merge:** [`merge`] makes one recording of all recordings and profiles of an image, by [`merge_pages`] and `page_reads`.
-//! * [`summary`], [`chart`]: the recorded services, as text and as a picture.
+//! * [`summary`], [`chart`]: the recorded services, as text and as a picture; [`inventory`]: those that this host keeps.
 //!
 //! Promises: a recording is used only if the policy admits it for the image as the user named it; the pages that it brings are noted
 //! before the first one is written, so that they can be checked and corrected later.
@@ -26,6 +26,7 @@ pub mod bundled_indexes;
 pub mod chart;
 pub mod find;
 mod index_from_recording;
+pub mod inventory;
 pub mod load;
 pub mod local_read_ahead;
 pub mod merge;

@@ -42,6 +42,13 @@ pub struct KeptRecording {
     pub zone: Option<PathBuf>,
 }
 
+impl KeptRecording {
+    /// Whether it is an artifact in a registry: this host has no zone of its own for it.
+    pub fn is_pushed(&self) -> bool {
+        self.zone.is_none()
+    }
+}
+
 /// The recordings of one installation.
 #[derive(Clone, Debug)]
 pub struct KeptRecordings {
@@ -194,6 +201,32 @@ impl KeptRecordings {
     /// Whether a recording of an image brought wrong pages here.
     pub fn is_distrusted(&self, manifest: Digest, name: Digest) -> bool {
         self.of_image(manifest).join(name.hex()).join(WRONG).exists()
+    }
+
+    /// The manifests of the images that there are recordings of, or were.
+    pub fn images(&self) -> Vec<Digest> {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut images: Vec<Digest> = names
+            .filter_map(|hex| format!("sha256:{hex}").parse().ok())
+            .collect();
+        images.sort_unstable();
+        images
+    }
+
+    /// Forgets one recording of an image.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn remove(&self, manifest: Digest, name: Digest) -> Result<(), Failure> {
+        let image = self.of_image(manifest);
+        let folder = image.join(name.hex());
+        remove_tree(&folder)
+            .map_err(|error| Failure::host(format!("remove the recording in {}", folder.display()), error))?;
+        // The registry is to be asked again, and the folder stays if something does.
+        let _ = fs::remove_file(image.join("asked"));
+        let _ = fs::remove_dir(&image);
+        Ok(())
     }
 
     /// Forgets the recordings of an image, but not which of them brought wrong pages.

@@ -8,7 +8,7 @@ use xebec_format::runtime_image::{Recording, Service, wanted};
 use xebec_images::images::Report;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::ImageRequest;
-use xebec_trust::Root;
+use xebec_trust::{Refusal, Root};
 
 use crate::recordings::Recordings;
 
@@ -32,6 +32,10 @@ pub struct RecordedService {
     pub recording: Digest,
     /// Whether this host made it.
     pub own: bool,
+    /// Whether this host keeps it.
+    pub kept: bool,
+    /// Whether it is in the registry, or was when this host last had to do with it there.
+    pub in_registry: bool,
     /// What it rests on; none when it may not be used.
     pub root: Option<Root>,
     /// Why it may not be used.
@@ -54,6 +58,15 @@ pub struct RecordedService {
     pub stored_bytes: u64,
 }
 
+impl RecordedService {
+    /// Its variables and its command line, for people.
+    pub fn words(&self) -> String {
+        let env = self.env.iter().map(|(name, value)| format!("{name}={value}"));
+        let words: Vec<String> = env.chain(self.argv.iter().cloned()).collect();
+        words.join(" ")
+    }
+}
+
 impl Recordings {
     /// The runtime images of an image, kept here or in its registry.
     ///
@@ -66,15 +79,20 @@ impl Recordings {
     ) -> Result<RuntimeImages, Failure> {
         let found = self.images.resolve(request, report).await?;
         let mut services = Vec::new();
+        let here: Vec<Digest> = self
+            .kept
+            .list(found.manifest_digest)
+            .iter()
+            .map(|kept| kept.name)
+            .collect();
         for (kept, root) in self.recordings_of(request, &found).await? {
-            let (root, refused) = match root {
-                Ok(root) => (Some(root), None),
-                Err(refusal) => (None, Some(refusal.to_string())),
-            };
-            services.extend(kept.recording.services.iter().map(|service| RecordedService {
-                root,
-                refused: refused.clone(),
-                ..recorded(&kept.recording, service, kept.name, kept.evidence.own)
+            services.extend(kept.recording.services.iter().map(|service| {
+                let service = RecordedService {
+                    kept: here.contains(&kept.name),
+                    in_registry: kept.is_pushed(),
+                    ..recorded(&kept.recording, service, kept.name, kept.evidence.own)
+                };
+                judged(service, &root)
             }));
         }
         services.sort_by_key(|service| std::cmp::Reverse(service.recorded));
@@ -84,6 +102,19 @@ impl Recordings {
             image_bytes: found.layers.iter().map(|layer| layer.size).sum(),
             services,
         })
+    }
+}
+
+/// A service of a recording that rests on that, or is refused.
+pub(super) fn judged(service: RecordedService, root: &Result<Root, Refusal>) -> RecordedService {
+    let (root, refused) = match root {
+        Ok(root) => (Some(*root), None),
+        Err(refusal) => (None, Some(refusal.to_string())),
+    };
+    RecordedService {
+        root,
+        refused,
+        ..service
     }
 }
 
@@ -102,6 +133,8 @@ pub(super) fn recorded(recording: &Recording, service: &Service, name: Digest, o
     RecordedService {
         recording: name,
         own,
+        kept: false,
+        in_registry: false,
         root: None,
         refused: None,
         argv: service.key.argv.clone(),

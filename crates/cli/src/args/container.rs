@@ -246,12 +246,17 @@ fn variable(text: &str) -> Option<(String, String)> {
     xebec record --probe port:80 registry.example.com/nginx:1.27\n  \
     xebec record --repeat 3 --settle 2s --probe 'log:ready to accept' registry.example.com/db:16\n  \
     xebec record registry.example.com/tools:3 jq --version        without a probe: record until it ends\n  \
-    xebec record --merge registry.example.com/db:16               merge all recordings into one; run nothing\n\n\
+    xebec record --merge registry.example.com/db:16               merge all recordings into one; run nothing\n  \
+    xebec record --list registry.example.com/db:16                its recordings, here and in the registry\n  \
+    xebec record --rm sha256:ad207c57d1f0                         forget one\n\n\
     Xebec pushes the recording beside the image. Every host that starts the same command fetches it by one request.")]
 pub(crate) struct RecordArgs {
-    /// The image.
-    #[command(flatten)]
-    pub(crate) image: ImageArgs,
+    /// The image: NAME[:TAG][@DIGEST], with or without a registry. With --rm, also a recording's digest.
+    #[arg(value_name = "IMAGE", required_unless_present = "list")]
+    image: Option<String>,
+    /// The platform to choose from a multi-platform image, such as linux/arm64.
+    #[arg(long, value_name = "OS/ARCH")]
+    platform: Option<String>,
     /// Command and arguments instead of the image's own.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
@@ -270,6 +275,12 @@ pub(crate) struct RecordArgs {
         "env", "env_file", "cap_add", "cap_drop", "security_opt", "read_only", "tmpfs", "memory", "memory_swap", "cpus",
         "pids_limit", "shm_size", "ulimit", "workdir", "user", "entrypoint", "hostname", "runtime"])]
     pub(crate) merge: bool,
+    /// Run nothing. List the recordings of the image, on this host and in its registry; without IMAGE, all that this host keeps.
+    #[arg(long, conflicts_with_all = ["command", "merge", "remove", "local", "sign"])]
+    pub(crate) list: bool,
+    /// Run nothing. Remove from this host a recording, by its digest or the first digits of it, or all recordings of an image.
+    #[arg(long = "rm", conflicts_with_all = ["command", "merge", "local", "sign"])]
+    pub(crate) remove: bool,
     /// With --merge: how many pages starts may add to each service, as a share of the recorded pages or as a number.
     #[arg(long, value_name = "N%|N", default_value_t = Limit::default(), requires = "merge")]
     pub(crate) limit: Limit,
@@ -285,4 +296,19 @@ pub(crate) struct RecordArgs {
     /// How the container is set up.
     #[command(flatten)]
     pub(crate) container: ContainerArgs,
+}
+
+impl RecordArgs {
+    /// The image as it was named; nothing where it need not be.
+    pub(crate) fn image(&self) -> ImageArgs {
+        ImageArgs {
+            image: self.image.clone().unwrap_or_default(),
+            platform: self.platform.clone(),
+        }
+    }
+
+    /// Whether an image was named.
+    pub(crate) fn has_image(&self) -> bool {
+        self.image.is_some()
+    }
 }

@@ -333,6 +333,8 @@ mod tests {
             image_bytes: 100_000_000,
             service: RecordedService {
                 recording: format!("sha256:{:064x}", 7).parse().unwrap(),
+                kept: true,
+                in_registry: true,
                 own: true,
                 root: None,
                 refused: None,

@@ -6,3 +6,4 @@ mod doctor;
 mod explain;
 mod output;
 mod program;
+mod recordings;
