@@ -9,11 +9,11 @@ use xebec_cache::progress::Ticket;
 use xebec_fill::fill_service::FillService;
 use xebec_fill::served::ServedLayer;
 use xebec_fill::unverified_sources::{self, Injection};
+use xebec_images::facts;
 use xebec_images::images::Images;
 use xebec_images::prepare::PreparedImage;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Purpose;
-use xebec_images::facts;
 use xebec_views::recording_admission::RecordingAdmission;
 
 use crate::corrections::Corrections;
