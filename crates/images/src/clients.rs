@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use xebec_oci::credentials::Login;
 use xebec_oci::{Client, ClientConfig, Stats};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
@@ -71,7 +72,7 @@ impl Clients {
         if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
-        let mut config = self.read_settings()?;
+        let mut config = self.settings()?;
         // What somebody brings along comes first, what happens to be there for root last.
         match &key.0 {
             Some(_) => config.docker_configs_after.extend(self.logins.clone()),
@@ -82,6 +83,32 @@ impl Clients {
             .map_err(|error| Failure::new(FailureKind::Registry, error))?;
         clients.insert(key, client.clone());
         Ok(client)
+    }
+
+    /// A client that sends this login to every registry, to see whether one takes it.
+    ///
+    /// # Errors
+    /// When `registries.toml` is damaged.
+    pub fn with_login(&self, login: Login) -> Result<Client, Failure> {
+        let config = ClientConfig {
+            login: Some(login),
+            ..self.settings()?
+        };
+        Client::remembering(config, self.memory.clone())
+            .map_err(|error| Failure::new(FailureKind::Registry, error))
+    }
+
+    /// The settings of `registries.toml`.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    pub fn settings(&self) -> Result<ClientConfig, Failure> {
+        let settings_file = self.settings.clone();
+        let settings = self.read_settings()?;
+        Ok(ClientConfig {
+            settings_file,
+            ..settings
+        })
     }
 
     /// Counters of all clients together.

@@ -138,7 +138,7 @@ impl Images {
             (FoundImage { platform, ..found }, referrers)
         };
         let Some(known) = known else {
-            let located = client.locate(&reference, &platform).await;
+            let located = client.for_first_contact().locate(&reference, &platform).await;
             let located = located.map_err(|error| registry_failure(&error))?;
             let configured = self.configure(&client, located, carriers, false).await;
             return configured
@@ -212,10 +212,7 @@ fn unknown(reference: &Reference, platform: &Platform) -> Failure {
 
 /// What this host knows of an image, since its registry does not say more.
 fn instead(known: FoundImage, problem: String, report: &Report) -> FoundImage {
-    let text = format!(
-        "{problem}; starting the image that this host knows as {}",
-        known.reference
-    );
+    let text = format!("{problem}; using what this host knows of {}", known.reference);
     report(Reply::Notice { text });
     known
 }
@@ -224,7 +221,9 @@ fn instead(known: FoundImage, problem: String, report: &Report) -> FoundImage {
 /// down, restarts or has too much to do. What it says of the image (not found, denied, damaged) is an answer.
 fn is_away(error: &ClientError) -> bool {
     match error {
-        ClientError::Unreachable { .. } | ClientError::RateLimited { .. } => true,
+        ClientError::Unreachable { .. }
+        | ClientError::UnknownHost { .. }
+        | ClientError::RateLimited { .. } => true,
         ClientError::Failed { .. } => error.is_retryable(),
         _ => false,
     }

@@ -16,6 +16,7 @@
 //! * [`lock`]: locks of files and directories between processes.
 //! * [`path`]: opening paths below a directory that is not trusted.
 //! * [`memory`]: locking memory, and protecting a process from the out-of-memory killer.
+//! * [`resolver`]: names of hosts to addresses.
 //! * [`features`]: what this kernel can do, asked by trying it.
 //!
 //! Wherever rustix has a safe wrapper, it is used; the rest is a short `unsafe` block that states its reason.
@@ -35,4 +36,5 @@ pub mod page_cache;
 pub mod path;
 pub mod process;
 pub mod remove;
+pub mod resolver;
 pub mod writeback;

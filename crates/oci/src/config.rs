@@ -10,8 +10,24 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::credentials::Login;
 use crate::credentials::providers::ProviderSettings;
 use crate::reference::split_host_port;
+
+/// What the file of these settings is called, where its path is not known.
+pub(crate) const SETTINGS_FILE: &str = "registries.toml";
+
+/// The names of all settings, at the top of the file.
+pub const SETTINGS: [&str; 8] = [
+    "plain_http",
+    "ca_files",
+    "mirrors",
+    "internal_hosts",
+    "docker_config",
+    "helper_directory",
+    "credential_providers",
+    "budget",
+];
 
 /// Settings of a [`crate::Client`].
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -27,7 +43,8 @@ pub struct ClientConfig {
     /// Hosts (`host` or `host[:port]`) that every registry may redirect to or name as its token server, whatever their
     /// addresses are.
     pub internal_hosts: Vec<String>,
-    /// Docker's `config.json`, or the directory it is in. Default: `$DOCKER_CONFIG`, else `~/.docker`.
+    /// A file of logins, or the directory that docker's `config.json` is in. Default: the files of the user whose process this is
+    /// ([`crate::credentials::usual_files`]).
     pub docker_config: Option<PathBuf>,
     /// Where `docker-credential-*` programs are looked for before `PATH`, which services often have a short one of.
     pub helper_directory: Option<PathBuf>,
@@ -37,8 +54,14 @@ pub struct ClientConfig {
     /// The same after it.
     #[serde(skip)]
     pub docker_configs_after: Vec<PathBuf>,
+    /// What registries are sent whatever the files say: a login that is being tried.
+    #[serde(skip)]
+    pub login: Option<Login>,
     /// The kubelet's credential providers, which are asked after all files.
     pub credential_providers: Option<ProviderSettings>,
+    /// The file that these settings are from, for messages that say where a setting belongs.
+    #[serde(skip)]
+    pub settings_file: PathBuf,
     /// How long, how often and how much at once.
     pub budget: Budget,
     /// How requests introduce themselves.
@@ -56,7 +79,9 @@ impl Default for ClientConfig {
             helper_directory: None,
             docker_configs_before: Vec::new(),
             docker_configs_after: Vec::new(),
+            login: None,
             credential_providers: None,
+            settings_file: PathBuf::from(SETTINGS_FILE),
             budget: Budget::default(),
             user_agent: concat!("xebec/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
@@ -220,6 +245,18 @@ mod tests {
             ClientConfig::default()
         );
         assert!(toml::from_str::<ClientConfig>("plain_htp = []").is_err());
+    }
+
+    #[test]
+    fn every_setting_is_listed() {
+        let error = toml::from_str::<ClientConfig>("no_such = 1")
+            .unwrap_err()
+            .to_string();
+        let listed = |name: &str| error.contains(&format!("`{name}`"));
+        assert!(SETTINGS.iter().all(|name| listed(name)), "{error}");
+        // The program's own name is none for people.
+        let expected = error.split("expected").nth(1).unwrap().matches('`').count() / 2;
+        assert_eq!(expected, SETTINGS.len() + 1, "{error}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Credentials as users of docker already have them: `config.json` and credential helpers.
+//! Credentials as users of podman, skopeo and docker already have them: `auth.json`, `config.json` and credential helpers.
 //!
 //! The file is read again for each look-up, so that `docker login` needs no restart of Xebec; look-ups are rare
 //! because [`crate::auth`] keeps what they give for a few minutes. The order is docker's: a helper named for
@@ -7,8 +7,11 @@
 //! others keep for Xebec, and the kubelet's credential providers ([`providers`]).
 
 mod credential;
+mod files;
 mod helper;
 pub mod providers;
+mod sent;
+mod stored;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,16 +22,21 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::{DecodePaddingMode, general_purpose};
 use credential::read_bytes;
 pub use credential::{Credential, CredentialError};
+pub use files::{docker_file, has_login, usual_files};
 use helper::run_helper;
 use providers::ProviderSettings;
+pub use sent::{Login, SentLogin};
 use serde::Deserialize;
+pub use stored::LoginFile;
 
 /// The key under which docker keeps credentials of its own registry.
 const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
 
-/// Where credentials come from.
+/// Where credentials come from. Files of podman have the form of docker's.
 #[derive(Debug, Clone, Default)]
 pub struct CredentialStore {
+    /// What is used whatever the files say.
+    login: Option<Login>,
     /// Files as docker writes them, in the order in which they are asked.
     files: Vec<PathBuf>,
     helper_directory: Option<PathBuf>,
@@ -56,21 +64,18 @@ struct AuthEntry {
 }
 
 impl CredentialStore {
-    /// Reads from `config` (the file, or the directory it is in), or where docker has it. Helpers are looked for
-    /// in `helper_directory`, then in `PATH`.
+    /// Reads from `config` (the file, or the directory it is in), or from the files that podman, skopeo and docker have for the user
+    /// of this process. Helpers are looked for in `helper_directory`, then in `PATH`.
     pub fn new(config: Option<&Path>, helper_directory: Option<&Path>, helper_timeout: Duration) -> Self {
-        let directory = || {
-            let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".docker"));
-            std::env::var_os("DOCKER_CONFIG").map(PathBuf::from).or_else(home)
-        };
-        let file = match config {
-            Some(path) if path.is_dir() => Some(path.join("config.json")),
-            Some(path) => Some(path.to_owned()),
-            None => directory().map(|directory| directory.join("config.json")),
+        let files = match config {
+            Some(path) if path.is_dir() => vec![path.join("config.json")],
+            Some(path) => vec![path.to_owned()],
+            None => usual_files(),
         };
         let helper_directory = helper_directory.map(Path::to_owned);
         Self {
-            files: file.into_iter().collect(),
+            login: None,
+            files,
             helper_directory,
             providers: None,
             helper_timeout,
@@ -92,6 +97,21 @@ impl CredentialStore {
         self
     }
 
+    /// Uses this login for every registry, and asks nobody else.
+    #[must_use]
+    pub fn only(mut self, login: Option<Login>) -> Self {
+        self.login = login;
+        self
+    }
+
+    /// What is said where nothing was found: which files have nothing.
+    pub(crate) fn nothing_sent(&self, registry: &str) -> SentLogin {
+        SentLogin::Nothing {
+            registry: registry.to_owned(),
+            files: self.files.clone(),
+        }
+    }
+
     /// The credentials for `repository` of `registry` (`host[:port]`); `None` if there are none.
     ///
     /// # Errors
@@ -101,11 +121,23 @@ impl CredentialStore {
         registry: &str,
         repository: &str,
     ) -> Result<Option<Credential>, CredentialError> {
+        let found = self.find(registry, repository).await?;
+        Ok(found.map(|login| login.credential))
+    }
+
+    /// The same, and where they are from.
+    ///
+    /// # Errors
+    /// If a file is there but cannot be used, or a helper fails.
+    pub async fn find(&self, registry: &str, repository: &str) -> Result<Option<Login>, CredentialError> {
+        if let Some(login) = &self.login {
+            return Ok(Some(login.clone()));
+        }
         // One that cannot be asked hides none of the others; it is told if those know nothing.
         let mut problem = None;
         for file in &self.files {
             match self.look_into(file, registry, repository).await {
-                Ok(Some(credential)) => return Ok(Some(credential)),
+                Ok(Some(login)) => return Ok(Some(login)),
                 Ok(None) => {}
                 Err(error) => problem = problem.or(Some(error)),
             }
@@ -113,7 +145,10 @@ impl CredentialStore {
         if let Some(providers) = &self.providers {
             let found = providers.look_up(registry, repository, self.helper_timeout);
             match found.await {
-                Ok(Some(credential)) => return Ok(Some(credential)),
+                Ok(Some(credential)) => {
+                    let from = "a credential provider of the kubelet".to_owned();
+                    return Ok(Some(Login { credential, from }));
+                }
                 Ok(None) => {}
                 Err(error) => problem = problem.or(Some(error)),
             }
@@ -126,7 +161,7 @@ impl CredentialStore {
         file: &Path,
         registry: &str,
         repository: &str,
-    ) -> Result<Option<Credential>, CredentialError> {
+    ) -> Result<Option<Login>, CredentialError> {
         let Some(config) = read(file).await? else {
             return Ok(None);
         };
@@ -140,31 +175,28 @@ impl CredentialStore {
             .filter(|name| !name.is_empty())
             .zip(keys.first());
         for (helper, key) in named.into_iter().chain(for_all) {
-            if let Some(credential) =
-                run_helper(&self.program(helper), helper, key, self.helper_timeout).await?
-            {
-                return Ok(Some(credential));
+            let program = program(self.helper_directory.as_deref(), helper);
+            if let Some(credential) = run_helper(&program, helper, key, self.helper_timeout).await? {
+                let from = format!("docker-credential-{helper}, which {} names", file.display());
+                return Ok(Some(Login { credential, from }));
             }
         }
         let entry = find_entry(&config.auths, &keys, repository);
         let parsed = entry.map(|entry| entry_credential(&entry)).transpose();
-        parsed
-            .map(Option::flatten)
-            .map_err(|reason| CredentialError::Parse {
-                path: file.to_owned(),
-                reason,
-            })
+        let found = parsed.map_err(|reason| CredentialError::Parse {
+            path: file.to_owned(),
+            reason,
+        })?;
+        let from = file.display().to_string();
+        Ok(found.flatten().map(|credential| Login { credential, from }))
     }
+}
 
-    /// The program of a helper: a path if the helpers' own directory has it, else a name for `PATH`.
-    fn program(&self, helper: &str) -> PathBuf {
-        let name = format!("docker-credential-{helper}");
-        let own = self
-            .helper_directory
-            .as_ref()
-            .map(|directory| directory.join(&name));
-        own.filter(|file| file.is_file()).unwrap_or_else(|| name.into())
-    }
+/// The program of a helper: a path if the helpers' own directory has it, else a name for `PATH`.
+fn program(helper_directory: Option<&Path>, helper: &str) -> PathBuf {
+    let name = format!("docker-credential-{helper}");
+    let own = helper_directory.map(|directory| directory.join(&name));
+    own.filter(|file| file.is_file()).unwrap_or_else(|| name.into())
 }
 
 async fn read(path: &Path) -> Result<Option<DockerConfig>, CredentialError> {

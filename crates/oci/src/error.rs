@@ -5,11 +5,12 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use xebec_format::digest::Digest;
 
+use crate::credentials::SentLogin;
 use crate::manifest::ManifestError;
 
 /// What was asked of which registry.
@@ -68,6 +69,12 @@ pub enum Fault {
     /// No connection came about.
     #[error("no connection: {0}")]
     Connect(String),
+    /// That no connection comes about is known at once: nobody listens there, or there is no way there.
+    #[error("no connection: {0}")]
+    NobodyThere(String),
+    /// There is no host of this name.
+    #[error("there is no host named {0}")]
+    UnknownHost(String),
     /// The server's certificate is not trusted, or TLS failed otherwise.
     #[error("TLS: {0}")]
     Tls(String),
@@ -136,11 +143,46 @@ fn explain(message: &str) -> String {
     }
 }
 
+/// A number of tries in words.
+fn tries(number: u32) -> String {
+    match number {
+        1 => "1 try".to_owned(),
+        number => format!("{number} tries"),
+    }
+}
+
+/// Registries do not tell strangers which repositories they have.
+fn or_misspelt(login: &SentLogin) -> &'static str {
+    match login {
+        SentLogin::Sent { .. } => " again, or check the name of the repository",
+        _ => ", or check the name of the repository: registries answer the same where there is none",
+    }
+}
+
+/// What to do about a registry that cannot be reached.
+fn reach_advice(cause: &Fault, target: &Target, settings: &Path) -> String {
+    let (registry, settings) = (&target.registry, settings.display());
+    match cause {
+        // What a server without TLS answers looks like none of its messages.
+        Fault::Tls(text) if text.contains("InvalidMessage") || text.contains("corrupt message") => format!(
+            "it does not seem to speak TLS: if that is right, write plain_http = [{registry:?}] into {settings}"
+        ),
+        Fault::Tls(_) => format!(
+            "if its certificate is right, name the file of the authority that issued it under ca_files in {settings}"
+        ),
+        _ => format!(
+            "check its name and port, the network, and the proxy settings; if it speaks no TLS, write plain_http = \
+             [{registry:?}] into {settings}"
+        ),
+    }
+}
+
 impl Fault {
     /// Whether another try could end differently.
     pub fn is_retryable(&self) -> bool {
         match self {
             Fault::Connect(_)
+            | Fault::NobodyThere(_)
             | Fault::Broken(_)
             | Fault::Timeout(..)
             | Fault::Stalled { .. }
@@ -151,7 +193,11 @@ impl Fault {
             Fault::Status { code, .. } => {
                 matches!(code, 408 | 425 | 429) || (*code >= 500 && !matches!(code, 501 | 505))
             }
-            Fault::Tls(_) | Fault::TooLarge { .. } | Fault::Protocol(_) | Fault::Credentials(_) => false,
+            Fault::UnknownHost(_)
+            | Fault::Tls(_)
+            | Fault::TooLarge { .. }
+            | Fault::Protocol(_)
+            | Fault::Credentials(_) => false,
         }
     }
 
@@ -160,6 +206,8 @@ impl Fault {
     pub(crate) fn is_absence(&self) -> bool {
         match self {
             Fault::Connect(_)
+            | Fault::NobodyThere(_)
+            | Fault::UnknownHost(_)
             | Fault::Broken(_)
             | Fault::Timeout(..)
             | Fault::Stalled { .. }
@@ -180,6 +228,11 @@ impl Fault {
             self,
             Fault::Credentials(_) | Fault::Status { code: 401 | 403, .. }
         )
+    }
+
+    /// Whether who can wait long does so, though it is not worth it for others: somebody may mend it meanwhile.
+    pub(crate) fn may_be_mended(&self) -> bool {
+        self.is_refusal() || matches!(self, Fault::UnknownHost(_))
     }
 
     /// How long the registry asked to be left alone.
@@ -213,28 +266,47 @@ pub enum ClientError {
         /// What the registry said.
         message: String,
     },
+    /// The repository does not have the tag.
+    #[error("{repository} has no tag {tag:?}; {offered}")]
+    NoTag {
+        /// The repository, with its registry.
+        repository: String,
+        /// The tag.
+        tag: String,
+        /// What it has instead.
+        offered: String,
+    },
+    /// The registry does not have the repository.
+    #[error("there is no repository {repository}; check the spelling of its name")]
+    NoRepository {
+        /// The repository, with its registry.
+        repository: String,
+    },
     /// The registry wants credentials, or others.
-    #[error("{target}: not authorized ({cause}); run `docker login {}`, or check the credentials that \
-             config.json names for it", .target.registry)]
+    #[error("{target}: not authorized ({cause}){login}; run `xebec login {}`{}", .target.registry, or_misspelt(.login))]
     Unauthorized {
         /// What was asked for.
         target: Box<Target>,
         /// The last answer.
         cause: Fault,
+        /// Which login was sent.
+        login: Box<SentLogin>,
     },
     /// The registry knows who asks and refuses.
-    #[error("{target}: access denied{}; ask the owner of the repository for access, or run `docker login {}` \
+    #[error("{target}: access denied{}{login}; ask the owner of the repository for access, or run `xebec login {}` \
              as someone who has it", explain(.message), .target.registry)]
     Denied {
         /// What was asked for.
         target: Box<Target>,
         /// What the registry said.
         message: String,
+        /// Which login was sent.
+        login: Box<SentLogin>,
     },
     /// The registry asked to be left alone for longer than the call may last.
     #[error(
-        "{target}: the registry limits requests and still did so after {attempts} tries ({cause}); wait, log \
-             in for a higher limit, or configure a mirror"
+        "{target}: the registry limits requests and still did so after {} ({cause}); wait, run \
+             `xebec login {}` for a higher limit, or configure a mirror", tries(*attempts), .target.registry
     )]
     RateLimited {
         /// What was asked for.
@@ -246,8 +318,8 @@ pub enum ClientError {
     },
     /// The registry could not be reached.
     #[error(
-        "{target}: the registry cannot be reached, tried {attempts} times ({cause}); check its name, the \
-             network and proxy settings, and for a registry without TLS list it under plain_http"
+        "{target}: the registry cannot be reached after {} ({cause}); {}",
+        tries(*attempts), reach_advice(.cause, .target, .settings)
     )]
     Unreachable {
         /// What was asked for.
@@ -256,10 +328,24 @@ pub enum ClientError {
         attempts: u32,
         /// The last fault.
         cause: Fault,
+        /// The file of the settings that may help.
+        settings: PathBuf,
+    },
+    /// There is no such host.
+    #[error(
+        "{target}: there is no host named {host}; check the spelling of the name, and which DNS server this \
+             host asks (/etc/resolv.conf)"
+    )]
+    UnknownHost {
+        /// What was asked for.
+        target: Box<Target>,
+        /// Its name.
+        host: String,
     },
     /// The registry answered, but never with what was asked for.
     #[error(
-        "{target}: gave up after {attempts} tries: {cause}; see `xebec doctor` for what this registry can do"
+        "{target}: gave up after {}: {cause}; see `xebec doctor {}` for what this registry can do",
+        tries(*attempts), .target.registry
     )]
     Failed {
         /// What was asked for.
@@ -271,8 +357,8 @@ pub enum ClientError {
     },
     /// The content is not what its digest says.
     #[error(
-        "{target}: the registry sent content with digest {got}, tried {attempts} times; its storage or a proxy \
-             on the way is damaged or dishonest"
+        "{target}: the registry sent content with digest {got} in {}; its storage or a proxy \
+             on the way is damaged or dishonest", tries(*attempts)
     )]
     WrongDigest {
         /// What was asked for, by digest.
@@ -356,21 +442,29 @@ impl ClientError {
                 message,
                 ..
             } => Self::NotFound { target, message },
-            Fault::Status { code: 401, .. } | Fault::Credentials(_) => {
-                Self::Unauthorized { target, cause: fault }
-            }
+            Fault::Status { code: 401, .. } | Fault::Credentials(_) => Self::Unauthorized {
+                target,
+                cause: fault,
+                login: Box::default(),
+            },
             Fault::Status {
                 code: 403, message, ..
-            } => Self::Denied { target, message },
+            } => Self::Denied {
+                target,
+                message,
+                login: Box::default(),
+            },
             Fault::Status { code: 429, .. } => Self::RateLimited {
                 target,
                 attempts,
                 cause: fault,
             },
-            Fault::Connect(_) | Fault::Tls(_) => Self::Unreachable {
+            Fault::UnknownHost(host) => Self::UnknownHost { target, host },
+            Fault::Connect(_) | Fault::NobodyThere(_) | Fault::Tls(_) => Self::Unreachable {
                 target,
                 attempts,
                 cause: fault,
+                settings: PathBuf::from(crate::config::SETTINGS_FILE),
             },
             Fault::WrongDigest { got, .. } => Self::WrongDigest {
                 target,
@@ -403,18 +497,23 @@ impl ClientError {
     /// without touching what waits. Not answers to another question than was asked.
     pub fn may_heal(&self) -> bool {
         let nonsense = matches!(self, Self::Failed { cause, .. } if cause.is_nonsense());
-        (self.is_retryable() && !nonsense) || matches!(self, Self::Unauthorized { .. } | Self::Denied { .. })
+        (self.is_retryable() && !nonsense)
+            || matches!(
+                self,
+                Self::Unauthorized { .. } | Self::Denied { .. } | Self::UnknownHost { .. }
+            )
     }
 
     /// What was asked for, if it was a registry.
     pub fn target(&self) -> Option<&Target> {
         match self {
-            Self::Config(_) | Self::CaFile { .. } => None,
+            Self::Config(_) | Self::CaFile { .. } | Self::NoTag { .. } | Self::NoRepository { .. } => None,
             Self::NotFound { target, .. }
             | Self::Unauthorized { target, .. }
             | Self::Denied { target, .. }
             | Self::RateLimited { target, .. }
             | Self::Unreachable { target, .. }
+            | Self::UnknownHost { target, .. }
             | Self::Failed { target, .. }
             | Self::WrongDigest { target, .. }
             | Self::TooLarge { target, .. }

@@ -25,8 +25,8 @@ pub mod reference;
 mod transport;
 
 pub use client::{
-    BlobSource, BlobStream, BlobUpload, Client, FetchedManifest, LocatedImage, Observer, ProbeReport,
-    PushedManifest, RangeAnswer, ResolvedImage, Stats, Wait,
+    BlobSource, BlobStream, BlobUpload, Client, FetchedManifest, Listener, LocatedImage, Observer, Outage,
+    ProbeReport, PushedManifest, RangeAnswer, ResolvedImage, Stats, Wait, listening,
 };
 pub use config::{Budget, ClientConfig, DurationError, Mirror, parse_duration};
 pub use error::{ClientError, Fault, Target};

@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-trust", &["xebec-format", "xebec-kernel"]),
     ("xebec-container", &["xebec-kernel"]),
     ("xebec-snapshotter", &["xebec-kernel"]),
-    ("xebec-oci", &["xebec-format"]),
+    ("xebec-oci", &["xebec-format", "xebec-kernel"]),
     ("xebec-index", &["xebec-format"]),
     ("xebec-cache", &["xebec-format", "xebec-kernel", "xebec-index"]),
     (

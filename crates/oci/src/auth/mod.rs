@@ -10,6 +10,7 @@ mod challenge;
 pub(crate) mod tokens;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub use challenge::{Challenge, parse_challenges};
 use crate::client::call_options::Wait;
 use crate::client::stats::Counters;
 use crate::config::{Budget, is_loopback};
-use crate::credentials::{Credential, CredentialStore, basic_header};
+use crate::credentials::{Credential, CredentialStore, SentLogin, basic_header};
 use crate::error::Fault;
 use crate::transport::authority::authority;
 use crate::transport::http::{Pools, execute};
@@ -35,6 +36,9 @@ use tokens::{Freshness, Slot, Token, TokenKey, Tokens};
 const MAX_TOKEN_ANSWER: u64 = 256 << 10;
 /// How long a password is kept before its helper is asked again.
 const BASIC_LIFE: Duration = Duration::from_secs(300);
+
+/// Repositories of which it is remembered which login they were sent, with some hundred bytes each.
+const MAX_SENT: usize = 4096;
 
 /// What a request needs to be allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -88,6 +92,9 @@ struct Inner {
     store: CredentialStore,
     challenges: Mutex<HashMap<String, Challenge>>,
     tokens: Tokens,
+    /// Which login was sent last, by authority and repository.
+    sent: Mutex<HashMap<(String, String), SentLogin>>,
+    settings_file: PathBuf,
 }
 
 /// Everything that a renewal needs to know.
@@ -108,8 +115,9 @@ impl Authenticator {
         budget: Budget,
         plain_http: Vec<String>,
         store: CredentialStore,
+        settings_file: PathBuf,
     ) -> Self {
-        let (challenges, tokens) = Default::default();
+        let (challenges, tokens, sent) = Default::default();
         Self(Arc::new(Inner {
             pools,
             budget,
@@ -117,7 +125,27 @@ impl Authenticator {
             store,
             challenges,
             tokens,
+            sent,
+            settings_file,
         }))
+    }
+
+    /// Which login `server` was last sent for this repository.
+    pub(crate) fn sent(&self, server: &Server, repository: &str) -> SentLogin {
+        let sent = self.0.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (server.authority.clone(), repository.to_owned());
+        sent.get(&key).cloned().unwrap_or_default()
+    }
+
+    fn note_sent(&self, renewal: &Renewal, login: SentLogin) {
+        let mut sent = self.0.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        if sent.len() >= MAX_SENT {
+            sent.clear();
+        }
+        sent.insert(
+            (renewal.registry.clone(), renewal.scope.repository.clone()),
+            login,
+        );
     }
 
     /// What `server` is known to want.
@@ -206,9 +234,14 @@ impl Authenticator {
         let found = self
             .0
             .store
-            .look_up(&renewal.registry, &renewal.scope.repository)
+            .find(&renewal.registry, &renewal.scope.repository)
             .await;
-        let credential = found.map_err(|error| Fault::Credentials(error.to_string()))?;
+        // What the error says is more than which login was sent before.
+        self.note_sent(renewal, SentLogin::Unknown);
+        let login = found.map_err(|error| Fault::Credentials(error.to_string()))?;
+        let nothing = || self.0.store.nothing_sent(&renewal.registry);
+        self.note_sent(renewal, login.as_ref().map_or_else(nothing, SentLogin::of));
+        let credential = login.map(|login| login.credential);
         let asked = Instant::now();
         match (&renewal.challenge, credential) {
             (_, Some(Credential::RegistryToken(token))) => {
@@ -301,7 +334,8 @@ impl Authenticator {
                 Ok(())
             }
             _ => Err(Fault::Protocol(format!(
-                "the registry names the token server {host} without TLS; list it under plain_http to allow that"
+                "the registry names the token server {host} without TLS; to allow that, list it under plain_http in {}",
+                self.0.settings_file.display()
             ))),
         }
     }
@@ -360,7 +394,7 @@ mod tests {
         let nothing = std::path::Path::new("/nonexistent");
         let store = CredentialStore::new(Some(nothing), None, Duration::from_secs(1));
         let plain = ["plain.example", "plain.example:5000"].map(str::to_owned);
-        Authenticator::new(pools, config.budget, plain.to_vec(), store)
+        Authenticator::new(pools, config.budget, plain.to_vec(), store, config.settings_file)
     }
 
     fn renewal(registry_is_plain: bool, reach: Reach) -> Renewal {

@@ -9,6 +9,11 @@ use crate::error::Fault;
 
 /// Tries of a call that has little time.
 const HASTY_ATTEMPTS: u32 = 2;
+/// How long a registry is asked again of which nothing is known here, and at whose address nobody listens: as long as one takes
+/// that is just being started.
+const NOBODY_THERE: Duration = Duration::from_secs(3);
+/// The same while there is no answer at all: from its name server, or from its address.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// What a call is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +48,9 @@ pub(crate) enum Patience {
     /// As [`crate::config::Budget`] says: a person waits.
     #[default]
     Budget,
+    /// The same, but not for long while nobody is there at all: nothing that was asked before depends on it, and the name may be
+    /// wrong.
+    FirstContact,
     /// A try or two within this time: there is something else to fall back on.
     Hasty(Duration),
     /// Again and again until then: a program waits that would rather wait than fail.
@@ -53,7 +61,7 @@ impl Patience {
     /// Tries without progress.
     pub(crate) fn attempts(self, budget: u32) -> u32 {
         match self {
-            Self::Budget => budget,
+            Self::Budget | Self::FirstContact => budget,
             Self::Hasty(_) => HASTY_ATTEMPTS.min(budget),
             Self::Until(_) => u32::MAX,
         }
@@ -62,9 +70,18 @@ impl Patience {
     /// Time for a call that begins now.
     pub(crate) fn time(self, budget: Duration) -> Duration {
         match self {
-            Self::Budget => budget,
+            Self::Budget | Self::FirstContact => budget,
             Self::Hasty(time) => time.min(budget),
             Self::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
+        }
+    }
+
+    /// For how long a call goes on that meets this fault; no limit of its own when absent.
+    pub(crate) fn bears(self, fault: &Fault) -> Option<Duration> {
+        match (self, fault) {
+            (Self::FirstContact, Fault::NobodyThere(_)) => Some(NOBODY_THERE),
+            (Self::FirstContact, Fault::Connect(_) | Fault::Timeout(..)) => Some(SILENCE),
+            _ => None,
         }
     }
 

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::Client;
 use crate::client::call_options::CallOptions;
+use crate::client::outage::{self, Outage};
 use crate::error::{ClientError, Fault, Target};
 use crate::transport::attempts::Attempts;
 use crate::transport::registry::{Endpoint, Servers};
@@ -26,6 +27,8 @@ pub(crate) struct Failover {
     attempts: Attempts,
     /// Bytes received since the last fault.
     gained: u64,
+    /// Whoever listens was told that the call waits for the registry.
+    told: bool,
 }
 
 impl Client {
@@ -42,6 +45,7 @@ impl Client {
             current,
             attempts,
             gained: 0,
+            told: false,
         }
     }
 
@@ -58,6 +62,7 @@ impl Client {
             current,
             attempts,
             gained: 0,
+            told: false,
         }
     }
 }
@@ -100,6 +105,7 @@ impl Failover {
     /// Notes that `bytes` more arrived.
     pub(crate) fn gained(&mut self, bytes: u64) {
         self.gained += bytes;
+        self.went_on();
         self.client
             .counters
             .content(&self.current.server.authority, bytes);
@@ -134,9 +140,11 @@ impl Failover {
             self.current = next;
             return Ok(());
         }
-        self.attempts
-            .after(fault, &self.current.server.gate, &self.target)
-            .await?;
+        let waited = self
+            .attempts
+            .after(fault, &self.current.server.gate, &self.target);
+        self.told = true;
+        waited.await.map_err(|error| self.explained(error))?;
         if self.current.mirror_of.is_some() || self.by_digest {
             let servers = &self.client.transport.servers;
             let registry = &self.target.registry;
@@ -144,6 +152,54 @@ impl Failover {
                 round(servers, registry, self.by_digest, true, &self.client.options);
         }
         Ok(())
+    }
+}
+
+impl Failover {
+    /// Tells whoever listens that the call goes on, if they were told that it waits.
+    fn went_on(&mut self) {
+        if std::mem::take(&mut self.told) {
+            outage::tell(|| Outage::Over {
+                registry: self.target.registry.clone(),
+            });
+        }
+    }
+
+    /// The error, with what the client knows of its cause.
+    fn explained(&self, error: ClientError) -> ClientError {
+        let transport = &self.client.transport;
+        let repository = self.target.repository.as_deref().unwrap_or_default();
+        let sent = || Box::new(transport.auth.sent(&self.current.server, repository));
+        match error {
+            ClientError::Unauthorized { target, cause, .. } => ClientError::Unauthorized {
+                target,
+                cause,
+                login: sent(),
+            },
+            ClientError::Denied { target, message, .. } => ClientError::Denied {
+                target,
+                message,
+                login: sent(),
+            },
+            ClientError::Unreachable {
+                target,
+                attempts,
+                cause,
+                ..
+            } => ClientError::Unreachable {
+                target,
+                attempts,
+                cause,
+                settings: transport.config.settings_file.clone(),
+            },
+            error => error,
+        }
+    }
+}
+
+impl Drop for Failover {
+    fn drop(&mut self) {
+        self.went_on();
     }
 }
 
@@ -155,7 +211,13 @@ fn pass_over(endpoint: &Endpoint, fault: &Fault) {
     tracing::debug!(mirror = endpoint.server.authority, %fault, "mirror passed over");
     let unusable = matches!(
         fault,
-        Fault::Connect(_) | Fault::Tls(_) | Fault::Broken(_) | Fault::Timeout(..) | Fault::Stalled { .. }
+        Fault::Connect(_)
+            | Fault::NobodyThere(_)
+            | Fault::UnknownHost(_)
+            | Fault::Tls(_)
+            | Fault::Broken(_)
+            | Fault::Timeout(..)
+            | Fault::Stalled { .. }
     );
     if unusable
         || matches!(

@@ -8,6 +8,7 @@ mod blob;
 pub(crate) mod call_options;
 mod failover;
 mod manifest;
+pub(crate) mod outage;
 mod probe;
 mod push;
 mod range;
@@ -15,6 +16,7 @@ mod referrers;
 mod resolve;
 pub(crate) mod stats;
 mod stream;
+mod tags;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +26,7 @@ use tokio::time::Instant;
 pub use blob::{MAX_RANGE, RangeAnswer};
 pub use call_options::{Observer, Wait};
 pub use manifest::FetchedManifest;
+pub use outage::{Listener, Outage, listening};
 pub use probe::{AuthKind, ProbeReport};
 pub use push::{BlobSource, BlobUpload, PushedManifest};
 pub use resolve::{LocatedImage, ResolvedImage};
@@ -92,6 +95,14 @@ impl Client {
     #[must_use]
     pub fn patient_until(&self, deadline: Instant) -> Self {
         self.with_patience(Patience::Until(deadline))
+    }
+
+    /// The same client, for the first question about an image of which nothing is known here: a registry at whose address nobody
+    /// listens is given up after three seconds, and one that does not answer at all after thirty. One that answers that it is busy
+    /// or broken is asked for as long as the budget says.
+    #[must_use]
+    pub fn for_first_contact(&self) -> Self {
+        self.with_patience(Patience::FirstContact)
     }
 
     /// The same client, whose calls try twice within `time` at most: for callers with something to fall back on.

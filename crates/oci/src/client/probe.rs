@@ -79,6 +79,31 @@ impl Client {
         Ok(report)
     }
 
+    /// Asks `registry` whether it takes the login that this client has ([`crate::ClientConfig::login`]). Gives whether it asked for
+    /// one at all.
+    ///
+    /// # Errors
+    /// [`ClientError::Unauthorized`] if it refuses the login; if it cannot be reached or is no registry.
+    pub async fn check_login(&self, registry: &str) -> Result<bool, ClientError> {
+        let endpoint = self.transport.servers.origin(registry);
+        let mut failover = self.failover_at_origin(Self::registry_target(registry));
+        loop {
+            match failover.limit(self.check_login_once(&endpoint)).await {
+                Ok(asks) => return Ok(asks),
+                Err(fault) => failover.failed(fault).await?,
+            }
+        }
+    }
+
+    async fn check_login_once(&self, endpoint: &Endpoint) -> Result<bool, Fault> {
+        let ask = Ask::get(String::new(), Scope::pull(""));
+        let answer = self.transport.send(endpoint, &ask, &self.counters).await?;
+        match answer.status().as_u16() {
+            200 => Ok(self.transport.auth.challenge(&endpoint.server).is_some()),
+            _ => Err(answer.into_fault().await),
+        }
+    }
+
     async fn probe_once(&self, registry: &str, endpoint: &Endpoint) -> Result<ProbeReport, Fault> {
         let ask = Ask::get(String::new(), Scope::pull(""));
         let time = async || {

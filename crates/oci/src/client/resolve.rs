@@ -121,7 +121,12 @@ impl Client {
         let mut indexes = Vec::new();
         let mut chosen = None;
         for _ in 0..=MAX_INDEX_DEPTH {
-            let fetched = self.manifest(repository, &name, ACCEPT_IMAGE).await?;
+            let fetched = match self.manifest(repository, &name, ACCEPT_IMAGE).await {
+                Err(error @ ClientError::NotFound { .. }) if !name.contains(':') => {
+                    return Err(self.explain_missing_tag(repository, &name, error).await);
+                }
+                fetched => fetched?,
+            };
             let target = self.target(repository, Object::Manifest(name));
             let parsed = fetched.parse().map_err(|source| ClientError::Manifest {
                 target: Box::new(target.clone()),

@@ -46,8 +46,16 @@ pub enum CredentialError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The file is not what docker writes.
-    #[error("{path} is not a docker config: {reason}")]
+    /// The file cannot be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not what docker and podman write.
+    #[error("{path} is no file of logins, as docker and podman write them: {reason}")]
     Parse {
         /// The file.
         path: PathBuf,

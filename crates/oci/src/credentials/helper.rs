@@ -24,24 +24,11 @@ pub(super) async fn run_helper(
         registry: registry.to_owned(),
         reason,
     };
-    if helper.contains('/') {
-        return Err(fail("its name must not contain a slash".to_owned()));
-    }
-    let (success, answer) = tokio::time::timeout(timeout, ask_helper(program, registry))
-        .await
-        .map_err(|_| fail(format!("no answer within {timeout:?}")))?
-        .map_err(|error| fail(error.to_string()))?;
+    let (success, answer) = speak(program, helper, registry, "get", registry, timeout).await?;
     if !success {
-        let text = String::from_utf8_lossy(&answer);
-        let text = text.trim();
-        // The protocol has no error codes; all helpers share this sentence for "none".
-        return if text.contains("credentials not found") {
-            Ok(None)
-        } else {
-            Err(fail(format!(
-                "it failed: {}",
-                text.chars().take(200).collect::<String>()
-            )))
+        return match knows_none(&answer) {
+            true => Ok(None),
+            false => Err(fail(failure(&answer))),
         };
     }
     #[derive(Deserialize)]
@@ -64,10 +51,73 @@ pub(super) async fn run_helper(
     })
 }
 
-async fn ask_helper(program: &Path, registry: &str) -> std::io::Result<(bool, Vec<u8>)> {
+/// What a helper is told to do with its credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// To keep some.
+    Store,
+    /// To forget some.
+    Erase,
+}
+
+/// Runs `docker-credential-<helper> store` or `erase`; whether it had something to do.
+pub(super) async fn order_helper(
+    program: &Path,
+    helper: &str,
+    registry: &str,
+    order: Order,
+    question: &str,
+    timeout: Duration,
+) -> Result<bool, CredentialError> {
+    let action = match order {
+        Order::Store => "store",
+        Order::Erase => "erase",
+    };
+    let (success, answer) = speak(program, helper, registry, action, question, timeout).await?;
+    match success {
+        true => Ok(true),
+        false if order == Order::Erase && knows_none(&answer) => Ok(false),
+        false => Err(CredentialError::Helper {
+            helper: helper.to_owned(),
+            registry: registry.to_owned(),
+            reason: failure(&answer),
+        }),
+    }
+}
+
+/// The protocol has no error codes; all helpers share this sentence for "none".
+fn knows_none(answer: &[u8]) -> bool {
+    String::from_utf8_lossy(answer).contains("credentials not found")
+}
+
+fn failure(answer: &[u8]) -> String {
+    let text = String::from_utf8_lossy(answer);
+    format!("it failed: {}", text.trim().chars().take(200).collect::<String>())
+}
+
+/// Runs a helper, and tells it something.
+async fn speak(
+    program: &Path,
+    helper: &str,
+    registry: &str,
+    action: &str,
+    question: &str,
+    timeout: Duration,
+) -> Result<(bool, Vec<u8>), CredentialError> {
+    let fail = |reason: String| CredentialError::Helper {
+        helper: helper.to_owned(),
+        registry: registry.to_owned(),
+        reason,
+    };
+    if helper.contains('/') {
+        return Err(fail("its name must not contain a slash".to_owned()));
+    }
     let mut command = tokio::process::Command::new(program);
-    command.arg("get");
-    ask(command, registry.as_bytes()).await
+    command.arg(action);
+    tokio::time::timeout(timeout, ask(command, question.as_bytes()))
+        .await
+        .map_err(|_| fail(format!("no answer within {timeout:?}")))?
+        .map_err(|error| fail(error.to_string()))
 }
 
 /// Runs a program and tells it something; whether it succeeded, and what it printed.

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::client::call_options::{Patience, Wait};
+use crate::client::outage::{self, Outage};
 use crate::client::stats::Counters;
 use crate::config::Budget;
 use crate::error::{ClientError, Fault, Target};
@@ -182,13 +183,15 @@ pub(crate) struct Attempts {
     patience: Patience,
     /// Time for the call, counted from its start or its last progress.
     time: Duration,
+    begun: Instant,
     deadline: Instant,
 }
 
 impl Attempts {
     pub(crate) fn new(budget: &Budget, counters: &Counters, patience: Patience) -> Self {
         let time = patience.time(budget.total_deadline);
-        let deadline = Instant::now() + time;
+        let begun = Instant::now();
+        let deadline = begun + time;
         Self {
             budget: budget.clone(),
             counters: counters.clone(),
@@ -196,6 +199,7 @@ impl Attempts {
             fruitless: 0,
             patience,
             time,
+            begun,
             deadline,
         }
     }
@@ -233,7 +237,7 @@ impl Attempts {
         let tried = self.tried;
         let give_up = |fault| Err(ClientError::from_fault(target.clone(), tried, fault));
         let is_patient = self.patience.is_long();
-        let can_heal = fault.is_retryable() || (is_patient && fault.is_refusal());
+        let can_heal = fault.is_retryable() || (is_patient && fault.may_be_mended());
         // A server that answers nonsense is not away: it has as many tries as the budget gives, with all their bytes.
         let tries = match fault.is_nonsense() {
             true => self.budget.attempts,
@@ -253,6 +257,11 @@ impl Attempts {
             asked = asked.map(|time| time.min(MAX_RETRY_AFTER));
         }
         pause = pause.max(asked.unwrap_or_default());
+        if let Some(time) = self.patience.bears(&fault)
+            && self.begun.elapsed() + pause >= time
+        {
+            return give_up(fault);
+        }
         let left = self.deadline.saturating_duration_since(Instant::now());
         if pause >= left && !(is_patient && fault.is_absence()) {
             return give_up(fault);
@@ -264,6 +273,15 @@ impl Attempts {
         tracing::debug!(%target, %fault, ?pause, tried = self.tried, "will try again");
         self.counters.retry(&fault);
         self.counters.waits(Wait::Pause);
+        let bears = self.patience.bears(&fault).unwrap_or(Duration::MAX);
+        outage::tell(|| Outage::Waits {
+            registry: target.registry.clone(),
+            why: fault.to_string(),
+            tried,
+            tries: (tries < u32::MAX).then_some(tried + tries.saturating_sub(self.fruitless)),
+            pause,
+            left: left.min(bears.saturating_sub(self.begun.elapsed())),
+        });
         if fault.is_absence() {
             gate.sleep(pause.min(left)).await;
         } else {
@@ -530,6 +548,32 @@ mod tests {
         let begin = Instant::now();
         assert!(try_once(&unavailable(None), hasty).await.is_ok());
         assert!(begin.elapsed() < Duration::from_secs(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_for_the_first_time_does_not_wait_long_for_nobody() {
+        let budget = Budget {
+            attempts: 1000,
+            ..Budget::default()
+        };
+        let gate = Gate::new(&budget);
+        let time_of = async |fault: Fault, patience: Patience| {
+            let start = Instant::now();
+            let mut attempts = Attempts::new(&budget, &Counters::default(), patience);
+            while attempts.after(fault.clone(), &gate, &target()).await.is_ok() {}
+            start.elapsed().as_secs()
+        };
+        let nobody = || Fault::NobodyThere("refused".to_owned());
+        let silence = || Fault::Connect("no answer".to_owned());
+        assert!(time_of(nobody(), Patience::FirstContact).await <= 3);
+        assert!((4..=30).contains(&time_of(silence(), Patience::FirstContact).await));
+        // It answers, or served this host before.
+        assert!(time_of(unavailable(None), Patience::FirstContact).await > 60);
+        assert!(time_of(nobody(), Patience::Budget).await > 60);
+        let unknown = || Fault::UnknownHost("r.example".to_owned());
+        assert_eq!(time_of(unknown(), Patience::Budget).await, 0);
+        let until = Patience::Until(Instant::now() + Duration::from_secs(20));
+        assert_eq!(time_of(unknown(), until).await, 20);
     }
 
     #[tokio::test(start_paused = true)]

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::authority::authority;
 use super::headers::{self, ContentRange};
-use super::names::Names;
+use super::names::{Names, NoAddress};
 use super::reach::{self, OutOfReach, Reach, Way, Within};
 use crate::client::stats::Counters;
 use crate::config::{Budget, ClientConfig, is_loopback};
@@ -440,8 +440,14 @@ pub(crate) fn fault_of(error: &reqwest::Error) -> Fault {
     if let Some(OutOfReach(reason)) = find_cause::<OutOfReach>(error) {
         return Fault::Protocol(reason.clone());
     }
+    if let Some(NoAddress::Unknown(host)) = find_cause::<NoAddress>(error) {
+        return Fault::UnknownHost(host.clone());
+    }
     if error.is_connect() {
-        return Fault::Connect(cause);
+        return match find_cause::<std::io::Error>(error) {
+            Some(error) if is_known_at_once(error.kind()) => Fault::NobodyThere(cause),
+            _ => Fault::Connect(cause),
+        };
     }
     if error.is_timeout() {
         return Fault::Broken("timed out".to_owned());
@@ -450,6 +456,12 @@ pub(crate) fn fault_of(error: &reqwest::Error) -> Fault {
         return Fault::Protocol(cause);
     }
     Fault::Broken(cause)
+}
+
+/// Whether the network said that nobody is there, instead of saying nothing.
+fn is_known_at_once(kind: std::io::ErrorKind) -> bool {
+    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(kind, ConnectionRefused | HostUnreachable | NetworkUnreachable)
 }
 
 /// The error of type `T` somewhere below `error`.

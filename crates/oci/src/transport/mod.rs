@@ -166,9 +166,11 @@ impl Transport {
             config.budget.helper_timeout,
         )
         .and_files(&config.docker_configs_before, &config.docker_configs_after)
-        .and_providers(config.credential_providers.clone());
+        .and_providers(config.credential_providers.clone())
+        .only(config.login.clone());
         let (budget, plain_http) = (config.budget.clone(), config.plain_http.clone());
-        let auth = Authenticator::new(pools.clone(), budget, plain_http, store.clone());
+        let settings = config.settings_file.clone();
+        let auth = Authenticator::new(pools.clone(), budget, plain_http, store.clone(), settings);
         let servers = Servers::new(&config)?;
         Ok(Self {
             config,
@@ -339,7 +341,8 @@ impl Transport {
             "http" if from.scheme() == "http" || (by == Reach::Host && is_loopback(&host)) => Ok(()),
             "http" if self.servers.allows_plain_http(&host) => Ok(()),
             _ => Err(Fault::Protocol(format!(
-                "redirect to {host} without TLS; list it under plain_http to allow that"
+                "redirect to {host} without TLS; to allow that, list it under plain_http in {}",
+                self.config.settings_file.display()
             ))),
         }
     }

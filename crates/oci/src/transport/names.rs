@@ -10,14 +10,14 @@
 //! found before leads where it led then, so that whoever runs already goes on.
 
 use std::collections::HashMap;
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::oneshot;
+use xebec_kernel::resolver::{self, LookUpError};
 
 /// Look-ups under way at most, in this process. Real hosts have a few registries, each of which redirects to one or two hosts.
 const AT_ONCE: usize = 64;
@@ -31,9 +31,9 @@ const REMEMBERED: usize = 256;
 const STACK: usize = 256 << 10;
 
 /// What blocks.
-type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+type LookUp = dyn Fn(&str) -> Result<Vec<SocketAddr>, LookUpError> + Send + Sync;
 /// What everybody who waits for a name gets.
-type Found = Result<Arc<[SocketAddr]>, Arc<str>>;
+type Found = Result<Arc<[SocketAddr]>, NoAddress>;
 type Pending = Shared<BoxFuture<'static, Found>>;
 /// The registry for which a look-up began, if that is known.
 type Namer = Option<Arc<str>>;
@@ -41,6 +41,26 @@ type Namer = Option<Arc<str>>;
 tokio::task_local! {
     /// The registry for which a request is made, which may have named the host that is asked.
     pub(crate) static NAMER: Arc<str>;
+}
+
+/// Why a name has no addresses.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoAddress {
+    /// There is no host of this name.
+    #[error("there is no host named {0}")]
+    Unknown(String),
+    /// Nobody could say.
+    #[error("{0}")]
+    Failed(Arc<str>),
+}
+
+impl NoAddress {
+    fn of(name: &str, error: LookUpError) -> Self {
+        match error {
+            LookUpError::Unknown => Self::Unknown(name.to_owned()),
+            LookUpError::Failed(reason) => Self::Failed(format!("look up {name}: {reason}").into()),
+        }
+    }
 }
 
 /// Look-ups of names of one origin.
@@ -99,8 +119,12 @@ fn domain(name: &str) -> &str {
     }
 }
 
-fn by_system(name: &str) -> io::Result<Vec<SocketAddr>> {
-    Ok((name, 0).to_socket_addrs()?.collect())
+fn by_system(name: &str) -> Result<Vec<SocketAddr>, LookUpError> {
+    let addresses = resolver::look_up(name)?;
+    let addresses = addresses
+        .into_iter()
+        .map(|address| SocketAddr::from((address, 0)));
+    Ok(addresses.collect())
 }
 
 /// One for all clients, which bounds the threads of all of them.
@@ -134,7 +158,11 @@ impl Names {
             return found.clone();
         }
         if let Some(reason) = known.refusal(&name, &namer, self.are_told) {
-            let last = known.last.get(&name).cloned().ok_or_else(|| reason.into());
+            let last = known
+                .last
+                .get(&name)
+                .cloned()
+                .ok_or_else(|| NoAddress::Failed(reason.into()));
             return std::future::ready(last).boxed().shared();
         }
         let (tell, told) = oneshot::channel();
@@ -149,17 +177,19 @@ impl Names {
                 table.remember(&looked_up, found);
             }
             drop(table);
-            let _ = tell.send(found.map_err(|error| error.to_string().into()));
+            let _ = tell.send(found.map_err(|error| NoAddress::of(&looked_up, error)));
         };
         let thread = std::thread::Builder::new()
             .name("look-up".to_owned())
             .stack_size(STACK);
         if let Err(error) = thread.spawn(work) {
             let reason = format!("cannot start a thread: {error}");
-            return std::future::ready(Err(reason.into())).boxed().shared();
+            return std::future::ready(Err(NoAddress::Failed(reason.into())))
+                .boxed()
+                .shared();
         }
         let found: Pending = told
-            .map(|found| found.unwrap_or_else(|_| Err("the look-up died".into())))
+            .map(|found| found.unwrap_or_else(|_| Err(NoAddress::Failed("the look-up died".into()))))
             .boxed()
             .shared();
         known.pending.insert(name, (found.clone(), namer));
@@ -172,7 +202,7 @@ impl Resolve for Names {
         let namer = NAMER.try_with(Arc::clone).ok();
         let found = self.addresses(name.as_str().to_owned(), namer);
         Box::pin(async move {
-            let addresses = found.await.map_err(|reason| io::Error::other(&*reason))?;
+            let addresses = found.await?;
             let addresses: Addrs = Box::new(addresses.iter().copied().collect::<Vec<_>>().into_iter());
             Ok(addresses)
         })
@@ -195,7 +225,7 @@ mod tests {
             counted.fetch_add(1, Ordering::Relaxed);
             if name.contains("silent") {
                 let _ = is_over.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                return Err(io::Error::other("nobody knows"));
+                return Err(LookUpError::Failed("nobody knows".to_owned()));
             }
             Ok(vec![SocketAddr::from(([192, 0, 2, 1], 0))])
         });
@@ -222,7 +252,7 @@ mod tests {
             assert!(names.addresses("other".to_owned(), None).await.is_ok());
             let last = names.addresses("silent".to_owned(), None);
             let refused = names.addresses("one-more".to_owned(), None).await;
-            assert!(refused.is_err_and(|reason| reason.contains("silent")));
+            assert!(refused.is_err_and(|reason| reason.to_string().contains("silent")));
             drop(end);
             for found in silent.into_iter().chain(again).chain([last]) {
                 assert!(found.await.is_err());
@@ -244,7 +274,7 @@ mod tests {
                 .map(|number| ask(&format!("silent{number}.of.one.example")))
                 .collect();
             let refused = ask("silent.too.one.example.").await;
-            assert!(refused.is_err_and(|reason| reason.contains("of one.example")));
+            assert!(refused.is_err_and(|reason| reason.to_string().contains("of one.example")));
             assert!(ask("registry.other.example").await.is_ok());
             let others = OF_DOMAIN..AT_ONCE;
             silent.extend(others.map(|number| ask(&format!("silent.number{number}.example"))));
@@ -274,7 +304,7 @@ mod tests {
                 .map(|number| ask(&format!("silent{number}"), "hostile"))
                 .collect();
             let refused = ask("storage", "hostile").await;
-            assert!(refused.is_err_and(|reason| reason.contains("same registry")));
+            assert!(refused.is_err_and(|reason| reason.to_string().contains("same registry")));
             let shared = ask("silent0", "hostile");
             assert!(ask("storage", "other").await.is_ok());
             drop(end);

@@ -196,7 +196,7 @@ async fn lasting_faults_end_in_an_error_that_names_everything() {
         (Fault::WrongContentRange, "wrong range"),
         (Fault::Multipart, "several parts"),
         (Fault::ContentEncoding, "compressed"),
-        (status(403, None), "docker login"),
+        (status(403, None), "xebec login"),
         (status(404, None), "not found"),
     ] {
         let (registry, image) = setup();

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use xebec_oci::credentials::{Credential, CredentialStore, Login, LoginFile, has_login};
 use xebec_oci::{Client, ClientConfig, ClientError, Platform};
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
 
@@ -89,12 +90,20 @@ async fn wrong_or_missing_credentials_say_what_to_do() {
             let client = client_with(directory.path(), &registry.host(), entry);
             let error = client.resolve(&tagged(&registry), &amd64()).await.unwrap_err();
             assert!(matches!(error, ClientError::Unauthorized { .. }), "{error}");
-            assert!(
-                error
-                    .to_string()
-                    .contains(&format!("docker login {}", registry.host())),
-                "{error}"
-            );
+            let said = error.to_string();
+            let file = directory.path().join("config.json");
+            let sent = match entry {
+                "{}" => format!(
+                    "no login, as there is none for {} in {}",
+                    registry.host(),
+                    file.display()
+                ),
+                _ => format!("the login of \"user\" from {}", file.display()),
+            };
+            for part in [sent, format!("`xebec login {}`", registry.host())] {
+                assert!(said.contains(&part), "{part:?} is not in {said:?}");
+            }
+            assert!(!said.contains("wrong"), "the password is in {said:?}");
             assert!(
                 registry.log().len() <= 3,
                 "no use in trying again: {:#?}",
@@ -271,4 +280,151 @@ async fn scopes_are_asked_for_one_repository_at_a_time() {
     let asked = log.iter().find(|request| request.head.path == "/token").unwrap();
     let scope = format!("repository%3A{}%3Apull", NAME.replace('/', "%2F"));
     assert!(asked.head.query.contains(&scope), "{}", asked.head.query);
+}
+
+fn basic(username: &str, password: &str) -> Credential {
+    Credential::Basic {
+        username: username.to_owned(),
+        password: password.to_owned(),
+    }
+}
+
+/// What registries say of a login before it is stored, by each way in which they ask for one.
+#[tokio::test]
+async fn a_login_is_tried_before_it_is_stored() {
+    let accesses = [
+        Access::Basic {
+            username: "user".to_owned(),
+            password: "pass".to_owned(),
+        },
+        login(Duration::from_secs(300)),
+    ];
+    for access in accesses {
+        let registry = registry(access);
+        let check = async |password: &str| {
+            let login = Login {
+                credential: basic("user", password),
+                from: "the command line".to_owned(),
+            };
+            let config = ClientConfig {
+                login: Some(login),
+                ..config()
+            };
+            Client::new(config).unwrap().check_login(&registry.host()).await
+        };
+        assert!(check("pass").await.unwrap());
+        let error = check("wrong").await.unwrap_err();
+        assert!(matches!(error, ClientError::Unauthorized { .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.contains("\"user\" from the command line"), "{said}");
+    }
+    let open = registry(Access::Open);
+    let client = Client::new(config()).unwrap();
+    assert!(!client.check_login(&open.host()).await.unwrap(), "nobody asked");
+}
+
+fn stored(file: &Path) -> LoginFile {
+    LoginFile::new(file, file.parent(), Duration::from_secs(5))
+}
+
+async fn known(file: &Path, registry: &str) -> Option<Credential> {
+    let store = CredentialStore::new(Some(file), file.parent(), Duration::from_secs(5));
+    store.look_up(registry, "team/app").await.unwrap()
+}
+
+#[tokio::test]
+async fn logins_are_stored_and_removed_and_nothing_else_is_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("new/config.json");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    stored(&file)
+        .store("r.example:5000", "user", "p:1")
+        .await
+        .unwrap();
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    let others = r#"{"HttpHeaders": {"X": "y"}, "auths": {"other.example": {"auth": "bzpw", "x": 1}}, "psFormat": "t"}"#;
+    std::fs::write(&file, others).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let link = directory.path().join("link.json");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    for registry in ["docker.io", "r.example:5000"] {
+        let place = stored(&link).store(registry, "user", "p:1").await.unwrap();
+        assert_eq!(place, file.canonicalize().unwrap().display().to_string());
+    }
+    assert_eq!(mode(&file), 0o600);
+    assert!(link.is_symlink());
+    assert_eq!(known(&file, "docker.io").await, Some(basic("user", "p:1")));
+    assert_eq!(known(&file, "r.example:5000").await, Some(basic("user", "p:1")));
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    // Where docker looks for its own registry.
+    assert!(json["auths"]["https://index.docker.io/v1/"]["auth"].is_string());
+    for registry in ["docker.io", "r.example:5000"] {
+        assert!(stored(&link).remove(registry).await.unwrap());
+        assert!(!stored(&link).remove(registry).await.unwrap());
+        assert_eq!(known(&file, registry).await, None);
+    }
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(json, serde_json::from_str::<serde_json::Value>(others).unwrap());
+    // What is no such file stays as it is.
+    for wrong in ["[]", "{", r#"{"auths": 1}"#] {
+        std::fs::write(&file, wrong).unwrap();
+        let error = stored(&file)
+            .store("r.example", "user", "pass")
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("config.json"), "{error}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), wrong);
+    }
+}
+
+#[tokio::test]
+async fn logins_go_to_the_helper_that_the_file_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let vault = directory.path().join("vault");
+    let script = format!(
+        "#!/bin/sh\nread -r it\ncase $1 in\nstore) echo \"$it\" > {0} ;;\nget) [ -f {0} ] && cat {0} || {{ echo credentials not found; exit 1; }} ;;\n\
+         erase) [ -f {0} ] && rm {0} || {{ echo credentials not found; exit 1; }} ;;\nesac\n",
+        vault.display()
+    );
+    let program = directory.path().join("docker-credential-vault");
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for json in [
+        r#"{"credsStore": "vault"}"#,
+        r#"{"credHelpers": {"r.example": "vault"}}"#,
+    ] {
+        let file = directory.path().join("config.json");
+        std::fs::write(&file, json).unwrap();
+        let place = stored(&file).store("r.example", "user", "pass").await.unwrap();
+        assert!(place.contains("docker-credential-vault"), "{place}");
+        assert!(!std::fs::read_to_string(&file).unwrap().contains("auth\":"));
+        assert_eq!(known(&file, "r.example").await, Some(basic("user", "pass")));
+        assert!(stored(&file).remove("r.example").await.unwrap());
+        assert!(!vault.exists());
+        assert!(!stored(&file).remove("r.example").await.unwrap());
+    }
+}
+
+/// A file as `podman login` writes it, with logins for parts of a registry.
+#[tokio::test]
+async fn podmans_file_is_read() {
+    let registry = registry(login(Duration::from_secs(300)));
+    put_image(&registry, 1000);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("auth.json");
+    let host = registry.host();
+    let json = format!(
+        r#"{{"auths": {{"{host}": {{"auth": "YTpi"}}, "{host}/{NAME}": {{"auth": "dXNlcjpwYXNz"}}, "{host}/team": {{"auth": "YTpi"}}}}}}"#
+    );
+    std::fs::write(&file, json).unwrap();
+    assert!(has_login(&file, &host, NAME));
+    let client = Client::new(ClientConfig {
+        docker_config: Some(file),
+        ..config()
+    });
+    client
+        .unwrap()
+        .resolve(&tagged(&registry), &amd64())
+        .await
+        .unwrap();
 }

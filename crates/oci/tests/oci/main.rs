@@ -16,3 +16,4 @@ mod pull;
 mod push;
 mod range_streams;
 mod support;
+mod wrong_host;

@@ -166,11 +166,8 @@ async fn refuses_what_is_no_image_or_does_not_fit() {
     assert!(error.to_string().contains("schema 1"), "{error}");
     let missing: Reference = format!("{}/{NAME}:none", registry.host()).parse().unwrap();
     let error = client().resolve(&missing, &amd64()).await.unwrap_err();
-    assert!(matches!(error, ClientError::NotFound { .. }), "{error}");
-    assert!(
-        error.to_string().contains(&registry.host()) && error.to_string().contains("none"),
-        "{error}"
-    );
+    let text = format!("{}/{NAME} has no tag \"none\"; it has: v1", registry.host());
+    assert_eq!(error.to_string(), text);
     let (config, manifest) = manifest_of(b"layer", "amd64");
     let config_digest = registry.put_blob(NAME, config);
     registry.put_blob_as(NAME, config_digest, &b"other"[..]);
@@ -227,6 +224,85 @@ async fn tls_with_own_authority_and_http2() {
         "{error}"
     );
     assert!(error.to_string().contains("TLS"), "{error}");
+}
+
+#[tokio::test]
+async fn a_tag_that_is_not_there_is_met_with_those_that_are() {
+    let registry = FaultyRegistry::start().unwrap();
+    put_image(&registry, 10);
+    for number in 0..20 {
+        registry.put_manifest(NAME, &format!("1.{number}"), DOCKER_MANIFEST, &b"{}"[..]);
+    }
+    let ask = async |name: &str| {
+        let missing: Reference = format!("{}/{name}", registry.host()).parse().unwrap();
+        let error = client().resolve(&missing, &amd64()).await.unwrap_err();
+        error.to_string().replace(&registry.host(), "HOST")
+    };
+    assert_eq!(
+        ask("team/app:1").await,
+        "HOST/team/app has no tag \"1\"; it has: 1.9, 1.8, 1.7, 1.6, 1.5 (and 16 more)"
+    );
+    assert_eq!(registry.count("/tags/list"), 1);
+    assert_eq!(
+        ask("team/ap:1").await,
+        "there is no repository HOST/team/ap; check the spelling of its name"
+    );
+    // By digest, no other helps.
+    let said = ask(&format!("team/app@{}", Digest::of(b"x"))).await;
+    assert!(said.contains("was not found"), "{said}");
+    assert_eq!(registry.count("/tags/list"), 2);
+    // A registry that does not list them.
+    let codes = [404, 405, 500, 401];
+    for code in codes {
+        registry.clear_faults();
+        let fault = Fault::Status {
+            code,
+            retry_after: None,
+        };
+        registry.inject(When::any().path("/tags/list"), fault);
+        let said = ask("team/app:1").await;
+        assert!(
+            said.starts_with("HOST/team/app: manifest 1 was not found"),
+            "{said}"
+        );
+    }
+    registry.clear_faults();
+    registry.inject(When::any().path("/tags/list"), Fault::Hang);
+    let begin = std::time::Instant::now();
+    let said = ask("team/app:1").await;
+    assert!(said.contains("was not found"), "{said}");
+    assert!(begin.elapsed() < std::time::Duration::from_secs(4));
+}
+
+#[tokio::test]
+async fn messages_name_the_file_of_the_settings() {
+    let registry = FaultyRegistry::with(Options {
+        tls: true,
+        ..Options::default()
+    })
+    .unwrap();
+    put_image(&registry, 10);
+    let file = "/srv/xebec/registries.toml";
+    let mut config = ClientConfig {
+        settings_file: file.into(),
+        ..config()
+    };
+    config.budget.attempts = 1;
+    let client = Client::new(config).unwrap();
+    let error = client.resolve(&tagged(&registry), &amd64()).await.unwrap_err();
+    assert!(
+        error.to_string().contains(&format!("ca_files in {file}")),
+        "{error}"
+    );
+    let (reference, host) = (tagged(&registry), registry.host());
+    drop(registry);
+    let error = client.resolve(&reference, &amd64()).await.unwrap_err();
+    for part in [
+        format!("plain_http = [{host:?}] into {file}"),
+        "cannot be reached after 1 try (".to_owned(),
+    ] {
+        assert!(error.to_string().contains(&part), "{error}");
+    }
 }
 
 #[tokio::test]

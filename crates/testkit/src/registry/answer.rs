@@ -130,7 +130,13 @@ fn route(state: &State, inner: &mut Inner, head: &RequestHead, body: &Bytes, ign
     let Some(path) = head.path.strip_prefix("/v2/") else {
         return Reply::new(404);
     };
-    let kinds = ["/manifests/", "/blobs/uploads/", "/blobs/", "/referrers/"];
+    let kinds = [
+        "/manifests/",
+        "/blobs/uploads/",
+        "/blobs/",
+        "/referrers/",
+        "/tags/list",
+    ];
     let split = kinds.iter().find_map(|kind| {
         let at = path.find(kind)?;
         Some((path.get(..at)?, *kind, path.get(at + kind.len()..)?))
@@ -151,6 +157,7 @@ fn route(state: &State, inner: &mut Inner, head: &RequestHead, body: &Bytes, ign
         Some((name, "/manifests/", reference)) => put_manifest(state, inner, head, name, reference, body),
         Some((name, "/blobs/uploads/", session)) => upload(state, inner, head, name, session, body),
         Some((name, "/blobs/", digest)) => get_blob(state, inner, head, name, digest, ignore_range),
+        Some((name, "/tags/list", "")) => tags(inner, head, name),
         Some((name, _, subject)) => referrers(state, inner, head, name, subject),
     }
 }
@@ -203,6 +210,36 @@ fn get_manifest(inner: &mut Inner, name: &str, reference: &str) -> Reply {
             .with("content-type", manifest.media_type.as_str())
             .with("docker-content-digest", digest.to_string())
             .body(manifest.bytes.clone()),
+    }
+}
+
+/// By name, as many as were asked for.
+fn tags(inner: &mut Inner, head: &RequestHead, name: &str) -> Reply {
+    let Some(repository) = inner
+        .store
+        .repositories
+        .get(name)
+        .filter(|known| !known.tags.is_empty())
+    else {
+        return Reply::error(404, "NAME_UNKNOWN");
+    };
+    let mut tags: Vec<&String> = repository.tags.keys().collect();
+    tags.sort();
+    let asked = pairs(&head.query).into_iter().find(|(key, _)| key == "n");
+    let asked = asked
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or(usize::MAX);
+    let has_more = tags.len() > asked;
+    tags.truncate(asked);
+    let reply = Reply::new(200)
+        .with("content-type", "application/json")
+        .body(json!({ "name": name, "tags": tags }).to_string());
+    match has_more {
+        true => reply.with(
+            "link",
+            format!("</v2/{name}/tags/list?n={asked}&last=x>; rel=\"next\""),
+        ),
+        false => reply,
     }
 }
 

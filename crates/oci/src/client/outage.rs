@@ -1,0 +1,50 @@
+//! Who waits for a registry is told so: a person at a terminal wants to know for whom, why and how long yet.
+//!
+//! A call does not know for whom it is made. So whoever carries out what a person asked for listens around it ([`listening`]),
+//! and hears of all calls that are made in the same task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+tokio::task_local! {
+    static LISTENER: Listener;
+}
+
+/// Is called from the tasks of calls and must not block.
+pub type Listener = Arc<dyn Fn(Outage) + Send + Sync>;
+
+/// What becomes of a call to a registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outage {
+    /// A try failed, and the call waits for the next one.
+    Waits {
+        /// Which registry or mirror, `host[:port]`.
+        registry: String,
+        /// Why the last try failed.
+        why: String,
+        /// Tries so far.
+        tried: u32,
+        /// The most tries, if they are counted.
+        tries: Option<u32>,
+        /// When the next try is due.
+        pause: Duration,
+        /// When the call gives up at the latest.
+        left: Duration,
+    },
+    /// The call goes on, or is given up.
+    Over {
+        /// Which registry or mirror.
+        registry: String,
+    },
+}
+
+/// Has `listener` hear of the calls that `work` makes.
+pub async fn listening<T>(listener: Listener, work: impl Future<Output = T>) -> T {
+    LISTENER.scope(listener, work).await
+}
+
+/// Tells whoever listens, if anybody does.
+pub(crate) fn tell(outage: impl FnOnce() -> Outage) {
+    // Outside of a task there is nobody.
+    let _ = LISTENER.try_with(|listener| listener(outage()));
+}

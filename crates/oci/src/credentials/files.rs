@@ -1,0 +1,134 @@
+//! Where logins of a user are: the files of podman and skopeo, then docker's.
+//!
+//! Source: containers-auth.json(5) and docker's documentation of `docker login`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::credential::MAX_CONFIG_JSON;
+use super::{DockerConfig, entry_credential, find_entry, keys_of};
+
+/// The files of the user of this process, in the order in which they are asked. Docker's is the last one. None of them need exist.
+pub fn usual_files() -> Vec<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
+    by_environment(|name| std::env::var_os(name), user)
+}
+
+/// Docker's own file: `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
+pub fn docker_file() -> Option<PathBuf> {
+    docker_by_environment(|name| std::env::var_os(name))
+}
+
+fn by_environment(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> Vec<PathBuf> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let named = set("REGISTRY_AUTH_FILE").map(PathBuf::from);
+    let session = match set("XDG_RUNTIME_DIR") {
+        Some(directory) => Path::new(&directory).join("containers/auth.json"),
+        None => PathBuf::from(format!("/run/containers/{user}/auth.json")),
+    };
+    let home = || Some(Path::new(&set("HOME")?).join(".config"));
+    let config = set("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+    let kept = config.map(|directory| directory.join("containers/auth.json"));
+    let containers = named.into_iter().chain([session]).chain(kept);
+    let mut files: Vec<PathBuf> = Vec::new();
+    for file in containers.chain(docker_by_environment(&variable)) {
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    files
+}
+
+fn docker_by_environment(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let home = || Some(Path::new(&set("HOME")?).join(".docker"));
+    let directory = set("DOCKER_CONFIG").map(PathBuf::from).or_else(home);
+    directory.map(|directory| directory.join("config.json"))
+}
+
+/// Whether a file has a login for `repository` of `registry`, or names a helper that keeps one. Helpers are not run. A file that
+/// cannot be read has none.
+pub fn has_login(file: &Path, registry: &str, repository: &str) -> bool {
+    let is_small = std::fs::metadata(file).is_ok_and(|file| file.is_file() && file.len() <= MAX_CONFIG_JSON);
+    let bytes = is_small.then(|| std::fs::read(file).ok()).flatten();
+    let config = bytes.and_then(|bytes| serde_json::from_slice::<DockerConfig>(&bytes).ok());
+    let Some(config) = config else { return false };
+    let keys = keys_of(registry);
+    if keys.iter().any(|key| config.cred_helpers.contains_key(key)) {
+        return true;
+    }
+    let entry = find_entry(&config.auths, &keys, repository);
+    // An entry with nothing in it says that the helper has the secret.
+    let by_helper = config.creds_store.is_some_and(|name| !name.is_empty());
+    entry.is_some_and(|entry| by_helper || !matches!(entry_credential(&entry), Ok(None)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_user() {
+        let files = |set: &[(&str, &str)]| {
+            let variable = |name: &str| {
+                set.iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, value)| value.into())
+            };
+            let files = by_environment(variable, 7);
+            files
+                .into_iter()
+                .map(|file| file.display().to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(files(&[]), ["/run/containers/7/auth.json"]);
+        assert_eq!(
+            files(&[("HOME", "/h"), ("XDG_RUNTIME_DIR", ""), ("DOCKER_CONFIG", "")]),
+            [
+                "/run/containers/7/auth.json",
+                "/h/.config/containers/auth.json",
+                "/h/.docker/config.json"
+            ]
+        );
+        assert_eq!(
+            files(&[
+                ("HOME", "/h"),
+                ("REGISTRY_AUTH_FILE", "/r/a.json"),
+                ("XDG_RUNTIME_DIR", "/run/user/7"),
+                ("XDG_CONFIG_HOME", "/c"),
+                ("DOCKER_CONFIG", "/d"),
+            ]),
+            [
+                "/r/a.json",
+                "/run/user/7/containers/auth.json",
+                "/c/containers/auth.json",
+                "/d/config.json"
+            ]
+        );
+    }
+
+    #[test]
+    fn which_file_has_a_login() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("auth.json");
+        let has = |json: &str, registry: &str, repository: &str| {
+            std::fs::write(&file, json).unwrap();
+            has_login(&file, registry, repository)
+        };
+        let some = r#"{"auths": {"r.example/team": {"auth": "dTpw"}, "empty.example": {}}}"#;
+        assert!(has(some, "r.example", "team/app"));
+        assert!(!has(some, "r.example", "other/app"));
+        assert!(!has(some, "empty.example", "x"));
+        let store = r#"{"credsStore": "s", "auths": {"empty.example": {}}}"#;
+        assert!(has(store, "empty.example", "x") && !has(store, "r.example", "x"));
+        assert!(has(r#"{"credHelpers": {"r.example": "h"}}"#, "r.example", "x"));
+        // Damaged: whoever uses it is told.
+        assert!(has(
+            r#"{"auths": {"r.example": {"auth": "%"}}}"#,
+            "r.example",
+            "x"
+        ));
+        assert!(!has("{", "r.example", "x"));
+        assert!(!has_login(directory.path(), "r.example", "x"));
+    }
+}
