@@ -1,6 +1,7 @@
 //! For each layer, the first index that the policy admits: one that this host knows (`known`), the layer's own table of
 //! contents (`contents_table`), one that came with the service's recording (`offered`), one that an artifact brings
-//! (`artifacts`). A layer that is here from another repository is used only if the image's own has it, too (`access`).
+//! (`artifacts`). A layer that is here from another repository is used only if the image's own has it, too (`access`). What is read
+//! whole for want of an index is said once (`whole`).
 
 mod access;
 mod artifacts;
@@ -21,7 +22,7 @@ use xebec_format::digest::Digest;
 use xebec_format::layer::{DecodeError, LayerIndex, MERGED_ENTRY};
 use xebec_oci::Descriptor;
 use xebec_protocol::failure::{Failure, FailureKind};
-use xebec_protocol::wire::{ImageRequest, Reply};
+use xebec_protocol::wire::ImageRequest;
 use xebec_trust::{Record, Refusal, Root};
 
 use crate::background_write::BackgroundWrite;
@@ -192,11 +193,12 @@ impl<'a> Choice<'a> {
         require_lazy: bool,
         report: &Report,
     ) -> Result<Vec<PreparedLayer>, Failure> {
-        let mut chosen = Vec::new();
-        for (number, outcome) in self.outcomes().await?.into_iter().enumerate() {
+        let outcomes = self.outcomes().await?;
+        let mut found: Vec<Result<PreparedLayer, String>> = Vec::with_capacity(outcomes.len());
+        for (number, outcome) in outcomes.into_iter().enumerate() {
             let reason = match outcome {
                 Outcome::Chosen(layer) => {
-                    chosen.push(Ok(layer));
+                    found.push(Ok(*layer));
                     continue;
                 }
                 Outcome::Refused(refusal) if require_lazy => {
@@ -210,19 +212,15 @@ impl<'a> Choice<'a> {
             if require_lazy {
                 return Err(self.not_lazy(number, &reason));
             }
-            chosen.push(Err(reason));
+            found.push(Err(reason));
         }
-        let reasons: Vec<Option<&str>> = chosen
-            .iter()
-            .map(|chosen| chosen.as_ref().err().map(String::as_str))
-            .collect();
-        for text in whole::notices(&reasons) {
-            report(Reply::Notice { text });
-        }
-        let mut layers: Vec<PreparedLayer> = Vec::with_capacity(chosen.len());
-        for (number, chosen) in chosen.into_iter().enumerate() {
-            let layer = match chosen {
-                Ok(layer) => *layer,
+        let missing = found.iter().enumerate();
+        let missing = missing.filter_map(|(number, found)| Some((number, found.as_ref().err()?.as_str())));
+        self.tell_whole(missing.collect(), report);
+        let mut layers: Vec<PreparedLayer> = Vec::with_capacity(found.len());
+        for (number, found) in found.into_iter().enumerate() {
+            let layer = match found {
+                Ok(layer) => layer,
                 Err(reason) => match self.read_already(number, &layers)? {
                     Some(layer) => layer,
                     None => self.read_whole(number, &reason, report).await?,

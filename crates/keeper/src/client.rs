@@ -63,7 +63,7 @@ impl Daemon {
         }
         Err(Failure::new(
             FailureKind::NotFound,
-            "no daemon is running; any command starts it",
+            "no daemon is running; the next `xebec run`, `mount` or `pull` starts it",
         ))
     }
 

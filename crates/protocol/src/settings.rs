@@ -191,7 +191,8 @@ impl Settings {
                 false => " and the options that were given",
             };
             let error = error.to_string();
-            let message = format!("{}{given}: {}", file.display(), error.trim_end());
+            let elsewhere = misplaced(&text, file);
+            let message = format!("{}{given}: {}{elsewhere}", file.display(), error.trim_end());
             Failure::new(FailureKind::Usage, message)
         })
     }
@@ -210,6 +211,24 @@ impl Settings {
         settings.given = overrides.clone();
         Ok(settings)
     }
+}
+
+/// What is said of settings of registries that stand in the file of the daemon: where they belong.
+fn misplaced(text: &str, file: &Path) -> String {
+    let Ok(table) = toml::from_str::<toml::Table>(text) else {
+        return String::new();
+    };
+    let names = xebec_oci::config::SETTINGS;
+    let names: Vec<&str> = table
+        .keys()
+        .map(String::as_str)
+        .filter(|name| names.contains(name))
+        .collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let place = file.with_file_name("registries.toml");
+    format!("\n{} belongs into {}", names.join(", "), place.display())
 }
 
 /// A number of bytes, written as `512MB`, `20GiB`, or a bare number.
@@ -284,6 +303,25 @@ mod tests {
             let failure = Settings::load(&file, &Overrides::new()).unwrap_err();
             assert!(failure.to_string().contains("daemon.toml"), "{failure}");
         }
+    }
+
+    #[test]
+    fn settings_of_registries_are_sent_to_their_own_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("daemon.toml");
+        for (text, name) in [
+            ("plain_http = [\"a:5000\"]", "plain_http"),
+            ("[budget]\nattempts = 1", "budget"),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let said = Settings::load(&file, &Overrides::new()).unwrap_err().to_string();
+            let place = directory.path().join("registries.toml");
+            let wanted = format!("{name} belongs into {}", place.display());
+            assert!(said.ends_with(&wanted), "{said}");
+        }
+        std::fs::write(&file, "cache_sise = \"1GB\"").unwrap();
+        let said = Settings::load(&file, &Overrides::new()).unwrap_err().to_string();
+        assert!(!said.contains("belongs"), "{said}");
     }
 
     #[test]

@@ -1,71 +1,53 @@
-//! What is said of layers that are read whole: each reason once, with all the layers that it is of.
+//! What is said of layers that are read whole, because no index of them may be used.
 
-/// One notice for each reason. `reasons` has one entry for each layer of the image, the lowest first.
-pub(super) fn notices(reasons: &[Option<&str>]) -> Vec<String> {
-    let mut different: Vec<&str> = Vec::new();
-    for reason in reasons.iter().flatten() {
-        if !different.contains(reason) {
-            different.push(reason);
+use std::collections::HashSet;
+
+use tracing::info;
+use xebec_protocol::wire::Reply;
+
+use super::choice::Choice;
+use crate::images::Report;
+use crate::lazy::is_small;
+
+impl Choice<'_> {
+    /// Tells once for each reason how many layers are read whole now, and how many bytes they have. Layers that take no time worth
+    /// speaking of are not spoken of, unless larger ones are read for the same reason.
+    pub(super) fn tell_whole(&self, missing: Vec<(usize, &str)>, report: &Report) {
+        let mut reasons: Vec<&str> = missing.iter().map(|(_, reason)| *reason).collect();
+        let mut seen = HashSet::new();
+        reasons.retain(|reason| seen.insert(*reason));
+        for reason in reasons {
+            let of_reason = missing.iter().filter(|(_, other)| *other == reason);
+            // An image may list a layer twice, which is read once.
+            let mut digests = HashSet::new();
+            let layers = of_reason.filter_map(|(number, _)| self.found.layers.get(*number));
+            let layers: Vec<_> = layers.filter(|layer| digests.insert(layer.digest)).collect();
+            let bytes: u64 = layers.iter().map(|layer| layer.size).sum();
+            if layers.iter().all(|layer| is_small(layer.size)) {
+                info!(
+                    "{} small layers ({bytes} bytes) are read whole: {reason}",
+                    layers.len()
+                );
+                continue;
+            }
+            let which = match (layers.as_slice(), self.found.layers.len()) {
+                ([layer], all) => format!("1 of {all} layers ({}) is", layer.digest.short()),
+                (several, all) => format!("{} of {all} layers are", several.len()),
+            };
+            let text = format!(
+                "{which} read whole now ({}), so this start is not lazy: {reason}",
+                size(bytes)
+            );
+            report(Reply::Notice { text });
         }
     }
-    let notices = different.into_iter().map(|reason| {
-        let numbers = (1..).zip(reasons);
-        let numbers: Vec<usize> = numbers
-            .filter(|(_, other)| **other == Some(reason))
-            .map(|(number, _)| number)
-            .collect();
-        let (layers, verb) = match numbers.len() {
-            1 => ("layer", "is"),
-            _ => ("layers", "are"),
-        };
-        format!(
-            "{layers} {} of {} {verb} read whole now, so this start is not lazy: {reason}",
-            listed(&numbers),
-            reasons.len()
-        )
-    });
-    notices.collect()
 }
 
-/// Ascending numbers as people write them: `1 to 3, 5`.
-fn listed(numbers: &[usize]) -> String {
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    for &number in numbers {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == number => *last = number,
-            _ => runs.push((number, number)),
-        }
-    }
-    let words = runs.into_iter().map(|(first, last)| match last - first {
-        0 => first.to_string(),
-        1 => format!("{first}, {last}"),
-        _ => format!("{first} to {last}"),
-    });
-    words.collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reason_that_layers_share_is_said_once() {
-        let reasons = [
-            Some("refused"),
-            Some("refused"),
-            Some("refused"),
-            None,
-            Some("none"),
-            Some("refused"),
-        ];
-        assert_eq!(
-            notices(&reasons),
-            [
-                "layers 1 to 3, 6 of 6 are read whole now, so this start is not lazy: refused",
-                "layer 5 of 6 is read whole now, so this start is not lazy: none",
-            ]
-        );
-        assert!(notices(&[None, None]).is_empty());
-        assert_eq!(listed(&[1, 2, 4]), "1, 2, 4");
+/// A size for people, in the units of registries.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
 }

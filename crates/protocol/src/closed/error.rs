@@ -9,7 +9,7 @@ use rustix::fs::RawMode;
 #[derive(Debug, thiserror::Error)]
 pub enum ClosedError {
     /// The system refused.
-    #[error("cannot {doing} {}: {source} (try sudo, or --root and --run)", .path.display())]
+    #[error("cannot {doing} {}: {source}{}", .path.display(), advice(.source))]
     File {
         /// What was tried.
         doing: &'static str,
@@ -126,6 +126,16 @@ pub enum ClosedError {
         /// Its permissions.
         mode: u32,
     },
+}
+
+/// What to do about what the system said.
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
+            "; Xebec needs root: run it with sudo"
+        }
+        _ => "; other directories can be given by --root and --run",
+    }
 }
 
 /// Permissions by which others change what is not theirs.
