@@ -13,15 +13,17 @@ use xebec_kernel::lock::try_lock_directory;
 use xebec_kernel::mount::{Attributes, Detached, Overlay};
 
 use crate::host_files::{host_name, set_mode, write_network_files};
-use crate::layout::{CONFIG, MERGED, PID_FILE, REMOVE_MARKER};
+use crate::layout::{CONFIG, MERGED, PID_FILE, REMOVE_MARKER, UPPER, WORK};
+use crate::log::{LogLimits, LogWriter};
 use crate::name::{is_container_name, random_name};
 use crate::process::Process;
 use crate::record::{self, Record};
 use crate::removal::{remove_bundle, remove_layer};
 use crate::runtime::Runtime;
+use crate::saved_run::SavedRun;
 use crate::security_context::SecurityContext;
 use crate::spec::{self, SpecInput};
-use crate::{Directories, RunError, RunOptions, control_groups};
+use crate::{Again, Directories, ExitCode, RunError, RunOptions, StopSignal, control_groups};
 
 /// The bundle, the layer and the record of a container. Dropped, it removes them as [`Bundle::close`] does.
 pub(crate) struct Bundle {
@@ -31,6 +33,8 @@ pub(crate) struct Bundle {
     /// The directory of the layer.
     state: PathBuf,
     record: Record,
+    /// What is kept of the container.
+    saved: SavedRun,
     runtime: Runtime,
     security: SecurityContext,
     /// Whether the layer is removed when the container has ended.
@@ -51,10 +55,11 @@ impl Bundle {
         runtime: &Runtime,
         security: SecurityContext,
     ) -> Result<Self, RunError> {
+        let container_id = random_name().map_err(RunError::system("get random bytes for an id"))?;
         let id = match &options.id {
             Some(id) if is_container_name(id) => id.clone(),
             Some(id) => return Err(RunError::Id(id.clone())),
-            None => random_name().map_err(RunError::system("get random bytes for a name"))?,
+            None => container_id.clone(),
         };
         let (state, path) = (
             create_absolute(&dirs.state)?.join(&id),
@@ -64,16 +69,23 @@ impl Bundle {
             image: options.image.clone(),
             runtime: runtime.program().to_owned(),
             rm: options.rm,
+            is_kept: options.again != Again::No,
             ..Record::new(&id, &state)?
         };
         // A layer that was kept. A record now would let a cleanup remove it if this process is killed.
-        if fs::symlink_metadata(&state).is_ok() && !record::path(&dirs.run, &id).exists() {
-            return Err(RunError::Exists { id, path: state });
+        let exists = fs::symlink_metadata(&state).is_ok();
+        match options.again {
+            Again::No if exists && !record::path(&dirs.run, &id).exists() => {
+                return Err(RunError::Exists(id));
+            }
+            Again::ByUser | Again::ByPolicy if !exists => return Err(RunError::Missing(id)),
+            _ => {}
         }
         record.claim(&dirs.run)?;
         let mut bundle = Bundle {
             dirs: dirs.clone(),
             path,
+            saved: SavedRun::new(&state, container_id, options),
             state,
             record,
             runtime: runtime.clone(),
@@ -83,11 +95,11 @@ impl Bundle {
             created: false,
             lock: None,
         };
-        if let Err(error) = bundle.make_directories() {
+        if let Err(error) = bundle.make_directories(options) {
             // Without the lock the layer is another container's.
             if bundle.lock.is_some() {
                 let _ = remove_bundle(&bundle.dirs, bundle.id());
-                let _ = remove_layer(&bundle.state, true);
+                let _ = remove_layer(&bundle.state, !bundle.record.is_kept);
             }
             record::remove(&bundle.dirs.run, bundle.id());
             return Err(error);
@@ -103,12 +115,57 @@ impl Bundle {
         let root = self.mount_overlay(&view)?;
         self.record.view = view;
         self.record.set_command(&process.args);
+        self.saved.set_command(&process.args);
         Ok(root)
     }
 
     /// The container's name.
     pub(crate) fn id(&self) -> &str {
         &self.record.id
+    }
+
+    /// The container's id.
+    pub(crate) fn container_id(&self) -> &str {
+        self.saved.id()
+    }
+
+    pub(crate) fn set_manifest(&mut self, manifest: String) {
+        self.saved.set_manifest(manifest);
+    }
+
+    pub(crate) fn set_stop_signal(&mut self, signal: StopSignal) {
+        self.saved.set_stop_signal(signal);
+    }
+
+    /// The container's log. `None`, and a warning, if it cannot be opened: the container runs without one.
+    pub(crate) fn open_log(&self, limits: LogLimits) -> Option<LogWriter> {
+        let log = LogWriter::open(&self.state, limits);
+        let cannot = |error: &io::Error| {
+            tracing::warn!(%error, id = self.id(), "cannot open the container's log; what it writes is dropped");
+        };
+        log.inspect_err(cannot).ok()
+    }
+
+    /// Keeps that the container's command was told to run.
+    pub(crate) fn save_begun(&mut self) {
+        self.saved.begun(!self.rm);
+    }
+
+    /// Keeps how the container ended. Its control groups exist still.
+    pub(crate) fn save_end(&mut self, outcome: &Result<ExitCode, RunError>) {
+        if self.created {
+            let was_short_of_memory = control_groups::has_killed_for_memory(&self.control_group());
+            self.saved.ended(outcome, was_short_of_memory, !self.rm);
+        } else if let Err(error) = outcome {
+            self.save_failure(&error.to_string());
+        }
+    }
+
+    /// Keeps why a container that existed before could not be started.
+    pub(crate) fn save_failure(&mut self, reason: &str) {
+        if self.record.is_kept {
+            self.saved.failed(reason);
+        }
     }
 
     /// The path of the container's control groups, as in `cgroupsPath`.
@@ -155,13 +212,34 @@ impl Bundle {
         Ok(self.record.save(&self.dirs.run)?)
     }
 
-    fn make_directories(&mut self) -> Result<(), RunError> {
+    fn make_directories(&mut self, options: &RunOptions) -> Result<(), RunError> {
+        match self.record.is_kept {
+            true => self.take_state(options)?,
+            false => self.make_state()?,
+        }
+        self.saved.claimed()?;
+        // A bundle of this name whose record was lost.
+        remove_bundle(&self.dirs, self.id())?;
+        fs::create_dir(&self.path).map_err(RunError::file("create", &self.path))?;
+        close_to_others(&self.path)?;
+        let mut new = vec![
+            self.state.join(WORK),
+            self.path.join(MERGED),
+            self.path.join("etc"),
+        ];
+        if !self.record.is_kept {
+            new.push(self.state.join(UPPER));
+        }
+        for path in new {
+            fs::create_dir(&path).map_err(RunError::file("create", &path))?;
+        }
+        Ok(())
+    }
+
+    fn make_state(&mut self) -> Result<(), RunError> {
         match fs::create_dir(&self.state) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(RunError::Exists {
-                    id: self.id().to_owned(),
-                    path: self.state.clone(),
-                });
+                return Err(RunError::Exists(self.id().to_owned()));
             }
             outcome => outcome.map_err(RunError::file("create", &self.state))?,
         }
@@ -172,22 +250,38 @@ impl Bundle {
             let marker = self.state.join(REMOVE_MARKER);
             fs::write(&marker, b"").map_err(RunError::file("write", &marker))?;
         }
-        // A bundle of this name whose record was lost.
-        remove_bundle(&self.dirs, self.id())?;
-        fs::create_dir(&self.path).map_err(RunError::file("create", &self.path))?;
-        close_to_others(&self.path)?;
-        for (directory, names) in [(&self.state, ["upper", "work"]), (&self.path, [MERGED, "etc"])] {
-            for path in names.map(|name| directory.join(name)) {
-                fs::create_dir(&path).map_err(RunError::file("create", &path))?;
-            }
-        }
         Ok(())
     }
 
+    /// Takes the directory of a container that is started again.
+    fn take_state(&mut self, options: &RunOptions) -> Result<(), RunError> {
+        let name = self.id().to_owned();
+        self.lock = match try_lock_directory(&self.state) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(RunError::Busy(name)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(RunError::Missing(name)),
+            lock => Some(lock.map_err(RunError::file("lock", &self.state))?),
+        };
+        // It may have been removed meanwhile, and another one made.
+        if !self.saved.take(options)? {
+            self.lock = None;
+            return Err(match self.state.exists() {
+                true => RunError::MadeEarlier {
+                    id: name,
+                    path: self.state.clone(),
+                },
+                false => RunError::Missing(name),
+            });
+        }
+        // A power cut leaves it.
+        remove_layer(&self.state, false)
+    }
+
     fn mount_overlay(&self, view: &Path) -> Result<Detached, RunError> {
-        let upper = self.state.join("upper");
-        copy_root_attributes(view, &upper)?;
-        let mut overlay = Overlay::new().lower(view).upper(upper, self.state.join("work"));
+        let upper = self.state.join(UPPER);
+        if !self.record.is_kept {
+            copy_root_attributes(view, &upper)?;
+        }
+        let mut overlay = Overlay::new().lower(view).upper(upper, self.state.join(WORK));
         if self.rm {
             // The layer is removed in any case, so a power cut may take it. Without this option an unmount
             // syncs the whole file system that the layer is on.
@@ -235,12 +329,13 @@ impl Bundle {
         if !std::mem::take(&mut self.open) {
             return Ok(());
         }
+        self.save_failure("it could not be started");
         self.runtime.delete(self.id());
         // A runtime that was killed before it wrote its state does not know of the control groups, and no
         // record will.
         control_groups::remove(&self.control_group());
         remove_bundle(&self.dirs, self.id())?;
-        remove_layer(&self.state, self.rm || !self.created)?;
+        remove_layer(&self.state, self.rm || !(self.created || self.record.is_kept))?;
         // The socket exists still if the runtime never used it.
         let _ = fs::remove_file(self.console_socket());
         record::remove(&self.dirs.run, self.id());

@@ -94,7 +94,10 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
     // The record is trusted to name a directory only if that has the container's name.
     if record.state.file_name() == Some(record.id.as_ref()) {
         // Nothing has written to the layer of a container without a process.
-        remove_layer(&record.state, record.rm || record.pid.is_none())?;
+        remove_layer(
+            &record.state,
+            record.rm || (record.pid.is_none() && !record.is_kept),
+        )?;
     }
     let _ = fs::remove_file(dirs.console_socket(&record.id));
     record::remove(&dirs.run, &record.id);

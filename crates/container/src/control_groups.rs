@@ -82,6 +82,44 @@ pub(crate) fn can_limit_swap() -> bool {
             .exists()
 }
 
+/// Whether the kernel has killed a process in the control groups at `group` because their limit of memory was reached.
+pub(crate) fn has_killed_for_memory(group: &str) -> bool {
+    // Of version 2 and of version 1.
+    let files = ["memory.events", "memory.oom_control"];
+    let is_killed = |line: &str| {
+        let count = line
+            .strip_prefix("oom_kill ")
+            .and_then(|count| count.trim().parse::<u64>().ok());
+        count.is_some_and(|count| count > 0)
+    };
+    directories(group)
+        .flat_map(|group| files.map(|file| group.join(file)))
+        .filter_map(|file| fs::read_to_string(file).ok())
+        .any(|text| text.lines().any(is_killed))
+}
+
+/// Freezes or thaws the processes in the control groups at `group`. Returns whether there is a group that can be frozen.
+pub(crate) fn set_frozen(group: &str, is_frozen: bool) -> bool {
+    let (unified, freezer) = match is_frozen {
+        true => ("1", "FROZEN"),
+        false => ("0", "THAWED"),
+    };
+    let set = |group: PathBuf| {
+        write(&group, "cgroup.freeze", unified).is_ok() || write(&group, "freezer.state", freezer).is_ok()
+    };
+    // All of them.
+    directories(group).map(set).fold(false, |any, one| any | one)
+}
+
+/// Whether the processes in the control groups at `group` are frozen, or about to be.
+pub(crate) fn is_frozen(group: &str) -> bool {
+    let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+    directories(group).any(|group| {
+        read(group.join("cgroup.freeze")).trim() == "1"
+            || matches!(read(group.join("freezer.state")).trim(), "FROZEN" | "FREEZING")
+    })
+}
+
 /// Kills every process in the control groups at `group`, whatever its parent is, and waits until all have
 /// ended.
 ///

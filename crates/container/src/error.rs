@@ -25,16 +25,31 @@ pub enum RunError {
         "{0:?} cannot name a container; use up to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
     )]
     Id(String),
-    /// A container of that name was kept.
+    /// A container of that name exists.
     #[error(
-        "a container named {id} exists already in {}; choose another name, or remove that directory", path.display()
+        "a container named {0} exists already; choose another name, or remove that container: xebec rm {0}"
     )]
-    Exists {
+    Exists(String),
+    /// There is no container of that name to start again.
+    #[error("no container is named {0}; `xebec ps -a` lists all")]
+    Missing(String),
+    /// A version that kept nothing about its containers made it.
+    #[error(
+        "an earlier version of Xebec made the container {id}, and did not note how to start it; its layer is in {}, and \
+         `xebec rm {id}` removes it", path.display()
+    )]
+    MadeEarlier {
         /// The name.
         id: String,
         /// Its directory.
         path: PathBuf,
     },
+    /// Another command works on the container.
+    #[error("another command works on the container {0} just now; try again")]
+    Busy(String),
+    /// Not a restart policy.
+    #[error("{0:?} is no restart policy; use no, on-failure, on-failure:N, always or unless-stopped")]
+    RestartPolicy(String),
     /// Neither the image nor the user names a command.
     #[error("nothing to run: the image has no Entrypoint and no Cmd; give a command after the image's name")]
     NoCommand,
@@ -255,8 +270,18 @@ pub enum RecordError {
         source: io::Error,
     },
     /// A running container has that name.
-    #[error("a container named {0} is running already, or about to; choose another name")]
+    #[error(
+        "a container named {0} is running already, or about to; choose another name, or stop it: xebec stop {0}"
+    )]
     Running(String),
+    /// A newer version wrote the file.
+    #[error("{} is of format {version}: a newer version of Xebec wrote it; use that version", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The format's version.
+        version: u32,
+    },
     /// The start time of a process cannot be read.
     #[error("cannot find out when process {0} was started; is /proc mounted?")]
     NoStartTime(i32),

@@ -22,6 +22,8 @@ pub enum Event {
     },
     /// The container's command was told to run.
     Started,
+    /// It is kept that it runs: other commands find it so.
+    Kept,
     /// Every probe has succeeded.
     Ready {
         /// Time since [`Prepared::run`](crate::Prepared::run) was called.

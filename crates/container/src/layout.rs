@@ -1,9 +1,13 @@
 //! Where a container's files are.
 //!
 //! ```text
-//! <state>/<id>/upper          the container's layer
+//! <state>/<id>/container.json what is known of the container for as long as it exists
+//!              upper          its layer
 //!              work           scratch directory of overlayfs
-//!              remove         exists if the directory is removed with the container (--rm)
+//!              log, log.1 …   what it wrote, if it is detached
+//!              exit-codes     its exit codes since its last start by a user
+//!              stop           exists if a user stopped it: its restart policy rests
+//!              remove         exists if the directory is removed with the container (--rm), or is being removed
 //! <run>/containers/           the records; a cleanup locks this directory
 //!              <id>.json      the container's record
 //!              <id>.tty       the socket on which the runtime sends the container's terminal
@@ -21,6 +25,22 @@
 //! its file system.
 
 use std::path::{Path, PathBuf};
+
+/// What is known of a container, in its directory.
+pub(crate) const CONTAINER: &str = "container.json";
+
+/// The marker of a container that a user stopped.
+pub(crate) const STOP_MARKER: &str = "stop";
+
+/// The file of a container's exit codes.
+pub(crate) const EXIT_CODES: &str = "exit-codes";
+
+/// The newest file of a container's log.
+pub(crate) const LOG: &str = "log";
+
+/// The container's layer, and the scratch directory of overlayfs.
+pub(crate) const UPPER: &str = "upper";
+pub(crate) const WORK: &str = "work";
 
 /// The marker of a directory that is removed with its container.
 pub(crate) const REMOVE_MARKER: &str = "remove";

@@ -20,6 +20,7 @@
 //! # Promises
 //!
 //! * [`run()`] unmounts the overlay and deletes the runtime's state, however it ends.
+//! * Whatever a container leaves is found by its name or id ([`find`], [`containers`]), and [`remove`] removes it.
 //! * A container runs on if its supervisor is killed, and [`list`] shows it. Once it has ended,
 //!   [`cleanup_stale`] finds what is left by its [`Record`]. The daemon calls that regularly, and so does
 //!   every [`run()`].
@@ -41,6 +42,9 @@
 //! | `record`, `cleanup` | which containers there are, and what killed supervisors left |
 //! | `spec`, `process`, `user` | the runtime's configuration |
 //! | `security_context`, `seccomp`, `labels`, `capabilities`, [`confinement`] | what a container may do and use |
+//! | `saved`, `saved_run`, `container` | what is kept of containers, and finding them |
+//! | `lifecycle`, `restart_policy`, `restore` | what users do to containers that exist; when one is started again |
+//! | [`log`] | the output of detached containers |
 //! | `probe`, `probe_watch`, `output` | readiness |
 
 mod bundle;
@@ -48,6 +52,7 @@ mod capabilities;
 mod cgroup_warm_up;
 mod cleanup;
 pub mod confinement;
+mod container;
 mod control_groups;
 mod env_file;
 mod error;
@@ -59,6 +64,8 @@ mod image_config;
 mod init;
 mod labels;
 mod layout;
+mod lifecycle;
+pub mod log;
 mod name;
 mod network;
 mod options;
@@ -69,8 +76,12 @@ mod probe_watch;
 mod process;
 mod record;
 mod removal;
+mod restart_policy;
+mod restore;
 mod run;
 mod runtime;
+mod saved;
+mod saved_run;
 mod seccomp;
 mod security_context;
 mod signal;
@@ -87,19 +98,26 @@ pub use capabilities::{Capability, NAMES as CAPABILITIES};
 pub use cleanup::cleanup_stale;
 pub use confinement::Confinement;
 pub use control_groups::{container_of_cgroup, run_of_cgroup};
+pub use container::{
+    Container, Containers, FindError, Status, containers, find, is_stopped, pause_before_restart,
+};
 pub use env_file::{EnvFileError, read as read_env_file};
 pub use error::{RecordError, RunError};
 pub use event::Event;
 pub use exit_code::ExitCode;
 pub use image_config::{ImageConfig, ImageConfigError};
 pub use layout::Directories;
+pub use lifecycle::{LifecycleError, kill_at_once, remove, rename, send_signal, set_paused, stop, wait};
 pub use network::Net;
-pub use options::RunOptions;
+pub use options::{Again, RunOptions};
 pub use probe::{Probe, ProbeParseError};
 pub use process::command_line;
 pub use record::{Record, Running, has_records, list, may_have_orphan};
+pub use restart_policy::RestartPolicy;
+pub use restore::to_restore;
 pub use run::{Prepared, run};
 pub use runtime::installed_runtimes;
+pub use saved::{Saved, SavedProcess, SavedStatus};
 pub use signal::{SignalParseError, StopSignal};
 pub use supervisor_event::ConfigNotifier;
 pub use user::{Identity, UserError};

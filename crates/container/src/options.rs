@@ -1,9 +1,11 @@
 //! What the user asks of a container, beyond the image's own configuration.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{Confinement, Net, Probe, Volume};
+use crate::log::LogLimits;
+use crate::{Confinement, Net, Probe, RestartPolicy, StopSignal, Volume};
 
 /// How long a container may take to become ready before it is stopped, by default. The slowest start in the
 /// measurements on which Xebec is built (3 GB of python wheels at 100 Mbit/s) took 30 s.
@@ -61,6 +63,32 @@ pub struct RunOptions {
     pub hostname: Option<String>,
     /// The OCI runtime. By default the first of `runc` and `crun` that is installed.
     pub runtime: Option<PathBuf>,
+    /// Replaces the image's stop signal.
+    pub stop_signal: Option<StopSignal>,
+    /// Labels, for users and `ps`.
+    pub labels: BTreeMap<String, String>,
+    /// Whether the container runs in the background: it writes to its log, whose size is this, and not to this process's
+    /// output, and it never reads the input of this process.
+    pub detached: Option<LogLimits>,
+    /// When the container is started again after its end. The caller does that
+    /// ([`crate::pause_before_restart`]).
+    pub restart: RestartPolicy,
+    /// What the caller needs to start the container again. It is kept with the container.
+    pub caller: serde_json::Value,
+    /// Whether the container exists, and is started again on its layer.
+    pub again: Again,
+}
+
+/// Whether a container exists already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Again {
+    /// It is made.
+    #[default]
+    No,
+    /// It exists, and a user starts it again.
+    ByUser,
+    /// It exists, and its restart policy starts it again.
+    ByPolicy,
 }
 
 impl Default for RunOptions {
@@ -87,6 +115,12 @@ impl Default for RunOptions {
             stop_timeout: DEFAULT_STOP_TIMEOUT,
             hostname: None,
             runtime: None,
+            stop_signal: None,
+            labels: BTreeMap::new(),
+            detached: None,
+            restart: RestartPolicy::No,
+            caller: serde_json::Value::Null,
+            again: Again::No,
         }
     }
 }

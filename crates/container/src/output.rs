@@ -1,7 +1,7 @@
-//! The output of a container: copied to this process's own output, searched for the lines that `log:` probes
-//! wait for. The last lines are kept for error messages.
+//! The output of a container: copied to this process's own output or to the container's log, and searched for the
+//! lines that `log:` probes wait for. The last lines are kept for error messages.
 //!
-//! Without probes there is nothing to search for, and the container writes to this process's output directly.
+//! Without probes and a log there is nothing to search for, and the container writes to this process's output directly.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -12,6 +12,7 @@ use std::thread;
 
 use rustix::io::Errno;
 
+use crate::log::LogStream;
 use crate::probe::{LogPattern, Probe};
 use crate::supervisor_event::SupervisorEvent;
 
@@ -168,14 +169,36 @@ impl Drop for LineSearch {
     }
 }
 
-/// Copies `from` to this process's output until it ends. If that output is closed, the rest is still read and
+/// Where a stream is copied to.
+pub(crate) enum Sink {
+    /// This process's output.
+    Own(Destination),
+    /// The container's log. `None` if that cannot be opened.
+    Log(Option<LogStream>),
+}
+
+impl Sink {
+    /// Returns whether more can be written.
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Own(to) => write_all(to.fd(), bytes),
+            Self::Log(None) => false,
+            Self::Log(Some(log)) => {
+                log.take(bytes);
+                true
+            }
+        }
+    }
+}
+
+/// Copies `from` to `sink` until it ends. If an output is closed, the rest is still read and
 /// searched: a container does not block because its output is not read.
-pub(crate) fn copy(from: impl Read + Send + 'static, search: LineSearch) -> io::Result<Copying> {
+pub(crate) fn copy(from: impl Read + Send + 'static, search: LineSearch, sink: Sink) -> io::Result<Copying> {
     let thread = thread::Builder::new().name("container-output".into());
     let (done, ended) = std::sync::mpsc::channel();
     thread.spawn(move || {
         let _done: Sender<()> = done;
-        copy_all(from, search);
+        copy_all(from, search, sink);
     })?;
     Ok(Copying(ended))
 }
@@ -190,8 +213,7 @@ impl Copying {
     }
 }
 
-fn copy_all(mut from: impl Read, mut search: LineSearch) {
-    let to = search.from.fd();
+fn copy_all(mut from: impl Read, mut search: LineSearch, mut sink: Sink) {
     let mut buffer = vec![0_u8; READ_SIZE];
     let mut open = true;
     loop {
@@ -200,7 +222,7 @@ fn copy_all(mut from: impl Read, mut search: LineSearch) {
             Ok(0) | Err(_) => break,
             Ok(length) => {
                 let bytes = buffer.get(..length).unwrap_or_default();
-                open = open && write_all(to, bytes);
+                open = open && sink.write(bytes);
                 search.take(bytes);
             }
         }

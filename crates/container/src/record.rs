@@ -63,6 +63,9 @@ pub struct Record {
     pub state: PathBuf,
     /// Whether that directory is removed when the container has ended.
     pub rm: bool,
+    /// Whether that directory holds what an earlier start left, which is then kept in any case.
+    #[serde(default)]
+    pub is_kept: bool,
     /// When the container was requested, in seconds since 1970.
     pub created: u64,
     /// The container's command line, for people to read. The end of a very long one is left out.
@@ -100,6 +103,7 @@ impl Record {
             view: PathBuf::new(),
             state: state.to_owned(),
             rm: false,
+            is_kept: false,
             created: seconds_since_1970(),
             command: Vec::new(),
         })
@@ -136,6 +140,11 @@ impl Record {
         }
     }
 
+    /// Whether the process ids in this record mean something to this process.
+    pub fn is_in_this_namespace(&self) -> bool {
+        self.namespace.is_none() || self.namespace == own_namespace()
+    }
+
     /// Whether the container's first process exists and has not ended.
     pub fn is_running(&self) -> bool {
         matches!((self.pid, self.pid_started), (Some(pid), Some(started)) if start_time(pid) == Some(started))
@@ -150,8 +159,9 @@ impl Record {
     /// command has ended or was never told to run. A container that runs on without its supervisor is left
     /// alone.
     pub(crate) fn is_dead(&self) -> bool {
-        let is_here = self.namespace.is_none() || self.namespace == own_namespace();
-        is_here && !self.is_supervised() && (!self.is_running() || self.has_begun == Some(false))
+        self.is_in_this_namespace()
+            && !self.is_supervised()
+            && (!self.is_running() || self.has_begun == Some(false))
     }
 
     /// Writes the record for the first time. Only one process gets a name.

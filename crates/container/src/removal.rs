@@ -14,7 +14,7 @@ use xebec_kernel::mount::{MountInfo, Top, mounts};
 use xebec_kernel::remove::remove_tree;
 
 use crate::control_groups::{INTERVAL, ROUNDS};
-use crate::layout::MERGED;
+use crate::layout::{CONTAINER, MERGED, REMOVE_MARKER, UPPER, WORK};
 use crate::{Directories, RunError};
 
 /// How long it may take to open a directory on a busy machine.
@@ -32,12 +32,29 @@ pub(crate) fn remove_bundle(dirs: &Directories, id: &str) -> Result<(), RunError
 pub(crate) fn remove_layer(path: &Path, all: bool) -> Result<(), RunError> {
     // Earlier versions had the bundle in this directory, and a container may be as old as that.
     unmount_root(path)?;
-    let outcome = if all {
-        remove_all(path)
-    } else {
-        remove_all(&path.join("work"))
-    };
-    ignore_missing(path, outcome)
+    if !all {
+        return ignore_missing(path, remove_all(&path.join(WORK)));
+    }
+    if let Err(error) = check_that_it_can_go(path) {
+        return ignore_missing(path, Err(error));
+    }
+    for name in [UPPER, WORK] {
+        ignore_missing(path, remove_all(&path.join(name)))?;
+    }
+    // Last what says that there is a container, and that it is being removed: whoever is killed in between leaves what a
+    // cleanup finds.
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if ![CONTAINER, REMOVE_MARKER]
+            .map(Some)
+            .contains(&entry.file_name().to_str())
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    for name in [CONTAINER, REMOVE_MARKER] {
+        ignore_missing(path, fs::remove_file(path.join(name)))?;
+    }
+    ignore_missing(path, remove_all(path))
 }
 
 fn unmount_root(directory: &Path) -> Result<(), RunError> {
@@ -55,6 +72,18 @@ fn ignore_missing(path: &Path, outcome: io::Result<()>) -> Result<(), RunError> 
 
 /// Removes a directory. A runtime whose container was killed may still write its last log lines there.
 fn remove_all(path: &Path) -> io::Result<()> {
+    check_that_it_can_go(path)?;
+    for _ in 0..ROUNDS {
+        match remove_tree(path) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => std::thread::sleep(INTERVAL),
+            removed => return removed,
+        }
+    }
+    remove_tree(path)
+}
+
+/// Refuses what is no directory, and one below which something is mounted.
+fn check_that_it_can_go(path: &Path) -> io::Result<()> {
     // A container has directories. A file or a link in the place of one is not Xebec's.
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_dir()) {
         return Err(io::ErrorKind::NotADirectory.into());
@@ -69,13 +98,7 @@ fn remove_all(path: &Path) -> io::Result<()> {
         );
         return Err(io::Error::other(what));
     }
-    for _ in 0..ROUNDS {
-        match remove_tree(path) {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => std::thread::sleep(INTERVAL),
-            removed => return removed,
-        }
-    }
-    remove_tree(path)
+    Ok(())
 }
 
 /// Fails if a container's root does not open in time. While one process waits at its automount for the root

@@ -48,7 +48,8 @@ impl<'a> Prepared<'a> {
         find_image: impl FnOnce(&ConfigNotifier) -> T + Send + 'static,
     ) -> Result<(Self, T), RunError> {
         options.volumes.iter().try_for_each(Volume::check)?;
-        if options.tty && options.interactive && !terminal::stdin_is_terminal() {
+        let is_joined = options.tty && options.interactive && options.detached.is_none();
+        if is_joined && !terminal::stdin_is_terminal() {
             return Err(RunError::NoTerminal);
         }
         let mut runtime = Runtime::find(options.runtime.as_deref(), dirs)?;
@@ -79,6 +80,26 @@ impl<'a> Prepared<'a> {
         Ok((prepared, found))
     }
 
+    /// The container's id.
+    pub fn container_id(&self) -> &str {
+        self.bundle.container_id()
+    }
+
+    /// The container's name.
+    pub fn name(&self) -> &str {
+        self.bundle.id()
+    }
+
+    /// Notes the manifest of the image, so that a later start of the container uses the same image.
+    pub fn set_manifest(&mut self, manifest: String) {
+        self.bundle.set_manifest(manifest);
+    }
+
+    /// Gives the start up. The reason is kept with a container that existed before.
+    pub fn give_up(mut self, reason: &dyn std::fmt::Display) {
+        self.bundle.save_failure(&reason.to_string());
+    }
+
     /// Runs the container on `view` and waits for its end.
     ///
     /// `view` is a directory that shows the image's files and does not change. Nothing is written to it.
@@ -105,7 +126,8 @@ impl<'a> Prepared<'a> {
             mut create,
         } = self;
         refuse_ready_before(options)?;
-        let stop_signal = image.stop_signal()?;
+        let stop_signal = options.stop_signal.map_or_else(|| image.stop_signal(), Ok)?;
+        bundle.set_stop_signal(stop_signal);
         let resolve = || Process::resolve(view, image, options);
         let predicted = create.predicted_process(&bundle, image, options);
         let is_predicted = predicted.is_some();
@@ -143,6 +165,7 @@ impl<'a> Prepared<'a> {
             warm_up,
         };
         let outcome = supervise(&mut bundle, pending, &supervisor, events, on_event);
+        bundle.save_end(&outcome);
         let closed = bundle.close();
         let code = outcome?;
         closed?;

@@ -1,4 +1,4 @@
-//! The container's standard streams: this process's own, pipes to it, or a terminal.
+//! The container's standard streams: this process's own, pipes to it or to the container's log, or a terminal.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use crate::output::{self, Copying, Destination, LineSearch, Tail};
+use crate::log::{LogWriter, Stream};
+use crate::output::{self, Copying, Destination, LineSearch, Sink, Tail};
 use crate::runtime::Streams;
 use crate::supervisor_event::SupervisorEvent;
 use crate::terminal::{ConsoleSocket, OUTPUT_PATIENCE, Terminal};
@@ -17,6 +18,8 @@ use crate::{RunError, RunOptions};
 pub(crate) struct ContainerStdio {
     socket: Option<ConsoleSocket>,
     pipes: Vec<(io::PipeReader, Destination)>,
+    /// The other end of a standard input that nobody writes to and that does not end.
+    input: Option<io::PipeWriter>,
 }
 
 impl ContainerStdio {
@@ -30,6 +33,7 @@ impl ContainerStdio {
         Ok(ContainerStdio {
             socket,
             pipes: Vec::new(),
+            input: None,
         })
     }
 
@@ -47,12 +51,12 @@ impl ContainerStdio {
                 stderr: Stdio::null(),
             });
         }
-        let stdin = if options.interactive {
-            Stdio::inherit()
-        } else {
-            Stdio::null()
+        let stdin = match (options.interactive, options.detached) {
+            (false, _) => Stdio::null(),
+            (true, None) => Stdio::inherit(),
+            (true, Some(_)) => self.open_input()?,
         };
-        if options.probes.is_empty() {
+        if options.probes.is_empty() && options.detached.is_none() {
             return Ok(Streams {
                 stdin,
                 stdout: match options.stdout_to_stderr {
@@ -74,6 +78,14 @@ impl ContainerStdio {
         })
     }
 
+    /// A detached container that reads its standard input does not find its end, as with docker.
+    fn open_input(&mut self) -> Result<Stdio, RunError> {
+        let pipe = io::pipe();
+        let (reader, writer) = pipe.map_err(RunError::system("make a pipe for the container's input"))?;
+        self.input = Some(writer);
+        Ok(reader.into())
+    }
+
     fn pipe(&mut self, to: Destination) -> Result<Stdio, RunError> {
         let pipe = io::pipe();
         let (reader, writer) = pipe.map_err(RunError::system("make a pipe for the container's output"))?;
@@ -81,30 +93,41 @@ impl ContainerStdio {
         Ok(writer.into())
     }
 
-    /// Forwards what the container writes from now on, and searches it for the lines that probes wait for.
+    /// Forwards what the container writes from now on, and searches it for the lines that probes wait for. What a detached
+    /// container writes goes to `log`, or nowhere if there is none.
     pub(crate) fn forward(
         self,
         options: &RunOptions,
+        log: Option<&LogWriter>,
         tail: &Tail,
         sender: &Sender<SupervisorEvent>,
     ) -> Result<Forwarding, RunError> {
         let failed = RunError::system("copy the container's output");
         let search = |from| LineSearch::new(&options.probes, from, tail, sender);
+        let sink = |to| match options.detached {
+            None => Sink::Own(to),
+            Some(_) => Sink::Log(log.map(|log| log.stream(stream(to)))),
+        };
         let mut copies = Vec::new();
         for (pipe, to) in self.pipes {
-            copies.push(output::copy(pipe, search(to)).map_err(failed)?);
+            copies.push(output::copy(pipe, search(to), sink(to)).map_err(failed)?);
         }
+        let input = self.input;
         let Some(socket) = self.socket else {
             return Ok(Forwarding {
                 terminal: None,
                 copies,
+                _input: input,
             });
         };
-        let terminal = Terminal::join(socket.receive()?, options.interactive)?;
-        copies.push(output::copy(terminal.output()?, search(Destination::Stdout)).map_err(failed)?);
+        let is_joined = options.interactive && options.detached.is_none();
+        let terminal = Terminal::join(socket.receive()?, is_joined)?;
+        let to = Destination::Stdout;
+        copies.push(output::copy(terminal.output()?, search(to), sink(to)).map_err(failed)?);
         Ok(Forwarding {
             terminal: Some(terminal),
             copies,
+            _input: input,
         })
     }
 }
@@ -114,6 +137,15 @@ pub(crate) struct Forwarding {
     /// The container's terminal, if it has one.
     pub(crate) terminal: Option<Terminal>,
     pub(crate) copies: Vec<Copying>,
+    /// See [`ContainerStdio::open_input`]. It is held until the end.
+    pub(crate) _input: Option<io::PipeWriter>,
+}
+
+fn stream(of: Destination) -> Stream {
+    match of {
+        Destination::Stdout => Stream::Stdout,
+        Destination::Stderr => Stream::Stderr,
+    }
 }
 
 /// Waits for the rest of the output.

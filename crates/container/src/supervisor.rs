@@ -137,7 +137,12 @@ pub(crate) fn supervise(
     });
 
     let tail = Tail::default();
-    let Forwarding { terminal, copies } = stdio.forward(options, &tail, &queue.sender)?;
+    let log = options.detached.and_then(|limits| bundle.open_log(limits));
+    let Forwarding {
+        terminal,
+        copies,
+        _input,
+    } = stdio.forward(options, log.as_ref(), &tail, &queue.sender)?;
     init.watch(&queue.sender)?;
     queue.refuse_if_interrupted()?;
     start(bundle, &init, options, on_event)?;
@@ -165,6 +170,7 @@ fn start(
 ) -> Result<(), RunError> {
     bundle.runtime().start(bundle.id(), bundle.path(), init.pidfd())?;
     on_event(Event::Started);
+    bundle.save_begun();
     if options.outlives_supervisor
         && let Err(error) = bundle.record_begun()
     {
@@ -173,6 +179,7 @@ fn start(
             "cannot record that the container has started; if this process is killed, its container is killed too"
         );
     }
+    on_event(Event::Kept);
     Ok(())
 }
 

@@ -37,7 +37,15 @@ pub fn write_for_this_boot(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write(path, bytes, 0o666, false, |_| Ok(()))
 }
 
-/// The same for a file that must not exist yet. Of several processes that create it, one succeeds.
+/// The same for such a file that only its owner may read.
+///
+/// # Errors
+/// I/O errors; the old file is then still there.
+pub fn write_privately_for_this_boot(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write(path, bytes, 0o600, false, |_| Ok(()))
+}
+
+/// The same as [`write_for_this_boot`] for a file that must not exist yet. Of several processes that create it, one succeeds.
 ///
 /// # Errors
 /// `AlreadyExists` if there is a file at `path`, which is left as it is. Other I/O errors.

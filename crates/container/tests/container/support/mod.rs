@@ -169,6 +169,11 @@ impl Case {
         self
     }
 
+    pub fn orders_without(&mut self, key: &str) -> &mut Self {
+        self.orders.retain(|(known, _)| known != key);
+        self
+    }
+
     pub fn flag(&mut self, key: &str) -> &mut Self {
         self.set(key, "yes")
     }

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use xebec_container::{self, Directories, Event, Identity, ImageConfig, Prepared, RunError, RunOptions};
+use xebec_container::{
+    self, Again, Directories, Event, Identity, ImageConfig, Prepared, RunError, RunOptions,
+};
 
 use super::ORDERS;
 
@@ -63,6 +65,7 @@ fn run(
             Event::Mounted { .. } => "mounted".to_owned(),
             Event::Created { .. } => "created".to_owned(),
             Event::Started => "started".to_owned(),
+            Event::Kept => return,
             Event::Ready { after } => {
                 writeln!(report, "ready_ms {}", after.as_millis()).unwrap();
                 "ready".to_owned()
@@ -142,6 +145,12 @@ fn options(orders: &serde_json::Value) -> Result<RunOptions, RunError> {
             "rm" => options.rm = true,
             "tty" => options.tty = true,
             "interactive" => options.interactive = true,
+            "detached" => options.detached = Some(serde_json::from_str(value).unwrap()),
+            "again" => options.again = Again::ByUser,
+            "by_policy" => options.again = Again::ByPolicy,
+            "restart" => options.restart = value.parse()?,
+            "stop_signal" => options.stop_signal = Some(value.parse().unwrap()),
+            "caller" => options.caller = value.into(),
             "exit_on_ready" => options.exit_on_ready = true,
             "image_after_ms" | "predicted_image" | "predicted_user" | "view" => {}
             other => panic!("no such order: {other}"),

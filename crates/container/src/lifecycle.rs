@@ -1,0 +1,474 @@
+//! What users do to containers that exist: stop, kill, pause, wait, rename, remove.
+//!
+//! A process gets a signal only by a descriptor of it (a pidfd) whose start time is the recorded one, and all processes of a
+//! container are killed by the container's own control groups. The supervisor notices that its container has ended, and keeps
+//! how; without a supervisor these commands do what is left to do.
+//!
+//! The lock of a container's directory serializes what must not happen at once: the supervisor has it, and whoever renames or
+//! removes the container.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use xebec_kernel::file::{is_same, sync_directory};
+use xebec_kernel::lock::try_lock_directory;
+use xebec_kernel::process::start_time;
+
+use crate::cleanup::cleanup_stale;
+use crate::container::{self, Container, FindError, Status};
+use crate::layout::REMOVE_MARKER;
+use crate::name::is_container_name;
+use crate::record::Record;
+use crate::removal::remove_layer;
+use crate::runtime::Runtime;
+use crate::saved::{SavedProcess, mark_stopped, open_exit_codes};
+use crate::{Directories, ExitCode, RecordError, RunError, StopSignal, control_groups};
+
+/// How long a supervisor may take to clean up after its container.
+const CLEANING: Duration = Duration::from_secs(20);
+
+/// How often it is looked for what cannot be waited for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The time between the stop signal and `SIGKILL` of a container that did not say; docker's figure.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Something could not be done to a container.
+#[derive(Debug, thiserror::Error)]
+pub enum LifecycleError {
+    /// It is not there, or not the only one.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// It does not run.
+    #[error("the container {0} does not run")]
+    NotRunning(String),
+    /// It runs.
+    #[error("the container {name} is {status}; stop it first: xebec stop {name}")]
+    Active {
+        /// Its name.
+        name: String,
+        /// What it does.
+        status: &'static str,
+    },
+    /// It runs, and is to be removed.
+    #[error(
+        "the container {name} is {status}; stop it first (xebec stop {name}), or use `xebec rm --force {name}`"
+    )]
+    InUse {
+        /// Its name.
+        name: String,
+        /// What it does.
+        status: &'static str,
+    },
+    /// It is frozen already, or not.
+    #[error("the container {0} is {1}")]
+    Paused(String, &'static str),
+    /// It cannot be frozen.
+    #[error("the container {0} cannot be paused: this host's control groups have no freezer")]
+    NoFreezer(String),
+    /// Its processes are in another namespace of process ids.
+    #[error("the container {0} was started in another namespace of processes; use xebec there")]
+    Elsewhere(String),
+    /// A name that is taken.
+    #[error(
+        "a container named {0} exists already; choose another name, or remove that container: xebec rm {0}"
+    )]
+    Taken(String),
+    /// A name that cannot be one.
+    #[error(
+        "{0:?} cannot name a container; use up to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
+    )]
+    Name(String),
+    /// Another command works on it.
+    #[error("another command works on the container {0} just now; try again")]
+    Busy(String),
+    /// It has not ended in time.
+    #[error("the container {0} has not ended {1} s after SIGKILL: a process of it waits in the kernel")]
+    Stays(String, u64),
+    /// A signal could not be sent.
+    #[error("cannot send signal {signal} to the container {name}: {source}")]
+    Signal {
+        /// The container.
+        name: String,
+        /// The signal.
+        signal: i32,
+        /// The error.
+        source: io::Error,
+    },
+    /// A file or directory of it could not be changed.
+    #[error("container {name}: {source}")]
+    File {
+        /// The container.
+        name: String,
+        /// The error.
+        source: Box<RunError>,
+    },
+    /// Its record or its file could not be changed.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+/// Asks a container to stop, kills it after `timeout` (by default what the container says), and returns when it has ended
+/// and is cleaned up. Its restart policy does not start it again. A container that does not run is no error.
+///
+/// # Errors
+/// [`LifecycleError`].
+pub fn stop(
+    dirs: &Directories,
+    container: &Container,
+    timeout: Option<Duration>,
+) -> Result<(), LifecycleError> {
+    let name = &container.name;
+    if !container.is_active() {
+        return Ok(());
+    }
+    // First, so that a supervisor does not start it again.
+    mark_stopped(&container.directory)?;
+    let processes = Processes::open(container)?;
+    match &processes.first {
+        Some(first) => {
+            let saved = container.saved.as_ref();
+            let signal = saved.map_or(0, |saved| saved.stop_signal);
+            let signal = if signal == 0 {
+                Signal::TERM.as_raw()
+            } else {
+                signal
+            };
+            let usual = saved.map_or(STOP_TIMEOUT, |saved| Duration::from_millis(saved.stop_timeout_ms));
+            send(dirs, container, first, signal)?;
+            if let Some(record) = &container.record {
+                // A frozen process takes no signal.
+                control_groups::set_frozen(&record.control_group(), false);
+            }
+            if !has_ended(first, Some(timeout.unwrap_or(usual))) {
+                kill_all(container, first);
+            }
+        }
+        // Its command does not run yet; or its supervisor waits to start it again, and finds what is noted.
+        None => {
+            if let (Some(supervisor), Some(_)) = (&processes.supervisor, &container.record) {
+                let _ = pidfd_send_signal(supervisor, Signal::TERM);
+            }
+        }
+    }
+    finish(dirs, name, &processes)
+}
+
+/// Kills all processes of a container, and returns when it has ended and is cleaned up.
+///
+/// # Errors
+/// [`LifecycleError`].
+pub fn kill_at_once(dirs: &Directories, container: &Container) -> Result<(), LifecycleError> {
+    stop(dirs, container, Some(Duration::ZERO))
+}
+
+/// Sends a signal to a container's first process, and does not wait. One that asks it to stop, or kills it, keeps its restart
+/// policy from starting it again, as with docker.
+///
+/// # Errors
+/// [`LifecycleError::NotRunning`], and others.
+pub fn send_signal(
+    dirs: &Directories,
+    container: &Container,
+    signal: StopSignal,
+) -> Result<(), LifecycleError> {
+    let processes = Processes::open(container)?;
+    let Some(first) = &processes.first else {
+        return Err(LifecycleError::NotRunning(container.name.clone()));
+    };
+    let number = signal.number();
+    let stops = container.saved.as_ref().map(|saved| saved.stop_signal);
+    if number == Signal::KILL.as_raw() || Some(number) == stops {
+        mark_stopped(&container.directory)?;
+    }
+    if number != Signal::KILL.as_raw() {
+        return send(dirs, container, first, number);
+    }
+    kill_all(container, first);
+    Ok(())
+}
+
+/// Freezes or thaws a container.
+///
+/// # Errors
+/// If it does not run, or is frozen or thawed already.
+pub fn set_paused(container: &Container, is_paused: bool) -> Result<(), LifecycleError> {
+    let name = container.name.clone();
+    let record = container.record.as_ref();
+    match (container.status(), record, is_paused) {
+        (Status::Running, Some(record), true) | (Status::Paused, Some(record), false) => {
+            match control_groups::set_frozen(&record.control_group(), is_paused) {
+                true => Ok(()),
+                false => Err(LifecycleError::NoFreezer(name)),
+            }
+        }
+        (Status::Paused, ..) => Err(LifecycleError::Paused(name, "paused already")),
+        (Status::Running, ..) => Err(LifecycleError::Paused(name, "not paused")),
+        _ => Err(LifecycleError::NotRunning(name)),
+    }
+}
+
+/// Waits until a container has ended and is not started again. Returns its exit code if that is known.
+///
+/// # Errors
+/// If the containers cannot be read.
+pub fn wait(dirs: &Directories, container: &Container) -> Result<Option<ExitCode>, LifecycleError> {
+    let (name, id) = (&container.name, container.id());
+    // Opened while it is there: a container that is removed at its end takes its file along.
+    let mut codes = open_exit_codes(&container.directory).ok();
+    loop {
+        let now = container::by_name(dirs, name)?;
+        let Some(now) = now.filter(|now| now.id() == id) else {
+            return Ok(codes.as_mut().and_then(last_code));
+        };
+        if codes.is_none() {
+            codes = open_exit_codes(&container.directory).ok();
+        }
+        if !now.is_active() && !now.is_closing() {
+            let is_removed = now.status() == Status::Removing;
+            return Ok(now
+                .exit_code()
+                .or_else(|| codes.as_mut().filter(|_| is_removed).and_then(last_code)));
+        }
+        match Processes::open(&now)
+            .ok()
+            .and_then(|processes| processes.first.or(processes.supervisor))
+        {
+            Some(process) => drop(has_ended(&process, Some(Duration::from_secs(1)))),
+            None => std::thread::sleep(LOOK),
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn last_code(codes: &mut File) -> Option<ExitCode> {
+    let mut text = String::new();
+    codes.read_to_string(&mut text).ok()?;
+    text.lines().next_back()?.parse().ok().map(ExitCode)
+}
+
+/// Gives a container that does not run another name.
+///
+/// # Errors
+/// If it runs, or the name is taken or cannot be one.
+pub fn rename(dirs: &Directories, container: &Container, new: &str) -> Result<(), LifecycleError> {
+    if !is_container_name(new) {
+        return Err(LifecycleError::Name(new.to_owned()));
+    }
+    let (_lock, container) = lock(dirs, container)?;
+    let name = container.name.clone();
+    if container.is_active() {
+        let status = container.status().name();
+        return Err(LifecycleError::Active { name, status });
+    }
+    if container::by_name(dirs, new)?.is_some() {
+        return Err(LifecycleError::Taken(new.to_owned()));
+    }
+    let to = dirs.state.join(new);
+    match renameat_with(CWD, &container.directory, CWD, &to, RenameFlags::NOREPLACE) {
+        Err(rustix::io::Errno::EXIST) => Err(LifecycleError::Taken(new.to_owned())),
+        renamed => {
+            let renamed = renamed
+                .map_err(io::Error::from)
+                .and_then(|()| sync_directory(&dirs.state));
+            renamed
+                .map_err(RunError::file("rename", &container.directory))
+                .map_err(of_file(&name))
+        }
+    }
+}
+
+/// Removes a container, and with `force` stops it before that by `SIGKILL`.
+///
+/// # Errors
+/// [`LifecycleError`].
+pub fn remove(dirs: &Directories, container: &Container, force: bool) -> Result<(), LifecycleError> {
+    let (name, id) = (container.name.clone(), container.id());
+    if container.is_active() {
+        let status = container.status().name();
+        if !force {
+            return Err(LifecycleError::InUse { name, status });
+        }
+        kill_at_once(dirs, container)?;
+    } else if container.record.is_some() {
+        // It has ended, and its supervisor cleans up, or was killed.
+        finish(dirs, &name, &Processes::open(container)?)?;
+    }
+    // One that is removed at its end is gone already.
+    let Some(left) = container::by_name(dirs, &name)?.filter(|left| left.id() == id) else {
+        return Ok(());
+    };
+    let (_lock, left) = match lock(dirs, &left) {
+        Err(LifecycleError::Find(FindError::Missing(_))) => return Ok(()),
+        locked => locked?,
+    };
+    if left.is_active() {
+        let status = left.status().name();
+        return Err(LifecycleError::InUse { name, status });
+    }
+    // Whoever is killed in between leaves a directory that a cleanup removes.
+    let marker = left.directory.join(REMOVE_MARKER);
+    fs::write(&marker, b"")
+        .map_err(RunError::file("write", &marker))
+        .map_err(of_file(&name))?;
+    remove_layer(&left.directory, true).map_err(of_file(&name))
+}
+
+fn of_file(name: &str) -> impl FnOnce(RunError) -> LifecycleError {
+    let name = name.to_owned();
+    move |source| LifecycleError::File {
+        name,
+        source: Box::new(source),
+    }
+}
+
+/// Locks the directory of a container, and looks at the container again, which may be another one now.
+fn lock(dirs: &Directories, container: &Container) -> Result<(File, Container), LifecycleError> {
+    let name = container.name.clone();
+    let missing = || LifecycleError::Find(FindError::Missing(name.clone()));
+    let until = Instant::now() + Duration::from_secs(2);
+    let lock = loop {
+        match try_lock_directory(&container.directory) {
+            // A supervisor that has just removed its record ends at once.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
+                std::thread::sleep(LOOK);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(LifecycleError::Busy(name));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing()),
+            lock => {
+                break lock
+                    .map_err(RunError::file("lock", &container.directory))
+                    .map_err(of_file(&name))?;
+            }
+        }
+    };
+    let locked = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&lock));
+    let now = container::by_name(dirs, &name)?.filter(|now| now.id() == container.id());
+    match now.filter(|now| is_same(locked.as_ref(), &now.directory)) {
+        Some(now) => Ok((lock, now)),
+        None => Err(missing()),
+    }
+}
+
+/// Descriptors of a container's first process and of its supervisor, while these run.
+struct Processes {
+    first: Option<OwnedFd>,
+    supervisor: Option<OwnedFd>,
+}
+
+impl Processes {
+    fn open(container: &Container) -> Result<Self, LifecycleError> {
+        let record = container.record.as_ref();
+        if record.is_some_and(|record| !record.is_in_this_namespace()) {
+            return Err(LifecycleError::Elsewhere(container.name.clone()));
+        }
+        let first = record.and_then(|record| open_process(record.pid?, record.pid_started?));
+        let recorded = |record: &Record| open_process(record.supervisor, record.supervisor_started);
+        let saved = || container.saved.as_ref()?.supervisor;
+        let supervisor = match record {
+            Some(record) => recorded(record),
+            None => saved().and_then(|SavedProcess { pid, started }| open_process(pid, started)),
+        };
+        Ok(Self { first, supervisor })
+    }
+}
+
+/// A descriptor of the process with that id and start time.
+fn open_process(pid: i32, started: u64) -> Option<OwnedFd> {
+    let opened = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    // Looked at after it was opened: it had the id all the time.
+    (start_time(pid) == Some(started)).then_some(opened)
+}
+
+/// Waits until a process has ended. Returns whether it has.
+fn has_ended(process: &OwnedFd, patience: Option<Duration>) -> bool {
+    let until = patience.map(|patience| Instant::now() + patience);
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref()) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(0) => return false,
+            _ => return true,
+        }
+    }
+}
+
+fn send(
+    dirs: &Directories,
+    container: &Container,
+    first: &OwnedFd,
+    signal: i32,
+) -> Result<(), LifecycleError> {
+    let failed = |source| LifecycleError::Signal {
+        name: container.name.clone(),
+        signal,
+        source,
+    };
+    let Some(named) = Signal::from_named_raw(signal) else {
+        // A real-time signal.
+        let runtime = container
+            .record
+            .as_ref()
+            .map(|record| Runtime::find(Some(&record.runtime), dirs));
+        let runtime = runtime
+            .transpose()
+            .map_err(|error| failed(io::Error::other(error.to_string())))?;
+        if let Some(runtime) = runtime {
+            runtime.kill(&container.name, signal);
+        }
+        return Ok(());
+    };
+    match pidfd_send_signal(first, named) {
+        Err(rustix::io::Errno::SRCH) | Ok(()) => Ok(()),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// Kills all processes of a container, whatever they wait for.
+fn kill_all(container: &Container, first: &OwnedFd) {
+    let _ = pidfd_send_signal(first, Signal::KILL);
+    if let Some(record) = &container.record {
+        control_groups::kill(&record.control_group());
+    }
+}
+
+/// Waits until the container has ended and nothing of it is left that is not kept. Without a supervisor it is cleaned up here.
+fn finish(dirs: &Directories, name: &str, processes: &Processes) -> Result<(), LifecycleError> {
+    for process in [&processes.first, &processes.supervisor].into_iter().flatten() {
+        if !has_ended_or_left(dirs, name, process) {
+            return Err(LifecycleError::Stays(name.to_owned(), CLEANING.as_secs()));
+        }
+    }
+    if processes.supervisor.is_none()
+        || container::by_name(dirs, name)?.is_some_and(|now| now.record.is_some())
+    {
+        cleanup_stale(dirs)?;
+    }
+    Ok(())
+}
+
+/// Waits until a process has ended, or the container has no record any more: a supervisor may start another one.
+fn has_ended_or_left(dirs: &Directories, name: &str, process: &OwnedFd) -> bool {
+    let until = Instant::now() + CLEANING;
+    while !has_ended(process, Some(LOOK)) {
+        let is_active = container::by_name(dirs, name)
+            .ok()
+            .flatten()
+            .is_some_and(|now| now.record.is_some() || now.status() == Status::Restarting);
+        if !is_active {
+            return true;
+        }
+        if Instant::now() > until {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,61 @@
+//! The log of a detached container: what it wrote, in the format of Kubernetes' container runtime interface (CRI).
+//!
+//! A line is `TIME STREAM TAG TEXT`: the time as RFC 3339 with nanoseconds, `stdout` or `stderr`, and `F` for a full line or
+//! `P` for a part of one that goes on in the next line of the same stream. The files are `log`, `log.1` and so on in the
+//! container's directory, the newest first.
+
+mod entry;
+mod reader;
+mod time;
+mod writer;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use entry::{Entry, Stream};
+pub use reader::{Following, LogRange, LogReader};
+pub use time::{Time, TimeParseError};
+pub(crate) use writer::{LogStream, LogWriter};
+
+use crate::layout::LOG;
+
+/// How much of a log is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLimits {
+    /// The size at which a file of the log is full.
+    pub size: u64,
+    /// How many files are kept, the one that is written included.
+    pub files: u32,
+}
+
+impl Default for LogLimits {
+    fn default() -> Self {
+        Self {
+            size: 10 << 20,
+            files: 3,
+        }
+    }
+}
+
+/// The path of a file of a log: number 0 is the one that is written.
+fn path(directory: &Path, number: u32) -> PathBuf {
+    match number {
+        0 => directory.join(LOG),
+        number => directory.join(format!("{LOG}.{number}")),
+    }
+}
+
+/// The numbers of the files of a log that are there, the oldest first.
+fn numbers(directory: &Path) -> Vec<u32> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut numbers: Vec<u32> = names
+        .filter_map(|name| match name.strip_prefix(LOG)? {
+            "" => Some(0),
+            rest => rest.strip_prefix('.')?.parse().ok(),
+        })
+        .collect();
+    numbers.sort_unstable_by(|one, other| other.cmp(one));
+    numbers
+}

@@ -1,0 +1,353 @@
+//! Containers that outlive the command that started them: kept, listed, logged, stopped, started again, removed.
+
+use std::fs;
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+use xebec_container::log::{Entry, LogRange, LogReader, Stream};
+use xebec_container::{
+    Container, ExitCode, FindError, LifecycleError, Status, containers, find, remove, rename, send_signal,
+    set_paused, stop, wait,
+};
+
+use crate::support::{Case, case, wait_until};
+
+const LIMITS: &str = r#"{"size":1000000,"files":3}"#;
+
+fn found(case: &Case, name: &str) -> Container {
+    find(&case.dirs(), name).unwrap()
+}
+
+fn log(container: &Container) -> Vec<(Stream, String)> {
+    let mut lines = Vec::new();
+    let take = |entry: Entry| {
+        lines.push((entry.stream, String::from_utf8(entry.text).unwrap()));
+        Ok::<(), io::Error>(())
+    };
+    LogReader::new(&container.directory, LogRange::default())
+        .read(take)
+        .unwrap();
+    lines
+}
+
+#[test]
+fn a_kept_container_is_listed_started_again_on_its_layer_and_removed() {
+    let mut case = case!();
+    case.set("id", "web")
+        .set("caller", "as before")
+        .shell("echo once >> /count; cat /count; exit 3");
+    assert_eq!(case.run().code, 3);
+    let web = found(&case, "web");
+    assert_eq!(
+        (web.status(), web.exit_code()),
+        (Status::Exited, Some(ExitCode(3)))
+    );
+    assert_eq!(
+        (web.image(), web.command()[0].as_str()),
+        ("test/image:1", "/bin/sh")
+    );
+    let saved = web.saved.clone().unwrap();
+    assert_eq!(saved.caller, "as before");
+    assert!(saved.started_ms.unwrap() >= saved.created_ms && saved.finished_ms >= saved.started_ms);
+    assert_eq!(found(&case, &web.id()[..5]).name, "web");
+
+    let again = case.flag("again").run();
+    assert_eq!(
+        (again.code, again.stdout.as_str()),
+        (3, "once\nonce\n"),
+        "{again:?}"
+    );
+    let after = found(&case, "web");
+    assert_eq!((after.id(), after.created_ms()), (web.id(), web.created_ms()));
+    case.assert_clean();
+
+    remove(&case.dirs(), &after, false).unwrap();
+    assert!(!case.state().join("web").exists());
+    assert!(matches!(find(&case.dirs(), "web"), Err(FindError::Missing(_))));
+    let missing = case.run();
+    assert!(
+        missing.code == 125 && missing.error.contains("no container is named web"),
+        "{missing:?}"
+    );
+}
+
+#[test]
+fn a_start_that_fails_again_keeps_the_layer_and_the_reason() {
+    let mut case = case!();
+    case.set("id", "web").shell("echo kept > /kept");
+    assert_eq!(case.run().code, 0);
+    case.flag("again").command(&["/no/such/program"]);
+    assert_eq!(case.run().code, 127);
+    let web = found(&case, "web");
+    assert!(case.state().join("web/upper/kept").exists());
+    assert_eq!(web.status(), Status::Exited);
+    assert!(web.saved.unwrap().reason.unwrap().contains("/no/such/program"));
+    case.assert_clean();
+}
+
+#[test]
+fn a_detached_container_writes_to_its_log_and_reads_nothing() {
+    let mut case = case!();
+    case.set("id", "web")
+        .set("detached", LIMITS)
+        .flag("interactive")
+        .input("not read\n");
+    case.shell(
+        "echo out; echo err >&2; printf 'no end'; exec 3<&0; (cat <&3; echo 'end of input') & sleep 0.3",
+    );
+    let run = case.run();
+    assert_eq!(
+        (run.code, run.stdout.as_str(), run.stderr.as_str()),
+        (0, "", ""),
+        "{run:?}"
+    );
+    let mut lines = log(&found(&case, "web"));
+    lines.sort_by_key(|(stream, _)| *stream == Stream::Stderr);
+    let lines: Vec<(Stream, &str)> = lines
+        .iter()
+        .map(|(stream, line)| (*stream, line.as_str()))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            (Stream::Stdout, "out"),
+            (Stream::Stdout, "no end"),
+            (Stream::Stderr, "err")
+        ]
+    );
+    // A terminal of its own, which nobody types at.
+    case.set("id", "tty").flag("tty").shell("tty; echo typed: $TERM");
+    assert_eq!(case.run().code, 0);
+    let lines: Vec<String> = log(&found(&case, "tty"))
+        .into_iter()
+        .map(|(_, line)| line)
+        .collect();
+    assert_eq!(lines, ["/dev/pts/0\r", "typed: xterm\r"]);
+    case.assert_clean();
+}
+
+#[test]
+fn stop_asks_and_then_kills() {
+    let mut case = case!();
+    case.set("detached", LIMITS)
+        .set("id", "polite")
+        .set("stop_signal", "USR1");
+    case.shell("trap 'exit 5' USR1; trap '' TERM; echo ready; while :; do sleep 0.02; done");
+    let running = case.start();
+    running.wait_for_event("started");
+    wait_until("ready", || !log(&found(&case, "polite")).is_empty());
+    stop(&case.dirs(), &found(&case, "polite"), None).unwrap();
+    assert_eq!(running.finish().code, 5);
+    assert_eq!(found(&case, "polite").exit_code(), Some(ExitCode(5)));
+    stop(&case.dirs(), &found(&case, "polite"), None).expect("it does not run, and that is no error");
+    case.assert_clean();
+
+    case.set("id", "deaf")
+        .shell("trap '' USR1; echo ready; while :; do sleep 0.02; done");
+    let running = case.start();
+    running.wait_for_event("started");
+    wait_until("ready", || !log(&found(&case, "deaf")).is_empty());
+    let began = Instant::now();
+    stop(
+        &case.dirs(),
+        &found(&case, "deaf"),
+        Some(Duration::from_millis(200)),
+    )
+    .unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    assert_eq!(running.finish().code, 137);
+    case.assert_clean();
+}
+
+#[test]
+fn a_running_container_is_killed_paused_waited_for_and_not_removed() {
+    let mut case = case!();
+    case.set("id", "web")
+        .shell("trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done");
+    let mut running = case.start();
+    running.wait_for_output("ready");
+    let dirs = case.dirs();
+    wait_until("running", || found(&case, "web").status() == Status::Running);
+    let web = found(&case, "web");
+    send_signal(&dirs, &web, "USR1".parse().unwrap()).unwrap();
+    running.wait_for_output("usr1");
+    assert!(matches!(
+        remove(&dirs, &web, false),
+        Err(LifecycleError::InUse { .. })
+    ));
+    assert!(matches!(
+        rename(&dirs, &web, "other"),
+        Err(LifecycleError::Active { .. } | LifecycleError::Busy(_))
+    ));
+    match set_paused(&web, true) {
+        Err(LifecycleError::NoFreezer(_)) => println!("SKIPPED: control groups have no freezer here"),
+        paused => {
+            paused.unwrap();
+            assert_eq!(found(&case, "web").status(), Status::Paused);
+            assert!(matches!(
+                set_paused(&found(&case, "web"), true),
+                Err(LifecycleError::Paused(..))
+            ));
+            set_paused(&found(&case, "web"), false).unwrap();
+        }
+    }
+    assert_eq!(found(&case, "web").status(), Status::Running);
+    let waiting = std::thread::spawn({
+        let (dirs, web) = (dirs.clone(), web.clone());
+        move || wait(&dirs, &web)
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    send_signal(&dirs, &web, "KILL".parse().unwrap()).unwrap();
+    assert_eq!(running.finish().code, 137);
+    assert_eq!(waiting.join().unwrap().unwrap(), Some(ExitCode(137)));
+    assert!(matches!(
+        send_signal(&dirs, &found(&case, "web"), "KILL".parse().unwrap()),
+        Err(LifecycleError::NotRunning(_))
+    ));
+    case.assert_clean();
+}
+
+#[test]
+fn the_exit_code_of_a_container_that_is_removed_at_its_end_is_waited_for() {
+    let mut case = case!();
+    case.set("id", "web").flag("rm").shell("sleep 0.3; exit 9");
+    let running = case.start();
+    running.wait_for_event("started");
+    wait_until("running", || found(&case, "web").status() == Status::Running);
+    assert_eq!(
+        wait(&case.dirs(), &found(&case, "web")).unwrap(),
+        Some(ExitCode(9))
+    );
+    assert_eq!(running.finish().code, 9);
+    assert!(!case.state().join("web").exists());
+    case.assert_clean();
+}
+
+#[test]
+fn a_container_whose_supervisor_was_killed_is_stopped_and_removed() {
+    let mut case = case!();
+    case.set("id", "web").set("detached", LIMITS).shell("sleep 60");
+    let running = case.start();
+    running.wait_for_event("started");
+    wait_until("running", || found(&case, "web").status() == Status::Running);
+    running.signal(9);
+    running.finish();
+    let orphan = found(&case, "web");
+    assert!(orphan.is_orphan() && orphan.status() == Status::Running);
+    let again = case.flag("again").run();
+    assert!(
+        again.code == 125 && again.error.contains("is running already"),
+        "{again:?}"
+    );
+    stop(&case.dirs(), &orphan, Some(Duration::from_millis(100))).unwrap();
+    let ended = found(&case, "web");
+    assert_eq!((ended.status(), ended.exit_code()), (Status::Exited, None));
+    case.assert_clean();
+    assert_eq!(case.shell("exit 4").run().code, 4, "it starts again");
+    remove(&case.dirs(), &found(&case, "web"), false).unwrap();
+
+    case.set("id", "forced").orders_without("again").shell("sleep 60");
+    let running = case.start();
+    running.wait_for_event("started");
+    wait_until("running", || found(&case, "forced").status() == Status::Running);
+    running.signal(9);
+    running.finish();
+    remove(&case.dirs(), &found(&case, "forced"), true).unwrap();
+    assert!(containers(&case.dirs()).unwrap().containers.is_empty());
+    case.assert_clean();
+}
+
+#[test]
+fn a_supervisor_that_runs_is_told_to_clean_up_before_a_forced_removal() {
+    let mut case = case!();
+    case.set("id", "web").shell("sleep 60");
+    let running = case.start();
+    running.wait_for_event("started");
+    wait_until("running", || found(&case, "web").status() == Status::Running);
+    remove(&case.dirs(), &found(&case, "web"), true).unwrap();
+    assert_eq!(running.finish().code, 137);
+    assert!(!case.state().join("web").exists());
+    case.assert_clean();
+}
+
+#[test]
+fn a_name_is_freed_by_a_removal_and_by_a_new_name() {
+    let mut case = case!();
+    case.set("id", "one").shell("echo one > /file");
+    assert_eq!(case.run().code, 0);
+    case.set("id", "two");
+    assert_eq!(case.run().code, 0);
+    let (dirs, one) = (case.dirs(), found(&case, "one"));
+    assert!(matches!(
+        rename(&dirs, &one, "two"),
+        Err(LifecycleError::Taken(_))
+    ));
+    assert!(matches!(
+        rename(&dirs, &one, "../x"),
+        Err(LifecycleError::Name(_))
+    ));
+    rename(&dirs, &one, "three").unwrap();
+    let three = found(&case, "three");
+    assert_eq!(three.id(), one.id());
+    assert!(
+        matches!(rename(&dirs, &one, "four"), Err(LifecycleError::Find(_))),
+        "it has that name no more"
+    );
+    case.set("id", "three").flag("again").shell("cat /file");
+    assert_eq!(case.run().stdout, "one\n", "the container is the same");
+    let mut text = String::new();
+    let file = case.state().join("three/container.json");
+    fs::File::open(file).unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.contains(one.id()));
+}
+
+#[test]
+fn what_an_earlier_version_left_is_listed_and_removed() {
+    let case = case!();
+    fs::create_dir_all(case.state().join("old/upper/etc")).unwrap();
+    let old = found(&case, "old");
+    assert_eq!(
+        (old.status(), old.id(), old.is_active()),
+        (Status::MadeEarlier, "old", false)
+    );
+    remove(&case.dirs(), &old, false).unwrap();
+    assert!(!case.state().join("old").exists());
+}
+
+#[test]
+fn a_policy_asks_for_another_start_unless_a_user_stopped_the_container() {
+    let mut case = case!();
+    case.set("id", "web")
+        .set("restart", "on-failure:2")
+        .set("detached", LIMITS)
+        .shell("exit 1");
+    assert_eq!(case.run().code, 1);
+    let saved = |case: &Case| found(case, "web").saved.unwrap();
+    assert_eq!((saved(&case).pause_ms, saved(&case).restarts), (Some(100), 0));
+    // Its supervisor is this process's child, and has ended.
+    assert_eq!(found(&case, "web").status(), Status::Exited);
+    for (restarts, pause) in [(1, 200), (2, 200)] {
+        assert_eq!(case.flag("by_policy").run().code, 1);
+        assert_eq!(
+            (saved(&case).restarts, saved(&case).pause_ms),
+            (restarts, Some(pause))
+        );
+    }
+    assert_eq!(
+        saved(&case).status,
+        xebec_container::SavedStatus::Exited,
+        "the limit is reached"
+    );
+    case.orders_without("by_policy")
+        .flag("again")
+        .set("restart", "always")
+        .shell("sleep 60");
+    let running = case.start();
+    running.wait_for_event("started");
+    wait_until("running", || found(&case, "web").status() == Status::Running);
+    assert_eq!(saved(&case).restarts, 0, "a user started it");
+    stop(&case.dirs(), &found(&case, "web"), Some(Duration::ZERO)).unwrap();
+    running.finish();
+    assert_eq!(saved(&case).status, xebec_container::SavedStatus::Exited);
+    case.assert_clean();
+}
