@@ -36,6 +36,7 @@ deb() {
     strip --strip-debug "$tree/usr/bin/xebec"
     put 644 packaging/systemd/xebec.service lib/systemd/system/xebec.service
     put 644 packaging/systemd/xebec.socket lib/systemd/system/xebec.socket
+    put 644 packaging/systemd/xebec-containers.service lib/systemd/system/xebec-containers.service
     mkdir -p "$tree/usr/share/man/man1"
     "$binary" man "$tree/usr/share/man/man1"
     find "$tree/usr/share/man" -type f -exec gzip -9n {} +

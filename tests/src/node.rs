@@ -154,7 +154,7 @@ impl<'a> Node<'a> {
         match words {
             // Units are read when they are needed.
             "daemon-reload" => Ok(()),
-            "enable --now xebec.socket xebec.service" => self.begin(),
+            "enable --now xebec.socket xebec.service xebec-containers.service" => self.begin(),
             "reload xebec.service" => {
                 ensure!(self.services().main.is_some(), "xebec.service does not run");
                 let words = setting("xebec.service", "ExecReload")?;
@@ -162,7 +162,7 @@ impl<'a> Node<'a> {
             }
             "restart containerd.service" => restart(),
             // Units that are gone by then.
-            "disable --now xebec.service xebec.socket" => self.end(),
+            "disable --now xebec.service xebec.socket xebec-containers.service" => self.end(),
             _ => bail!("the stand-in for the service manager knows no `{words}`"),
         }
     }

@@ -8,13 +8,18 @@
 mod container;
 mod containerd;
 mod image;
+mod lifecycle;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-pub(crate) use container::{RecordArgs, RunArgs};
+pub(crate) use container::{RecordArgs, RunArgs, no_variables};
 pub(crate) use containerd::{CtrPullArgs, DockerRelayArgs};
 pub(crate) use image::{ImageArgs, Pull};
+pub(crate) use lifecycle::{
+    AgainArgs, ContainerCommand, Filter, KillArgs, LogsArgs, NamesArgs, Origin, PsArgs, RenameArgs, RmArgs,
+    StopArgs,
+};
 use xebec_protocol::settings::{LogFormat, Overrides, Settings, Size};
 
 /// Xebec starts containers before their images arrive.
@@ -50,6 +55,10 @@ pub(crate) struct Cli {
     /// Print more: once, what Xebec does; twice, how.
     #[arg(long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// This process is the supervisor of a detached container, and reports to the one that started it; only `run` and `start`
+    /// do so.
+    #[arg(long, hide = true)]
+    pub(crate) supervisor: bool,
     /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -77,7 +86,7 @@ pub(crate) enum Command {
     CtrPull(CtrPullArgs),
     /// Run a relay between Docker Engine and containerd that fetches blobs of lazy layers when Docker asks for them.
     DockerRelay(DockerRelayArgs),
-    /// Show an image's layers: codec, laziness, root of trust, and how much is cached.
+    /// Show a container as JSON; or an image's layers: codec, laziness, root of trust, and how much is cached.
     Inspect(InspectArgs),
     /// Verify the cached bytes of an image.
     Check(CheckArgs),
@@ -85,8 +94,34 @@ pub(crate) enum Command {
     Images(Json),
     /// Remove images, and the layers that no other image uses.
     Rmi(RmiArgs),
-    /// List containers.
-    Ps(Json),
+    /// List containers: those that run, or all.
+    Ps(PsArgs),
+    /// Print what a container that runs in the background has written.
+    Logs(LogsArgs),
+    /// Start containers again that have ended, in the background, each on its layer.
+    Start(AgainArgs),
+    /// Stop containers: ask each to end, and kill it if it takes too long.
+    Stop(StopArgs),
+    /// Stop containers, and start them again.
+    Restart(StopArgs),
+    /// Send a signal to containers; by default SIGKILL.
+    Kill(KillArgs),
+    /// Remove containers with their layers and logs.
+    Rm(RmArgs),
+    /// Wait until containers have ended, and print their exit codes.
+    Wait(NamesArgs),
+    /// Give a container another name.
+    Rename(RenameArgs),
+    /// Freeze all processes of containers.
+    Pause(NamesArgs),
+    /// Let paused containers go on.
+    Unpause(NamesArgs),
+    /// Manage containers.
+    Container {
+        /// The command.
+        #[command(subcommand)]
+        command: ContainerCommand,
+    },
     /// Show the cache of layers, and make it smaller.
     #[command(after_help = "Examples:\n  \
         xebec cache stat                                     what is cached, what uses it, what can be evicted\n  \
@@ -195,6 +230,7 @@ pub(crate) struct ImageJson {
 /// `xebec inspect`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
+    xebec inspect web                                                           what is kept of a container, as JSON\n  \
     xebec inspect registry.example.com/app:1.4                                  its layers\n  \
     xebec inspect --runtime-image registry.example.com/app:1.4                  its services\n  \
     xebec inspect --runtime-image --svg start.svg registry.example.com/app:1.4  a picture of one")]
@@ -202,6 +238,9 @@ pub(crate) struct InspectArgs {
     /// The image, and how to show it.
     #[command(flatten)]
     pub(crate) image: ImageJson,
+    /// What the name is of. By default a container, if one has this name or id, and else an image.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) kind: Option<InspectType>,
     /// Show the image's recorded services instead: what a start of each fetches, and its recording's root of trust.
     #[arg(long)]
     pub(crate) runtime_image: bool,
@@ -216,6 +255,15 @@ pub(crate) struct InspectArgs {
     /// The service to draw: a part of its command line, or its recording's digest. By default the newest.
     #[arg(long, value_name = "WORDS", requires = "svg")]
     pub(crate) service: Option<String>,
+}
+
+/// What `xebec inspect` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum InspectType {
+    /// A container.
+    Container,
+    /// An image.
+    Image,
 }
 
 /// `xebec mount`.

@@ -1,4 +1,4 @@
-//! `xebec inspect`, `images` and `ps`.
+//! `xebec inspect` and `images`.
 
 use std::path::Path;
 
@@ -17,6 +17,9 @@ use crate::{caller, runtime, text};
 
 /// `xebec inspect IMAGE`.
 pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> {
+    if crate::containers::inspect(paths, args)? {
+        return Ok(());
+    }
     let recordings = Recordings::open(paths)?;
     if let Some(file) = &args.svg {
         return draw_runtime_image(&recordings, args, file);
@@ -169,56 +172,4 @@ pub(crate) fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
     }
     out!("{}", text::table(&rows));
     Ok(())
-}
-
-/// `xebec ps`.
-pub(crate) fn containers(paths: &Paths, args: Json) -> Result<(), Failure> {
-    let listed =
-        xebec_container::list(paths.run()).map_err(|error| Failure::host("list containers", error))?;
-    let records = listed.records;
-    for error in &listed.unreadable {
-        errln!(
-            "{error}; the container of that name is neither listed nor cleaned up until you remove the file"
-        );
-    }
-    if args.json {
-        let listed = records.iter().map(|record| ListedContainer {
-            is_supervised: record.is_supervised(),
-            record,
-        });
-        return text::print_json(&listed.collect::<Vec<_>>());
-    }
-    let mut rows = vec![
-        ["CONTAINER", "IMAGE", "PID", "STARTED", "COMMAND"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
-    let now = seconds_since_1970();
-    for record in &records {
-        rows.push(vec![
-            record.id.clone(),
-            record.image.clone(),
-            record.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
-            text::ago(now.saturating_sub(record.created)),
-            record.command.join(" "),
-        ]);
-    }
-    out!("{}", text::table(&rows));
-    for record in records.iter().filter(|record| !record.is_supervised()) {
-        let pid = record.pid.unwrap_or_default();
-        errln!(
-            "{} still runs although its `xebec run` was killed; stop it with `kill -9 {pid}`",
-            record.id
-        );
-    }
-    Ok(())
-}
-
-/// A container as `xebec ps --json` gives it.
-#[derive(serde::Serialize)]
-struct ListedContainer<'a> {
-    #[serde(flatten)]
-    record: &'a xebec_container::Record,
-    /// Whether its `xebec run` is there.
-    is_supervised: bool,
 }

@@ -9,20 +9,25 @@ mod print;
 mod args;
 mod cache;
 mod caller;
+mod containers;
 mod ctr_pull;
 mod daemon;
+mod detach;
 mod doctor;
 mod explain;
 mod footnotes;
 mod images;
 mod install;
+mod lifecycle;
 mod listing;
 mod logging;
+mod logs;
 mod progress;
 mod record;
 mod relay;
 mod run;
 mod runtime;
+mod supervise;
 mod svg;
 mod text;
 mod wait_text;
@@ -33,7 +38,7 @@ use clap::{CommandFactory, Parser};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
-use crate::args::{Cli, Command, DaemonCommand};
+use crate::args::{Cli, Command, ContainerCommand, DaemonCommand};
 
 fn main() -> ExitCode {
     // A worker takes over numbered descriptors, so nothing may be opened before it has them.
@@ -100,6 +105,11 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         }
         _ => {}
     }
+    // Before what this process was given is marked as its own.
+    let report = match cli.supervisor {
+        true => Some(supervise::Report::take()?),
+        false => None,
+    };
     caller::close_files();
     if let Err(error) = keep_to_itself(&cli.command) {
         tracing::warn!("cannot protect descriptors and memory from other processes: {error}");
@@ -110,7 +120,26 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     }
     let paths = Paths::create(&cli.root, &cli.run).map_err(|error| Failure::new(FailureKind::Host, error))?;
     match cli.command {
-        Command::Run(args) => return run::run(&paths, *args),
+        Command::Run(args) => return run::run(&paths, *args, report),
+        Command::Start(args) => match (report, args.names.containers.as_slice()) {
+            (Some(report), [name]) => return supervise::start_again(&paths, name, report),
+            _ => return lifecycle::start(&paths, &args),
+        },
+        Command::Stop(args) => lifecycle::stop(&paths, &args)?,
+        Command::Restart(args) => return lifecycle::restart(&paths, &args),
+        Command::Kill(args) => lifecycle::send_signal(&paths, &args)?,
+        Command::Rm(args) => lifecycle::remove(&paths, &args)?,
+        Command::Wait(args) => lifecycle::wait(&paths, &args)?,
+        Command::Rename(args) => lifecycle::rename(&paths, &args)?,
+        Command::Pause(args) => lifecycle::set_paused(&paths, &args, true)?,
+        Command::Unpause(args) => lifecycle::set_paused(&paths, &args, false)?,
+        Command::Container {
+            command: ContainerCommand::Prune { force },
+        } => lifecycle::prune(&paths, force)?,
+        Command::Container {
+            command: ContainerCommand::Restore { watch },
+        } => return lifecycle::restore(&paths, watch),
+        Command::Logs(args) => logs::logs(&paths, &args)?,
         Command::Mount(args) => images::mount(&paths, &args)?,
         Command::Umount { dir } => images::umount(&paths, &dir)?,
         Command::Index(args) => images::index(&paths, &args)?,
@@ -121,7 +150,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Check(args) => images::check(&paths, &args)?,
         Command::Inspect(args) => listing::inspect(&paths, &args)?,
         Command::Images(args) => listing::images(&paths, args)?,
-        Command::Ps(args) => listing::containers(&paths, args)?,
+        Command::Ps(args) => containers::list(&paths, &args)?,
         Command::Explain(args) => explain::explain(&paths, &args)?,
         Command::Rmi(args) => cache::remove(&paths, &args)?,
         Command::Cache { command } => cache::command(&paths, &command)?,
@@ -146,7 +175,7 @@ fn keep_to_itself(command: &Command) -> std::io::Result<()> {
     // A runtime reads from the descriptors of these, by a path through /proc. For `run` the daemon asks registries; `record` asks
     // them itself, and keeps its memory to itself before that.
     let has_runtime = match command {
-        Command::Run(_) => true,
+        Command::Run(_) | Command::Start(_) => true,
         Command::Record(args) => !args.merge && !args.list && !args.remove,
         _ => false,
     };

@@ -1,5 +1,7 @@
-//! `xebec run`: the daemon mounts the view, this process runs the container on it.
+//! One start of a container, by `xebec run`, `start` or a restart policy: the daemon mounts the view, this process runs the
+//! container on it.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,9 +10,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use xebec_container::{
-    ConfigNotifier, Directories, Event, Identity, ImageConfig, Prepared, RunError, RunOptions,
+    Again, ConfigNotifier, Directories, Event, Identity, ImageConfig, Prepared, RestartPolicy, RunError,
+    RunOptions,
 };
 use xebec_keeper::client::{Daemon, unexpected_reply};
+use xebec_oci::Reference;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{
@@ -18,9 +22,10 @@ use xebec_protocol::wire::{
     ServiceCommand, Touched,
 };
 
-use crate::args::RunArgs;
-use crate::caller;
+use crate::args::{Origin, Pull, RunArgs};
 use crate::progress::Progress;
+use crate::supervise::{Report, supervise};
+use crate::{caller, detach};
 
 /// What `--stats` writes.
 #[derive(Debug, Serialize)]
@@ -60,8 +65,22 @@ struct Fills {
     failures: u64,
 }
 
+/// One start of a container.
+pub(crate) struct Start {
+    pub(crate) args: RunArgs,
+    /// What the container is started again with.
+    pub(crate) origin: Origin,
+    /// The name of a container that exists.
+    pub(crate) name: Option<String>,
+    pub(crate) again: Again,
+    /// The manifest of its image, by an earlier start.
+    pub(crate) manifest: Option<String>,
+    /// The container's name, once it has one.
+    pub(crate) claimed: OnceCell<String>,
+}
+
 /// Why a container did not run, or not to its end.
-enum Problem {
+pub(crate) enum Problem {
     Failure(Failure),
     Container(RunError),
 }
@@ -78,41 +97,85 @@ impl From<RunError> for Problem {
     }
 }
 
-/// `xebec run IMAGE [CMD…]`.
-pub(crate) fn run(paths: &Paths, args: RunArgs) -> Result<ExitCode, Failure> {
-    match run_container(paths, args) {
-        Ok(code) => Ok(code),
-        Err(Problem::Failure(failure)) => Err(failure),
-        // With an exit code of its own.
-        Err(Problem::Container(error)) => {
-            errln!("xebec: {error}");
-            Ok(error.exit_code().into())
+impl Problem {
+    /// What a command does with it: the code of a container's problem is its own.
+    pub(crate) fn end(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Failure(failure) => Err(failure),
+            Self::Container(error) => {
+                errln!("xebec: {error}");
+                Ok(error.exit_code().into())
+            }
         }
     }
 }
 
-fn run_container(paths: &Paths, args: RunArgs) -> Result<ExitCode, Problem> {
+/// `xebec run IMAGE [CMD…]`.
+pub(crate) fn run(paths: &Paths, mut args: RunArgs, report: Option<Report>) -> Result<ExitCode, Failure> {
+    if args.kept.restart != RestartPolicy::No && !args.kept.detach {
+        let message = "--restart needs --detach: a command that waits for its container ends with it";
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    if args.kept.detach && report.is_none() {
+        return detach::run();
+    }
+    if let Some(file) = &mut args.stats {
+        let absolute = std::path::absolute(&*file);
+        *file = absolute.map_err(|error| Failure::host("find the current directory", error))?;
+    }
+    let start = Start {
+        origin: Origin::of_this_command(&args)?,
+        name: args.name.clone(),
+        args,
+        again: Again::No,
+        manifest: None,
+        claimed: OnceCell::new(),
+    };
+    match report {
+        None => run_container(paths, &start, None).map_or_else(Problem::end, |code| Ok(code.into())),
+        Some(report) => supervise(paths, start, report),
+    }
+}
+
+/// Runs a container, and waits for its end. Reports to whoever waits for its start.
+pub(crate) fn run_container(
+    paths: &Paths,
+    job: &Start,
+    report: Option<&mut Report>,
+) -> Result<xebec_container::ExitCode, Problem> {
     let start = Instant::now();
-    let options = options(&args);
+    let args = &job.args;
+    let is_detached = report.is_some();
+    let options = job.options(is_detached)?;
     let daemon = Daemon::new(paths.clone());
     let wants_stats = args.stats.is_some();
     let before = if wants_stats { counters(&daemon) } else { None };
     let holder = Holder::this_process("run")?;
-    let directories = Directories {
-        state: paths.containers(),
-        run: paths.run().to_owned(),
-    };
-    let request = mount_request(&args, &holder);
+    let request = job.mount_request(&holder);
     let progress = Arc::new(Progress::new());
-    let prepared = Prepared::begin(&options, &directories, {
-        let (daemon, progress) = (daemon.clone(), progress.clone());
-        move |notifier| mount(&daemon, &request, &progress, notifier)
+    let prepared = Prepared::begin(&options, &directories(paths), {
+        let (daemon, progress, manifest) = (daemon.clone(), progress.clone(), job.manifest.clone());
+        move |notifier| {
+            if is_detached {
+                // It keeps no file system of the caller from being unmounted.
+                let _ = std::env::set_current_dir("/");
+            }
+            mount_same(&daemon, request, manifest.as_deref(), &progress, notifier)
+        }
     });
     // It may still be shown how far its image has come.
-    let (prepared, mounted) = prepared.inspect_err(|_| progress.end())?;
-    let mounted = mounted?;
+    let (mut prepared, mounted) = prepared.inspect_err(|_| progress.end())?;
+    let _ = job.claimed.set(prepared.name().to_owned());
+    let mounted = match mounted {
+        Ok(mounted) => mounted,
+        Err(failure) => {
+            prepared.give_up(&failure);
+            return Err(failure.into());
+        }
+    };
+    prepared.set_manifest(mounted.manifest.to_string());
     let mut over = StartOver::new(&daemon, &holder);
-    let result = run_on(prepared, &mounted, &mut over, |stages| {
+    let result = run_on(prepared, &mounted, &mut over, report, |stages| {
         let (Some(file), Some(before)) = (&args.stats, before) else {
             return Ok(());
         };
@@ -140,7 +203,15 @@ fn run_container(paths: &Paths, args: RunArgs) -> Result<ExitCode, Problem> {
     );
     let code = result?;
     released?;
-    Ok(code.into())
+    Ok(code)
+}
+
+/// Where containers are kept.
+pub(crate) fn directories(paths: &Paths) -> Directories {
+    Directories {
+        state: paths.containers(),
+        run: paths.run().to_owned(),
+    }
 }
 
 /// Tells the daemon once when the start is over, beside the container's supervision, which must not wait for it.
@@ -198,11 +269,13 @@ fn run_on(
     prepared: Prepared<'_>,
     mounted: &Mounted,
     over: &mut StartOver,
+    mut report: Option<&mut Report>,
     mut ready: impl FnMut(BTreeMap<String, f64>) -> Result<(), Failure>,
 ) -> Result<xebec_container::ExitCode, Problem> {
     let image = ImageConfig::from_json(&mounted.config)
         .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
     let begin = Instant::now();
+    let id = prepared.container_id().to_owned();
     let mut stages = mounted.stages_ms.clone();
     let mut started = begin;
     let mut written: Option<Result<(), Failure>> = None;
@@ -212,6 +285,11 @@ fn run_on(
             stages.insert("create".to_owned(), begin.elapsed().as_secs_f64() * 1e3);
         }
         Event::Started => started = Instant::now(),
+        Event::Kept => {
+            if let Some(report) = &mut report {
+                report.started(&id);
+            }
+        }
         Event::Ready { .. } => {
             stages.insert("ready".to_owned(), started.elapsed().as_secs_f64() * 1e3);
             over.tell(Some(now_ms()));
@@ -228,27 +306,107 @@ fn run_on(
     Ok(code)
 }
 
-fn mount_request(args: &RunArgs, holder: &Holder) -> Request {
-    Request::Mount {
-        image: ImageRequest {
-            pull: args.pull.into(),
-            ..caller::image_request(&args.image)
-        },
-        holder: holder.clone(),
-        require_lazy: args.require_lazy,
-        completion: args.complete.map(|deadline| Completion {
-            deadline_seconds: deadline.as_secs(),
-        }),
-        purpose: match args.no_runtime_image {
-            true => Purpose::Files,
-            false => Purpose::Service(ServiceCommand {
-                learn: args.learn,
-                ..args.container.service(&args.command)
+impl Start {
+    fn mount_request(&self, holder: &Holder) -> Request {
+        let args = &self.args;
+        let pull = match (self.again, args.pull) {
+            // What the tag named then is what the container's layer lies on.
+            (Again::ByUser | Again::ByPolicy, Pull::Always) => Pull::Missing,
+            (_, pull) => pull,
+        };
+        Request::Mount {
+            image: ImageRequest {
+                pull: pull.into(),
+                docker_config: self.origin.docker_config.clone().filter(|path| path.is_file()),
+                ..caller::image_request(&args.image)
+            },
+            holder: holder.clone(),
+            require_lazy: args.require_lazy,
+            completion: args.complete.map(|deadline| Completion {
+                deadline_seconds: deadline.as_secs(),
             }),
-        },
-        allowed: Allowed::default(),
-        wants_configuration: true,
+            purpose: match args.no_runtime_image {
+                true => Purpose::Files,
+                false => Purpose::Service(ServiceCommand {
+                    learn: args.learn,
+                    ..args.container.service(&args.command)
+                }),
+            },
+            allowed: Allowed::default(),
+            wants_configuration: true,
+        }
     }
+
+    fn options(&self, is_detached: bool) -> Result<RunOptions, Failure> {
+        let args = &self.args;
+        let caller = serde_json::to_value(&self.origin);
+        Ok(RunOptions {
+            id: self.name.clone(),
+            interactive: args.interactive,
+            tty: args.tty,
+            rm: args.rm,
+            exit_on_ready: args.exit_on_ready,
+            detached: is_detached.then(|| args.kept.log_limits()),
+            labels: args.kept.labels(),
+            restart: args.kept.restart,
+            stop_signal: args.kept.stop_signal,
+            stop_timeout: args.kept.stop_timeout,
+            caller: caller.map_err(|error| Failure::host("encode the command's arguments", error))?,
+            again: self.again,
+            ..args.container.options(&args.image, &args.command)
+        })
+    }
+}
+
+/// Mounts the image of a container that ran before, if there is one, even if its tag names another image by now.
+fn mount_same(
+    daemon: &Daemon,
+    request: Request,
+    manifest: Option<&str>,
+    progress: &Progress,
+    notifier: &ConfigNotifier,
+) -> Result<Mounted, Failure> {
+    let mounted = mount(daemon, &request, progress, notifier)?;
+    let Some(manifest) = manifest.filter(|manifest| *manifest != mounted.manifest.to_string()) else {
+        return Ok(mounted);
+    };
+    let wrong = |error: &dyn std::fmt::Display| Failure::new(FailureKind::Usage, error);
+    let reference: Reference = mounted.reference.parse().map_err(|error| wrong(&error))?;
+    let digest = manifest.parse().map_err(|error| wrong(&error))?;
+    let Request::Mount {
+        image,
+        holder,
+        require_lazy,
+        completion,
+        purpose,
+        allowed,
+        wants_configuration,
+    } = request
+    else {
+        return Ok(mounted);
+    };
+    let view = Some(mounted.view);
+    daemon.ask(
+        &Request::Release {
+            view,
+            holder: holder.clone(),
+        },
+        &mut |_| (),
+    )?;
+    let image = ImageRequest {
+        reference: reference.repository().at(digest).to_string(),
+        ..image
+    };
+    let request = Request::Mount {
+        image,
+        holder,
+        require_lazy,
+        completion,
+        purpose,
+        allowed,
+        wants_configuration,
+    };
+    mount(daemon, &request, progress, notifier)
 }
 
 fn mount(
@@ -269,17 +427,6 @@ fn mount(
     match daemon.ask(request, &mut listen)? {
         Reply::Mounted(mounted) => Ok(*mounted),
         _ => Err(unexpected_reply()),
-    }
-}
-
-fn options(args: &RunArgs) -> RunOptions {
-    RunOptions {
-        id: args.name.clone(),
-        interactive: args.interactive,
-        tty: args.tty,
-        rm: args.rm,
-        exit_on_ready: args.exit_on_ready,
-        ..args.container.options(&args.image, &args.command)
     }
 }
 

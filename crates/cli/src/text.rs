@@ -41,6 +41,27 @@ pub(crate) fn ago(seconds: u64) -> String {
     }
 }
 
+/// A time in docker's words: `5 minutes`, `About an hour`.
+pub(crate) fn about(seconds: u64) -> String {
+    const HOUR: u64 = 3600;
+    const DAY: u64 = 24 * HOUR;
+    match seconds {
+        0 => "Less than a second".to_owned(),
+        1 => "1 second".to_owned(),
+        2..60 => format!("{seconds} seconds"),
+        60..120 => "About a minute".to_owned(),
+        120..HOUR => format!("{} minutes", seconds / 60),
+        _ => match (seconds + HOUR / 2) / HOUR {
+            0 | 1 => "About an hour".to_owned(),
+            hours @ 2..48 => format!("{hours} hours"),
+            hours @ 48..336 => format!("{} days", hours / 24),
+            hours @ 336..1440 => format!("{} weeks", hours / 24 / 7),
+            hours @ 1440..17_520 => format!("{} months", hours / 24 / 30),
+            _ => format!("{} years", seconds / DAY / 365),
+        },
+    }
+}
+
 /// A table with aligned columns, the first row its heads.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -101,6 +122,24 @@ mod tests {
             (999_960, "1.0 MB"),
         ] {
             assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn times_are_said_as_docker_says_them() {
+        for (seconds, text) in [
+            (0, "Less than a second"),
+            (1, "1 second"),
+            (59, "59 seconds"),
+            (119, "About a minute"),
+            (3599, "59 minutes"),
+            (3600, "About an hour"),
+            (7200, "2 hours"),
+            (172_800, "2 days"),
+            (1_209_600, "2 weeks"),
+            (63_072_000, "2 years"),
+        ] {
+            assert_eq!(about(seconds), text);
         }
     }
 

@@ -1,12 +1,14 @@
-//! Containers whose `xebec run` was killed. What is left of one that has ended (its overlay, above all, which keeps its image's
+//! Containers whose supervisor was killed. What is left of one that has ended (its overlay, above all, which keeps its image's
 //! view and with it the daemon) is cleaned up here, since there may be no next `xebec run`. One that serves on is named in
-//! the log, and left alone.
+//! the log, and left alone. Those whose restart policy asks for a start get one by a process of its own, `xebec container restore`:
+//! unless this process is confined, as the service is, since they would inherit that. There another service does it.
 
 use std::collections::BTreeSet;
+use std::process::Stdio;
 use std::time::Duration;
 
 use tracing::{info, warn};
-use xebec_container::{Directories, Record, cleanup_stale, list};
+use xebec_container::{Directories, Record, cleanup_stale, list, to_restore};
 use xebec_protocol::paths::Paths;
 
 use crate::background::run_without_turn;
@@ -24,10 +26,15 @@ pub(crate) async fn run(paths: Paths) {
         let paths = paths.clone();
         let looked = run_without_turn(move || {
             look_after_containers(&paths, &mut named);
-            named
+            let asks =
+                !is_confined() && to_restore(&directories(&paths)).is_ok_and(|found| !found.is_empty());
+            (named, asks.then_some(paths))
         });
         match looked.await {
-            Ok(names) => named = names,
+            Ok((names, asking)) => {
+                named = names;
+                asking.iter().for_each(restore);
+            }
             Err(failure) => {
                 warn!("{failure}");
                 named = BTreeSet::new();
@@ -36,12 +43,41 @@ pub(crate) async fn run(paths: Paths) {
     }
 }
 
-/// Cleans up after those that have ended, and names those that serve on, each once.
-fn look_after_containers(paths: &Paths, named: &mut BTreeSet<String>) {
-    let directories = Directories {
+/// Has those started again whose restart policy asks for it. Whoever ends them meanwhile wins.
+fn restore(paths: &Paths) {
+    let mut command = tokio::process::Command::new("/proc/self/exe");
+    command
+        .arg("--root")
+        .arg(paths.root())
+        .arg("--run")
+        .arg(paths.run());
+    command.args(["container", "restore"]).stdin(Stdio::null());
+    match command.spawn() {
+        Ok(mut child) => {
+            tokio::spawn(async move { child.wait().await });
+        }
+        Err(error) => warn!(%error, "cannot start containers again whose restart policy asks for it"),
+    }
+}
+
+/// Whether what this process starts may have fewer rights than root has.
+fn is_confined() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    !status
+        .lines()
+        .any(|line| line.split_whitespace().eq(["NoNewPrivs:", "0"]))
+}
+
+fn directories(paths: &Paths) -> Directories {
+    Directories {
         state: paths.containers(),
         run: paths.run().to_owned(),
-    };
+    }
+}
+
+/// Cleans up after those that have ended, and names those that serve on, each once.
+fn look_after_containers(paths: &Paths, named: &mut BTreeSet<String>) {
+    let directories = directories(paths);
     // Most hosts of containerd have none.
     if !xebec_container::has_records(&directories.run) {
         return;
@@ -58,7 +94,7 @@ fn look_after_containers(paths: &Paths, named: &mut BTreeSet<String>) {
             warn!(
                 container = orphan.id,
                 pid = orphan.pid,
-                "a container still runs although its `xebec run` was killed; kill its process to stop it"
+                "a container still runs although its `xebec run` was killed; `xebec stop` ends it"
             );
         }
     }

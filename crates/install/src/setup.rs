@@ -252,8 +252,15 @@ fn daemon_commands(is_new: bool) -> [Command; 3] {
     [
         (&["systemctl", "daemon-reload"], "systemd reads the units", is_new),
         (
-            &["systemctl", "enable", "--now", "xebec.socket", "xebec.service"],
-            "the daemon runs, now and after a boot",
+            &[
+                "systemctl",
+                "enable",
+                "--now",
+                "xebec.socket",
+                "xebec.service",
+                "xebec-containers.service",
+            ],
+            "the daemon runs, now and after a boot, and containers are started again",
             is_new,
         ),
         (

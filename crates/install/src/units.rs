@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Name and text of each unit.
-const UNITS: [(&str, &str); 2] = [
+const UNITS: [(&str, &str); 3] = [
     (
         "xebec.service",
         include_str!("../../../packaging/systemd/xebec.service"),
@@ -11,6 +11,10 @@ const UNITS: [(&str, &str); 2] = [
     (
         "xebec.socket",
         include_str!("../../../packaging/systemd/xebec.socket"),
+    ),
+    (
+        "xebec-containers.service",
+        include_str!("../../../packaging/systemd/xebec-containers.service"),
     ),
 ];
 

@@ -4,6 +4,7 @@ mod away;
 mod budget;
 mod closed;
 mod containerd;
+mod containers;
 mod deaths;
 mod differential;
 mod docker;
@@ -107,6 +108,7 @@ pub(crate) fn all() -> Vec<Case> {
         quota::cases(),
         power::cases(),
         preparing::cases(),
+        containers::cases(),
         differential::cases(),
         soak::cases(),
     ]

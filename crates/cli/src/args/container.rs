@@ -12,11 +12,13 @@ use xebec_protocol::wire::ServiceCommand;
 use xebec_recordings::merge_pages::Limit;
 
 use super::image::{ImageArgs, Pull};
+use super::lifecycle::KeptArgs;
 
 /// `xebec run`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     xebec run --rm -it docker.io/library/debian:12 bash\n  \
+    xebec run -d --name web --restart unless-stopped registry.example.com/web:2     in the background; see `xebec ps`\n  \
     xebec run --memory 512m --cpus 1.5 --pids-limit 100 registry.example.com/app:1.4\n  \
     xebec run --read-only --tmpfs /run --tmpfs /tmp:size=64m,exec registry.example.com/app:1.4\n  \
     xebec run --cap-drop ALL --cap-add NET_BIND_SERVICE --security-opt no-new-privileges registry.example.com/web:2\n  \
@@ -55,7 +57,7 @@ pub(crate) struct RunArgs {
     /// The container's name.
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Remove the container's writable layer when the container ends.
+    /// Remove the container when it ends. Without this it is kept: `xebec ps -a`, `xebec start`, `xebec rm`.
     #[arg(long)]
     pub(crate) rm: bool,
     /// Connect the container to standard input.
@@ -64,6 +66,9 @@ pub(crate) struct RunArgs {
     /// Give the container a terminal.
     #[arg(short, long)]
     pub(crate) tty: bool,
+    /// What is kept of the container.
+    #[command(flatten)]
+    pub(crate) kept: KeptArgs,
     /// How the container is set up.
     #[command(flatten)]
     pub(crate) container: ContainerArgs,
@@ -143,7 +148,7 @@ pub(crate) struct ContainerArgs {
 
 impl ContainerArgs {
     /// Those of the files first, as in docker.
-    fn variables(&self) -> Vec<(String, String)> {
+    pub(crate) fn variables(&self) -> Vec<(String, String)> {
         let files = self.env_file.iter().flat_map(|file| file.0.clone());
         files
             .chain(self.env.iter().filter_map(|text| variable(text)))
@@ -203,6 +208,11 @@ impl ContainerArgs {
 /// What a file of variables sets.
 #[derive(Clone, Debug)]
 pub(crate) struct Variables(Vec<(String, String)>);
+
+/// The variables of a container that is started again are kept with it, and its files are not read again.
+pub(crate) fn no_variables(_path: &str) -> Result<Variables, std::convert::Infallible> {
+    Ok(Variables(Vec::new()))
+}
 
 fn variables(path: &str) -> Result<Variables, String> {
     let text = std::fs::read(path).map_err(|error| error.to_string())?;

@@ -1,0 +1,107 @@
+//! `xebec logs`, and the output of `xebec start --attach`.
+
+use std::io::{self, Write};
+use std::thread;
+use std::time::Duration;
+
+use xebec_container::log::{Entry, Following, LogRange, LogReader, Stream, Time};
+use xebec_container::{Container, Directories, find};
+use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
+
+use crate::args::LogsArgs;
+use crate::lifecycle::not_found;
+use crate::print;
+use crate::run::directories;
+
+/// How often it is looked for more.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// `xebec logs`.
+pub(crate) fn logs(paths: &Paths, args: &LogsArgs) -> Result<(), Failure> {
+    let directories = directories(paths);
+    let container = find(&directories, &args.container).map_err(not_found)?;
+    let is_kept = container.saved.as_ref().is_some_and(|saved| saved.detached);
+    if !is_kept && !LogReader::is_there(&container.directory) {
+        errln!(
+            "note: {} has no log: it was not started in the background, so that it wrote to the command that started it",
+            container.name
+        );
+    }
+    print::end_with_reader();
+    let range = LogRange {
+        since: args.since,
+        until: args.until,
+        tail: args.tail.0,
+    };
+    let mut reader = LogReader::new(&container.directory, range);
+    let print = |entry: Entry| print_entry(&entry, args.timestamps);
+    if let Err(error) = reader.read(print) {
+        return Err(unreadable(error));
+    }
+    match args.follow {
+        true => follow_on(&directories, &container, &mut reader, args.timestamps),
+        false => Ok(()),
+    }
+}
+
+/// A reader of what a container writes from now on.
+pub(crate) fn from_now(container: &Container) -> LogReader {
+    let range = LogRange {
+        since: Some(Time::now()),
+        ..LogRange::default()
+    };
+    LogReader::new(&container.directory, range)
+}
+
+/// Prints what a container writes until it has ended.
+pub(crate) fn follow(
+    directories: &Directories,
+    container: &Container,
+    mut reader: LogReader,
+) -> Result<(), Failure> {
+    follow_on(directories, container, &mut reader, false)
+}
+
+fn follow_on(
+    directories: &Directories,
+    container: &Container,
+    reader: &mut LogReader,
+    with_time: bool,
+) -> Result<(), Failure> {
+    loop {
+        // Looked at first: what it wrote before its end is in the log then.
+        let now = find(directories, &container.name)
+            .ok()
+            .filter(|now| now.id() == container.id());
+        let is_over = !now.is_some_and(|now| now.is_active() || now.is_closing());
+        match reader.read_more(|entry| print_entry(&entry, with_time)) {
+            Ok(Following::GoesOn) if !is_over => thread::sleep(LOOK),
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(unreadable(error)),
+        }
+    }
+}
+
+fn print_entry(entry: &Entry, with_time: bool) -> io::Result<()> {
+    let mut line = Vec::new();
+    if with_time {
+        line.extend_from_slice(format!("{} ", entry.time).as_bytes());
+    }
+    line.extend_from_slice(&entry.text);
+    if entry.is_full {
+        line.push(b'\n');
+    }
+    match entry.stream {
+        Stream::Stdout => print::write_with(|| {
+            let mut out = io::stdout().lock();
+            out.write_all(&line).and_then(|()| out.flush())
+        }),
+        Stream::Stderr => _ = io::stderr().lock().write_all(&line),
+    }
+    Ok(())
+}
+
+fn unreadable(error: io::Error) -> Failure {
+    Failure::host("read the log", error)
+}

@@ -1,0 +1,201 @@
+//! The supervisor of a detached container: this process runs it, and starts it again as its restart policy says.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::{CommandFactory, FromArgMatches};
+use xebec_container::{Again, Container, find, is_stopped, pause_before_restart};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+
+use crate::args::{Cli, Command, Origin, RunArgs, no_variables};
+use crate::caller;
+use crate::detach::REPORT;
+use crate::run::{Problem, Start, directories, run_container};
+
+/// How often a pause looks whether a user has stopped the container.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The pipe to the process that waits for the start.
+pub(crate) struct Report(Option<File>);
+
+impl Report {
+    /// Takes the pipe that this process was started with.
+    pub(crate) fn take() -> Result<Self, Failure> {
+        let pipe = xebec_kernel::process::take_inherited(REPORT);
+        let pipe = pipe.map_err(|error| {
+            Failure::host("take the pipe of the command that started this process", error)
+        })?;
+        Ok(Self(Some(pipe.into())))
+    }
+
+    /// The container's command runs. From here on nothing leads from this process to the one that started it.
+    pub(crate) fn started(&mut self, id: &str) {
+        if let Some(mut pipe) = self.0.take() {
+            let _ = xebec_kernel::process::close_output();
+            // Nobody may wait for it any more.
+            let _ = writeln!(pipe, "{id}");
+        }
+    }
+
+    fn is_made(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// Runs a container in the background for as long as it is to run. Returns the exit code of this process, which matters
+/// only if the container was never started.
+pub(crate) fn supervise(paths: &Paths, start: Start, mut report: Report) -> Result<ExitCode, Failure> {
+    xebec_kernel::process::set_name("xebec-container");
+    let mut outcome = run_container(paths, &start, Some(&mut report));
+    let directories = directories(paths);
+    let name = start.claimed.get().cloned().unwrap_or_default();
+    while report.is_made() {
+        let Some(pause) = pause_before_restart(&directories, &name) else {
+            break;
+        };
+        if !pause_unless_stopped(&paths.containers().join(&name), pause) {
+            break;
+        }
+        let again = saved_start(paths, &name, Again::ByPolicy)?;
+        outcome = run_container(paths, &again, Some(&mut report));
+    }
+    outcome.map_or_else(Problem::end, |code| match report.is_made() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Ok(code.into()),
+    })
+}
+
+/// `xebec start NAME`, in the supervisor.
+pub(crate) fn start_again(paths: &Paths, name: &str, report: Report) -> Result<ExitCode, Failure> {
+    let start = saved_start(paths, name, Again::ByUser)?;
+    supervise(paths, start, report)
+}
+
+/// Waits. Returns false once a user has stopped the container, or removed it.
+fn pause_unless_stopped(directory: &Path, pause: Duration) -> bool {
+    let until = Instant::now() + pause;
+    loop {
+        if is_stopped(directory) || !directory.exists() {
+            return false;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        thread::sleep(left.min(LOOK));
+    }
+}
+
+/// The start of a container that exists, as it was started before.
+fn saved_start(paths: &Paths, name: &str, again: Again) -> Result<Start, Failure> {
+    let container =
+        find(&directories(paths), name).map_err(|error| Failure::new(FailureKind::NotFound, error))?;
+    let origin = origin(&container)?;
+    // Relative paths are meant from there.
+    let _ = std::env::set_current_dir(&origin.directory);
+    let mut args = parse(&origin.arguments)?;
+    args.container.env.clone_from(&origin.env);
+    Ok(Start {
+        args,
+        origin,
+        again,
+        manifest: container.saved.and_then(|saved| saved.manifest),
+        name: Some(container.name),
+        claimed: OnceCell::new(),
+    })
+}
+
+/// What is kept of a container to start it again.
+fn origin(container: &Container) -> Result<Origin, Failure> {
+    let name = &container.name;
+    let host = |why: &dyn std::fmt::Display| Failure::host(format!("start the container {name} again"), why);
+    match (&container.saved, &container.trouble) {
+        (Some(saved), _) => serde_json::from_value(saved.caller.clone()).map_err(|error| host(&error)),
+        (None, Some(trouble)) => Err(host(trouble)),
+        (None, None) => Err(host(&format_args!(
+            "an earlier version of Xebec made it, and did not note how; `xebec rm {name}` removes it"
+        ))),
+    }
+}
+
+/// The arguments of a `run`, without reading again what its variables came from.
+fn parse(arguments: &[String]) -> Result<RunArgs, Failure> {
+    let command = Cli::command().mut_subcommand("run", |run| {
+        run.mut_arg("env_file", |argument| argument.value_parser(no_variables))
+    });
+    let all = std::iter::once("xebec").chain(arguments.iter().map(String::as_str));
+    let cli = command
+        .try_get_matches_from(all)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    match cli.map(|cli| cli.command) {
+        Ok(Command::Run(mut args)) => {
+            args.container.env_file.clear();
+            Ok(*args)
+        }
+        Ok(_) => Err(Failure::host(
+            "start a container again",
+            "what is kept of it is no `xebec run`",
+        )),
+        Err(error) => Err(Failure::host("start a container again as it was started", error)),
+    }
+}
+
+impl Origin {
+    /// What the container of this command is started again with.
+    pub(crate) fn of_this_command(args: &RunArgs) -> Result<Self, Failure> {
+        let mut given = std::env::args_os().skip(1).peekable();
+        given.next_if(|argument| argument == "--supervisor");
+        let mut arguments = Vec::new();
+        for argument in given {
+            let text = argument.to_string_lossy();
+            if !args.rm && text.as_bytes() != argument.as_encoded_bytes() {
+                let message = format!(
+                    "{text:?} is not UTF-8, so that it cannot be kept to start the container again; use --rm"
+                );
+                return Err(Failure::new(FailureKind::Usage, message));
+            }
+            arguments.push(text.into_owned());
+        }
+        let variables = args.container.variables().into_iter();
+        Ok(Self {
+            arguments,
+            env: variables.map(|(name, value)| format!("{name}={value}")).collect(),
+            directory: std::env::current_dir().unwrap_or_else(|_| "/".into()),
+            docker_config: caller::image_request(&args.image).docker_config,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_is_started_again_without_its_files_of_variables() {
+        let words = [
+            "--root",
+            "/r",
+            "run",
+            "-d",
+            "--env-file",
+            "/no/such/file",
+            "--name",
+            "web",
+            "image:1",
+            "--env-file",
+            "x",
+        ];
+        let args = parse(&words.map(str::to_owned)).unwrap();
+        assert_eq!(args.name.as_deref(), Some("web"));
+        assert_eq!(args.command, ["--env-file", "x"]);
+        assert!(args.kept.detach && args.container.env_file.is_empty());
+        assert!(parse(&["ps".to_owned()]).is_err());
+    }
+}

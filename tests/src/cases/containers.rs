@@ -1,0 +1,274 @@
+//! Containers that run in the background and are kept: every command that users have for them, against the binary.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use xebec_testkit::compression::Compression;
+use xebec_testkit::image::ImageBuilder;
+use xebec_testkit::registry::{Fault, When};
+use xebec_testkit::tar::{Header, Kind, TarBuilder};
+
+use crate::lab::{Lab, Names, wait_until};
+use crate::runner::{Case, Outcome};
+use crate::world::World;
+
+/// Longest that one case may take, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+/// How soon something happens that nothing is waited for, on a busy machine.
+const SOON: Duration = Duration::from_secs(15);
+
+pub(crate) fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
+        name: format!("containers/{name}"),
+        limit: LIMIT,
+        run: Box::new(run),
+    };
+    vec![
+        case("life", life),
+        case("failures", failures),
+        case("restart-policies", restart_policies),
+        case("supervisor-killed", supervisor_killed),
+        case("same-image", same_image),
+        case("given-up", given_up),
+    ]
+}
+
+/// An image with a shell.
+fn image(lab: &Lab<'_>, file: &[u8]) -> Result<Names> {
+    let mut layer = TarBuilder::new();
+    for directory in ["bin", "etc", "lib", "lib/x86_64-linux-gnu", "lib64", "tmp"] {
+        layer.directory(directory);
+    }
+    for path in [
+        "/bin/busybox",
+        "/lib64/ld-linux-x86-64.so.2",
+        "/lib/x86_64-linux-gnu/libc.so.6",
+    ] {
+        let header = Header::new(path.trim_start_matches('/'), Kind::File).mode(0o755);
+        layer.file_with(&header, &fs::read(path).with_context(|| format!("read {path}"))?);
+    }
+    layer.file("etc/version", file);
+    let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(1))?;
+    lab.push_indexed(&image.build(), "app")
+}
+
+/// `run -d` of a shell's script.
+fn run_detached(lab: &Lab<'_>, names: &Names, name: &str, more: &[&str], script: &str) -> Result<String> {
+    let mut words = vec!["run", "-d", "--name", name];
+    words.extend(more);
+    words.extend([names.tag.as_str(), "/bin/busybox", "sh", "-c", script]);
+    let ran = lab.xebec("root", &words)?;
+    ran.expect(0, &[])?;
+    let id = ran.out.trim().to_owned();
+    ensure!(
+        id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{ran:?}"
+    );
+    Ok(id)
+}
+
+fn shown(lab: &Lab<'_>, name: &str) -> Result<Value> {
+    let shown = lab.xebec("root", &["inspect", "--type", "container", name])?;
+    shown.expect(0, &[])?;
+    serde_json::from_str(&shown.out).with_context(|| format!("{shown:?}"))
+}
+
+fn status(lab: &Lab<'_>, name: &str) -> Result<String> {
+    let shown = shown(lab, name)?;
+    Ok(shown["status"].as_str().unwrap_or_default().to_owned())
+}
+
+fn life(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab, b"1")?;
+    let script = "echo begun >> /times; cat /times; echo error >&2; trap 'echo bye; exit 6' TERM; while :; do sleep 0.05; done";
+    let id = run_detached(&lab, &names, "web", &["--label", "tier=front"], script)?;
+    let root = |words: &[&str]| lab.xebec("root", words);
+    root(&["ps"])?.expect(0, &[&id, "web", "Up ", &names.tag])?;
+    let quiet = root(&["ps", "-q", "--filter", "label=tier=front", "--filter", "name=we"])?;
+    ensure!(quiet.out.trim() == id, "{quiet:?}");
+    wait_until(SOON, "a log", || {
+        Ok(root(&["logs", "web"])?.out.contains("begun"))
+    })?;
+    let logs = root(&["logs", &id[..6]])?;
+    ensure!(
+        (logs.out.as_str(), logs.err.as_str()) == ("begun\n", "error\n"),
+        "{logs:?}"
+    );
+    root(&["logs", "-t", "--tail", "1", "--since", "10m", "web"])?.expect(0, &["Z "])?;
+    let taken = root(&["run", "-d", "--name", "web", &names.tag, "/bin/busybox", "true"])?;
+    taken.expect(125, &["web", "xebec stop web"])?;
+    root(&["rm", "web"])?.expect(125, &["running", "--force"])?;
+
+    let began = Instant::now();
+    root(&["stop", "-t", "30", "web"])?.expect(0, &["web"])?;
+    ensure!(
+        began.elapsed() < Duration::from_secs(20),
+        "it was not asked to stop"
+    );
+    root(&["ps", "-a"])?.expect(0, &["Exited (6) ", "web"])?;
+    ensure!(
+        !root(&["ps"])?.out.contains("web"),
+        "it is listed as one that runs"
+    );
+    root(&["wait", "web"])?.expect(0, &["6"])?;
+    root(&["start", "web"])?.expect(0, &["web"])?;
+    let twice = || Ok(root(&["logs", "web"])?.out.ends_with("begun\nbegun\n"));
+    wait_until(SOON, "its layer is the same", twice)?;
+    root(&["restart", "web"])?.expect(0, &["web"])?;
+    root(&["kill", "web"])?.expect(0, &["web"])?;
+    root(&["wait", "web"])?.expect(0, &["137"])?;
+    root(&["rename", "web", "shop"])?.expect(0, &[])?;
+    root(&["stop", "web"])?.expect(3, &["web", "ps -a"])?;
+    root(&["rm", "shop", &id])?.expect(3, &[&id])?;
+    ensure!(root(&["ps", "-aq"])?.out.is_empty(), "it is listed still");
+    let left: Vec<_> = fs::read_dir(lab.path("root/containers"))?.flatten().collect();
+    ensure!(left.is_empty(), "{left:?}");
+
+    // What ended by itself, and what is removed at its end.
+    run_detached(&lab, &names, "gone", &["--rm"], "sleep 1; exit 9")?;
+    root(&["wait", "gone"])?.expect(0, &["9"])?;
+    wait_until(SOON, "it is gone", || Ok(root(&["ps", "-aq"])?.out.is_empty()))?;
+    run_detached(&lab, &names, "ended", &[], "exit 0")?;
+    root(&["wait", "ended"])?.expect(0, &["0"])?;
+    let followed = root(&["start", "-a", "ended"])?;
+    followed.expect(0, &[])?;
+    root(&["container", "prune", "--force"])?.expect(0, &["ended"])?;
+    lab.stop("root")?;
+    Ok(Outcome::Passed(id))
+}
+
+fn failures(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab, b"1")?;
+    let root = |words: &[&str]| lab.xebec("root", words);
+    let detached = |words: &[&str]| root(&[&["run", "-d"], words].concat());
+    detached(&["--name", "web", &names.tag, "/no/such"])?.expect(127, &["/no/such"])?;
+    detached(&["--name", "web", &names.tag, "/etc/version"])?.expect(126, &["/etc/version"])?;
+    detached(&["--name", "../web", &names.tag])?.expect(125, &["cannot name"])?;
+    let missing = format!("{}/none:latest", lab.registry.host());
+    detached(&["--name", "web", &missing])?.expect(3, &["none"])?;
+    detached(&["--restart", "sometimes", &names.tag])?.expect(2, &["sometimes"])?;
+    root(&["run", "--restart", "always", &names.tag])?.expect(2, &["--detach"])?;
+    root(&["start", "web"])?.expect(3, &["web"])?;
+    ensure!(root(&["ps", "-aq"])?.out.is_empty(), "something is left");
+    Ok(Outcome::Passed("125, 126, 127, and nothing is left".to_owned()))
+}
+
+fn restart_policies(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab, b"1")?;
+    let root = |words: &[&str]| lab.xebec("root", words);
+    run_detached(
+        &lab,
+        &names,
+        "twice",
+        &["--restart", "on-failure:2"],
+        "echo one; exit 4",
+    )?;
+    root(&["wait", "twice"])?.expect(0, &["4"])?;
+    let logs = root(&["logs", "twice"])?;
+    ensure!(logs.out == "one\none\none\n", "{logs:?}");
+    ensure!(
+        shown(&lab, "twice")?["restarts"] == 2,
+        "{:#}",
+        shown(&lab, "twice")?
+    );
+    run_detached(
+        &lab,
+        &names,
+        "always",
+        &["--restart", "unless-stopped"],
+        "echo run; sleep 0.2",
+    )?;
+    let again = || Ok(root(&["logs", "always"])?.out.lines().count() >= 3);
+    wait_until(SOON, "it is started again", again)?;
+    root(&["stop", "always"])?.expect(0, &[])?;
+    let runs = root(&["logs", "always"])?.out;
+    std::thread::sleep(Duration::from_secs(2));
+    ensure!(
+        root(&["logs", "always"])?.out == runs,
+        "it was started although a user had stopped it"
+    );
+    ensure!(
+        status(&lab, "always")? == "exited",
+        "{:#}",
+        shown(&lab, "always")?
+    );
+    root(&["rm", "always", "twice"])?.expect(0, &[])?;
+    Ok(Outcome::Passed(format!("{} runs", runs.lines().count())))
+}
+
+fn supervisor_killed(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab, b"1")?;
+    let root = |words: &[&str]| lab.xebec("root", words);
+    run_detached(&lab, &names, "web", &[], "sleep 600")?;
+    let supervisor = shown(&lab, "web")?["supervisor"]
+        .as_i64()
+        .context("no supervisor")?;
+    let supervisor = Pid::from_raw(i32::try_from(supervisor)?).context("no process id")?;
+    kill_process(supervisor, Signal::KILL)?;
+    let is_orphan = || Ok(shown(&lab, "web")?["is_supervised"] == false);
+    wait_until(SOON, "it has no supervisor", is_orphan)?;
+    root(&["ps"])?.expect(0, &["no supervisor", "xebec stop web"])?;
+    root(&["stop", "-t", "1", "web"])?.expect(0, &[])?;
+    root(&["ps", "-a"])?.expect(0, &["Exited (unknown)"])?;
+    root(&["wait", "web"])?.expect(125, &["not known"])?;
+    root(&["start", "web"])?.expect(0, &[])?;
+    root(&["rm", "-f", "web"])?.expect(0, &["web"])?;
+    ensure!(root(&["ps", "-aq"])?.out.is_empty(), "something is left");
+    Ok(Outcome::Passed("stopped, started and removed".to_owned()))
+}
+
+/// A container that is started again has the image that its layer lies on.
+fn same_image(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab, b"1")?;
+    let root = |words: &[&str]| lab.xebec("root", words);
+    run_detached(&lab, &names, "old", &[], "/bin/busybox cat /etc/version")?;
+    root(&["wait", "old"])?.expect(0, &["0"])?;
+    let names = image(&lab, b"2")?;
+    run_detached(
+        &lab,
+        &names,
+        "new",
+        &["--rm"],
+        "/bin/busybox cat /etc/version; sleep 600",
+    )?;
+    root(&["start", "-a", "old"])?.expect(0, &[])?;
+    let logs = root(&["logs", "old"])?;
+    ensure!(logs.out == "11", "{logs:?}");
+    let is_new = || Ok(root(&["logs", "new"])?.out == "2");
+    wait_until(SOON, "the tag names the new image", is_new)?;
+    root(&["rm", "-f", "new", "old"])?.expect(0, &[])?;
+    Ok(Outcome::Passed("the tag had moved".to_owned()))
+}
+
+/// Who interrupts `run -d` while its image is looked for leaves nothing.
+fn given_up(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab, b"1")?;
+    lab.xebec("root", &["daemon", "metrics"])?;
+    lab.registry
+        .inject(When::manifest(), Fault::Delay(Duration::from_secs(30)));
+    let mut child = lab.spawn(
+        "root",
+        &["run", "-d", "--name", "web", &names.tag, "/bin/busybox", "true"],
+    )?;
+    wait_until(SOON, "a container that is prepared", || {
+        Ok(lab.path("root-run/containers/web.json").exists())
+    })?;
+    let starting = lab.xebec("root", &["ps", "-a"])?;
+    starting.expect(0, &["web", "Created"])?;
+    kill_process(Pid::from_child(&child), Signal::INT)?;
+    let ended = child.wait()?;
+    ensure!(ended.code() == Some(130) && ended.signal().is_none(), "{ended}");
+    let left: Vec<_> = fs::read_dir(lab.path("root/containers"))?.flatten().collect();
+    ensure!(left.is_empty(), "{left:?}");
+    Ok(Outcome::Passed("exit code 130".to_owned()))
+}
