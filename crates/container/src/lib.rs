@@ -97,10 +97,10 @@ mod volume;
 pub use capabilities::{Capability, NAMES as CAPABILITIES};
 pub use cleanup::cleanup_stale;
 pub use confinement::Confinement;
-pub use control_groups::{container_of_cgroup, run_of_cgroup};
 pub use container::{
     Container, Containers, FindError, Status, containers, find, is_stopped, pause_before_restart,
 };
+pub use control_groups::{container_of_cgroup, run_of_cgroup};
 pub use env_file::{EnvFileError, read as read_env_file};
 pub use error::{RecordError, RunError};
 pub use event::Event;
