@@ -22,7 +22,7 @@ use crate::preparation::Preparation;
 use crate::runtime_images::RuntimeImages;
 use crate::start_facts::Over;
 use crate::start_table::StartPlan;
-use crate::starts::Starts;
+use crate::starts::{MountedStart, Starts};
 use crate::view_cleanup::ViewCleanup;
 use crate::view_lease::ViewLeases;
 use crate::view_read_ahead::ViewReadAhead;
@@ -137,9 +137,14 @@ impl Mounts {
             self.read_ahead.widen_later(mounted.view.clone());
         }
         match follow.plan {
-            Some(plan) => self
-                .starts
-                .begin(plan, follow.holder, mounted, &view.layers, view.tree, loaded),
+            Some(plan) => self.starts.begin(MountedStart {
+                plan,
+                holder: follow.holder,
+                mounted,
+                layers: &view.layers,
+                tree: view.tree,
+                loading: loaded,
+            }),
             None => self.starts.note_shared(&mounted.view),
         }
         self.completions.begin(view.layers, follow.completion);

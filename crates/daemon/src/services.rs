@@ -69,17 +69,26 @@ impl Services {
         // 5. What reports on all of these. It changes nothing.
         let reports = ReportServices::new(opened, &mounts);
         // 6. What clients ask: the command line, and containerd.
-        let requests = requests(opened, &cache, &pulls, &mounts, &reports, &background);
-        let layers = layers(opened, &cache, &pulls, &mounts, &background);
-        // 7. What works without being asked.
-        let upkeep = Upkeep {
-            store: opened.images.store().clone(),
-            views: opened.views.clone(),
-            durability: cache.durability.clone(),
-            quota: cache.quota.clone(),
+        let made = Made {
+            background,
+            cache,
+            pulls,
+            mounts,
+            reports,
         };
+        let requests = Arc::new(made.requests(opened));
+        let layers = made.layers(opened);
+        // 7. What works without being asked.
+        let upkeep = Arc::new(made.upkeep(opened));
+        let Made {
+            cache,
+            pulls,
+            mounts,
+            reports,
+            ..
+        } = made;
         Services {
-            requests: Arc::new(requests),
+            requests,
             layers,
             snapshots: reports.snapshots,
             completions: pulls.completions,
@@ -89,7 +98,7 @@ impl Services {
             explanations: reports.explanations,
             metrics: reports.metrics,
             quota: cache.quota,
-            upkeep: Arc::new(upkeep),
+            upkeep,
             durability: cache.durability,
             cleanup: cache.cleanup,
             ending: cache.ending,
@@ -97,64 +106,71 @@ impl Services {
     }
 }
 
-fn requests(
-    opened: &Opened,
-    cache: &CacheServices,
-    pulls: &PullServices,
-    mounts: &MountServices,
-    reports: &ReportServices,
-    background: &Background,
-) -> Requests {
-    let removal = Removal {
-        images: opened.images.clone(),
-        kept: opened.recordings.kept().clone(),
-        views: opened.views.clone(),
-        eviction: cache.eviction.clone(),
-    };
-    Requests {
-        ending: cache.ending.clone(),
-        mounts: mounts.mounts.clone(),
-        starts: mounts.starts.clone(),
-        start_reports: mounts.start_reports.clone(),
-        loadings: cache.loadings.clone(),
-        pulls: pulls.pulls.clone(),
-        quota: cache.quota.clone(),
-        removal: Arc::new(removal),
-        status: reports.status.clone(),
-        explanations: reports.explanations.clone(),
-        metrics: reports.metrics.clone(),
-        background: background.clone(),
-    }
+/// The services that are made so far.
+struct Made {
+    background: Background,
+    cache: CacheServices,
+    pulls: PullServices,
+    mounts: MountServices,
+    reports: ReportServices,
 }
 
-fn layers(
-    opened: &Opened,
-    cache: &CacheServices,
-    pulls: &PullServices,
-    mounts: &MountServices,
-    background: &Background,
-) -> LayerServices {
-    let removed_images = RemovedImages {
-        images: opened.images.clone(),
-        kept: opened.recordings.kept().clone(),
-        views: opened.views.clone(),
-        quota: cache.quota.clone(),
-        eviction: cache.eviction.clone(),
-    };
-    LayerServices {
-        images: opened.images.clone(),
-        recordings: opened.recordings.clone(),
-        bandwidths: pulls.bandwidths.clone(),
-        views: opened.views.clone(),
-        preparation: pulls.preparation.clone(),
-        load_ahead: mounts.load_ahead.clone(),
-        mounts: mounts.mounts.clone(),
-        pulls: pulls.pulls.clone(),
-        removed_images: Arc::new(removed_images),
-        cleanup: cache.cleanup.clone(),
-        ending: cache.ending.clone(),
-        background: background.clone(),
-        docker_config: opened.settings.snapshotter.docker_config.clone(),
-        unproven: opened.settings.snapshotter.unproven,
+impl Made {
+    fn requests(&self, opened: &Opened) -> Requests {
+        let removal = Removal {
+            images: opened.images.clone(),
+            kept: opened.recordings.kept().clone(),
+            views: opened.views.clone(),
+            eviction: self.cache.eviction.clone(),
+        };
+        Requests {
+            ending: self.cache.ending.clone(),
+            mounts: self.mounts.mounts.clone(),
+            starts: self.mounts.starts.clone(),
+            start_reports: self.mounts.start_reports.clone(),
+            loadings: self.cache.loadings.clone(),
+            pulls: self.pulls.pulls.clone(),
+            quota: self.cache.quota.clone(),
+            removal: Arc::new(removal),
+            status: self.reports.status.clone(),
+            explanations: self.reports.explanations.clone(),
+            metrics: self.reports.metrics.clone(),
+            background: self.background.clone(),
+        }
+    }
+
+    fn layers(&self, opened: &Opened) -> LayerServices {
+        let removed_images = RemovedImages {
+            images: opened.images.clone(),
+            kept: opened.recordings.kept().clone(),
+            views: opened.views.clone(),
+            quota: self.cache.quota.clone(),
+            eviction: self.cache.eviction.clone(),
+        };
+        LayerServices {
+            images: opened.images.clone(),
+            recordings: opened.recordings.clone(),
+            bandwidths: self.pulls.bandwidths.clone(),
+            views: opened.views.clone(),
+            preparation: self.pulls.preparation.clone(),
+            load_ahead: self.mounts.load_ahead.clone(),
+            mounts: self.mounts.mounts.clone(),
+            pulls: self.pulls.pulls.clone(),
+            removed_images: Arc::new(removed_images),
+            cleanup: self.cache.cleanup.clone(),
+            ending: self.cache.ending.clone(),
+            background: self.background.clone(),
+            docker_config: opened.settings.snapshotter.docker_config.clone(),
+            unproven: opened.settings.snapshotter.unproven,
+        }
+    }
+
+    fn upkeep(&self, opened: &Opened) -> Upkeep {
+        Upkeep {
+            store: opened.images.store().clone(),
+            views: opened.views.clone(),
+            durability: self.cache.durability.clone(),
+            quota: self.cache.quota.clone(),
+        }
     }
 }

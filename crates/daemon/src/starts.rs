@@ -96,6 +96,18 @@ impl<'a> Watched<'a> {
     }
 }
 
+/// A start whose view is mounted.
+pub(crate) struct MountedStart<'a> {
+    pub(crate) plan: StartPlan,
+    pub(crate) holder: Holder,
+    pub(crate) mounted: &'a Mounted,
+    /// The layers that the view reads, each once.
+    pub(crate) layers: &'a [Arc<ServedLayer>],
+    pub(crate) tree: ViewTree,
+    /// The runtime image that is loaded for it, if one is.
+    pub(crate) loading: Option<Pending>,
+}
+
 /// Watches starts.
 pub(crate) struct Starts {
     pub(crate) table: Arc<StartTable>,
@@ -135,15 +147,15 @@ impl Starts {
     }
 
     /// Watches a start whose view is mounted.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        plan: StartPlan,
-        holder: Holder,
-        mounted: &Mounted,
-        layers: &[Arc<ServedLayer>],
-        tree: ViewTree,
-        loading: Option<Pending>,
-    ) {
+    pub(crate) fn begin(self: &Arc<Self>, start: MountedStart<'_>) {
+        let MountedStart {
+            plan,
+            holder,
+            mounted,
+            layers,
+            tree,
+            loading,
+        } = start;
         let (is_shared, is_narrow) = self.views.look(&mounted.view).unwrap_or_default();
         if is_shared {
             self.table.note_shared(&mounted.view);
@@ -154,21 +166,22 @@ impl Starts {
             present,
             borrows,
         } = Watched::of(&plan, layers);
+        let facts = Facts {
+            reference: mounted.reference.clone(),
+            manifest: mounted.manifest,
+            argv: plan.argv,
+            layers: different,
+            present,
+            borrows,
+            recorded: None,
+            loaded: None,
+            began_ms: milliseconds_since_1970(),
+        };
         let watch = Arc::new(Watch::new(command_of(&holder)));
         let start = Arc::new(ActiveStart {
             view: mounted.view.clone(),
             path: mounted.path.clone(),
-            facts: Facts {
-                reference: mounted.reference.clone(),
-                manifest: mounted.manifest,
-                argv: plan.argv,
-                layers: different,
-                present,
-                borrows,
-                recorded: None,
-                loaded: None,
-                began_ms: milliseconds_since_1970(),
-            },
+            facts,
             loading,
             learns: plan.learns,
             began: Instant::now(),
