@@ -88,9 +88,12 @@ pub fn check_all(directory: Option<&Path>) -> Vec<Check> {
     checks
 }
 
+/// A feature: its name, how it is tried, and what a user does if it is missing.
+type Feature = (&'static str, fn(&Path) -> Found, &'static str);
+
 /// Tries what the kernel and the file system of a directory must do, unless there is a reason why nothing can be tried.
 fn check_features(place: Result<&Path, &str>) -> Vec<Check> {
-    let features: [(&str, fn(&Path) -> Found, &str); 3] = [
+    let features: [Feature; 3] = [
         (
             "pre-content events",
             pre_content_events,
