@@ -83,12 +83,21 @@ impl HistoryWriter {
         loop {
             tick.tick().await;
             let this = self.clone();
-            let _ = tokio::task::spawn_blocking(move || this.write(false)).await;
+            let _ = tokio::task::spawn_blocking(move || this.write_new()).await;
         }
     }
 
-    /// Writes what is new; the worker's last time with `all`, since nothing more comes of a read that was refused. Blocks.
-    pub(crate) fn write(&self, all: bool) {
+    /// Writes what is new. Blocks.
+    pub(crate) fn write_new(&self) {
+        self.log(false);
+    }
+
+    /// Writes what is new when the worker ends: nothing more comes of a read that was refused. Blocks.
+    pub(crate) fn write_last(&self) {
+        self.log(true);
+    }
+
+    fn log(&self, all: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let waits = self.fills.waits().ended_since(state.last_wait, all);
         let starts = self.starts.ended_since(&mut state.starts_written);
