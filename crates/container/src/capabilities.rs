@@ -142,6 +142,12 @@ impl Capabilities {
         names.fold(Self::default(), |set, name| Self(set.0 | bit(name)))
     }
 
+    /// The capabilities of these names, as [`Capabilities::names`] gives them. Unknown ones are ignored.
+    pub(crate) fn from_names<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let bits = names.map(|name| bit(name.strip_prefix("CAP_").unwrap_or(name)));
+        Self(bits.fold(0, |set, bit| set | bit))
+    }
+
     /// Whether the set has the capability of this name (without `CAP_`).
     pub(crate) fn contains(self, name: &str) -> bool {
         self.0 & bit(name) != 0
@@ -209,6 +215,8 @@ mod tests {
         let held = Capabilities(0b111);
         let all = Capabilities::of(&[Capability::All], &[], Net::Host, held);
         assert_eq!(all, held);
+        let named = all.names();
+        assert_eq!(Capabilities::from_names(named.iter().map(String::as_str)), held);
     }
 
     #[test]

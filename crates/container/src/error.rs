@@ -53,6 +53,12 @@ pub enum RunError {
     /// Neither the image nor the user names a command.
     #[error("nothing to run: the image has no Entrypoint and no Cmd; give a command after the image's name")]
     NoCommand,
+    /// No command is to be run in a container that runs.
+    #[error("nothing to run: give a command after the container's name")]
+    NoExecCommand,
+    /// The container does not run, or cannot be reached.
+    #[error(transparent)]
+    Running(#[from] RunningError),
     /// A string with a NUL byte, at which the kernel would cut it.
     #[error("{what} holds a NUL byte, which no program can receive; remove it")]
     Nul {
@@ -254,6 +260,27 @@ impl RunError {
             _ => ExitCode(125),
         }
     }
+}
+
+/// Why a container cannot be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum RunningError {
+    /// It has ended, or has not begun.
+    #[error("container {0} is not running; `xebec ps` lists those that are")]
+    NotRunning(String),
+    /// Its process ids belong to another namespace.
+    #[error(
+        "container {0} was started in another process namespace; run this command where `xebec run` was called"
+    )]
+    OtherNamespace(String),
+    /// Its root cannot be opened.
+    #[error("cannot open the root directory of container {id}: {source}")]
+    Root {
+        /// The container.
+        id: String,
+        /// The error.
+        source: io::Error,
+    },
 }
 
 /// A record could not be written, read or cleaned up.

@@ -39,6 +39,7 @@
 //! | `prediction` | the runtime's `create`, started before the image is known |
 //! | `supervisor` | the container's life after `create` |
 //! | `bundle`, `layout`, `removal` | a container's files and mounts, and their removal |
+//! | `exec`, `running` | a command that joins a container that runs |
 //! | `record`, `cleanup` | which containers there are, and what killed supervisors left |
 //! | `spec`, `process`, `user` | the runtime's configuration |
 //! | `security_context`, `seccomp`, `labels`, `capabilities`, [`confinement`] | what a container may do and use |
@@ -57,6 +58,7 @@ mod control_groups;
 mod env_file;
 mod error;
 mod event;
+mod exec;
 mod exec_fifo;
 mod exit_code;
 mod host_files;
@@ -79,6 +81,7 @@ mod removal;
 mod restart_policy;
 mod restore;
 mod run;
+mod running;
 mod runtime;
 mod saved;
 mod saved_run;
@@ -102,8 +105,10 @@ pub use container::{
 };
 pub use control_groups::{container_of_cgroup, run_of_cgroup};
 pub use env_file::{EnvFileError, read as read_env_file};
-pub use error::{RecordError, RunError};
+pub use error::{RecordError, RunError, RunningError};
 pub use event::Event;
+pub use exec::exec;
+pub use exec::options::ExecOptions;
 pub use exit_code::ExitCode;
 pub use image_config::{ImageConfig, ImageConfigError};
 pub use layout::Directories;

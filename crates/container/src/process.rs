@@ -13,7 +13,7 @@ use crate::{ImageConfig, RunError, RunOptions};
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The terminal type that docker and containerd announce.
-const DEFAULT_TERM: &str = "xterm";
+pub(crate) const DEFAULT_TERM: &str = "xterm";
 
 /// The container's first process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,25 +55,22 @@ impl Process {
             cwd: cwd(image, options)?,
             identity,
         };
-        process.refuse_nul()?;
+        refuse_nul(&process.args, &process.env, &process.cwd)?;
         Ok(process)
     }
+}
 
-    fn refuse_nul(&self) -> Result<(), RunError> {
-        let parts = [
-            ("the command", self.args.iter().any(|arg| arg.contains('\0'))),
-            (
-                "the environment",
-                self.env
-                    .iter()
-                    .any(|(name, value)| name.contains('\0') || value.contains('\0')),
-            ),
-            ("the working directory", self.cwd.contains('\0')),
-        ];
-        match parts.iter().find(|(_, nul)| *nul) {
-            Some((what, _)) => Err(RunError::Nul { what }),
-            None => Ok(()),
-        }
+/// Refuses strings with a NUL byte, at which the kernel would cut them.
+pub(crate) fn refuse_nul(args: &[String], env: &[(String, String)], cwd: &str) -> Result<(), RunError> {
+    let mut texts = env.iter().flat_map(|(name, value)| [name, value]);
+    let parts = [
+        ("the command", args.iter().any(|arg| arg.contains('\0'))),
+        ("the environment", texts.any(|text| text.contains('\0'))),
+        ("the working directory", cwd.contains('\0')),
+    ];
+    match parts.iter().find(|(_, nul)| *nul) {
+        Some((what, _)) => Err(RunError::Nul { what }),
+        None => Ok(()),
     }
 }
 

@@ -65,6 +65,15 @@ pub fn installed_runtimes() -> Vec<PathBuf> {
         .collect()
 }
 
+/// The files of the start of a process in a container.
+#[derive(Clone, Debug)]
+pub(crate) struct ExecPaths {
+    pub(crate) process: PathBuf,
+    pub(crate) pid_file: PathBuf,
+    pub(crate) log: PathBuf,
+    pub(crate) console: Option<PathBuf>,
+}
+
 impl Runtime {
     /// Finds the runtime that the user named, or the first that is installed.
     pub(crate) fn find(wanted: Option<&Path>, dirs: &Directories) -> Result<Self, RunError> {
@@ -212,6 +221,37 @@ impl Runtime {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         command
+    }
+
+    /// The command that starts a process in the container `id`, and ends once it runs.
+    pub(crate) fn exec_start_command(&self, id: &str, paths: &ExecPaths, streams: Streams) -> Command {
+        let mut command = self.command(&paths.log);
+        command
+            .arg("exec")
+            .arg("--detach")
+            .arg("--process")
+            .arg(&paths.process)
+            .arg("--pid-file")
+            .arg(&paths.pid_file);
+        if let Some(console) = &paths.console {
+            command.arg("--console-socket").arg(console);
+        }
+        command
+            .arg(id)
+            .stdin(streams.stdin)
+            .stdout(streams.stdout)
+            .stderr(streams.stderr);
+        command
+    }
+
+    /// The outcome of [`Runtime::exec_start_command`].
+    pub(crate) fn check_exec(
+        &self,
+        id: &str,
+        log: &Path,
+        ended: io::Result<ExitStatus>,
+    ) -> Result<(), RunError> {
+        self.check(ended, log, "run the command in", id)
     }
 
     fn command(&self, log: &Path) -> Command {

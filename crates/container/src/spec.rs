@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::confinement::{Confinement, Tmpfs};
 use crate::process::Process;
 use crate::security_context::SecurityContext;
-use crate::{Net, Volume};
+use crate::{Net, Volume, seccomp};
 
 /// The version whose members are used. Every runc since 1.0 reads it.
 const SPEC_VERSION: &str = "1.0.2";
@@ -74,14 +74,18 @@ pub(crate) struct SpecInput<'a> {
 
 /// Composes `config.json`.
 pub(crate) fn config_json(input: &SpecInput<'_>) -> Value {
-    json!({
+    let mut config = json!({
         "ociVersion": SPEC_VERSION,
         "hostname": input.hostname,
         "root": { "path": input.root, "readonly": input.confinement.read_only },
         "process": process(input),
         "mounts": mounts(input),
         "linux": linux(input),
-    })
+    });
+    if let Some(annotation) = input.security.filters.annotation {
+        config["annotations"] = json!({ seccomp::ANNOTATION: annotation });
+    }
+    config
 }
 
 fn process(input: &SpecInput<'_>) -> Value {

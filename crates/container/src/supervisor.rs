@@ -184,7 +184,7 @@ fn start(
 }
 
 /// Whether this signal asks a process to end.
-fn asks_to_end(signal: i32) -> bool {
+pub(crate) fn asks_to_end(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGTERM | SIGHUP | SIGQUIT)
 }
 

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
+use rustix::termios::{
+    OptionalActions, Termios, Winsize, isatty, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize,
+};
 
 use crate::RunError;
 use crate::output::write_all;
@@ -132,8 +134,7 @@ impl Terminal {
 
     /// Gives the container's terminal the size of this process's own, if that is a terminal.
     pub(crate) fn resize(&self) {
-        let own = [rustix::stdio::stdin(), rustix::stdio::stdout()];
-        if let Some(size) = own.iter().find_map(|fd| tcgetwinsize(fd).ok()) {
+        if let Some(size) = own_size() {
             // It fails if the container has closed its terminal.
             let _ = tcsetwinsize(&self.master, size);
         }
@@ -186,6 +187,12 @@ fn pass(master: &OwnedFd, end: &UnixStream) {
             _ => return,
         }
     }
+}
+
+/// The size of this process's own terminal, if it has one.
+pub(crate) fn own_size() -> Option<Winsize> {
+    let own = [rustix::stdio::stdin(), rustix::stdio::stdout()];
+    own.iter().find_map(|fd| tcgetwinsize(fd).ok())
 }
 
 /// Whether this process's standard input is a terminal.

@@ -7,13 +7,13 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use xebec_kernel::path::open_in_root;
+use xebec_kernel::path::{LastLink, open_in_root, open_in_root_at};
 
 /// Largest user or group list that is read. Lists exported from directory services reach some 100,000 lines
 /// of about 80 bytes.
@@ -98,13 +98,23 @@ pub enum UserError {
 
 /// Looks up `user` (`user[:group]`, empty for root) in the image that `view` shows.
 pub(crate) fn resolve(view: &Path, user: &str) -> Result<Identity, UserError> {
+    resolve_by(|path| open_in_root(view, path), user)
+}
+
+/// The same below a root directory that is open.
+pub(crate) fn resolve_at(root: &OwnedFd, user: &str) -> Result<Identity, UserError> {
+    let open = |path: &Path| open_in_root_at(root.as_fd(), path, LastLink::Follow);
+    resolve_by(open, user)
+}
+
+fn resolve_by(open: impl Fn(&Path) -> io::Result<OwnedFd>, user: &str) -> Result<Identity, UserError> {
     let (user, group) = match user.split_once(':') {
         Some((user, group)) => (user, Some(group).filter(|group| !group.is_empty())),
         None => (user, None),
     };
     let user = if user.is_empty() { "0" } else { user };
-    let listed = find_user(&read_list(view, "etc/passwd")?, user)?;
-    let groups = read_list(view, "etc/group")?;
+    let listed = find_user(&read_list(&open, "etc/passwd")?, user)?;
+    let groups = read_list(&open, "etc/group")?;
     let (gid, additional) = match group {
         Some(group) => (find_group(&groups, group)?, Vec::new()),
         None => (listed.gid, groups_of(&groups, &listed)),
@@ -207,12 +217,12 @@ fn number(text: &str) -> Result<Option<u32>, UserError> {
 }
 
 /// The list's text, empty if the image has no such list. Bytes that are not UTF-8 spoil only their own entry.
-fn read_list(view: &Path, path: &str) -> Result<String, UserError> {
+fn read_list(open_list: impl Fn(&Path) -> io::Result<OwnedFd>, path: &str) -> Result<String, UserError> {
     let failed = |source: io::Error| UserError::List {
         path: Path::new("/").join(path),
         source,
     };
-    let file = match open_in_root(view, Path::new(path)) {
+    let file = match open_list(Path::new(path)) {
         Ok(file) => file,
         Err(error) => match Errno::from_io_error(&error) {
             // ENOTDIR and ELOOP: to a libc in the container there is no list, either.

@@ -27,6 +27,7 @@
 //! names, which takes longer.
 
 mod custom_profile;
+mod joining;
 mod policy;
 mod program;
 mod syscalls;
@@ -35,6 +36,7 @@ use serde_json::{Value, json};
 use xebec_kernel::process::Instruction;
 
 pub(crate) use self::custom_profile::{read, version};
+pub(crate) use self::joining::{ANNOTATION, annotation, outer_filter_of};
 use self::policy::{CLONE_FLAGS, ENOSYS, EPERM, FAMILIES, NAMESPACE_FLAGS, PERSONALITIES, SOCKET_MAKERS};
 use self::syscalls::{Action, SYSCALLS, Syscall};
 use crate::capabilities::Capabilities;
@@ -56,6 +58,8 @@ pub(crate) enum Filter {
 pub(crate) struct Filters {
     /// The filter that is installed on the runtime.
     pub outer: Option<Vec<Instruction>>,
+    /// The note of the outer filter in the runtime's configuration ([`joining`]).
+    pub annotation: Option<&'static str>,
     /// The `linux.seccomp` object of the runtime's configuration.
     pub profile: Option<Value>,
 }
@@ -73,16 +77,17 @@ impl Filters {
         match filter {
             Filter::Unconfined => Filters::default(),
             Filter::Custom(profile) => Filters {
-                outer: None,
                 profile: Some(profile.clone()),
+                ..Filters::default()
             },
             Filter::Default if takes_outer && cfg!(target_arch = "x86_64") => Filters {
                 outer: Some(program::allow_list(capabilities, socketcall)),
+                annotation: Some(annotation(socketcall)),
                 profile: Some(deny_list(capabilities, socketcall)),
             },
             Filter::Default => Filters {
-                outer: None,
                 profile: Some(allow_list(capabilities, socketcall)),
+                ..Filters::default()
             },
         }
     }

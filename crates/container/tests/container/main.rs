@@ -14,6 +14,7 @@
 mod cleanup;
 mod confinement;
 mod early_create;
+mod exec;
 mod lifecycle;
 mod prediction;
 mod probes;

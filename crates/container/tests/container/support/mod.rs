@@ -1,6 +1,7 @@
 //! A test case: the view of a busybox image in a temporary directory, a supervisor in a process of its own,
 //! and checks that nothing is left.
 
+mod exec;
 mod supervisor;
 mod terminal;
 
@@ -244,7 +245,12 @@ impl Case {
     }
 
     pub fn start(&mut self) -> Running {
-        let mut command = self.supervisor();
+        let command = self.supervisor();
+        self.spawn(command)
+    }
+
+    /// Starts a process of the case, with the case's input.
+    fn spawn(&self, mut command: Command) -> Running {
         // A process group of its own, as a shell gives it: the automount lets this group pass.
         command
             .process_group(0)

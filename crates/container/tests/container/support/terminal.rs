@@ -2,12 +2,19 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::process::Command;
 
 use super::{Case, Collected, Run, Running};
 
 impl Case {
     /// Starts it on a new terminal of this size.
     pub fn start_on_terminal(&mut self, rows: u16, columns: u16) -> OnTerminal {
+        let command = self.supervisor();
+        self.spawn_on_terminal(command, rows, columns)
+    }
+
+    /// Starts a process of the case on a new terminal of this size.
+    pub(super) fn spawn_on_terminal(&self, mut command: Command, rows: u16, columns: u16) -> OnTerminal {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -16,7 +23,6 @@ impl Case {
         let open = || File::options().read(true).write(true).open(&name).unwrap();
         let (slave, observer) = (open(), open());
         resize(&observer.into(), rows, columns);
-        let mut command = self.supervisor();
         command
             .stdin(slave.try_clone().unwrap())
             .stdout(slave.try_clone().unwrap())
