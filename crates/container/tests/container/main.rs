@@ -13,6 +13,7 @@
 
 mod cleanup;
 mod confinement;
+mod copy;
 mod early_create;
 mod exec;
 mod lifecycle;

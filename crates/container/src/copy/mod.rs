@@ -1,0 +1,196 @@
+//! Copies files between a host and containers that run.
+//!
+//! A copy has a source, which passes one [`Entry`] after the other to a sink. A tree of files
+//! ([`tree_source`], [`tree_sink`]) and a tar stream ([`tar_source`], [`tar_sink`]) can be either. Nothing is
+//! held whole, so sizes are unbounded.
+//!
+//! A container is an attacker, who may replace any name by a link at any moment, and a directory of the host
+//! may be a volume of it. So:
+//!
+//! * A path in a container is looked up with the container's root as the root ([`place`]): no link leads out
+//!   of it.
+//! * Below the directory that is copied, or copied into, each name is opened in its directory, which is open,
+//!   and never through a link. What was opened is looked at and then read, not the name again.
+//! * A file appears under a temporary name and is then renamed, so no link in its place is followed.
+//! * Device files are never made. On the host, bits that let a program run as its owner are dropped unless
+//!   everything is to be kept (`-a`).
+//! * Directories deeper than [`limits::LEVELS`] are refused.
+
+mod entry;
+mod error;
+mod limits;
+mod place;
+mod tar_sink;
+mod tar_source;
+mod tree_sink;
+mod tree_source;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::AtFlags;
+use xebec_kernel::process::raise_open_file_limit;
+
+pub use self::entry::{Note, Skipped};
+pub use self::error::CopyError;
+use self::place::{Destination, Root, Source};
+use self::tar_sink::TarSink;
+use self::tree_sink::{Rules, TreeSink};
+use self::tree_source::walk;
+use crate::Record;
+
+/// Where files are copied from or to.
+#[derive(Clone, Copy, Debug)]
+pub enum Side<'a> {
+    /// A path of the host.
+    Host(&'a Path),
+    /// A path of a container that runs.
+    Container(&'a Record, &'a Path),
+}
+
+/// How files are copied.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CopyOptions {
+    /// Keep owners. Otherwise files belong to the caller, or to the container's root.
+    pub archive: bool,
+    /// If the source is a link, copy the file to which it leads.
+    pub follow_link: bool,
+}
+
+/// Copies a file or a directory.
+///
+/// # Errors
+/// [`CopyError`]. What was copied before stays.
+pub fn copy(
+    from: Side<'_>,
+    to: Side<'_>,
+    options: CopyOptions,
+    on_note: &mut dyn FnMut(Note),
+) -> Result<(), CopyError> {
+    let (from_root, from_path) = open(from)?;
+    let (to_root, to_path) = open(to)?;
+    let rules = Rules::new(options.archive, matches!(to, Side::Host(_)));
+    copy_between(
+        (&from_root, from_path),
+        (&to_root, to_path),
+        options.follow_link,
+        rules,
+        on_note,
+    )
+}
+
+/// Writes a file or a directory as a tar stream.
+///
+/// # Errors
+/// [`CopyError`].
+pub fn copy_to_tar(
+    from: Side<'_>,
+    to: impl Write,
+    options: CopyOptions,
+    on_note: &mut dyn FnMut(Note),
+) -> Result<(), CopyError> {
+    let (root, path) = open(from)?;
+    let source = Source::open(&root, path, options.follow_link)?;
+    let prefix = source.name.clone().map(PathBuf::from);
+    let mut sink = TarSink::new(to);
+    walk(source, prefix.as_deref(), &mut sink, on_note)?;
+    sink.finish()
+}
+
+/// Extracts a tar stream into a directory that exists.
+///
+/// # Errors
+/// [`CopyError`]. What was extracted before stays.
+pub fn copy_from_tar(
+    from: impl Read,
+    to: Side<'_>,
+    options: CopyOptions,
+    on_note: &mut dyn FnMut(Note),
+) -> Result<(), CopyError> {
+    let (root, path) = open(to)?;
+    let Destination::Directory(base) = Destination::find(&root, path)? else {
+        return Err(CopyError::NoDirectory(root.label(path)));
+    };
+    raise_limit();
+    let rules = Rules::new(options.archive, matches!(to, Side::Host(_)));
+    let mut sink = TreeSink::new(base, root.label(path), rules);
+    tar_source::read(from, &mut sink, on_note)?;
+    sink.finish()
+}
+
+fn open(side: Side<'_>) -> Result<(Root, &Path), CopyError> {
+    match side {
+        Side::Host(path) => Ok((Root::Host, path)),
+        Side::Container(record, path) => {
+            let root = record.open_root()?;
+            Ok((Root::within(root, record.id.clone()), path))
+        }
+    }
+}
+
+/// Copies with docker's rules about what exists at the destination.
+fn copy_between(
+    (from_root, from): (&Root, &Path),
+    (to_root, to): (&Root, &Path),
+    follow_link: bool,
+    rules: Rules,
+    on_note: &mut dyn FnMut(Note),
+) -> Result<(), CopyError> {
+    let source = Source::open(from_root, from, follow_link)?;
+    let (base, prefix) = target(&source, from_root.label(from), to_root, to)?;
+    if is_source(&source, &base, prefix.as_deref()) {
+        return Err(CopyError::IntoItself {
+            from: from_root.label(from),
+            to: to_root.label(to),
+        });
+    }
+    raise_limit();
+    let mut sink = TreeSink::new(base, to_root.label(to), rules);
+    walk(source, prefix.as_deref().map(Path::new), &mut sink, on_note)?;
+    sink.finish()
+}
+
+/// The directory into which a source is copied, and its name there; without a name, its contents are copied.
+fn target(
+    source: &Source,
+    from: String,
+    root: &Root,
+    to: &Path,
+) -> Result<(OwnedFd, Option<OsString>), CopyError> {
+    match Destination::find(root, to)? {
+        Destination::Directory(directory) => Ok((directory, source.name.clone())),
+        Destination::Name { exists: true, .. } if source.is_directory => Err(CopyError::DirectoryOntoFile {
+            from,
+            to: root.label(to),
+        }),
+        Destination::Name {
+            must_be_directory: true,
+            ..
+        } if !source.is_directory => Err(CopyError::NoDirectory(root.label(to))),
+        Destination::Name { directory, name, .. } => Ok((directory, Some(name))),
+    }
+}
+
+/// Whether the destination is the source.
+fn is_source(source: &Source, base: &OwnedFd, prefix: Option<&OsStr>) -> bool {
+    let name = prefix.unwrap_or(OsStr::new("."));
+    let found = rustix::fs::statat(base, name, AtFlags::SYMLINK_NOFOLLOW);
+    let is_same = |found: rustix::fs::Stat| {
+        rustix::fs::fstat(&source.opened)
+            .is_ok_and(|own| (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino))
+    };
+    found.is_ok_and(is_same)
+}
+
+/// Each level of a tree takes three open files.
+fn raise_limit() {
+    if let Err(error) = raise_open_file_limit() {
+        tracing::debug!(%error, "cannot raise the limit of open files");
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
