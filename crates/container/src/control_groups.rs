@@ -209,6 +209,11 @@ pub(crate) fn processes(group: &str) -> Vec<Pid> {
     directories(group).flat_map(|group| members(&group)).collect()
 }
 
+/// The contents of a file of the control groups at `group`, in the first hierarchy that has it.
+pub(crate) fn read(group: &str, file: &str) -> Option<String> {
+    directories(group).find_map(|group| fs::read_to_string(group.join(file)).ok())
+}
+
 fn members(group: &Path) -> Vec<Pid> {
     let list = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     let numbers = list.lines().filter_map(|line| line.parse().ok());

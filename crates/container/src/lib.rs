@@ -41,6 +41,7 @@
 //! | `bundle`, `layout`, `removal` | a container's files and mounts, and their removal |
 //! | `exec`, `running` | a command that joins a container that runs |
 //! | `copy` | files between a host and a container that runs |
+//! | `usage`, `top` | what a container uses, and its processes |
 //! | `record`, `cleanup` | which containers there are, and what killed supervisors left |
 //! | `spec`, `process`, `user` | the runtime's configuration |
 //! | `security_context`, `seccomp`, `labels`, `capabilities`, [`confinement`] | what a container may do and use |
@@ -96,6 +97,8 @@ mod stdio;
 mod supervisor;
 mod supervisor_event;
 mod terminal;
+mod top;
+mod usage;
 mod user;
 mod volume;
 
@@ -128,5 +131,7 @@ pub use runtime::installed_runtimes;
 pub use saved::{Saved, SavedProcess, SavedStatus};
 pub use signal::{SignalParseError, StopSignal};
 pub use supervisor_event::ConfigNotifier;
+pub use top::{ProcessInfo, processes};
+pub use usage::{Usage, usage};
 pub use user::{Identity, UserError};
 pub use volume::Volume;

@@ -107,6 +107,17 @@ pub(crate) fn resolve_at(root: &OwnedFd, user: &str) -> Result<Identity, UserErr
     resolve_by(open, user)
 }
 
+/// The names of the users that are listed below a root directory that is open, by their numbers. None if the
+/// list cannot be read.
+pub(crate) fn names_at(root: &OwnedFd) -> Vec<(u32, String)> {
+    let open = |path: &Path| open_in_root_at(root.as_fd(), path, LastLink::Follow);
+    let list = read_list(open, "etc/passwd").unwrap_or_default();
+    let entries = list.lines().filter_map(passwd_entry);
+    entries
+        .filter_map(|entry| Some((entry.uid, entry.name?)))
+        .collect()
+}
+
 fn resolve_by(open: impl Fn(&Path) -> io::Result<OwnedFd>, user: &str) -> Result<Identity, UserError> {
     let (user, group) = match user.split_once(':') {
         Some((user, group)) => (user, Some(group).filter(|group| !group.is_empty())),

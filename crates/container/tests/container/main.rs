@@ -21,3 +21,4 @@ mod prediction;
 mod probes;
 mod run;
 mod support;
+mod usage;
