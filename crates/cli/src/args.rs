@@ -7,6 +7,7 @@
 
 mod container;
 mod containerd;
+mod exec;
 mod image;
 mod lifecycle;
 
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand};
 pub(crate) use container::{RecordArgs, RunArgs, no_variables};
 pub(crate) use containerd::{CtrPullArgs, DockerRelayArgs};
+pub(crate) use exec::{CopyArgs, ExecArgs, StatsArgs, TopArgs};
 pub(crate) use image::{ImageArgs, Pull};
 pub(crate) use lifecycle::{
     AgainArgs, ContainerCommand, Filter, KillArgs, LogsArgs, NamesArgs, Origin, PsArgs, RenameArgs, RmArgs,
@@ -122,6 +124,14 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ContainerCommand,
     },
+    /// Run a command in a container that runs.
+    Exec(Box<ExecArgs>),
+    /// Copy files between this host and containers that run.
+    Cp(CopyArgs),
+    /// Show what containers use: processors, memory, network, disks.
+    Stats(StatsArgs),
+    /// List the processes of a container.
+    Top(TopArgs),
     /// Show the cache of layers, and make it smaller.
     #[command(after_help = "Examples:\n  \
         xebec cache stat                                     what is cached, what uses it, what can be evicted\n  \

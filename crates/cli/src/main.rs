@@ -10,10 +10,12 @@ mod args;
 mod cache;
 mod caller;
 mod containers;
+mod cp;
 mod ctr_pull;
 mod daemon;
 mod detach;
 mod doctor;
+mod exec;
 mod explain;
 mod footnotes;
 mod images;
@@ -26,8 +28,10 @@ mod progress;
 mod record;
 mod relay;
 mod run;
+mod running;
 mod runtime;
 mod supervise;
+mod stats;
 mod svg;
 mod text;
 mod wait_text;
@@ -151,6 +155,10 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Inspect(args) => listing::inspect(&paths, &args)?,
         Command::Images(args) => listing::images(&paths, args)?,
         Command::Ps(args) => containers::list(&paths, &args)?,
+        Command::Exec(args) => return exec::exec(&paths, &args),
+        Command::Cp(args) => cp::cp(&paths, &args)?,
+        Command::Stats(args) => stats::stats(&paths, &args)?,
+        Command::Top(args) => exec::top(&paths, &args)?,
         Command::Explain(args) => explain::explain(&paths, &args)?,
         Command::Rmi(args) => cache::remove(&paths, &args)?,
         Command::Cache { command } => cache::command(&paths, &command)?,
@@ -175,7 +183,7 @@ fn keep_to_itself(command: &Command) -> std::io::Result<()> {
     // A runtime reads from the descriptors of these, by a path through /proc. For `run` the daemon asks registries; `record` asks
     // them itself, and keeps its memory to itself before that.
     let has_runtime = match command {
-        Command::Run(_) | Command::Start(_) => true,
+        Command::Run(_) | Command::Start(_) | Command::Exec(_) => true,
         Command::Record(args) => !args.merge && !args.list && !args.remove,
         _ => false,
     };

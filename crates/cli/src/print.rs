@@ -80,10 +80,6 @@ pub(crate) fn write_with(write: impl FnOnce() -> io::Result<()>) {
 
 /// From here on the command ends as soon as nobody reads its standard output any more. For commands that print until somebody
 /// stops them, and leave nothing half done.
-#[allow(
-    dead_code,
-    reason = "for commands that follow something, such as a container's log"
-)]
 pub(crate) fn end_with_reader() {
     ENDS_WITH_READER.store(true, Ordering::Relaxed);
 }

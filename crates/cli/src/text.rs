@@ -62,6 +62,13 @@ pub(crate) fn about(seconds: u64) -> String {
     }
 }
 
+/// Text of others without the control characters by which it could do something to a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
 /// A table with aligned columns, the first row its heads.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

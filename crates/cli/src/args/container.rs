@@ -207,14 +207,14 @@ impl ContainerArgs {
 
 /// What a file of variables sets.
 #[derive(Clone, Debug)]
-pub(crate) struct Variables(Vec<(String, String)>);
+pub(crate) struct Variables(pub(super) Vec<(String, String)>);
 
 /// The variables of a container that is started again are kept with it, and its files are not read again.
 pub(crate) fn no_variables(_path: &str) -> Result<Variables, std::convert::Infallible> {
     Ok(Variables(Vec::new()))
 }
 
-fn variables(path: &str) -> Result<Variables, String> {
+pub(super) fn variables(path: &str) -> Result<Variables, String> {
     let text = std::fs::read(path).map_err(|error| error.to_string())?;
     let variables = read_env_file(&text, |name| std::env::var(name).ok());
     variables.map(Variables).map_err(|error| error.to_string())
@@ -243,7 +243,7 @@ impl TypedValueParser for CapabilityParser {
 }
 
 /// A variable as it was given; a name alone takes the caller's value, if there is one.
-fn variable(text: &str) -> Option<(String, String)> {
+pub(super) fn variable(text: &str) -> Option<(String, String)> {
     match text.split_once('=') {
         Some((name, value)) => Some((name.to_owned(), value.to_owned())),
         None => Some((text.to_owned(), std::env::var(text).ok()?)),

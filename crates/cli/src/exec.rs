@@ -1,0 +1,86 @@
+//! `xebec exec` and `top`.
+
+use std::process::ExitCode;
+
+use xebec_container::{ExecOptions, processes};
+use xebec_protocol::failure::Failure;
+use xebec_protocol::paths::Paths;
+
+use crate::args::{ExecArgs, TopArgs};
+use crate::run::directories;
+use crate::running::find;
+use crate::text;
+
+/// `xebec exec NAME CMD…`.
+pub(crate) fn exec(paths: &Paths, args: &ExecArgs) -> Result<ExitCode, Failure> {
+    let options = ExecOptions {
+        command: args.command().to_vec(),
+        env: args.variables(),
+        workdir: args.workdir.clone(),
+        user: args.user.clone(),
+        interactive: args.interactive,
+        tty: args.tty,
+        detach: args.detach,
+    };
+    let record = match find(paths, args.name()) {
+        Ok(record) => record,
+        // Any other code may be the command's own.
+        Err(failure) => {
+            errln!("xebec: {failure}");
+            return Ok(ExitCode::from(125));
+        }
+    };
+    match xebec_container::exec(&record, &options, &directories(paths)) {
+        Ok(code) => Ok(code.into()),
+        Err(error) => {
+            errln!("xebec: {error}");
+            Ok(error.exit_code().into())
+        }
+    }
+}
+
+/// `xebec top NAME`.
+pub(crate) fn top(paths: &Paths, args: &TopArgs) -> Result<(), Failure> {
+    let record = find(paths, &args.name)?;
+    let found = processes(&record).map_err(|error| Failure::host("list processes", error))?;
+    if args.json {
+        return text::print_json(&found);
+    }
+    let heads = ["PID", "IN CONTAINER", "USER", "TIME", "COMMAND"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for process in found {
+        let inside = process.pid_inside.map(|pid| pid.to_string());
+        rows.push(vec![
+            process.pid.to_string(),
+            inside.unwrap_or_else(|| "-".to_owned()),
+            text::printable(&process.user.unwrap_or_else(|| process.uid.to_string())),
+            processor_time(process.cpu_ms),
+            text::printable(&process.command),
+        ]);
+    }
+    out!("{}", text::table(&rows));
+    Ok(())
+}
+
+/// As `ps` shows it: hours, minutes and seconds.
+fn processor_time(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    format!(
+        "{:02}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::processor_time;
+
+    #[test]
+    fn processor_time_is_shown_as_ps_does() {
+        assert_eq!(processor_time(59_999), "00:00:59");
+        assert_eq!(processor_time(3_661_000), "01:01:01");
+        assert_eq!(processor_time(360_000_000), "100:00:00");
+    }
+}
