@@ -266,7 +266,7 @@ impl RunError {
 #[derive(Debug, thiserror::Error)]
 pub enum RunningError {
     /// It has ended, or has not begun.
-    #[error("container {0} is not running; `xebec ps` lists those that are")]
+    #[error("container {0} is not running; start it first (`xebec start {0}`)")]
     NotRunning(String),
     /// Its process ids belong to another namespace.
     #[error(

@@ -9,6 +9,7 @@ mod deaths;
 mod differential;
 mod docker;
 mod faults;
+mod joining;
 mod kubelet;
 mod kubernetes;
 mod laziness;
@@ -81,6 +82,7 @@ pub(crate) fn company(name: &str) -> Company {
 pub(crate) fn all() -> Vec<Case> {
     [
         reading::cases(),
+        joining::cases(),
         ours::cases(),
         podman::cases(),
         strangers::cases(),
