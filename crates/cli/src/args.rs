@@ -5,11 +5,14 @@
     reason = "these comments are help texts, where brackets mean optional"
 )]
 
+mod absent;
 mod container;
 mod containerd;
 mod exec;
 mod image;
 mod lifecycle;
+mod share;
+mod volume;
 
 use std::path::{Path, PathBuf};
 
@@ -21,6 +24,9 @@ pub(crate) use image::{ImageArgs, Pull};
 pub(crate) use lifecycle::{
     AgainArgs, ContainerCommand, Filter, KillArgs, LogsArgs, NamesArgs, Origin, PsArgs, RenameArgs, RmArgs,
     StopArgs,
+};
+pub(crate) use volume::{
+    ListArgs as VolumeListArgs, PruneArgs as VolumePruneArgs, RemoveArgs as VolumeRemoveArgs, VolumeCommand,
 };
 use xebec_protocol::settings::{LogFormat, Overrides, Settings, Size};
 
@@ -132,6 +138,17 @@ pub(crate) enum Command {
     Stats(StatsArgs),
     /// List the processes of a container.
     Top(TopArgs),
+    /// Manage volumes: directories that Xebec keeps for containers, by name.
+    #[command(after_help = "Examples:\n  \
+        xebec volume create --label tier=db data             make a volume; `run -v data:/srv` makes one, too\n  \
+        xebec volume ls                                      list volumes, and the containers that use them\n  \
+        xebec volume rm data                                 remove a volume that no container uses\n  \
+        xebec volume prune                                   remove anonymous volumes that no container uses")]
+    Volume {
+        /// The command.
+        #[command(subcommand)]
+        command: VolumeCommand,
+    },
     /// Show the cache of layers, and make it smaller.
     #[command(after_help = "Examples:\n  \
         xebec cache stat                                     what is cached, what uses it, what can be evicted\n  \

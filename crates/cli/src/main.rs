@@ -19,6 +19,7 @@ mod exec;
 mod explain;
 mod footnotes;
 mod images;
+mod init;
 mod install;
 mod lifecycle;
 mod listing;
@@ -34,6 +35,7 @@ mod supervise;
 mod stats;
 mod svg;
 mod text;
+mod volume;
 mod wait_text;
 
 use std::process::ExitCode;
@@ -45,6 +47,10 @@ use xebec_protocol::paths::Paths;
 use crate::args::{Cli, Command, ContainerCommand, DaemonCommand};
 
 fn main() -> ExitCode {
+    // In a container there is nothing of Xebec but this program.
+    if init::is_first_process() {
+        return init::first_process();
+    }
     // A worker takes over numbered descriptors, so nothing may be opened before it has them.
     if std::env::args_os()
         .nth(1)
@@ -161,6 +167,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Top(args) => exec::top(&paths, &args)?,
         Command::Explain(args) => explain::explain(&paths, &args)?,
         Command::Rmi(args) => cache::remove(&paths, &args)?,
+        Command::Volume { command } => volume::command(&paths, &command)?,
         Command::Cache { command } => cache::command(&paths, &command)?,
         Command::Daemon { command } => return daemon::command(&paths, &command),
         Command::Completion { .. } | Command::Man { .. } | Command::Install(_) | Command::Doctor(_) => {}

@@ -16,13 +16,15 @@ use crate::host_files::{host_name, set_mode, write_network_files};
 use crate::layout::{CONFIG, MERGED, PID_FILE, REMOVE_MARKER, UPPER, WORK};
 use crate::log::{LogLimits, LogWriter};
 use crate::name::{is_container_name, random_name};
+use crate::namespaces::PidNamespace;
 use crate::process::Process;
 use crate::record::{self, Record};
-use crate::removal::{remove_bundle, remove_layer};
+use crate::removal::{remove_bundle, remove_layer, remove_unless_kept};
 use crate::runtime::Runtime;
 use crate::saved_run::SavedRun;
 use crate::security_context::SecurityContext;
 use crate::spec::{self, SpecInput};
+use crate::volume::{ContainerVolumes, Place};
 use crate::{Again, Directories, ExitCode, RunError, RunOptions, StopSignal, control_groups};
 
 /// The bundle, the layer and the record of a container. Dropped, it removes them as [`Bundle::close`] does.
@@ -43,6 +45,9 @@ pub(crate) struct Bundle {
     open: bool,
     /// Whether the runtime created a container. A layer to which nothing could write is not kept.
     created: bool,
+    volumes: ContainerVolumes,
+    /// That of another container, if this one is in it.
+    pid_namespace: Option<PidNamespace>,
     /// Tells cleanups that know no record of the layer that it is in use.
     lock: Option<File>,
 }
@@ -81,6 +86,8 @@ impl Bundle {
             Again::ByUser | Again::ByPolicy if !exists => return Err(RunError::Missing(id)),
             _ => {}
         }
+        let volumes = ContainerVolumes::plan(&options.volumes, &absolute(dirs)?, &state)?;
+        let pid_namespace = PidNamespace::find(&options.pid, &dirs.run)?;
         record.claim(&dirs.run)?;
         let mut bundle = Bundle {
             dirs: dirs.clone(),
@@ -90,6 +97,8 @@ impl Bundle {
             record,
             runtime: runtime.clone(),
             security,
+            volumes,
+            pid_namespace,
             rm: options.rm,
             open: false,
             created: false,
@@ -99,7 +108,7 @@ impl Bundle {
             // Without the lock the layer is another container's.
             if bundle.lock.is_some() {
                 let _ = remove_bundle(&bundle.dirs, bundle.id());
-                let _ = remove_layer(&bundle.state, !bundle.record.is_kept);
+                let _ = remove_unless_kept(&bundle.dirs, &bundle.state, !bundle.record.is_kept);
             }
             record::remove(&bundle.dirs.run, bundle.id());
             return Err(error);
@@ -117,6 +126,24 @@ impl Bundle {
         self.record.set_command(&process.args);
         self.saved.set_command(&process.args);
         Ok(root)
+    }
+
+    /// Makes the volumes that are not there, and fills new ones with what the image has in their places.
+    pub(crate) fn make_volumes(&mut self, go_on: &mut dyn FnMut() -> io::Result<()>) -> Result<(), RunError> {
+        let label = self.security.labels.selinux.as_ref();
+        let place = Place {
+            directories: &self.dirs,
+            id: &self.record.id,
+            state: &self.state,
+            view: &self.record.view,
+            label: label.map(|(_, file)| file.as_str()),
+        };
+        Ok(self.volumes.make(&place, go_on)?)
+    }
+
+    /// Refuses a container whose mounts are not those that were opened for it.
+    pub(crate) fn compare_volumes(&self, pid: i32) -> Result<(), RunError> {
+        Ok(self.volumes.compare(pid, spec::is_masked)?)
     }
 
     /// The container's name.
@@ -308,8 +335,12 @@ impl Bundle {
             root: &self.root(),
             hostname: &hostname,
             net: options.net,
+            pid: &options.pid,
+            pid_namespace: self.pid_namespace.as_ref().map(PidNamespace::path),
+            ipc: options.ipc,
+            init: options.init.as_deref(),
             terminal: options.tty,
-            volumes: &options.volumes,
+            volumes: &self.volumes.mounts(),
             network_files: &network_files,
             confinement: &options.confinement,
             security: &self.security,
@@ -335,7 +366,11 @@ impl Bundle {
         // record will.
         control_groups::remove(&self.control_group());
         remove_bundle(&self.dirs, self.id())?;
-        remove_layer(&self.state, self.rm || !(self.created || self.record.is_kept))?;
+        remove_unless_kept(
+            &self.dirs,
+            &self.state,
+            self.rm || !(self.created || self.record.is_kept),
+        )?;
         // The socket exists still if the runtime never used it.
         let _ = fs::remove_file(self.console_socket());
         record::remove(&self.dirs.run, self.id());
@@ -360,6 +395,15 @@ impl Drop for Bundle {
 fn create_absolute(path: &Path) -> Result<PathBuf, RunError> {
     fs::create_dir_all(path).map_err(RunError::file("create", path))?;
     fs::canonicalize(path).map_err(RunError::file("find", path))
+}
+
+/// The directories by paths that the runtime can use.
+fn absolute(dirs: &Directories) -> Result<Directories, RunError> {
+    let state = create_absolute(&dirs.state)?;
+    Ok(Directories {
+        state,
+        ..dirs.clone()
+    })
 }
 
 /// Gives the upper directory the owner and the mode of the view: the root of an overlay shows those of its

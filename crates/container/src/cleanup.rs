@@ -13,7 +13,7 @@ use xebec_kernel::lock::{lock_directory, try_lock_directory};
 use crate::layout::{REMOVE_MARKER, records};
 use crate::name::is_container_name;
 use crate::record::{self, Record};
-use crate::removal::{remove_bundle, remove_layer};
+use crate::removal::{remove_bundle, remove_layer, remove_unless_kept};
 use crate::runtime::{self, Runtime};
 use crate::{Directories, RecordError, RunError, control_groups};
 
@@ -94,7 +94,8 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
     // The record is trusted to name a directory only if that has the container's name.
     if record.state.file_name() == Some(record.id.as_ref()) {
         // Nothing has written to the layer of a container without a process.
-        remove_layer(
+        remove_unless_kept(
+            dirs,
             &record.state,
             record.rm || (record.pid.is_none() && !record.is_kept),
         )?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use xebec_kernel::mount::MountError;
 
-use crate::{ExitCode, ImageConfigError, SignalParseError, UserError};
+use crate::{ExitCode, ImageConfigError, SignalParseError, UserError, VolumeError};
 
 /// What kept a container from running, or from becoming ready.
 #[derive(Debug, thiserror::Error)]
@@ -75,13 +75,8 @@ pub enum RunError {
     #[error("{0:?} cannot be a host name; use up to 64 letters, digits, '.' and '-'")]
     Hostname(String),
     /// A volume that cannot be mounted.
-    #[error("volume {volume:?}: {reason}")]
-    Volume {
-        /// The volume as the user gave it.
-        volume: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
     /// There is no such capability.
     #[error(
         "{0:?} is not a capability; use names such as NET_ADMIN or CAP_NET_ADMIN, or ALL (see capabilities(7))"
@@ -107,6 +102,46 @@ pub enum RunError {
         /// How many the host has.
         processors: usize,
     },
+    /// Not a list of processors.
+    #[error("{0:?} is not a list of numbers; write it as 0-3,8")]
+    CpuSet(String),
+    /// A device that cannot be given to a container.
+    #[error("device {device}: {reason}")]
+    Device {
+        /// The device as the user gave it.
+        device: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A setting of the kernel that a container cannot have.
+    #[error("sysctl {sysctl}: {reason}")]
+    Sysctl {
+        /// The setting as the user gave it.
+        sysctl: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// An unknown namespace.
+    #[error("{option} {value:?} is unknown; use {known}")]
+    Namespace {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        known: &'static str,
+    },
+    /// A program that cannot be the first process of a container.
+    #[error("--init: {}: {reason}; install Debian's package tini, or use a static build of xebec", path.display())]
+    Init {
+        /// The program.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A container whose namespace is asked for does not run.
+    #[error("no container named {0} is running, whose processes could be shared; see `xebec ps`")]
+    NotRunning(String),
     /// Not a number of processes.
     #[error("{0:?} is not a number of processes; use one above 0, or -1 for no limit")]
     PidsLimit(String),

@@ -8,6 +8,8 @@
 //!              exit-codes     its exit codes since its last start by a user
 //!              stop           exists if a user stopped it: its restart policy rests
 //!              remove         exists if the directory is removed with the container (--rm), or is being removed
+//!              volumes.json   the volumes that the container uses, if there are any
+//! <root>/volumes/             the volumes ([`crate::volume`])
 //! <run>/containers/           the records; a cleanup locks this directory
 //!              <id>.json      the container's record
 //!              <id>.tty       the socket on which the runtime sends the container's terminal
@@ -69,6 +71,11 @@ pub struct Directories {
 }
 
 impl Directories {
+    /// The directory of all volumes: `<root>/volumes`, beside the state directory.
+    pub(crate) fn volumes(&self) -> PathBuf {
+        self.state.with_file_name("volumes")
+    }
+
     /// The directory of all bundles.
     pub(crate) fn bundles(&self) -> PathBuf {
         self.run.join("bundles")

@@ -48,6 +48,7 @@
 //! | `saved`, `saved_run`, `container` | what is kept of containers, and finding them |
 //! | `lifecycle`, `restart_policy`, `restore` | what users do to containers that exist; when one is started again |
 //! | [`log`] | the output of detached containers |
+//! | `volume` | directories of the host, and volumes, that a container sees |
 //! | `probe`, `probe_watch`, `output` | readiness |
 
 mod bundle;
@@ -72,6 +73,7 @@ mod layout;
 mod lifecycle;
 pub mod log;
 mod name;
+mod namespaces;
 mod network;
 mod options;
 mod output;
@@ -119,6 +121,7 @@ pub use exit_code::ExitCode;
 pub use image_config::{ImageConfig, ImageConfigError};
 pub use layout::Directories;
 pub use lifecycle::{LifecycleError, kill_at_once, remove, rename, send_signal, set_paused, stop, wait};
+pub use namespaces::{IpcMode, PidMode};
 pub use network::Net;
 pub use options::{Again, RunOptions};
 pub use probe::{Probe, ProbeParseError};
@@ -134,4 +137,6 @@ pub use supervisor_event::ConfigNotifier;
 pub use top::{ProcessInfo, processes};
 pub use usage::{Usage, usage};
 pub use user::{Identity, UserError};
-pub use volume::Volume;
+pub use volume::{
+    Mount, Propagation, Relabel, Source, Submounts, Volume, VolumeError, VolumeInfo, VolumeStore,
+};

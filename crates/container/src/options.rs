@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::log::LogLimits;
-use crate::{Confinement, Net, Probe, RestartPolicy, StopSignal, Volume};
+use crate::{Confinement, IpcMode, Net, PidMode, Probe, RestartPolicy, StopSignal, Volume};
 
 /// How long a container may take to become ready before it is stopped, by default. The slowest start in the
 /// measurements on which Xebec is built (3 GB of python wheels at 100 Mbit/s) took 30 s.
@@ -35,6 +35,15 @@ pub struct RunOptions {
     pub volumes: Vec<Volume>,
     /// The network that the container sees.
     pub net: Net,
+    /// The processes that the container sees.
+    pub pid: PidMode,
+    /// The shared memory that the container sees.
+    pub ipc: IpcMode,
+    /// Groups of its user beyond those of the image: names or numbers.
+    pub group_add: Vec<String>,
+    /// A static program of the host that is the container's first process, reaps the others, and passes on
+    /// signals. By default the container's own command is the first process.
+    pub init: Option<PathBuf>,
     /// What the container may do and use.
     pub confinement: Confinement,
     /// Whether the container reads this process's standard input. Otherwise it reads `/dev/null`.
@@ -103,6 +112,10 @@ impl Default for RunOptions {
             user: None,
             volumes: Vec::new(),
             net: Net::Host,
+            pid: PidMode::default(),
+            ipc: IpcMode::default(),
+            group_add: Vec::new(),
+            init: None,
             confinement: Confinement::default(),
             interactive: false,
             tty: false,

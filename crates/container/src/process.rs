@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use crate::user::{self, Identity};
-use crate::{ImageConfig, RunError, RunOptions};
+use crate::{ImageConfig, PidMode, RunError, RunOptions};
 
 /// The default of `PATH`; docker's and containerd's.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -32,12 +32,16 @@ impl Process {
     /// `/etc/passwd` and `/etc/group` through `view`, and never leaves the view.
     pub(crate) fn resolve(view: &Path, image: &ImageConfig, options: &RunOptions) -> Result<Self, RunError> {
         let user = options.user.as_deref().unwrap_or(&image.user);
-        Self::of(user::resolve(view, user)?, image, options)
+        let mut identity = user::resolve(view, user)?;
+        user::add_groups(view, &options.group_add, &mut identity)?;
+        Self::of(identity, image, options)
     }
 
     /// The process if the image's own user is still the remembered one. `None` if the user chose another one.
     pub(crate) fn predict(image: &ImageConfig, remembered: &Identity, options: &RunOptions) -> Option<Self> {
-        if options.user.is_some() {
+        // A container that sees other processes is not told from them while it waits.
+        let is_alone = options.pid == PidMode::Private;
+        if options.user.is_some() || !options.group_add.is_empty() || !is_alone {
             return None;
         }
         Self::of(remembered.clone(), image, options).ok()

@@ -15,7 +15,8 @@ use xebec_kernel::remove::remove_tree;
 
 use crate::control_groups::{INTERVAL, ROUNDS};
 use crate::layout::{CONTAINER, MERGED, REMOVE_MARKER, UPPER, WORK};
-use crate::{Directories, RunError};
+use crate::volume::anonymous_of;
+use crate::{Directories, RunError, VolumeStore};
 
 /// How long it may take to open a directory on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -55,6 +56,25 @@ pub(crate) fn remove_layer(path: &Path, all: bool) -> Result<(), RunError> {
         ignore_missing(path, fs::remove_file(path.join(name)))?;
     }
     ignore_missing(path, remove_all(path))
+}
+
+/// Removes what is left of a container that has ended: all of it if nothing is kept, with the volumes that were
+/// made for it and have no name, and otherwise only the scratch directory.
+pub(crate) fn remove_unless_kept(dirs: &Directories, path: &Path, all: bool) -> Result<(), RunError> {
+    let anonymous = if all { anonymous_of(path) } else { Vec::new() };
+    remove_layer(path, all)?;
+    remove_volumes(dirs, &anonymous);
+    Ok(())
+}
+
+/// Removes anonymous volumes, except those that another container uses by their names.
+pub(crate) fn remove_volumes(dirs: &Directories, names: &[String]) {
+    let volumes = VolumeStore::of(dirs);
+    for name in names {
+        if let Err(error) = volumes.remove(name) {
+            tracing::debug!(%error, "an anonymous volume stays");
+        }
+    }
 }
 
 fn unmount_root(directory: &Path) -> Result<(), RunError> {

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Instant;
 
+use xebec_kernel::process::{Linkage, linkage};
+
 use crate::bundle::Bundle;
 use crate::cgroup_warm_up::CgroupWarmUp;
 use crate::cleanup::cleanup_stale;
@@ -13,9 +15,7 @@ use crate::process::Process;
 use crate::runtime::Runtime;
 use crate::security_context::SecurityContext;
 use crate::supervisor::{EventQueue, PendingCreate, SupervisorConfig, supervise};
-use crate::{
-    ConfigNotifier, Directories, Event, ExitCode, ImageConfig, RunError, RunOptions, Volume, terminal,
-};
+use crate::{ConfigNotifier, Directories, Event, ExitCode, ImageConfig, RunError, RunOptions, terminal};
 
 /// A container that has its name and its directories, and whose runtime has started, before its image is
 /// known. Dropped, it leaves nothing.
@@ -47,11 +47,11 @@ impl<'a> Prepared<'a> {
         dirs: &Directories,
         find_image: impl FnOnce(&ConfigNotifier) -> T + Send + 'static,
     ) -> Result<(Self, T), RunError> {
-        options.volumes.iter().try_for_each(Volume::check)?;
         let is_joined = options.tty && options.interactive && options.detached.is_none();
         if is_joined && !terminal::stdin_is_terminal() {
             return Err(RunError::NoTerminal);
         }
+        refuse_dynamic_init(options)?;
         let mut runtime = Runtime::find(options.runtime.as_deref(), dirs)?;
         let security = SecurityContext::decide(options, &runtime)?;
         runtime.filter_by(security.filters.outer.clone());
@@ -135,6 +135,7 @@ impl<'a> Prepared<'a> {
         let mut warm_up = (!is_predicted).then(CgroupWarmUp::start);
         let mut process = predicted.map_or_else(resolve, Ok)?;
         let root = bundle.mount(view, &process)?;
+        events.give_way(|go_on| bundle.make_volumes(go_on))?;
         create.open_root(&bundle, &root);
         on_event(Event::Mounted {
             id: bundle.id().to_owned(),
@@ -157,7 +158,7 @@ impl<'a> Prepared<'a> {
             options,
             stop_signal,
             began,
-            user: options.user.is_none().then_some(process.identity),
+            user: (options.user.is_none() && options.group_add.is_empty()).then_some(process.identity),
         };
         let pending = PendingCreate {
             create,
@@ -170,6 +171,22 @@ impl<'a> Prepared<'a> {
         let code = outcome?;
         closed?;
         Ok(code)
+    }
+}
+
+/// Refuses a first process that would need libraries, which the image may lack.
+fn refuse_dynamic_init(options: &RunOptions) -> Result<(), RunError> {
+    let Some(init) = &options.init else { return Ok(()) };
+    match linkage(init) {
+        Ok(Linkage::Static) => Ok(()),
+        Ok(Linkage::Dynamic) => Err(RunError::Init {
+            path: init.clone(),
+            reason: "it is not static, and an image may lack the libraries that it loads".into(),
+        }),
+        Err(error) => Err(RunError::Init {
+            path: init.clone(),
+            reason: error.to_string(),
+        }),
     }
 }
 

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use crate::capabilities::Capabilities;
-use crate::confinement::SecurityOption;
+use crate::confinement::{Device, DeviceNode, SecurityOption};
 use crate::labels::Labels;
 use crate::runtime::Runtime;
 use crate::seccomp::{self, Filter, Filters};
-use crate::{RunError, RunOptions};
+use crate::{IpcMode, Net, RunError, RunOptions};
 
 /// The security settings of a container.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,8 @@ pub(crate) struct SecurityContext {
     pub filters: Filters,
     pub labels: Labels,
     pub no_new_privileges: bool,
+    /// The devices of the host that it may use.
+    pub devices: Vec<DeviceNode>,
     /// Whether the container sees all of /proc and /sys.
     pub shows_system_paths: bool,
 }
@@ -26,6 +28,11 @@ impl SecurityContext {
     pub(crate) fn decide(options: &RunOptions, runtime: &Runtime) -> Result<Self, RunError> {
         let confinement = &options.confinement;
         confinement.check(&options.volumes)?;
+        for sysctl in &confinement.sysctls {
+            sysctl.check(options.net == Net::Host, options.ipc == IpcMode::Host)?;
+        }
+        let devices = confinement.devices.iter().map(Device::nodes);
+        let devices = devices.collect::<Result<Vec<_>, _>>()?.concat();
         let capabilities = Capabilities::of(
             &confinement.cap_add,
             &confinement.cap_drop,
@@ -48,6 +55,7 @@ impl SecurityContext {
             ),
             labels: Labels::decide(Path::new("/"), security)?,
             no_new_privileges: no_new_privileges.unwrap_or(false),
+            devices,
             shows_system_paths: security.contains(&SecurityOption::SystemPathsUnconfined),
         })
     }

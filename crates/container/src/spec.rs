@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::confinement::{Confinement, Tmpfs};
+use crate::confinement::{Confinement, DeviceNode, Tmpfs};
 use crate::process::Process;
 use crate::security_context::SecurityContext;
-use crate::{Net, Volume, seccomp};
+use crate::volume::{BindMount, Propagation};
+use crate::{IpcMode, Net, PidMode, seccomp};
 
 /// The version whose members are used. Every runc since 1.0 reads it.
 const SPEC_VERSION: &str = "1.0.2";
@@ -48,6 +49,9 @@ const OPEN_FILES: (u64, u64) = (1024, 524_288);
 /// The default size of `/dev/shm` in bytes; docker's figure.
 const SHARED_MEMORY: u64 = 64 << 20;
 
+/// Where a container sees the program of `--init`; docker's place.
+const INIT: &str = "/sbin/docker-init";
+
 /// Everything that `config.json` depends on.
 pub(crate) struct SpecInput<'a> {
     /// The path of the container's control groups.
@@ -56,8 +60,14 @@ pub(crate) struct SpecInput<'a> {
     pub root: &'a Path,
     pub hostname: &'a str,
     pub net: Net,
+    pub pid: &'a PidMode,
+    /// Where the PID namespace of another container is.
+    pub pid_namespace: Option<PathBuf>,
+    pub ipc: IpcMode,
+    /// The program that is the container's first process instead of its command.
+    pub init: Option<&'a Path>,
     pub terminal: bool,
-    pub volumes: &'a [Volume],
+    pub volumes: &'a [BindMount],
     /// Files of this container, each with the path at which the container sees it.
     pub network_files: &'a [(PathBuf, &'static str)],
     /// What the user lets the container do and use.
@@ -102,6 +112,12 @@ fn process(input: &SpecInput<'_>) -> Value {
         .map(|(name, value)| format!("{name}={value}"))
         .chain(hostname)
         .collect();
+    let first: &[&str] = if input.init.is_some() { &[INIT, "--"] } else { &[] };
+    let args: Vec<&str> = first
+        .iter()
+        .copied()
+        .chain(args.iter().map(String::as_str))
+        .collect();
     let capabilities = input.security.capabilities.names();
     let mut process = json!({
         "terminal": input.terminal,
@@ -115,6 +131,9 @@ fn process(input: &SpecInput<'_>) -> Value {
         // Off, as in docker, unless asked for: programs such as sudo and ping work as on any host.
         "noNewPrivileges": input.security.no_new_privileges,
     });
+    if let Some(score) = input.confinement.oom_score_adj {
+        process["oomScoreAdj"] = json!(score);
+    }
     let labels = &input.security.labels;
     if let Some(profile) = &labels.apparmor {
         process["apparmorProfile"] = json!(profile);
@@ -184,28 +203,67 @@ fn mounts(input: &SpecInput<'_>) -> Value {
             &["nosuid", "noexec", "nodev", "relatime", "ro"],
         ),
     ];
-    for (source, target) in input.network_files {
+    if input.ipc == IpcMode::Host {
+        // Message queues are those of the namespace in any case.
+        mounts.retain(|mount| mount["destination"] != "/dev/shm");
+        mounts.push(mount(
+            "/dev/shm",
+            "bind",
+            "/dev/shm",
+            &["rbind", "rprivate", "nosuid", "noexec", "nodev"],
+        ));
+    }
+    if let Some(init) = input.init {
         mounts.push(json!({
-            "destination": target, "type": "bind", "source": source, "options": ["rbind", "rprivate", "rw"],
+            "destination": INIT, "type": "bind", "source": init, "options": ["bind", "rprivate", "ro"],
         }));
     }
-    mounts.extend(input.confinement.tmpfs.iter().map(Tmpfs::to_json));
-    for Volume {
-        source,
-        target,
-        read_only,
-    } in input.volumes
-    {
-        let mode = if *read_only { "ro" } else { "rw" };
-        mounts.push(json!({
-            "destination": target, "type": "bind", "source": source, "options": ["rbind", "rprivate", mode],
-        }));
-    }
+    mounts.extend(mounts_of_the_user(input));
     Value::Array(mounts)
 }
 
+/// In the order of their depth, so that none hides one that is below it.
+fn mounts_of_the_user(input: &SpecInput<'_>) -> Vec<Value> {
+    let file = |(source, target): &(PathBuf, &'static str)| {
+        let mount = json!({
+            "destination": target, "type": "bind", "source": source, "options": ["rbind", "rprivate", "rw"],
+        });
+        (Path::new(target).components().count(), mount)
+    };
+    let tmpfs = |tmpfs: &Tmpfs| (tmpfs.target.components().count(), tmpfs.to_json());
+    let volume = |volume: &BindMount| (volume.target.components().count(), volume.to_json());
+    let files = input.network_files.iter().map(file);
+    let tmpfs = input.confinement.tmpfs.iter().map(tmpfs);
+    let volumes = input.volumes.iter().map(volume);
+    let mut mounts: Vec<(usize, Value)> = files.chain(tmpfs).chain(volumes).collect();
+    mounts.sort_by_key(|(depth, _)| *depth);
+    mounts.into_iter().map(|(_, mount)| mount).collect()
+}
+
+/// Where mounts of the host appear that are made after the container is created: only what a volume needs,
+/// as in docker.
+fn root_propagation(volumes: &[BindMount]) -> Option<&'static str> {
+    let mut propagation = None;
+    for volume in volumes {
+        match volume.propagation {
+            Propagation::Shared | Propagation::RShared => return Some("shared"),
+            Propagation::Slave | Propagation::RSlave => propagation = Some("rslave"),
+            Propagation::Private | Propagation::RPrivate => {}
+        }
+    }
+    propagation
+}
+
+/// Whether a container sees something else at a path than what is mounted there, whatever the user says.
+pub(crate) fn is_masked(path: &Path) -> bool {
+    MASKED_PATHS.iter().any(|masked| path == Path::new(masked))
+}
+
 fn linux(input: &SpecInput<'_>) -> Value {
-    let mut namespaces = vec!["pid", "ipc", "uts", "mount"];
+    let mut namespaces = match input.ipc {
+        IpcMode::Private => vec!["ipc", "uts", "mount"],
+        IpcMode::Host => vec!["uts", "mount"],
+    };
     let mut sysctl = json!({});
     if input.net == Net::None {
         namespaces.push("network");
@@ -215,7 +273,19 @@ fn linux(input: &SpecInput<'_>) -> Value {
     if input.unified_cgroups {
         namespaces.push("cgroup");
     }
-    let namespaces: Vec<Value> = namespaces.iter().map(|kind| json!({ "type": kind })).collect();
+    for one in &input.confinement.sysctls {
+        sysctl[&one.name] = json!(one.value);
+    }
+    let mut namespaces: Vec<Value> = namespaces.iter().map(|kind| json!({ "type": kind })).collect();
+    match (input.pid, &input.pid_namespace) {
+        (PidMode::Host, _) => {}
+        (_, Some(path)) => namespaces.insert(0, json!({ "type": "pid", "path": path })),
+        (_, None) => namespaces.insert(0, json!({ "type": "pid" })),
+    }
+    let mut resources = input.confinement.resources(input.can_limit_swap);
+    if let Some(rules) = resources["devices"].as_array_mut() {
+        rules.extend(input.security.devices.iter().map(DeviceNode::rule));
+    }
     let (masked, read_only) = match input.security.shows_system_paths {
         true => (&[][..], &[][..]),
         false => (&MASKED_PATHS[..], &READ_ONLY_PATHS[..]),
@@ -225,10 +295,17 @@ fn linux(input: &SpecInput<'_>) -> Value {
         "sysctl": sysctl,
         // Absolute, or the runtimes disagree about what it is relative to.
         "cgroupsPath": input.control_group,
-        "resources": input.confinement.resources(input.can_limit_swap),
+        "resources": resources,
         "maskedPaths": masked,
         "readonlyPaths": read_only,
     });
+    if !input.security.devices.is_empty() {
+        let devices = input.security.devices.iter().map(DeviceNode::to_json);
+        linux["devices"] = devices.collect();
+    }
+    if let Some(propagation) = root_propagation(input.volumes) {
+        linux["rootfsPropagation"] = json!(propagation);
+    }
     if let Some(profile) = &input.security.filters.profile {
         linux["seccomp"] = profile.clone();
     }

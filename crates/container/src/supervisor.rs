@@ -88,6 +88,22 @@ impl EventQueue {
         work.join().or_else(|panic| std::panic::resume_unwind(panic))
     }
 
+    /// Does work that asks often whether to go on, and ends it if a signal asks this process to end.
+    pub(crate) fn give_way<T>(
+        &self,
+        work: impl FnOnce(&mut dyn FnMut() -> io::Result<()>) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let mut interrupted = None;
+        let outcome = work(&mut || {
+            interrupted = self.refuse_if_interrupted().err();
+            match interrupted {
+                None => Ok(()),
+                Some(_) => Err(io::ErrorKind::Interrupted.into()),
+            }
+        });
+        interrupted.map_or(outcome, Err)
+    }
+
     /// Fails if a signal has asked this process to end.
     fn refuse_if_interrupted(&self) -> Result<(), RunError> {
         let interrupted = self.receiver.try_iter().find_map(|event| match event {
@@ -145,6 +161,7 @@ pub(crate) fn supervise(
     } = stdio.forward(options, log.as_ref(), &tail, &queue.sender)?;
     init.watch(&queue.sender)?;
     queue.refuse_if_interrupted()?;
+    bundle.compare_volumes(init.pid)?;
     start(bundle, &init, options, on_event)?;
     let target = ProbeTarget {
         id: bundle.id().to_owned(),

@@ -138,6 +138,21 @@ fn resolve_by(open: impl Fn(&Path) -> io::Result<OwnedFd>, user: &str) -> Result
     })
 }
 
+/// Adds groups of an image, by name or number.
+pub(crate) fn add_groups(view: &Path, groups: &[String], identity: &mut Identity) -> Result<(), UserError> {
+    if groups.is_empty() {
+        return Ok(());
+    }
+    let list = read_list(view, "etc/group")?;
+    for group in groups {
+        let gid = find_group(&list, group)?;
+        if gid != identity.gid && !identity.additional.contains(&gid) {
+            identity.additional.push(gid);
+        }
+    }
+    Ok(())
+}
+
 struct Listed {
     name: Option<String>,
     uid: u32,

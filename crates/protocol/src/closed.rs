@@ -59,6 +59,7 @@ impl Use {
                 "views",
                 "runtime",
                 "containers",
+                "volumes",
                 "snapshots",
                 "departed",
                 "history",

@@ -6,13 +6,16 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args, ValueHint};
-use xebec_container::confinement::{Bytes, Cpus, MemorySwap, PidsLimit, SecurityOption, Tmpfs, Ulimit};
-use xebec_container::{CAPABILITIES, Capability, Confinement, Net, Probe, RunOptions, Volume, read_env_file};
+use xebec_container::confinement::{Bytes, Cpus, MemorySwap, PidsLimit, SecurityOption, Ulimit};
+use xebec_container::{CAPABILITIES, Capability, Confinement, Net, Probe, RunOptions, read_env_file};
 use xebec_protocol::wire::ServiceCommand;
 use xebec_recordings::merge_pages::Limit;
 
+use super::absent::AbsentArgs;
 use super::image::{ImageArgs, Pull};
 use super::lifecycle::KeptArgs;
+use super::share::ShareArgs;
+use super::volume::VolumeArgs;
 
 /// `xebec run`.
 #[derive(Debug, Args)]
@@ -20,6 +23,7 @@ use super::lifecycle::KeptArgs;
     xebec run --rm -it docker.io/library/debian:12 bash\n  \
     xebec run -d --name web --restart unless-stopped registry.example.com/web:2     in the background; see `xebec ps`\n  \
     xebec run --memory 512m --cpus 1.5 --pids-limit 100 registry.example.com/app:1.4\n  \
+    xebec run -v data:/var/lib/db -v ./conf:/etc/app:ro registry.example.com/db:16     a volume, and a directory\n  \
     xebec run --read-only --tmpfs /run --tmpfs /tmp:size=64m,exec registry.example.com/app:1.4\n  \
     xebec run --cap-drop ALL --cap-add NET_BIND_SERVICE --security-opt no-new-privileges registry.example.com/web:2\n  \
     xebec run --env-file app.env --env DEBUG=1 registry.example.com/app:1.4\n  \
@@ -86,9 +90,15 @@ pub(crate) struct ContainerArgs {
     /// The network that the container sees: host or none.
     #[arg(long, visible_alias = "network", default_value = "host", value_name = "NET")]
     pub(crate) net: Net,
-    /// Show a host directory in the container: SRC:DST[:ro].
-    #[arg(short, long = "volume", value_name = "SRC:DST")]
-    pub(crate) volumes: Vec<Volume>,
+    /// What the container sees of the host.
+    #[command(flatten)]
+    pub(crate) volumes: VolumeArgs,
+    /// What the container shares with the host, and how much of it it gets.
+    #[command(flatten)]
+    pub(crate) share: ShareArgs,
+    /// Options of docker's that are not here.
+    #[command(flatten)]
+    pub(crate) absent: AbsentArgs,
     /// Set an environment variable; K alone takes the caller's value.
     #[arg(short, long = "env", value_name = "K=V")]
     pub(crate) env: Vec<String>,
@@ -108,9 +118,6 @@ pub(crate) struct ContainerArgs {
     /// The container cannot write to its root.
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Put a directory in memory: DIR[:size=64m,mode=1777,exec]. Repeatable.
-    #[arg(long, value_name = "DIR[:OPTIONS]")]
-    pub(crate) tmpfs: Vec<Tmpfs>,
     /// The most memory that the container may use: a number and b, k, m or g; at least 6m.
     #[arg(short, long, value_name = "SIZE")]
     pub(crate) memory: Option<Bytes>,
@@ -156,12 +163,12 @@ impl ContainerArgs {
     }
 
     fn confinement(&self, image: &ImageArgs) -> Confinement {
-        Confinement {
+        self.share.confine(Confinement {
             cap_add: self.cap_add.clone(),
             cap_drop: self.cap_drop.clone(),
             security: self.security_opt.clone(),
             read_only: self.read_only,
-            tmpfs: self.tmpfs.clone(),
+            tmpfs: self.volumes.tmpfs(),
             memory: self.memory,
             memory_swap: self.memory_swap,
             cpus: self.cpus,
@@ -169,7 +176,8 @@ impl ContainerArgs {
             shm_size: self.shm_size,
             ulimits: self.ulimit.clone(),
             is_32_bit: image.platform.as_deref() == Some("linux/386"),
-        }
+            ..Confinement::default()
+        })
     }
 
     /// The service that is started.
@@ -186,7 +194,7 @@ impl ContainerArgs {
 
     /// The options that they stand for.
     pub(crate) fn options(&self, image: &ImageArgs, command: &[String]) -> RunOptions {
-        RunOptions {
+        self.share.share(RunOptions {
             image: image.image.clone(),
             command: command.to_vec(),
             entrypoint: self.entrypoint.clone().map(|program| vec![program]),
@@ -194,14 +202,14 @@ impl ContainerArgs {
             confinement: self.confinement(image),
             workdir: self.workdir.clone(),
             user: self.user.clone(),
-            volumes: self.volumes.clone(),
+            volumes: self.volumes.volumes(),
             net: self.net,
             probes: self.probe.clone(),
             probe_timeout: self.probe_timeout,
             hostname: self.hostname.clone(),
             runtime: self.runtime.clone(),
             ..RunOptions::default()
-        }
+        })
     }
 }
 
@@ -283,7 +291,8 @@ pub(crate) struct RecordArgs {
     /// Run nothing. Merge all recordings of the image into one, and add what starts on this host read besides.
     #[arg(long, conflicts_with_all = ["command", "repeat", "settle", "key_env", "probe", "probe_timeout", "net", "volumes",
         "env", "env_file", "cap_add", "cap_drop", "security_opt", "read_only", "tmpfs", "memory", "memory_swap", "cpus",
-        "pids_limit", "shm_size", "ulimit", "workdir", "user", "entrypoint", "hostname", "runtime"])]
+        "pids_limit", "shm_size", "ulimit", "mounts", "init", "pid", "ipc", "group_add", "devices", "sysctls", "memory_reservation",
+        "cpu_shares", "cpuset_cpus", "cpuset_mems", "oom_score_adj", "workdir", "user", "entrypoint", "hostname", "runtime"])]
     pub(crate) merge: bool,
     /// Run nothing. List the recordings of the image, on this host and in its registry; without IMAGE, all that this host keeps.
     #[arg(long, conflicts_with_all = ["command", "merge", "remove", "local", "sign"])]

@@ -104,6 +104,34 @@ impl fmt::Display for Cpus {
     }
 }
 
+/// A list of processors, or of nodes of memory: `0-3,8`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuSet(String);
+
+impl FromStr for CpuSet {
+    type Err = RunError;
+
+    fn from_str(text: &str) -> Result<Self, RunError> {
+        let number = |text: &str| text.parse::<u16>().ok();
+        let is_range = |range: &str| match range.split_once('-') {
+            None => number(range).is_some(),
+            Some((first, last)) => {
+                matches!((number(first), number(last)), (Some(first), Some(last)) if first <= last)
+            }
+        };
+        match text.split(',').all(is_range) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(RunError::CpuSet(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for CpuSet {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
 /// The limit of processes and threads of a container. `None` for no limit (`0` or `-1`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PidsLimit(pub Option<i64>);

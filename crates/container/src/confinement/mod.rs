@@ -1,13 +1,20 @@
 //! The options that say what a container may do and use: `--cap-add`, `--memory`, `--security-opt` and
 //! others, with docker's names and values.
 
+mod devices;
 mod limits;
 mod security;
+mod sysctl;
 mod tmpfs;
 
-pub use self::limits::{Bytes, Cpus, MemorySwap, PidsLimit, Ulimit};
+pub use self::devices::Device;
+pub(crate) use self::devices::DeviceNode;
+pub use self::limits::{Bytes, CpuSet, Cpus, MemorySwap, PidsLimit, Ulimit};
 pub use self::security::SecurityOption;
+pub use self::sysctl::Sysctl;
 pub use self::tmpfs::Tmpfs;
+
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
@@ -37,8 +44,22 @@ pub struct Confinement {
     pub memory: Option<Bytes>,
     /// The limit of memory and swap together.
     pub memory_swap: Option<MemorySwap>,
+    /// What of memory the kernel leaves to the container when memory is scarce.
+    pub memory_reservation: Option<Bytes>,
     /// The limit of processor time.
     pub cpus: Option<Cpus>,
+    /// Its share of processor time when processors are busy; 1024 is usual.
+    pub cpu_shares: Option<u64>,
+    /// The processors that it runs on.
+    pub cpuset_cpus: Option<CpuSet>,
+    /// The nodes of memory that it uses.
+    pub cpuset_mems: Option<CpuSet>,
+    /// Devices of the host.
+    pub devices: Vec<Device>,
+    /// Settings of the kernel.
+    pub sysctls: Vec<Sysctl>,
+    /// How readily the kernel ends its processes when memory is short, -1000 to 1000.
+    pub oom_score_adj: Option<i16>,
     /// The limit of processes and threads.
     pub pids_limit: Option<PidsLimit>,
     /// Size of `/dev/shm`.
@@ -63,11 +84,11 @@ impl Confinement {
             });
         }
         let mut seen: Vec<_> = volumes.iter().map(|volume| volume.target.as_path()).collect();
-        for tmpfs in &self.tmpfs {
-            if seen.contains(&tmpfs.target.as_path()) {
-                return Err(RunError::Mounted(tmpfs.target.clone()));
-            }
-            seen.push(&tmpfs.target);
+        seen.extend(self.tmpfs.iter().map(|tmpfs| tmpfs.target.as_path()));
+        seen.sort_unstable();
+        if let Some(pair) = seen.windows(2).find(|pair| pair.first() == pair.last()) {
+            let target = pair.first().copied().unwrap_or(Path::new("/"));
+            return Err(RunError::Mounted(target.to_owned()));
         }
         Ok(())
     }
@@ -79,6 +100,13 @@ impl Confinement {
             (Some(memory), _) if memory.0 < LEAST_MEMORY => refused("--memory must be at least 6m"),
             (Some(memory), Some(MemorySwap::Limited(both))) if both.0 < memory.0 => {
                 refused("--memory-swap is memory and swap together, so it must be at least --memory")
+            }
+            (Some(memory), _)
+                if self
+                    .memory_reservation
+                    .is_some_and(|reserved| reserved.0 > memory.0) =>
+            {
+                refused("--memory-reservation must be at most --memory")
             }
             (Some(_), Some(MemorySwap::Limited(_))) if !control_groups::can_limit_swap() => refused(
                 "this host does not account for swap; leave --memory-swap out, or boot with swapaccount=1",
@@ -104,9 +132,25 @@ impl Confinement {
             }
             resources.insert("memory".into(), limits);
         }
+        if let Some(reserved) = self.memory_reservation {
+            let memory = resources.entry("memory").or_insert_with(|| json!({}));
+            memory["reservation"] = json!(reserved.0);
+        }
+        let mut cpu = Map::new();
         if let Some(cpus) = self.cpus {
-            let quota = cpus.share_of(CPU_PERIOD);
-            resources.insert("cpu".into(), json!({ "quota": quota, "period": CPU_PERIOD }));
+            cpu.insert("quota".into(), json!(cpus.share_of(CPU_PERIOD)));
+            cpu.insert("period".into(), json!(CPU_PERIOD));
+        }
+        if let Some(shares) = self.cpu_shares {
+            cpu.insert("shares".into(), json!(shares));
+        }
+        for (name, set) in [("cpus", &self.cpuset_cpus), ("mems", &self.cpuset_mems)] {
+            if let Some(set) = set {
+                cpu.insert(name.into(), json!(set.to_string()));
+            }
+        }
+        if !cpu.is_empty() {
+            resources.insert("cpu".into(), cpu.into());
         }
         if let Some(PidsLimit(Some(limit))) = self.pids_limit {
             resources.insert("pids".into(), json!({ "limit": limit }));

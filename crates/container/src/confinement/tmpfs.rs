@@ -37,17 +37,23 @@ impl FromStr for Tmpfs {
             reason,
         };
         let (target, options) = text.split_once(':').unwrap_or((text, ""));
-        let target = Path::new(target);
+        Self::new(Path::new(target), options.split(',')).map_err(wrong)
+    }
+}
+
+impl Tmpfs {
+    /// A tmpfs with these options beside the default ones. The error is what is wrong with them.
+    pub(crate) fn new<'a>(target: &Path, options: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let leads_up = target.components().any(|part| part == Component::ParentDir);
         if !target.is_absolute() || leads_up {
-            return Err(wrong("its path must be absolute, without ..".into()));
+            return Err("its path must be absolute, without ..".into());
         }
         if target == Path::new("/") {
-            return Err(wrong("the container's root cannot be replaced".into()));
+            return Err("the container's root cannot be replaced".into());
         }
         let mut merged: Vec<String> = DEFAULT_OPTIONS.iter().map(|&word| word.to_owned()).collect();
-        for option in options.split(',').filter(|option| !option.is_empty()) {
-            let undone = check(option).map_err(wrong)?;
+        for option in options.filter(|option| !option.is_empty()) {
+            let undone = check(option)?;
             merged.retain(|known| Some(known.as_str()) != undone && known != option);
             merged.push(option.to_owned());
         }

@@ -1,10 +1,10 @@
 use std::sync::LazyLock;
 
 use super::*;
-use crate::Identity;
 use crate::capabilities::Capabilities;
 use crate::labels::Labels;
 use crate::seccomp::{Filter, Filters};
+use crate::{Identity, Volume};
 
 fn process(env: &[(&str, &str)]) -> Process {
     Process {
@@ -42,6 +42,10 @@ fn input(process: &Process) -> SpecInput<'_> {
         root: Path::new("/state/box/merged"),
         hostname: "ship",
         net: Net::Host,
+        pid: &PidMode::Private,
+        pid_namespace: None,
+        ipc: IpcMode::Private,
+        init: None,
         terminal: false,
         volumes: &[],
         network_files: &[],
@@ -91,14 +95,13 @@ fn a_network_of_its_own_is_a_namespace() {
 }
 
 #[test]
-fn volumes_come_last_and_in_order() {
-    let volume = |source: &str, target: &str, read_only| Volume {
-        source: source.into(),
-        target: target.into(),
-        read_only,
+fn volumes_come_last_and_in_the_order_of_their_depth() {
+    let volume = |text: &str| {
+        let volume: Volume = text.parse().unwrap();
+        BindMount::of(&volume, text.split(':').next().unwrap().into())
     };
     let spec = config_json(&SpecInput {
-        volumes: &[volume("/a", "/etc/hosts", true), volume("/b", "/b/c", false)],
+        volumes: &[volume("/deep:/b/c"), volume("/a:/etc/hosts:ro"), volume("/b:/b")],
         network_files: &[(PathBuf::from("/state/box/etc/hosts"), "/etc/hosts")],
         ..input(&process(&[]))
     });
@@ -110,14 +113,29 @@ fn volumes_come_last_and_in_order() {
         )
         .replace('"', "")
     });
-    let last: Vec<String> = shown.skip(mounts.len().saturating_sub(3)).collect();
+    let last: Vec<String> = shown.skip(mounts.len().saturating_sub(4)).collect();
     assert_eq!(
         last,
         [
+            "/b>/b rw",
             "/state/box/etc/hosts>/etc/hosts rw",
+            "/deep>/b/c rw",
             "/a>/etc/hosts ro",
-            "/b>/b/c rw"
         ]
+    );
+    let propagation = |volumes: &[BindMount]| {
+        let process = process(&[]);
+        config_json(&SpecInput {
+            volumes,
+            ..input(&process)
+        })["linux"]["rootfsPropagation"]
+            .clone()
+    };
+    assert_eq!(propagation(&[volume("/a:/a")]), Value::Null);
+    assert_eq!(propagation(&[volume("/a:/a:rslave")]), "rslave");
+    assert_eq!(
+        propagation(&[volume("/a:/a:rslave"), volume("/b:/b:shared")]),
+        "shared"
     );
 }
 

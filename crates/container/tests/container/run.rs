@@ -140,12 +140,6 @@ fn volumes_are_seen_and_keep_what_is_written() {
     case.set("volume", &volume(":ro")).shell("echo out > /data/more");
     assert_eq!(case.run().code, 1);
     assert!(!shared.join("more").exists());
-    case.set("volume", "/no/such/source:/data");
-    let run = case.run();
-    assert!(
-        run.code == 125 && run.error.contains("/no/such/source"),
-        "{run:?}"
-    );
     case.assert_clean();
 }
 

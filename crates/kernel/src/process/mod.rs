@@ -5,6 +5,7 @@ mod binary;
 mod child;
 mod filter;
 mod handed_down;
+mod init;
 mod signals;
 mod spawn;
 
@@ -12,6 +13,7 @@ pub use binary::{BinaryError, Linkage, linkage, own_linkage};
 pub use child::{Child, Ending};
 pub use filter::{Instruction, filter_system_calls};
 pub use handed_down::{HandedDown, hand_down, is_for_this_process_only};
+pub use init::run_as_init;
 pub use signals::{Signals, unblock_signals};
 pub use spawn::{Spawn, SpawnError, find_program};
 

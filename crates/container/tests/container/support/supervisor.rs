@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use xebec_container::{
-    self, Again, Directories, Event, Identity, ImageConfig, Prepared, RunError, RunOptions,
+    self, Again, Directories, Event, Identity, ImageConfig, Mount, Prepared, RunError, RunOptions,
 };
 
 use super::ORDERS;
@@ -128,6 +128,19 @@ fn options(orders: &serde_json::Value) -> Result<RunOptions, RunError> {
             "hostname" => options.hostname = Some(value.into()),
             "runtime" => options.runtime = Some(value.into()),
             "volume" => options.volumes.push(value.parse()?),
+            "mount" => match value.parse()? {
+                Mount::Volume(volume) => options.volumes.push(volume),
+                Mount::Tmpfs(tmpfs) => options.confinement.tmpfs.push(tmpfs),
+            },
+            "pid" => options.pid = value.parse()?,
+            "ipc" => options.ipc = value.parse()?,
+            "init" => options.init = Some(value.into()),
+            "group_add" => options.group_add.push(value.into()),
+            "device" => options.confinement.devices.push(value.parse()?),
+            "sysctl" => options.confinement.sysctls.push(value.parse()?),
+            "oom_score_adj" => options.confinement.oom_score_adj = Some(value.parse().unwrap()),
+            "cpu_shares" => options.confinement.cpu_shares = Some(value.parse().unwrap()),
+            "cpuset_cpus" => options.confinement.cpuset_cpus = Some(value.parse()?),
             "net" => options.net = value.parse()?,
             "cap_add" => options.confinement.cap_add.push(value.parse()?),
             "cap_drop" => options.confinement.cap_drop.push(value.parse()?),

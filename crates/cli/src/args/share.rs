@@ -1,0 +1,70 @@
+//! What a container shares with the host and with other containers, and how much of the host it gets.
+
+use clap::Args;
+use xebec_container::confinement::{Bytes, Confinement, CpuSet, Device, Sysctl};
+use xebec_container::{IpcMode, PidMode, RunOptions};
+
+/// What a container shares, and how much of the host it gets.
+#[derive(Debug, Args)]
+pub(crate) struct ShareArgs {
+    /// Start a small first process that reaps all others and passes on signals, instead of the command itself.
+    #[arg(long)]
+    init: bool,
+    /// The processes that the container sees: private, host, or container:NAME.
+    #[arg(long, value_name = "MODE", default_value = "private")]
+    pid: PidMode,
+    /// The shared memory that the container sees: private or host.
+    #[arg(long, value_name = "MODE", default_value = "private")]
+    ipc: IpcMode,
+    /// Add a group to the container's user, by name or number in the image. Repeatable.
+    #[arg(long, value_name = "GROUP")]
+    group_add: Vec<String>,
+    /// Let the container use a device of the host, or a directory of them: SRC[:DST][:rwm]. Repeatable.
+    #[arg(long = "device", value_name = "SRC[:DST][:rwm]")]
+    devices: Vec<Device>,
+    /// Set what the kernel keeps for each network or IPC namespace, such as net.core.somaxconn=1024. Repeatable.
+    #[arg(long = "sysctl", value_name = "NAME=VALUE")]
+    sysctls: Vec<Sysctl>,
+    /// How much memory the kernel leaves to the container when memory is scarce; at most --memory.
+    #[arg(long, value_name = "SIZE")]
+    memory_reservation: Option<Bytes>,
+    /// The container's share of processor time when processors are busy; 1024 is usual.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=262_144))]
+    cpu_shares: Option<u64>,
+    /// The processors that the container runs on, such as 0-3,8.
+    #[arg(long, value_name = "LIST")]
+    cpuset_cpus: Option<CpuSet>,
+    /// The nodes of memory that the container uses, such as 0,1.
+    #[arg(long, value_name = "LIST")]
+    cpuset_mems: Option<CpuSet>,
+    /// How readily the kernel ends the container's processes when memory is short: -1000 (never) to 1000.
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(i16).range(-1000..=1000))]
+    oom_score_adj: Option<i16>,
+}
+
+impl ShareArgs {
+    /// Adds what these options say to what a container may use.
+    pub(crate) fn confine(&self, confinement: Confinement) -> Confinement {
+        Confinement {
+            devices: self.devices.clone(),
+            sysctls: self.sysctls.clone(),
+            memory_reservation: self.memory_reservation,
+            cpu_shares: self.cpu_shares,
+            cpuset_cpus: self.cpuset_cpus.clone(),
+            cpuset_mems: self.cpuset_mems.clone(),
+            oom_score_adj: self.oom_score_adj,
+            ..confinement
+        }
+    }
+
+    /// Adds what these options say to the others.
+    pub(crate) fn share(&self, options: RunOptions) -> RunOptions {
+        RunOptions {
+            init: self.init.then(crate::init::program),
+            pid: self.pid.clone(),
+            ipc: self.ipc,
+            group_add: self.group_add.clone(),
+            ..options
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a container sees of the host, and `xebec volume`.
+
+use clap::{Args, Subcommand};
+use xebec_container::confinement::Tmpfs;
+use xebec_container::{Mount, Volume};
+
+use super::Json;
+
+/// What a container sees of the host, in memory, and of volumes.
+#[derive(Debug, Args)]
+pub(crate) struct VolumeArgs {
+    /// Show a host directory in the container, or a volume (NAME:DST), or a new volume (DST). A directory or volume that is
+    /// not there is made. Options: ro, rw, z, Z, nocopy, rprivate, rslave, rshared. Repeatable.
+    #[arg(short, long = "volume", value_name = "SRC:DST[:OPTIONS]")]
+    volumes: Vec<Volume>,
+    /// The same in words: type=bind|volume|tmpfs,source=SRC,target=DST[,readonly]. The source of a bind mount must be
+    /// there. Repeatable.
+    #[arg(long = "mount", value_name = "KEY=VALUE,…")]
+    mounts: Vec<Mount>,
+    /// Put a directory in memory: DIR[:size=64m,mode=1777,exec]. Repeatable.
+    #[arg(long, value_name = "DIR[:OPTIONS]")]
+    tmpfs: Vec<Tmpfs>,
+}
+
+impl VolumeArgs {
+    /// Directories of the host, and volumes.
+    pub(crate) fn volumes(&self) -> Vec<Volume> {
+        let mounts = self.mounts.iter().filter_map(|mount| match mount {
+            Mount::Volume(volume) => Some(volume),
+            Mount::Tmpfs(_) => None,
+        });
+        self.volumes.iter().chain(mounts).cloned().collect()
+    }
+
+    /// Directories in memory.
+    pub(crate) fn tmpfs(&self) -> Vec<Tmpfs> {
+        let mounts = self.mounts.iter().filter_map(|mount| match mount {
+            Mount::Tmpfs(tmpfs) => Some(tmpfs),
+            Mount::Volume(_) => None,
+        });
+        self.tmpfs.iter().chain(mounts).cloned().collect()
+    }
+}
+
+/// `xebec volume`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum VolumeCommand {
+    /// Make a volume, and print its name. One that is there stays as it is.
+    Create(CreateArgs),
+    /// List volumes.
+    #[command(visible_alias = "list")]
+    Ls(ListArgs),
+    /// Show volumes as JSON.
+    Inspect {
+        /// The volumes.
+        #[arg(required = true, value_name = "VOLUME")]
+        names: Vec<String>,
+    },
+    /// Remove volumes with all that is in them. One that a container uses stays, also if the container has ended.
+    #[command(visible_alias = "remove")]
+    Rm(RemoveArgs),
+    /// Remove the anonymous volumes that no container uses, or all that none uses.
+    Prune(PruneArgs),
+}
+
+/// `xebec volume create`.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// The volume's name. By default a random one.
+    pub(crate) name: Option<String>,
+    /// Label the volume: KEY or KEY=VALUE. Repeatable.
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    pub(crate) labels: Vec<String>,
+}
+
+/// `xebec volume ls`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Print names only.
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+    /// List only volumes that no container uses.
+    #[arg(long)]
+    pub(crate) unused: bool,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+/// `xebec volume rm`.
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    /// The volumes.
+    #[arg(required = true, value_name = "VOLUME")]
+    pub(crate) names: Vec<String>,
+    /// A volume that is not there is no error.
+    #[arg(short, long)]
+    pub(crate) force: bool,
+}
+
+/// `xebec volume prune`.
+#[derive(Debug, Args)]
+pub(crate) struct PruneArgs {
+    /// Remove volumes with a name, too.
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// Accepted for scripts; the command never asks.
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}

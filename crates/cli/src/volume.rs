@@ -1,0 +1,130 @@
+//! `xebec volume`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use xebec_container::{Directories, VolumeError, VolumeInfo, VolumeStore};
+use xebec_kernel::clock::seconds_since_1970;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+
+use crate::args::{VolumeCommand, VolumeListArgs, VolumePruneArgs, VolumeRemoveArgs};
+use crate::text;
+
+/// A volume as `--json` shows it, with docker's names.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Shown {
+    name: String,
+    driver: &'static str,
+    mountpoint: String,
+    created_at: String,
+    labels: BTreeMap<String, String>,
+    anonymous: bool,
+    /// The containers that use it, also those that have ended.
+    containers: Vec<String>,
+}
+
+impl From<VolumeInfo> for Shown {
+    fn from(volume: VolumeInfo) -> Self {
+        Self {
+            name: volume.name,
+            driver: "local",
+            mountpoint: volume.mountpoint.display().to_string(),
+            created_at: text::utc(volume.created),
+            labels: volume.labels,
+            anonymous: volume.anonymous,
+            containers: volume.containers,
+        }
+    }
+}
+
+/// `xebec volume …`.
+pub(crate) fn command(paths: &Paths, command: &VolumeCommand) -> Result<(), Failure> {
+    let volumes = VolumeStore::of(&Directories {
+        state: paths.containers(),
+        run: paths.run().to_owned(),
+    });
+    match command {
+        VolumeCommand::Create(args) => {
+            let labels = args.labels.iter().map(|label| {
+                let (name, value) = label.split_once('=').unwrap_or((label, ""));
+                (name.to_owned(), value.to_owned())
+            });
+            let name = volumes.create(args.name.as_deref(), labels).map_err(failure)?;
+            println!("{name}");
+        }
+        VolumeCommand::Ls(args) => list(&volumes, args)?,
+        VolumeCommand::Inspect { names } => {
+            let found = names.iter().map(|name| volumes.get(name).map(Shown::from));
+            let found = found.collect::<Result<Vec<_>, _>>().map_err(failure)?;
+            text::print_json(&found)?;
+        }
+        VolumeCommand::Rm(args) => remove(&volumes, args)?,
+        VolumeCommand::Prune(args) => prune(&volumes, args)?,
+    }
+    Ok(())
+}
+
+fn list(volumes: &VolumeStore, args: &VolumeListArgs) -> Result<(), Failure> {
+    let mut found = volumes.list().map_err(failure)?;
+    found.retain(|volume| !args.unused || volume.containers.is_empty());
+    if args.json.json {
+        let shown: Vec<Shown> = found.into_iter().map(Shown::from).collect();
+        return text::print_json(&shown);
+    }
+    if args.quiet {
+        found.iter().for_each(|volume| println!("{}", volume.name));
+        return Ok(());
+    }
+    let mut rows = vec![["VOLUME", "CREATED", "USED BY"].map(str::to_owned).to_vec()];
+    let now = seconds_since_1970();
+    for volume in found {
+        let users = match volume.containers.is_empty() {
+            true => "-".to_owned(),
+            false => volume.containers.join(", "),
+        };
+        rows.push(vec![
+            volume.name,
+            text::ago(now.saturating_sub(volume.created)),
+            users,
+        ]);
+    }
+    print!("{}", text::table(&rows));
+    Ok(())
+}
+
+/// Removes what can be removed, prints its names, and fails if there was something else.
+fn remove(volumes: &VolumeStore, args: &VolumeRemoveArgs) -> Result<(), Failure> {
+    let mut failures = Vec::new();
+    for name in &args.names {
+        match volumes.remove(name) {
+            Ok(()) => println!("{name}"),
+            Err(VolumeError::Missing(_)) if args.force => {}
+            Err(error) => failures.push(failure(error)),
+        }
+    }
+    let Some(first) = failures.first() else {
+        return Ok(());
+    };
+    let messages: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
+    Err(Failure::new(first.kind, messages.join("\n")))
+}
+
+fn prune(volumes: &VolumeStore, args: &VolumePruneArgs) -> Result<(), Failure> {
+    let removed = volumes.prune(args.all).map_err(failure)?;
+    if args.json.json {
+        return text::print_json(&removed);
+    }
+    removed.iter().for_each(|name| println!("{name}"));
+    Ok(())
+}
+
+fn failure(error: VolumeError) -> Failure {
+    let kind = match error {
+        VolumeError::Missing(_) => FailureKind::NotFound,
+        VolumeError::Name(_) | VolumeError::Used { .. } => FailureKind::Usage,
+        _ => FailureKind::Host,
+    };
+    Failure::new(kind, error)
+}

@@ -1,0 +1,48 @@
+//! A mount in the form of the runtime's configuration.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::request::{Propagation, Submounts, Volume};
+
+/// A bind mount of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BindMount {
+    /// The path on the host.
+    pub source: PathBuf,
+    /// The path in the container.
+    pub target: PathBuf,
+    /// Where later mounts appear.
+    pub propagation: Propagation,
+    read_only: bool,
+    submounts: Submounts,
+}
+
+impl BindMount {
+    /// The mount of what was asked for, whose contents are at `source`.
+    pub(crate) fn of(volume: &Volume, source: PathBuf) -> Self {
+        Self {
+            source,
+            target: volume.target.clone(),
+            propagation: volume.propagation,
+            read_only: volume.read_only,
+            submounts: volume.submounts,
+        }
+    }
+
+    /// In the form of the runtime's configuration.
+    pub(crate) fn to_json(&self) -> Value {
+        let bind = match self.submounts {
+            Submounts::Hidden => "bind",
+            Submounts::Follow | Submounts::Writable => "rbind",
+        };
+        let mode = if self.read_only { "ro" } else { "rw" };
+        let mut options = vec![bind, self.propagation.name(), mode];
+        if self.read_only && self.submounts == Submounts::Follow {
+            // `ro` leaves what is mounted below the source as it is.
+            options.push("rro");
+        }
+        json!({ "destination": self.target, "type": "bind", "source": self.source, "options": options })
+    }
+}

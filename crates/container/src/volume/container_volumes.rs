@@ -1,0 +1,263 @@
+//! The mounts of one container: planned before its image is known, made when it is, and compared once the
+//! container is created.
+//!
+//! A start that fails because there is no such image makes nothing: the paths are known before the
+//! directories are there.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
+use xebec_kernel::mount::{MountInfo, mounts};
+use xebec_kernel::path::open_in_root;
+
+use super::bind::BindMount;
+use super::error::VolumeError;
+use super::fill::fill;
+use super::paths::random_name;
+use super::relabel::relabel;
+use super::request::{Propagation, Source, Volume};
+use super::store::{DATA, VolumeStore, set_mode};
+use super::usage;
+use crate::Directories;
+use crate::record;
+
+/// The mounts of one container.
+#[derive(Debug)]
+pub(crate) struct ContainerVolumes {
+    store: VolumeStore,
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    volume: Volume,
+    /// The path on the host.
+    path: PathBuf,
+    /// The name of the volume, if it is one.
+    name: Option<String>,
+    /// What is there, since it was made.
+    opened: Option<OwnedFd>,
+}
+
+/// Where a container is made.
+pub(crate) struct Place<'a> {
+    /// The directories of all containers.
+    pub directories: &'a Directories,
+    /// The container's name.
+    pub id: &'a str,
+    /// The directory of its layer.
+    pub state: &'a Path,
+    /// The files of its image.
+    pub view: &'a Path,
+    /// The label of SELinux that its files have.
+    pub label: Option<&'a str>,
+}
+
+impl ContainerVolumes {
+    /// Plans the mounts. Nothing is made.
+    /// A container that existed before, whose directory is `state`, keeps its anonymous volumes.
+    pub(crate) fn plan(
+        volumes: &[Volume],
+        directories: &Directories,
+        state: &Path,
+    ) -> Result<Self, VolumeError> {
+        let store = VolumeStore::of(directories);
+        let earlier = usage::read(state)?;
+        let mut entries = Vec::new();
+        for volume in volumes {
+            let name = match &volume.source {
+                Source::Host { .. } => None,
+                Source::Named(name) => Some(name.clone()),
+                Source::Anonymous => {
+                    let is_it = |one: &&usage::Use| one.anonymous && one.target == volume.target;
+                    let random =
+                        || random_name().map_err(VolumeError::file("name a volume in", store.directory()));
+                    let kept = earlier.iter().find(is_it).map(|one| one.name.clone());
+                    Some(kept.map_or_else(random, Ok)?)
+                }
+            };
+            let path = match (&volume.source, &name) {
+                (Source::Host { path, create }, _) => {
+                    if !create && !path.exists() {
+                        return Err(VolumeError::NoSource(path.clone()));
+                    }
+                    path.clone()
+                }
+                (_, name) => store.path(name.as_deref().unwrap_or_default()).join(DATA),
+            };
+            entries.push(Entry {
+                volume: volume.clone(),
+                path,
+                name,
+                opened: None,
+            });
+        }
+        Ok(Self { store, entries })
+    }
+
+    /// The mounts for the runtime.
+    pub(crate) fn mounts(&self) -> Vec<BindMount> {
+        let of = |entry: &Entry| BindMount::of(&entry.volume, entry.path.clone());
+        self.entries.iter().map(of).collect()
+    }
+
+    /// Makes what is not there, fills new volumes, and opens all of it. `go_on` fails if the start is to end.
+    pub(crate) fn make(
+        &mut self,
+        place: &Place<'_>,
+        go_on: &mut dyn FnMut() -> io::Result<()>,
+    ) -> Result<(), VolumeError> {
+        for entry in &mut self.entries {
+            let opened = match &entry.name {
+                Some(name) => {
+                    make_volume(&self.store, name, &entry.volume, place, go_on)?;
+                    open_volume(&self.store, name)?
+                }
+                None => open_host(&entry.path, &entry.volume)?,
+            };
+            check_propagation(&entry.path, &opened, entry.volume.propagation)?;
+            if let Some(which) = entry.volume.relabel {
+                relabel(&entry.path, &opened, which, place.label)?;
+            }
+            entry.opened = Some(opened);
+        }
+        Ok(())
+    }
+
+    /// Compares what the container of this process sees with what was opened. Its command has not run, but
+    /// others may be able to write where the sources are.
+    pub(crate) fn compare(&self, pid: i32, is_hidden: impl Fn(&Path) -> bool) -> Result<(), VolumeError> {
+        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        for entry in &self.entries {
+            let target = &entry.volume.target;
+            let Some(opened) = entry.opened.as_ref().filter(|_| !is_hidden(target)) else {
+                continue;
+            };
+            let inside =
+                open_in_root(&root, target).map_err(VolumeError::file("look at the container's", target))?;
+            if numbers(&inside, target)? != numbers(opened, &entry.path)? {
+                return Err(VolumeError::Replaced {
+                    target: target.clone(),
+                    path: entry.path.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn numbers(file: &OwnedFd, path: &Path) -> Result<(u64, u64), VolumeError> {
+    let status = fstat(file).map_err(VolumeError::file("look at", path))?;
+    Ok((status.st_dev, status.st_ino))
+}
+
+/// Makes a volume, fills it if it is empty and no other container can be on it, and notes its use.
+fn make_volume(
+    store: &VolumeStore,
+    name: &str,
+    volume: &Volume,
+    place: &Place<'_>,
+    go_on: &mut dyn FnMut() -> io::Result<()>,
+) -> Result<(), VolumeError> {
+    let anonymous = volume.source == Source::Anonymous;
+    // It may be removed between the two.
+    let lock = loop {
+        store.make(name, anonymous, volume.labels.iter().cloned())?;
+        if let Some(lock) = store.lock(name)? {
+            break lock;
+        }
+    };
+    if volume.copies && !is_in_use(name, place)? {
+        fill(place.view, &volume.target, &store.path(name), go_on)?;
+    }
+    usage::add(place.state, name, anonymous, &volume.target)?;
+    drop(lock);
+    Ok(())
+}
+
+/// Whether another container runs, or is about to, that uses a volume.
+fn is_in_use(name: &str, place: &Place<'_>) -> Result<bool, VolumeError> {
+    let users = usage::users(&place.directories.state, name)?;
+    let run = &place.directories.run;
+    Ok(users
+        .iter()
+        .any(|user| user != place.id && record::path(run, user).exists()))
+}
+
+fn open_volume(store: &VolumeStore, name: &str) -> Result<OwnedFd, VolumeError> {
+    let failed = || VolumeError::file("open", &store.path(name));
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let top = openat(CWD, store.directory(), flags, Mode::empty()).map_err(failed())?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    openat2(&top, Path::new(name).join(DATA), flags, Mode::empty(), resolve).map_err(failed())
+}
+
+/// Opens a file or directory of the host, which is made if it may be.
+fn open_host(path: &Path, volume: &Volume) -> Result<OwnedFd, VolumeError> {
+    let opened = || open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    match (&volume.source, opened()) {
+        (_, Ok(opened)) => Ok(opened),
+        (Source::Host { create: true, .. }, Err(rustix::io::Errno::NOENT)) => {
+            make_directories(path)?;
+            opened().map_err(VolumeError::file("open", path))
+        }
+        (Source::Host { create: false, .. }, Err(rustix::io::Errno::NOENT)) => {
+            Err(VolumeError::NoSource(path.to_owned()))
+        }
+        (_, Err(error)) => Err(VolumeError::file("open", path)(error)),
+    }
+}
+
+/// Makes a directory of the host, and those above it, as docker does: all users may read them.
+fn make_directories(path: &Path) -> Result<(), VolumeError> {
+    let missing: Vec<&Path> = path
+        .ancestors()
+        .take_while(|above| fs::symlink_metadata(above).is_err())
+        .collect();
+    for directory in missing.into_iter().rev() {
+        match fs::create_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(VolumeError::file("make", directory)(error)),
+            Ok(()) => set_mode(directory, 0o755)?,
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a propagation that the mount of the source cannot have, as docker does: the runtime would take it,
+/// and nothing would appear.
+fn check_propagation(path: &Path, opened: &OwnedFd, wanted: Propagation) -> Result<(), VolumeError> {
+    let is_enough: fn(&MountInfo) -> bool = match wanted {
+        Propagation::Private | Propagation::RPrivate => return Ok(()),
+        Propagation::Shared | Propagation::RShared => |mount| has(mount, "shared:"),
+        Propagation::Slave | Propagation::RSlave => |mount| has(mount, "shared:") || has(mount, "master:"),
+    };
+    let table =
+        mounts().map_err(|error| VolumeError::file("find the mount of", path)(io::Error::other(error)))?;
+    let number = mount_number(opened).map_err(VolumeError::file("find the mount of", path))?;
+    match table.iter().find(|mount| mount.id == number) {
+        Some(mount) if !is_enough(mount) => Err(VolumeError::Propagation {
+            path: path.to_owned(),
+            mount: mount.target.clone(),
+            needed: "shared",
+            option: wanted.name(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn has(mount: &MountInfo, field: &str) -> bool {
+    mount.propagation.iter().any(|one| one.starts_with(field))
+}
+
+/// The number of the mount that a file is on.
+fn mount_number(file: &OwnedFd) -> io::Result<u64> {
+    use std::os::fd::AsRawFd;
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
+    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    let number = number.and_then(|number| number.trim().parse().ok());
+    number.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}

@@ -1,0 +1,46 @@
+//! What of the host a container sees: directories and files of the host (`--volume`, `--mount`), and volumes.
+//!
+//! A *volume* is a directory that Xebec keeps for containers, by its name, and that outlives them:
+//!
+//! ```text
+//! <root>/volumes/<name>/_data         what containers see
+//!                       volume.json   when it was made, and its labels
+//!                       _new          the image's files, while they are copied
+//!                .new-<digits>        a volume that is being made
+//!                .gone-<digits>       a volume that is being removed
+//! ```
+//!
+//! # Promises
+//!
+//! * What containers wrote to a volume is never followed as a link, and nothing outside the volume is removed
+//!   with it.
+//! * A new volume shows the files that the image has in its place, all of them or none: they are copied aside,
+//!   synced, and renamed.
+//! * A volume is not removed while a container uses it, also one that has ended and was kept.
+//! * Before a container's command runs, each mount is compared with what was opened for it on the host.
+
+mod bind;
+mod container_volumes;
+mod copy;
+mod csv;
+mod error;
+mod fill;
+mod mount_option;
+mod options;
+mod paths;
+mod relabel;
+mod request;
+mod store;
+mod text;
+mod usage;
+
+pub(crate) use self::bind::BindMount;
+pub(crate) use self::container_volumes::{ContainerVolumes, Place};
+pub use self::error::VolumeError;
+pub use self::mount_option::Mount;
+pub use self::request::{Propagation, Relabel, Source, Submounts, Volume};
+pub use self::store::{VolumeInfo, VolumeStore};
+pub(crate) use self::usage::anonymous_of;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,505 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+
+use super::copy::copy_tree;
+use super::fill::fill;
+use super::*;
+use crate::Directories;
+
+/// A `--volume` of a user whose directory is `/home/me`, in short.
+fn volume(text: &str) -> Result<String, String> {
+    let volume = Volume::read(text, Path::new("/home/me")).map_err(|error| error.to_string())?;
+    Ok(short(&volume))
+}
+
+fn mount(text: &str) -> Result<String, String> {
+    match Mount::read(text, Path::new("/home/me")).map_err(|error| error.to_string())? {
+        Mount::Volume(volume) => Ok(short(&volume)),
+        Mount::Tmpfs(tmpfs) => Ok(tmpfs.to_json().to_string()),
+    }
+}
+
+fn short(volume: &Volume) -> String {
+    let source = match &volume.source {
+        Source::Host { path, create } => format!("{}{}", path.display(), if *create { "" } else { "!" }),
+        Source::Named(name) => format!("volume {name}"),
+        Source::Anonymous => "anonymous".to_owned(),
+    };
+    let mut words = vec![source, volume.target.display().to_string()];
+    if volume.read_only {
+        words.push("ro".to_owned());
+    }
+    if volume.submounts != Submounts::Follow {
+        words.push(format!("{:?}", volume.submounts));
+    }
+    if volume.propagation != Propagation::RPrivate {
+        words.push(format!("{:?}", volume.propagation));
+    }
+    words.extend(volume.relabel.map(|one| format!("{one:?}")));
+    if !volume.copies {
+        words.push("nocopy".to_owned());
+    }
+    words.extend(
+        volume
+            .labels
+            .iter()
+            .map(|(name, value)| format!("{name}:{value}")),
+    );
+    words.join(" ")
+}
+
+/// Examples of docker's documentation (`docker run`, bind mounts, volumes), and what they mean there.
+#[test]
+fn volumes_are_read_as_docker_reads_them() {
+    for (text, expected) in [
+        ("/doesnt/exist:/foo", "/doesnt/exist /foo"),
+        ("/proc:/host/proc:ro", "/proc /host/proc ro"),
+        ("./target:/app", "/home/me/target /app"),
+        ("../target:/app:rw", "/home/target /app"),
+        (".:/app", "/home/me /app"),
+        ("..:/app", "/home /app"),
+        (".hidden:/app", "/home/me/.hidden /app"),
+        ("myvol2:/app", "volume myvol2 /app"),
+        (
+            "nginx-vol:/usr/share/nginx/html:ro",
+            "volume nginx-vol /usr/share/nginx/html ro",
+        ),
+        ("data:/data:nocopy", "volume data /data nocopy"),
+        ("data:/data:ro,z", "volume data /data ro Shared"),
+        ("/dbdata", "anonymous /dbdata"),
+        ("/foo/bar/", "anonymous /foo/bar"),
+        ("/a:/b:Z", "/a /b Private"),
+        ("/a:/b:z,ro,rslave", "/a /b ro RSlave Shared"),
+        ("/a:/b:shared", "/a /b Shared"),
+        ("/a:/b:cached", "/a /b"),
+        ("/a//b/../c:/d/./e/", "/a/c /d/e"),
+    ] {
+        assert_eq!(volume(text).as_deref(), Ok(expected), "{text}");
+    }
+    for (text, word) in [
+        ("", "absolute"),
+        ("data", "absolute"),
+        ("/", "root"),
+        ("/a:/", "root"),
+        ("/a:b", "absolute"),
+        (":/b", "source is empty"),
+        ("/a:", "absolute"),
+        ("/a:ro", "no options"),
+        ("/a:/b:", "empty"),
+        ("/a:/b:ro,rw", "one of ro and rw"),
+        ("/a:/b:z,Z", "one of z and Z"),
+        ("/a:/b:shared,slave", "one propagation"),
+        ("/a:/b:U", "podman"),
+        ("/a:/b:bind", "not an option"),
+        ("/a:/b:nocopy", "for volumes"),
+        ("data:/b:rslave", "no propagation"),
+        ("/a:/b:ro:x", "colon"),
+        ("a/b:/c", "./a/b"),
+        ("~/x:/c", "$HOME"),
+        ("-x:/c", "cannot name a volume"),
+        ("a b:/c", "cannot name a volume"),
+        ("é:/c", "cannot name a volume"),
+    ] {
+        let error = volume(text).expect_err(text);
+        assert!(error.contains(word), "{text}: {error}");
+    }
+}
+
+#[test]
+fn mounts_are_read_as_docker_reads_them() {
+    for (text, expected) in [
+        ("type=bind,source=/target,target=/app", "/target! /app nothing"),
+        (
+            "type=bind,src=./target,dst=/app,readonly",
+            "/home/me/target! /app ro",
+        ),
+        ("type=bind,source=/t,destination=/app,ro=false", "/t! /app"),
+        ("TYPE=bind,Source=/t,target=/app,readonly=1", "/t! /app ro"),
+        (
+            "type=bind,source=/t,target=/app,bind-propagation=rslave",
+            "/t! /app RSlave",
+        ),
+        (
+            "type=bind,source=/t,target=/app,readonly,bind-recursive=writable",
+            "/t! /app ro Writable",
+        ),
+        (
+            "type=bind,source=/t,target=/app,bind-nonrecursive",
+            "/t! /app Hidden",
+        ),
+        ("type=bind,source=/t,target=/app,bind-create-src", "/t /app"),
+        ("type=bind,source=/t,target=/app,consistency=cached", "/t! /app"),
+        ("source=myvol2,target=/app", "volume myvol2 /app"),
+        (
+            "type=volume,src=myvolume,dst=/data,ro",
+            "volume myvolume /data ro",
+        ),
+        ("type=volume,target=/icanwrite", "anonymous /icanwrite"),
+        ("type=volume,src=v,dst=/d,volume-nocopy", "volume v /d nocopy"),
+        ("type=volume,src=v,dst=/d,volume-driver=local", "volume v /d"),
+        (
+            "type=volume,src=v,dst=/d,volume-label=a=b,volume-label=c",
+            "volume v /d a:b c:",
+        ),
+        (r#"type=bind,"source=/a,b",target=/app"#, "/a,b! /app"),
+        (
+            r#"type=bind,"source=/say ""hi""",target=/app"#,
+            r#"/say "hi"! /app"#,
+        ),
+        ("type=bind,source=/a:b,target=/c:d", "/a:b! /c:d"),
+    ] {
+        let expected = expected.trim_end_matches(" nothing");
+        assert_eq!(mount(text).as_deref(), Ok(expected), "{text}");
+    }
+    let tmpfs = mount("type=tmpfs,destination=/app,tmpfs-mode=1770,tmpfs-size=64m,readonly").unwrap();
+    assert_eq!(
+        tmpfs,
+        r#"{"destination":"/app","options":["noexec","nosuid","nodev","mode=1770","size=64m","ro"],"source":"tmpfs","type":"tmpfs"}"#
+    );
+    for (text, key, word) in [
+        ("", "", "empty"),
+        ("type=bind,target=/a", "source", "needs it"),
+        ("type=bind,source=/a", "target", "missing"),
+        ("type=bind,source=a,target=/a", "source", "./"),
+        ("type=bind,source=/a,target=a", "target", "absolute"),
+        ("type=bind,source=/a,target=/", "target", "root"),
+        ("type=bind,source=,target=/a", "source", "needs a value"),
+        ("type=bind,source,target=/a", "source", "needs a value"),
+        (
+            "type=bind,source=/a,target=/a,readonly=maybe",
+            "readonly",
+            "true or false",
+        ),
+        (
+            "type=bind,source=/a,target=/a,volume-nocopy",
+            "volume-nocopy",
+            "type=volume",
+        ),
+        (
+            "type=bind,source=/a,target=/a,bind-propagation=x",
+            "bind-propagation",
+            "rslave",
+        ),
+        (
+            "type=bind,source=/a,target=/a,bind-recursive=x",
+            "bind-recursive",
+            "writable",
+        ),
+        ("source=/a,target=/b", "source", "type=bind"),
+        ("source=a b,target=/b", "source", "cannot name"),
+        ("type=tmpfs,source=/a,target=/b", "source", "has none"),
+        ("type=tmpfs,target=/b,tmpfs-size=x", "tmpfs", "size"),
+        (
+            "type=tmpfs,target=/b,bind-recursive=enabled",
+            "bind-recursive",
+            "type=bind",
+        ),
+        ("type=image,source=debian,target=/b", "type", "xebec mount"),
+        ("type=npipe,source=a,target=/b", "type", "bind, volume or tmpfs"),
+        (
+            "source=a,target=/b,volume-driver=nfs",
+            "volume-driver",
+            "type=bind",
+        ),
+        ("source=a,target=/b,volume-opt=o=bind", "volume-opt", "type=bind"),
+        (
+            "source=a,target=/b,volume-subpath=x",
+            "volume-subpath",
+            "another volume",
+        ),
+        ("source=a,target=/b,color=red", "color", "no such key"),
+        (r#"source="a,target=/b"#, "quotes", "quote"),
+    ] {
+        let error = mount(text).expect_err(text);
+        assert!(
+            error.contains(&format!(": {key}: ")) && error.contains(word),
+            "{text}: {error}"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in ".*") {
+        let _ = volume(&text);
+        let _ = mount(&text);
+    }
+
+    #[test]
+    fn a_target_never_leads_up(source in "[a-z./]{0,12}", target in "[a-z./]{0,12}", options in "[a-zA-Z,]{0,8}") {
+        for text in [format!("{source}:{target}"), format!("{source}:{target}:{options}"), target] {
+            let Ok(volume) = Volume::read(&text, Path::new("/home/me")) else { continue };
+            let is_plain = |path: &Path| path.is_absolute() && !path.components().any(|part| part.as_os_str() == "..");
+            prop_assert!(is_plain(&volume.target) && volume.target != Path::new("/"));
+            if let Source::Host { path, .. } = &volume.source {
+                prop_assert!(is_plain(path));
+            }
+        }
+    }
+}
+
+struct Root {
+    _directory: tempfile::TempDir,
+    directories: Directories,
+}
+
+impl Root {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let directories = Directories {
+            state: directory.path().join("containers"),
+            run: directory.path().join("run"),
+        };
+        Self {
+            _directory: directory,
+            directories,
+        }
+    }
+
+    fn store(&self) -> VolumeStore {
+        VolumeStore::of(&self.directories)
+    }
+
+    /// A container that uses a volume.
+    fn container(&self, id: &str, name: &str) -> PathBuf {
+        let state = self.directories.state.join(id);
+        fs::create_dir_all(&state).unwrap();
+        usage::add(&state, name, false, Path::new("/data")).unwrap();
+        state
+    }
+}
+
+#[test]
+fn volumes_are_made_listed_and_removed() {
+    let root = Root::new();
+    let store = root.store();
+    assert_eq!(store.list().unwrap(), []);
+    let labels = [("tier".to_owned(), "db".to_owned())];
+    assert_eq!(store.create(Some("data"), labels.clone()).unwrap(), "data");
+    assert_eq!(
+        store.create(Some("data"), []).unwrap(),
+        "data",
+        "it is there already"
+    );
+    let random = store.create(None, []).unwrap();
+    let volumes = store.list().unwrap();
+    assert_eq!(volumes.len(), 2);
+    let data = store.get("data").unwrap();
+    assert!(volumes.contains(&data) && !data.anonymous && data.created > 0);
+    assert_eq!(data.labels, BTreeMap::from(labels));
+    assert_eq!(fs::metadata(&data.mountpoint).unwrap().mode() & 0o777, 0o755);
+    let closed = fs::metadata(data.mountpoint.parent().unwrap()).unwrap();
+    assert_eq!(closed.mode() & 0o777, 0o700);
+    for bad in ["..", "a/b", "", ".new-1", "../containers"] {
+        assert!(
+            matches!(store.create(Some(bad), []), Err(VolumeError::Name(_))),
+            "{bad}"
+        );
+        assert!(matches!(store.remove(bad), Err(VolumeError::Name(_))), "{bad}");
+        assert!(matches!(store.get(bad), Err(VolumeError::Name(_))), "{bad}");
+    }
+    assert!(matches!(store.remove("other"), Err(VolumeError::Missing(_))));
+    assert_eq!(store.prune(false).unwrap(), [random]);
+    store.remove("data").unwrap();
+    assert_eq!(store.list().unwrap(), []);
+}
+
+#[test]
+fn a_volume_stays_while_a_container_uses_it() {
+    let root = Root::new();
+    let store = root.store();
+    store.create(Some("data"), []).unwrap();
+    let state = root.container("web", "data");
+    let error = store.remove("data").unwrap_err().to_string();
+    assert!(error.contains("data") && error.contains("web"), "{error}");
+    assert_eq!(store.prune(true).unwrap(), Vec::<String>::new());
+    assert_eq!(store.get("data").unwrap().containers, ["web"]);
+    fs::write(state.join("volumes.json"), "{").unwrap();
+    assert!(
+        store.remove("data").is_err(),
+        "nobody knows what that container uses"
+    );
+    fs::remove_dir_all(&state).unwrap();
+    store.remove("data").unwrap();
+}
+
+#[test]
+fn a_removal_follows_no_link_and_a_killed_one_is_finished() {
+    let root = Root::new();
+    let store = root.store();
+    let outside = root.directories.state.with_file_name("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "kept").unwrap();
+    store.create(Some("data"), []).unwrap();
+    let data = store.get("data").unwrap().mountpoint;
+    symlink(&outside, data.join("link")).unwrap();
+    // What a killed command left.
+    let volumes = root.directories.volumes();
+    fs::create_dir_all(volumes.join(".gone-1/_data/x")).unwrap();
+    fs::create_dir_all(volumes.join(".new-1/_data")).unwrap();
+    store.remove("data").unwrap();
+    assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "kept");
+    assert_eq!(fs::read_dir(&volumes).unwrap().count(), 0);
+    // A link in the place of a volume is none of Xebec's.
+    symlink(&outside, volumes.join("data")).unwrap();
+    let _ = store.remove("data");
+    assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "kept");
+}
+
+/// A directory with one of everything that does not need root.
+fn odd_tree(top: &Path) {
+    fs::create_dir_all(top.join("d/e")).unwrap();
+    fs::write(top.join("d/e/file"), "text").unwrap();
+    fs::hard_link(top.join("d/e/file"), top.join("d/other")).unwrap();
+    symlink("/etc/passwd", top.join("absolute")).unwrap();
+    symlink("missing", top.join("d/dangling")).unwrap();
+    let sparse = fs::File::create(top.join("sparse")).unwrap();
+    sparse.set_len(1 << 26).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"end", (1 << 26) - 3).unwrap();
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, top.join("fifo"), fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    fs::set_permissions(top.join("d/e/file"), fs::Permissions::from_mode(0o4711)).unwrap();
+    fs::set_permissions(top.join("d"), fs::Permissions::from_mode(0o1750)).unwrap();
+    let _ = rustix::fs::setxattr(
+        top.join("d"),
+        "user.test",
+        b"value",
+        rustix::fs::XattrFlags::empty(),
+    );
+    let times =
+        fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000));
+    fs::File::open(top.join("d")).unwrap().set_times(times).unwrap();
+}
+
+fn listing(top: &Path) -> BTreeMap<PathBuf, String> {
+    let mut listing = BTreeMap::new();
+    let mut left = vec![top.to_owned()];
+    while let Some(path) = left.pop() {
+        let status = fs::symlink_metadata(&path).unwrap();
+        if status.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        let link = fs::read_link(&path).unwrap_or_default();
+        let mut value = [0; 16];
+        let length = rustix::fs::lgetxattr(&path, "user.test", &mut value[..]).unwrap_or(0);
+        let line = format!(
+            "{:o} {} {} {} {} {link:?} {:?}",
+            status.mode(),
+            status.uid(),
+            if status.is_dir() { 0 } else { status.size() },
+            if status.is_dir() { 0 } else { status.nlink() },
+            status.mtime(),
+            &value[..length]
+        );
+        listing.insert(path.strip_prefix(top).unwrap().to_owned(), line);
+    }
+    listing
+}
+
+#[test]
+fn a_copy_is_like_what_it_is_a_copy_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    fs::create_dir(&to).unwrap();
+    odd_tree(&from);
+    let (one, other) = (fs::File::open(&from).unwrap(), fs::File::open(&to).unwrap());
+    copy_tree(one.as_fd(), other.as_fd(), &mut || Ok(())).unwrap();
+    assert_eq!(listing(&to), listing(&from));
+    assert_eq!(fs::read_to_string(to.join("d/other")).unwrap(), "text");
+    let sparse = fs::metadata(to.join("sparse")).unwrap();
+    assert!(sparse.blocks() < 100, "{} blocks", sparse.blocks());
+    let mut end = [0; 3];
+    std::os::unix::fs::FileExt::read_exact_at(
+        &fs::File::open(to.join("sparse")).unwrap(),
+        &mut end,
+        (1 << 26) - 3,
+    )
+    .unwrap();
+    assert_eq!(&end, b"end");
+}
+
+#[test]
+fn an_empty_volume_is_filled_whole_or_not_at_all() {
+    let root = Root::new();
+    let store = root.store();
+    let view = root.directories.state.with_file_name("view");
+    odd_tree(&view.join("srv/data"));
+    fs::write(view.join("file"), "").unwrap();
+    symlink("/srv", view.join("link")).unwrap();
+    store.create(Some("data"), []).unwrap();
+    let info = store.get("data").unwrap();
+    let volume = info.mountpoint.parent().unwrap().to_owned();
+    // What a killed command left.
+    fs::create_dir_all(volume.join("_new/half")).unwrap();
+    let mut steps = 0;
+    let mut full = || {
+        steps += 1;
+        match steps {
+            4 => Err(io::ErrorKind::StorageFull.into()),
+            _ => Ok(()),
+        }
+    };
+    let target = Path::new("/link/data");
+    let error = fill(&view, target, &volume, &mut full).unwrap_err().to_string();
+    assert!(error.contains("copy the image's files"), "{error}");
+    assert_eq!(fs::read_dir(&info.mountpoint).unwrap().count(), 0);
+    assert!(!volume.join("_new").exists());
+    let mut stop = || Err(io::ErrorKind::Interrupted.into());
+    assert!(matches!(
+        fill(&view, target, &volume, &mut stop),
+        Err(VolumeError::Interrupted)
+    ));
+    let mut go_on = || Ok(());
+    fill(&view, Path::new("/missing"), &volume, &mut go_on).unwrap();
+    assert_eq!(fs::read_dir(&info.mountpoint).unwrap().count(), 0);
+    assert!(matches!(
+        fill(&view, Path::new("/file"), &volume, &mut go_on),
+        Err(VolumeError::NotADirectory(_))
+    ));
+    fill(&view, target, &volume, &mut go_on).unwrap();
+    let expected = listing(&view.join("srv/data"));
+    assert_eq!(listing(&info.mountpoint), expected);
+    fs::remove_file(info.mountpoint.join("fifo")).unwrap();
+    fill(&view, target, &volume, &mut go_on).unwrap();
+    assert_ne!(
+        listing(&info.mountpoint),
+        expected,
+        "one that is not empty stays as it is"
+    );
+}
+
+#[test]
+fn labels_are_set_through_no_link() {
+    let directory = tempfile::tempdir().unwrap();
+    let (top, outside) = (directory.path().join("top"), directory.path().join("outside"));
+    fs::create_dir_all(top.join("a/b")).unwrap();
+    fs::create_dir(&outside).unwrap();
+    fs::write(top.join("a/b/file"), "").unwrap();
+    symlink(&outside, top.join("a/link")).unwrap();
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+    let opened = rustix::fs::open(&top, flags, rustix::fs::Mode::empty()).unwrap();
+    // root may set attributes of this kind on links, too.
+    let set = relabel::label_tree(opened.as_fd(), c"trusted.xebec-test", b"label");
+    if let Err(error) = set {
+        println!("SKIPPED: the file system takes no attributes: {error}");
+        return;
+    }
+    let has = |path: &Path| rustix::fs::lgetxattr(path, "trusted.xebec-test", &mut [0_u8; 16][..]).is_ok();
+    assert!(has(&top) && has(&top.join("a/b/file")) && !has(&outside));
+    relabel::relabel(&top, &opened, Relabel::Private, None).unwrap();
+    let host = relabel::relabel(
+        Path::new("/usr"),
+        &opened,
+        Relabel::Shared,
+        Some("u:r:t:s0:c1,c2"),
+    );
+    assert!(matches!(host, Err(VolumeError::HostsLabel(_))));
+}
