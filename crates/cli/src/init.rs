@@ -32,9 +32,7 @@ pub(crate) fn first_process() -> ExitCode {
     match run_as_init(&command) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            // Where it goes may be closed.
-            let _ =
-                std::io::Write::write_all(&mut std::io::stderr(), format!("{NAME}: {error}\n").as_bytes());
+            errln!("{NAME}: {error}");
             ExitCode::FAILURE
         }
     }

@@ -52,7 +52,7 @@ pub(crate) fn command(paths: &Paths, command: &VolumeCommand) -> Result<(), Fail
                 (name.to_owned(), value.to_owned())
             });
             let name = volumes.create(args.name.as_deref(), labels).map_err(failure)?;
-            println!("{name}");
+            outln!("{name}");
         }
         VolumeCommand::Ls(args) => list(&volumes, args)?,
         VolumeCommand::Inspect { names } => {
@@ -74,7 +74,7 @@ fn list(volumes: &VolumeStore, args: &VolumeListArgs) -> Result<(), Failure> {
         return text::print_json(&shown);
     }
     if args.quiet {
-        found.iter().for_each(|volume| println!("{}", volume.name));
+        found.iter().for_each(|volume| outln!("{}", volume.name));
         return Ok(());
     }
     let mut rows = vec![["VOLUME", "CREATED", "USED BY"].map(str::to_owned).to_vec()];
@@ -90,7 +90,7 @@ fn list(volumes: &VolumeStore, args: &VolumeListArgs) -> Result<(), Failure> {
             users,
         ]);
     }
-    print!("{}", text::table(&rows));
+    out!("{}", text::table(&rows));
     Ok(())
 }
 
@@ -99,7 +99,7 @@ fn remove(volumes: &VolumeStore, args: &VolumeRemoveArgs) -> Result<(), Failure>
     let mut failures = Vec::new();
     for name in &args.names {
         match volumes.remove(name) {
-            Ok(()) => println!("{name}"),
+            Ok(()) => outln!("{name}"),
             Err(VolumeError::Missing(_)) if args.force => {}
             Err(error) => failures.push(failure(error)),
         }
@@ -116,7 +116,7 @@ fn prune(volumes: &VolumeStore, args: &VolumePruneArgs) -> Result<(), Failure> {
     if args.json.json {
         return text::print_json(&removed);
     }
-    removed.iter().for_each(|name| println!("{name}"));
+    removed.iter().for_each(|name| outln!("{name}"));
     Ok(())
 }
 

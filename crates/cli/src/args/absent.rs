@@ -31,6 +31,11 @@ const REALTIME: &str =
 /// Options of `docker run` that are not here.
 pub(crate) const ABSENT: &[Absent] = &[
     absent("annotation", true, "nothing here reads annotations; use --label"),
+    absent(
+        "attach",
+        true,
+        "without --detach, output is joined; --interactive joins input",
+    ),
     absent("blkio-weight", true, DISK_RATE),
     absent("blkio-weight-device", true, DISK_RATE),
     absent(
@@ -42,6 +47,11 @@ pub(crate) const ABSENT: &[Absent] = &[
         "cgroupns",
         true,
         "with control groups of version 2 it is always private, with version 1 the host's",
+    ),
+    absent(
+        "cidfile",
+        true,
+        "write what `run --detach` prints into a file, or name the container with --name",
     ),
     absent("cpu-count", true, WINDOWS),
     absent("cpu-percent", true, WINDOWS),
@@ -57,6 +67,11 @@ pub(crate) const ABSENT: &[Absent] = &[
     ),
     absent("cpu-rt-period", true, REALTIME),
     absent("cpu-rt-runtime", true, REALTIME),
+    absent(
+        "detach-keys",
+        true,
+        "a container that was started in the foreground stays there; start it with --detach",
+    ),
     absent("device-cgroup-rule", true, "name each device with --device"),
     absent("device-read-bps", true, DISK_RATE),
     absent("device-read-iops", true, DISK_RATE),
@@ -68,6 +83,11 @@ pub(crate) const ABSENT: &[Absent] = &[
         "what is trusted is said in trust.toml, and for each image; see docs/trust.md",
     ),
     absent("domainname", true, "use --hostname with the whole name"),
+    absent(
+        "expose",
+        true,
+        "a port needs no permission inside; --publish names those that the host shows",
+    ),
     absent(
         "gpus",
         true,
@@ -81,6 +101,7 @@ pub(crate) const ABSENT: &[Absent] = &[
     absent("health-timeout", true, HEALTH),
     absent("io-maxbandwidth", true, WINDOWS),
     absent("io-maxiops", true, WINDOWS),
+    absent("ip6", true, "networks are IPv4; use --network host for IPv6"),
     absent(
         "isolation",
         true,
@@ -91,6 +112,20 @@ pub(crate) const ABSENT: &[Absent] = &[
         true,
         "Linux has no such limit any more; use --memory",
     ),
+    absent("label-file", true, "give each label with --label"),
+    absent(
+        "link",
+        true,
+        "containers of one network find each other by name; see --network",
+    ),
+    absent("link-local-ip", true, "use --ip, or --network host"),
+    absent(
+        "log-driver",
+        true,
+        "output of detached containers is kept by Xebec; run without --detach in a systemd service for the journal",
+    ),
+    absent("log-opt", true, "use --log-max-size and --log-max-files"),
+    absent("mac-address", true, "the network's plugin chooses it"),
     absent(
         "memory-swappiness",
         true,
@@ -107,6 +142,11 @@ pub(crate) const ABSENT: &[Absent] = &[
         false,
         "it gives the whole host to the container; say what it needs: --cap-add, --device, --security-opt seccomp=unconfined, \
          --security-opt apparmor=unconfined, --security-opt systempaths=unconfined, --pid host",
+    ),
+    absent(
+        "sig-proxy",
+        true,
+        "signals are always passed on; start it with --detach to have it apart from this command",
     ),
     absent(
         "storage-opt",
@@ -172,3 +212,6 @@ impl FromArgMatches for AbsentArgs {
         Self::from_arg_matches(matches).map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests;

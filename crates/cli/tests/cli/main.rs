@@ -7,3 +7,4 @@ mod explain;
 mod output;
 mod program;
 mod recordings;
+mod volume;

@@ -18,7 +18,7 @@ use super::error::VolumeError;
 use super::fill::fill;
 use super::paths::random_name;
 use super::relabel::relabel;
-use super::request::{Propagation, Source, Volume};
+use super::request::{Propagation, Relabel, Source, Volume};
 use super::store::{DATA, VolumeStore, set_mode};
 use super::usage;
 use crate::Directories;
@@ -111,15 +111,17 @@ impl ContainerVolumes {
         go_on: &mut dyn FnMut() -> io::Result<()>,
     ) -> Result<(), VolumeError> {
         for entry in &mut self.entries {
-            let opened = match &entry.name {
+            let (opened, is_new) = match &entry.name {
                 Some(name) => {
-                    make_volume(&self.store, name, &entry.volume, place, go_on)?;
-                    open_volume(&self.store, name)?
+                    let is_new = make_volume(&self.store, name, &entry.volume, place, go_on)?;
+                    (open_volume(&self.store, name)?, is_new)
                 }
-                None => open_host(&entry.path, &entry.volume)?,
+                None => (open_host(&entry.path, &entry.volume)?, false),
             };
             check_propagation(&entry.path, &opened, entry.volume.propagation)?;
-            if let Some(which) = entry.volume.relabel {
+            // A volume is for containers from the beginning.
+            let own = (is_new && place.label.is_some()).then_some(Relabel::Shared);
+            if let Some(which) = entry.volume.relabel.or(own) {
                 relabel(&entry.path, &opened, which, place.label)?;
             }
             entry.opened = Some(opened);
@@ -154,20 +156,21 @@ fn numbers(file: &OwnedFd, path: &Path) -> Result<(u64, u64), VolumeError> {
     Ok((status.st_dev, status.st_ino))
 }
 
-/// Makes a volume, fills it if it is empty and no other container can be on it, and notes its use.
+/// Makes a volume, fills it if it is empty and no other container can be on it, and notes its use. Returns
+/// whether there was no such volume.
 fn make_volume(
     store: &VolumeStore,
     name: &str,
     volume: &Volume,
     place: &Place<'_>,
     go_on: &mut dyn FnMut() -> io::Result<()>,
-) -> Result<(), VolumeError> {
+) -> Result<bool, VolumeError> {
     let anonymous = volume.source == Source::Anonymous;
     // It may be removed between the two.
-    let lock = loop {
-        store.make(name, anonymous, volume.labels.iter().cloned())?;
+    let (lock, is_new) = loop {
+        let is_new = store.make(name, anonymous, volume.labels.iter().cloned())?;
         if let Some(lock) = store.lock(name)? {
-            break lock;
+            break (lock, is_new);
         }
     };
     if volume.copies && !is_in_use(name, place)? {
@@ -175,16 +178,21 @@ fn make_volume(
     }
     usage::add(place.state, name, anonymous, &volume.target)?;
     drop(lock);
-    Ok(())
+    Ok(is_new)
 }
 
-/// Whether another container runs, or is about to, that uses a volume.
+/// Whether another container runs, or is about to, that may use a volume.
 fn is_in_use(name: &str, place: &Place<'_>) -> Result<bool, VolumeError> {
-    let users = usage::users(&place.directories.state, name)?;
     let run = &place.directories.run;
-    Ok(users
-        .iter()
-        .any(|user| user != place.id && record::path(run, user).exists()))
+    let others = usage::containers(&place.directories.state)?;
+    let others = others.into_iter().filter(|state| {
+        let id = state.file_name().unwrap_or_default().to_string_lossy();
+        id != place.id && record::path(run, &id).exists()
+    });
+    // Nobody knows what one uses whose file cannot be read.
+    let uses =
+        |state: PathBuf| usage::read(&state).map_or(true, |uses| uses.iter().any(|one| one.name == name));
+    Ok(others.map(uses).any(|is_used| is_used))
 }
 
 fn open_volume(store: &VolumeStore, name: &str) -> Result<OwnedFd, VolumeError> {
@@ -197,7 +205,12 @@ fn open_volume(store: &VolumeStore, name: &str) -> Result<OwnedFd, VolumeError> 
 
 /// Opens a file or directory of the host, which is made if it may be.
 fn open_host(path: &Path, volume: &Volume) -> Result<OwnedFd, VolumeError> {
-    let opened = || open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    // Asked for as a directory, what is mounted when somebody enters is mounted now.
+    let opened = || match open(path, flags | OFlags::DIRECTORY, Mode::empty()) {
+        Err(rustix::io::Errno::NOTDIR) => open(path, flags, Mode::empty()),
+        opened => opened,
+    };
     match (&volume.source, opened()) {
         (_, Ok(opened)) => Ok(opened),
         (Source::Host { create: true, .. }, Err(rustix::io::Errno::NOENT)) => {

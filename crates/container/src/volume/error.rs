@@ -41,6 +41,16 @@ pub enum VolumeError {
         /// The containers, also those that have ended.
         containers: Vec<String>,
     },
+    /// Nobody knows which volumes a container uses.
+    #[error("cannot tell which volumes the container {container} uses ({}: {problem}); remove that container first", path.display())]
+    Uses {
+        /// The container.
+        container: String,
+        /// The file that should say so.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A source that must be there.
     #[error("{} is not there, and a bind mount needs it; make it first, or use --volume, which makes a directory", .0.display())]
     NoSource(PathBuf),

@@ -90,17 +90,17 @@ impl VolumeStore {
         Ok(name)
     }
 
-    /// Makes the volume of this name, unless it is there.
+    /// Makes the volume of this name, unless it is there. Returns whether it was not.
     pub(super) fn make(
         &self,
         name: &str,
         anonymous: bool,
         labels: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<(), VolumeError> {
+    ) -> Result<bool, VolumeError> {
         check_name(name)?;
         let path = self.path(name);
         if path.is_dir() {
-            return Ok(());
+            return Ok(false);
         }
         make_closed(&self.directory)?;
         let _turn = self.turn()?;
@@ -122,9 +122,10 @@ impl VolumeStore {
         match rename_new(&new, &path) {
             // Another command has made it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                remove_tree(&new).map_err(VolumeError::file("remove", &new))
+                remove_tree(&new).map_err(VolumeError::file("remove", &new))?;
+                Ok(false)
             }
-            outcome => outcome.map_err(VolumeError::file("make", &path)),
+            outcome => outcome.map(|()| true).map_err(VolumeError::file("make", &path)),
         }
     }
 

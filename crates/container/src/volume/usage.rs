@@ -45,7 +45,15 @@ pub(super) fn read(state: &Path) -> Result<Vec<Use>, VolumeError> {
         }
         outcome => drop(outcome.map_err(failed)?),
     }
-    let mut uses: Vec<Use> = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
+    let mut uses: Vec<Use> = serde_json::from_slice(&text).map_err(|error| VolumeError::Uses {
+        container: state
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned(),
+        path: path.clone(),
+        problem: error.to_string(),
+    })?;
     uses.retain(|one| is_volume_name(&one.name));
     Ok(uses)
 }
@@ -70,7 +78,7 @@ pub(super) fn add(state: &Path, name: &str, anonymous: bool, target: &Path) -> R
 /// The names of the containers that use a volume, in the directory of all containers.
 pub(super) fn users(containers: &Path, name: &str) -> Result<Vec<String>, VolumeError> {
     let mut users = Vec::new();
-    for state in directories(containers)? {
+    for state in self::containers(containers)? {
         if read(&state)?.iter().any(|one| one.name == name) {
             users.extend(state.file_name().map(|id| id.to_string_lossy().into_owned()));
         }
@@ -79,7 +87,8 @@ pub(super) fn users(containers: &Path, name: &str) -> Result<Vec<String>, Volume
     Ok(users)
 }
 
-fn directories(containers: &Path) -> Result<Vec<PathBuf>, VolumeError> {
+/// The directories of all containers.
+pub(super) fn containers(containers: &Path) -> Result<Vec<PathBuf>, VolumeError> {
     let failed = |error| VolumeError::file("read", containers)(error);
     let entries = match fs::read_dir(containers) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
