@@ -32,6 +32,7 @@ mod stops;
 mod strangers;
 mod succession;
 mod trust;
+mod volumes;
 
 use crate::runner::Case;
 
@@ -111,6 +112,7 @@ pub(crate) fn all() -> Vec<Case> {
         power::cases(),
         preparing::cases(),
         containers::cases(),
+        volumes::cases(),
         differential::cases(),
         soak::cases(),
     ]

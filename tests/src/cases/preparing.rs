@@ -67,12 +67,16 @@ fn exit_codes(world: &World) -> Result<Outcome> {
     // Known before the image is asked for.
     lab.registry.clear_log();
     for wrong in [
-        ["--runtime", "/no/runtime"],
-        ["--volume", "/no/source:/data"],
-        ["--name", "../no"],
+        (["--runtime", "/no/runtime"], "/no/runtime"),
+        (
+            ["--mount", "type=bind,source=/no/source,target=/data"],
+            "/no/source",
+        ),
+        (["--name", "../no"], "../no"),
     ] {
+        let (wrong, word) = wrong;
         let arguments = [&["run", "--rm"], &wrong[..], &[&names.tag, "/bin/linger"]].concat();
-        lab.xebec("other", &arguments)?.expect(125, &[&wrong[1][..5]])?;
+        lab.xebec("other", &arguments)?.expect(125, &[word])?;
     }
     ensure!(lab.registry.log().is_empty(), "{:?}", lab.registry.log());
     expect_nothing_left(&lab, "root")?;
