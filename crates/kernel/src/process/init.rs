@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, WaitOptions, WaitStatus};
 
 use super::Signals;
+use super::signals::{change_mask, set_of};
 
 /// The last signal of Linux.
 const LAST_SIGNAL: i32 = 64;
@@ -86,27 +87,27 @@ fn start(command: &[OsString]) -> io::Result<Pid> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::NotFound)?;
     let mut command = Command::new(program);
     command.args(arguments);
-    if io::stdin().is_terminal() {
-        // SAFETY: between fork and exec it makes system calls only, which take no locks and no memory.
-        unsafe { command.pre_exec(become_foreground) };
-    } else {
-        command.process_group(0);
-    }
+    let none = set_of(&[])?;
+    let has_terminal = io::stdin().is_terminal();
+    // SAFETY: between fork and exec it makes system calls only, which take no locks and no memory.
+    unsafe { command.pre_exec(move || prepare(&none, has_terminal)) };
     Ok(Pid::from_child(&command.spawn()?))
 }
 
-/// Gives this process a group of its own, and the terminal to it. A background process that does so gets
-/// `SIGTTOU`, so that is ignored meanwhile.
-fn become_foreground() -> io::Result<()> {
-    // SAFETY: each call takes numbers only, but for the address of a group that lives as long as the call.
+/// Gives this process a group of its own, the terminal to it if there is one, and no blocked signals.
+fn prepare(none: &libc::sigset_t, has_terminal: bool) -> io::Result<()> {
+    // SAFETY: each call takes numbers only, or the address of a set that lives as long as the call.
     unsafe {
         libc::setpgid(0, 0);
-        let before = libc::signal(libc::SIGTTOU, libc::SIG_IGN);
-        // A terminal that is not this session's has no foreground to take.
-        libc::tcsetpgrp(0, libc::getpid());
-        libc::signal(libc::SIGTTOU, before);
+        if has_terminal {
+            // A background process that does so gets this signal.
+            let before = libc::signal(libc::SIGTTOU, libc::SIG_IGN);
+            // A terminal that is not this session's has no foreground to take.
+            libc::tcsetpgrp(0, libc::getpid());
+            libc::signal(libc::SIGTTOU, before);
+        }
     }
-    Ok(())
+    change_mask(libc::SIG_SETMASK, none)
 }
 
 /// Reaps every process that has ended. Returns the exit code of the command, if it is among them.

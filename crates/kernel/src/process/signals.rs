@@ -54,7 +54,7 @@ pub fn unblock_signals(numbers: &[i32]) -> io::Result<()> {
     change_mask(libc::SIG_UNBLOCK, &set_of(numbers)?)
 }
 
-fn change_mask(how: i32, set: &libc::sigset_t) -> io::Result<()> {
+pub(super) fn change_mask(how: i32, set: &libc::sigset_t) -> io::Result<()> {
     // SAFETY: the set is initialised and only read; the old mask is not asked for.
     match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
         0 => Ok(()),

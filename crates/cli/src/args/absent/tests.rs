@@ -84,7 +84,7 @@ fn an_option_that_is_not_there_says_what_to_do_instead() {
         assert!(error.contains(&name) && error.contains(option.why), "{error}");
     }
     assert!(
-        parse(&["xebec", "run", "image", "--privileged"]).is_ok(),
-        "what follows the image is the container's"
+        parse(&["xebec", "run", "image", "command", "--privileged"]).is_ok(),
+        "that is the command's"
     );
 }
