@@ -31,7 +31,7 @@ impl From<VolumeInfo> for Shown {
             name: volume.name,
             driver: "local",
             mountpoint: volume.mountpoint.display().to_string(),
-            created_at: text::utc(volume.created),
+            created_at: xebec_kernel::clock::rfc3339(volume.created),
             labels: volume.labels,
             anonymous: volume.anonymous,
             containers: volume.containers,
