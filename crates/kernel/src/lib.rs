@@ -5,6 +5,7 @@
 //!   them, which is what makes a killed worker harmless.
 //! * [`lease`]: proof that no other process has a file open.
 //! * [`namespace`]: which mount namespace a process is in.
+//! * [`network`]: network namespaces, and interfaces.
 //! * [`mount`]: bind mounts, EROFS over files, overlayfs, and what is mounted where.
 //! * [`process`]: starting a process with chosen descriptors, waiting for it, signals.
 //! * [`page_cache`]: which pages of a file are in the page cache.
@@ -32,6 +33,7 @@ pub mod lock;
 pub mod memory;
 pub mod mount;
 pub mod namespace;
+pub mod network;
 pub mod page_cache;
 pub mod path;
 pub mod process;
