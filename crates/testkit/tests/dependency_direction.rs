@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-format", &[]),
     ("xebec-kernel", &[]),
     ("xebec-trust", &["xebec-format", "xebec-kernel"]),
+    ("xebec-network", &["xebec-kernel"]),
     ("xebec-container", &["xebec-kernel"]),
     ("xebec-snapshotter", &["xebec-kernel"]),
     ("xebec-oci", &["xebec-format", "xebec-kernel"]),
