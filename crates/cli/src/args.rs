@@ -13,6 +13,7 @@ mod image;
 mod lifecycle;
 mod share;
 mod volume;
+mod network;
 
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,7 @@ pub(crate) use lifecycle::{
 pub(crate) use volume::{
     ListArgs as VolumeListArgs, PruneArgs as VolumePruneArgs, RemoveArgs as VolumeRemoveArgs, VolumeCommand,
 };
+pub(crate) use network::NetworkCommand;
 use xebec_protocol::settings::{LogFormat, Overrides, Settings, Size};
 
 /// Xebec starts containers before their images arrive.
@@ -148,6 +150,17 @@ pub(crate) enum Command {
         /// The command.
         #[command(subcommand)]
         command: VolumeCommand,
+    },
+    /// Make, list and remove networks, by which containers reach each other and the world.
+    #[command(after_help = "Examples:\n  \
+        xebec network create shop                            containers of it find each other by name\n  \
+        xebec network create --internal back                 they reach nothing else\n  \
+        xebec network create --subnet 192.168.70.0/24 lab\n\n\
+        Networks need CNI plugins and iptables: `apt install containernetworking-plugins iptables`.")]
+    Network {
+        /// The command.
+        #[command(subcommand)]
+        command: NetworkCommand,
     },
     /// Show the cache of layers, and make it smaller.
     #[command(after_help = "Examples:\n  \

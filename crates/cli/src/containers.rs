@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use xebec_container::{Container, FindError, Status, containers, find};
+use xebec_container::{Container, FindError, RecordedNetwork, Status, containers, find};
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
@@ -171,6 +171,8 @@ struct Listed<'a> {
     restarts: u32,
     labels: BTreeMap<String, String>,
     ports: &'a [String],
+    /// Its network and its addresses there, while it runs.
+    network: Option<&'a RecordedNetwork>,
     pid: Option<i32>,
     supervisor: Option<i32>,
     /// Whether it is recorded that its command was told to run.
@@ -207,6 +209,7 @@ impl<'a> Listed<'a> {
             restarts: saved.map_or(0, |saved| saved.restarts),
             labels: saved.map(|saved| saved.labels.clone()).unwrap_or_default(),
             ports: saved.map(|saved| saved.ports.as_slice()).unwrap_or_default(),
+            network: record.map(|record| &record.network),
             pid: container.pid(),
             supervisor: supervisor.filter(|_| is_active),
             has_begun: record.and_then(|record| record.has_begun),

@@ -25,6 +25,7 @@ mod lifecycle;
 mod listing;
 mod logging;
 mod logs;
+mod network;
 mod progress;
 mod record;
 mod relay;
@@ -165,6 +166,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Cp(args) => cp::cp(&paths, &args)?,
         Command::Stats(args) => stats::stats(&paths, &args)?,
         Command::Top(args) => exec::top(&paths, &args)?,
+        Command::Network { command } => network::command(&paths, &command)?,
         Command::Explain(args) => explain::explain(&paths, &args)?,
         Command::Rmi(args) => cache::remove(&paths, &args)?,
         Command::Volume { command } => volume::command(&paths, &command)?,

@@ -3,6 +3,7 @@
 //! The record is written before anything else and removed after everything else, so the record of a killed
 //! supervisor leads to whatever it left ([`crate::cleanup`]).
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,12 +12,13 @@ use rustix::process::{Resource, getrlimit};
 use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::lock::try_lock_directory;
 use xebec_kernel::mount::{Attributes, Detached, Overlay};
+use xebec_network::{Attaching, Resolver, Wish};
 
-use crate::host_files::{host_name, set_mode, write_network_files};
 use crate::layout::{CONFIG, MERGED, PID_FILE, REMOVE_MARKER, UPPER, WORK};
 use crate::log::{LogLimits, LogWriter};
 use crate::name::{is_container_name, random_name};
 use crate::namespaces::PidNamespace;
+use crate::network::{NetworkPlan, host_name, set_mode, write_network_files};
 use crate::process::Process;
 use crate::record::{self, Record};
 use crate::removal::{remove_bundle, remove_layer, remove_unless_kept};
@@ -25,7 +27,7 @@ use crate::saved_run::SavedRun;
 use crate::security_context::SecurityContext;
 use crate::spec::{self, SpecInput};
 use crate::volume::{ContainerVolumes, Place};
-use crate::{Again, Directories, ExitCode, RunError, RunOptions, StopSignal, control_groups};
+use crate::{Again, Directories, ExitCode, ImageConfig, RunError, RunOptions, StopSignal, control_groups};
 
 /// The bundle, the layer and the record of a container. Dropped, it removes them as [`Bundle::close`] does.
 pub(crate) struct Bundle {
@@ -39,6 +41,9 @@ pub(crate) struct Bundle {
     saved: SavedRun,
     runtime: Runtime,
     security: SecurityContext,
+    network: NetworkPlan,
+    /// The container's attachment to a network of its own.
+    attaching: Option<Attaching>,
     /// Whether the layer is removed when the container has ended.
     rm: bool,
     /// Whether there is something to close.
@@ -59,6 +64,7 @@ impl Bundle {
         dirs: &Directories,
         runtime: &Runtime,
         security: SecurityContext,
+        network: NetworkPlan,
     ) -> Result<Self, RunError> {
         let container_id = random_name().map_err(RunError::system("get random bytes for an id"))?;
         let id = match &options.id {
@@ -75,6 +81,7 @@ impl Bundle {
             runtime: runtime.program().to_owned(),
             rm: options.rm,
             is_kept: options.again != Again::No,
+            network: network.to_record(&options.net, &id)?,
             ..Record::new(&id, &state)?
         };
         // A layer that was kept. A record now would let a cleanup remove it if this process is killed.
@@ -99,6 +106,8 @@ impl Bundle {
             security,
             volumes,
             pid_namespace,
+            network,
+            attaching: None,
             rm: options.rm,
             open: false,
             created: false,
@@ -239,6 +248,67 @@ impl Bundle {
         Ok(self.record.save(&self.dirs.run)?)
     }
 
+    /// Whether the container is on the host's network.
+    pub(crate) fn is_on_hosts_network(&self) -> bool {
+        self.network.is_hosts()
+    }
+
+    /// Begins to attach the container to its network, if it has one of its own. A thread does the rest.
+    pub(crate) fn begin_network(&mut self, options: &RunOptions) -> Result<(), RunError> {
+        let (NetworkPlan::Own(network), Some(id)) = (&self.network, &self.record.network.attachment) else {
+            return Ok(());
+        };
+        let host_name = host_name(options, &self.network, self.id())?;
+        let mut names = vec![self.id().to_owned()];
+        names.extend(options.network.aliases.iter().chain([&host_name]).cloned());
+        names.push(self.container_id().to_owned());
+        let mut known = BTreeSet::new();
+        names.retain(|name| known.insert(name.clone()));
+        let wish = Wish {
+            id: id.clone(),
+            container: self.id().to_owned(),
+            network: network.name().to_owned(),
+            ip: options.network.ip,
+            ports: options.network.ports.clone(),
+            more_ports: options.network.publish_all,
+            names,
+            hosts: self.path.join("etc/hosts"),
+        };
+        self.attaching = Some(Attaching::begin(&self.dirs.network_places(), wish)?);
+        if let Some(warning) = Resolver::of_host(&options.network.resolver, true).warning {
+            tracing::warn!("{warning}");
+        }
+        Ok(())
+    }
+
+    /// Publishes the ports that the image exposes, if the user asks for that.
+    pub(crate) fn publish_exposed(
+        &mut self,
+        options: &RunOptions,
+        image: &ImageConfig,
+    ) -> Result<(), RunError> {
+        if let Some(attaching) = &mut self.attaching
+            && options.network.publish_all
+        {
+            attaching.publish(&image.ports_to_publish(&options.network.ports))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the container is attached to its network, and records its addresses.
+    pub(crate) fn finish_network(&mut self) -> Result<(), RunError> {
+        let Some(attaching) = &mut self.attaching else {
+            return Ok(());
+        };
+        attaching.finish()?;
+        let attachment = attaching.attachment();
+        self.record.network.addresses.clone_from(&attachment.addresses);
+        self.record.network.ports.clone_from(&attachment.ports);
+        let ports = attachment.ports.iter().map(ToString::to_string);
+        self.saved.set_ports(ports.collect());
+        Ok(self.record.save(&self.dirs.run)?)
+    }
+
     fn make_directories(&mut self, options: &RunOptions) -> Result<(), RunError> {
         match self.record.is_kept {
             true => self.take_state(options)?,
@@ -327,14 +397,15 @@ impl Bundle {
     /// Writes the files that `config.json` refers to, and then `config.json`, which appears whole or not at
     /// all. Returns its contents.
     pub(crate) fn write_spec(&self, process: &Process, options: &RunOptions) -> Result<String, RunError> {
-        let hostname = host_name(options, self.id())?;
-        let network_files = write_network_files(&self.path.join("etc"), &hostname, options.net)?;
+        let hostname = host_name(options, &self.network, self.id())?;
+        let network_files = write_network_files(&self.path.join("etc"), &hostname, options, &self.network)?;
+        let own = self.attaching.as_ref().map(Attaching::namespace);
         let config = spec::config_json(&SpecInput {
             control_group: &self.control_group(),
             process,
             root: &self.root(),
             hostname: &hostname,
-            net: options.net,
+            network: &self.network.namespace(own),
             pid: &options.pid,
             pid_namespace: self.pid_namespace.as_ref().map(PidNamespace::path),
             ipc: options.ipc,
@@ -365,6 +436,7 @@ impl Bundle {
         // A runtime that was killed before it wrote its state does not know of the control groups, and no
         // record will.
         control_groups::remove(&self.control_group());
+        self.close_network();
         remove_bundle(&self.dirs, self.id())?;
         remove_unless_kept(
             &self.dirs,
@@ -375,6 +447,16 @@ impl Bundle {
         let _ = fs::remove_file(self.console_socket());
         record::remove(&self.dirs.run, self.id());
         Ok(())
+    }
+}
+
+impl Bundle {
+    /// Detaches the container from its network. What cannot be taken back is on record, and a later cleanup
+    /// tries again; it must not keep the container's files.
+    fn close_network(&mut self) {
+        if let Some(Err(error)) = self.attaching.take().map(Attaching::close) {
+            tracing::warn!(%error, id = self.id(), "cannot detach a container from its network; the next `xebec run` tries again");
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Net, RunError};
+use crate::RunError;
 
 /// The names of all capabilities by their numbers (`linux/capability.h`), without `CAP_`.
 pub const NAMES: [&str; 41] = [
@@ -117,8 +117,8 @@ impl Capabilities {
         Self(held & Self::ALL.0)
     }
 
-    /// The capabilities of a container. `held` are those of this process.
-    pub(crate) fn of(added: &[Capability], dropped: &[Capability], net: Net, held: Self) -> Self {
+    /// The capabilities of a container, which is on the host's network or not. `held` are those of this process.
+    pub(crate) fn of(added: &[Capability], dropped: &[Capability], on_host: bool, held: Self) -> Self {
         let set = |list: &[Capability]| {
             list.iter().fold(Self::default(), |set, one| match one {
                 Capability::All => set,
@@ -132,13 +132,11 @@ impl Capabilities {
         if dropped.contains(&Capability::All) {
             return with;
         }
-        Self((Self::default_of(net).0 & !without.0) | with.0)
+        Self((Self::default_of(on_host).0 & !without.0) | with.0)
     }
 
-    fn default_of(net: Net) -> Self {
-        let names = DEFAULT
-            .iter()
-            .filter(|name| net == Net::None || **name != OWN_NETWORK);
+    fn default_of(on_host: bool) -> Self {
+        let names = DEFAULT.iter().filter(|name| !on_host || **name != OWN_NETWORK);
         names.fold(Self::default(), |set, name| Self(set.0 | bit(name)))
     }
 
@@ -180,40 +178,40 @@ impl fmt::Display for Capability {
 mod tests {
     use super::*;
 
-    fn of(added: &str, dropped: &str, net: Net) -> Capabilities {
+    fn of(added: &str, dropped: &str, on_host: bool) -> Capabilities {
         let list = |text: &str| -> Vec<Capability> {
             text.split_whitespace()
                 .map(|word| word.parse().unwrap())
                 .collect()
         };
-        Capabilities::of(&list(added), &list(dropped), net, Capabilities::ALL)
+        Capabilities::of(&list(added), &list(dropped), on_host, Capabilities::ALL)
     }
 
     #[test]
     fn added_and_dropped_capabilities_follow_dockers_rules() {
-        let usual = of("", "", Net::None);
+        let usual = of("", "", false);
         assert_eq!(usual.names().len(), 14);
         assert!(usual.contains("NET_RAW") && !usual.contains("SYS_ADMIN"));
-        let host = of("", "", Net::Host);
+        let host = of("", "", true);
         assert!(!host.contains("NET_RAW") && host.contains("NET_BIND_SERVICE"));
-        assert!(of("net_raw", "", Net::Host).contains("NET_RAW"));
-        assert!(of("CAP_SYS_ADMIN", "", Net::Host).contains("SYS_ADMIN"));
-        assert!(!of("", "cap_chown", Net::Host).contains("CHOWN"));
+        assert!(of("net_raw", "", true).contains("NET_RAW"));
+        assert!(of("CAP_SYS_ADMIN", "", true).contains("SYS_ADMIN"));
+        assert!(!of("", "cap_chown", true).contains("CHOWN"));
         assert!(
-            of("CHOWN", "CHOWN", Net::Host).contains("CHOWN"),
+            of("CHOWN", "CHOWN", true).contains("CHOWN"),
             "what is added stays"
         );
-        assert_eq!(of("KILL", "ALL", Net::Host).names(), ["CAP_KILL"]);
-        assert_eq!(of("", "ALL", Net::Host), Capabilities::default());
-        let most = of("ALL", "SYS_ADMIN", Net::Host);
+        assert_eq!(of("KILL", "ALL", true).names(), ["CAP_KILL"]);
+        assert_eq!(of("", "ALL", true), Capabilities::default());
+        let most = of("ALL", "SYS_ADMIN", true);
         assert!(!most.contains("SYS_ADMIN") && most.contains("SYS_MODULE"));
-        assert_eq!(of("ALL", "ALL", Net::Host), Capabilities::ALL);
+        assert_eq!(of("ALL", "ALL", true), Capabilities::ALL);
     }
 
     #[test]
     fn a_container_gets_no_capability_that_this_process_lacks() {
         let held = Capabilities(0b111);
-        let all = Capabilities::of(&[Capability::All], &[], Net::Host, held);
+        let all = Capabilities::of(&[Capability::All], &[], true, held);
         assert_eq!(all, held);
         let named = all.names();
         assert_eq!(Capabilities::from_names(named.iter().map(String::as_str)), held);

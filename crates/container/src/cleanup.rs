@@ -7,8 +7,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::thread::CapabilitySet;
 use xebec_kernel::file::remove_abandoned;
 use xebec_kernel::lock::{lock_directory, try_lock_directory};
+use xebec_kernel::process::has_capability;
+use xebec_network::Attachment;
 
 use crate::layout::{REMOVE_MARKER, records};
 use crate::name::is_container_name;
@@ -51,6 +54,9 @@ pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
             cleaned += 1;
         }
     }
+    for (id, error) in detach_unrecorded(dirs) {
+        outcome = outcome.and(Err(stale(&id, &error)));
+    }
     for id in containers_with_bundles(dirs) {
         if let Err(error) = remove_unrecorded_bundle(dirs, &id) {
             outcome = outcome.and(Err(stale(&id, &error)));
@@ -90,6 +96,11 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
     }
     // A runtime that was killed before it wrote its state does not know of them.
     control_groups::remove(&group);
+    // Later: a plugin that fails must not keep the container's files.
+    let detached = match &record.network.attachment {
+        Some(attachment) if can_detach() => dirs.network_places().detach(attachment),
+        _ => Ok(()),
+    };
     remove_bundle(dirs, &record.id)?;
     // The record is trusted to name a directory only if that has the container's name.
     if record.state.file_name() == Some(record.id.as_ref()) {
@@ -102,7 +113,44 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
     }
     let _ = fs::remove_file(dirs.console_socket(&record.id));
     record::remove(&dirs.run, &record.id);
-    Ok(())
+    Ok(detached?)
+}
+
+/// Whether this process may change networks. The daemon's service may not: then a later command detaches what
+/// containers left in theirs.
+fn can_detach() -> bool {
+    has_capability(CapabilitySet::NET_ADMIN)
+}
+
+/// Detaches containers without a record: a supervisor records its container before it attaches it, and detaches
+/// it before it removes the record. Returns those that could not be detached.
+fn detach_unrecorded(dirs: &Directories) -> Vec<(String, RunError)> {
+    let places = dirs.network_places();
+    if !can_detach() {
+        return Vec::new();
+    }
+    let (attachments, unreadable) = match Attachment::all(&places) {
+        Ok(found) => found,
+        Err(error) => return vec![("(any)".to_owned(), error.into())],
+    };
+    let mut failed: Vec<(String, RunError)> = Vec::new();
+    for attachment in attachments {
+        let record = record::read(&record::path(&dirs.run, &attachment.container));
+        let is_its = |record: &Record| record.network.attachment.as_ref() == Some(&attachment.id);
+        // A record that cannot be read may be that of a container that runs.
+        if record.map_or(true, |record| record.as_ref().is_some_and(is_its)) {
+            continue;
+        }
+        if let Err(error) = places.detach(&attachment.id) {
+            failed.push((attachment.container, error.into()));
+        }
+    }
+    failed.extend(
+        unreadable
+            .into_iter()
+            .map(|error| ("(any)".to_owned(), error.into())),
+    );
+    failed
 }
 
 /// The names of the containers that have a bundle.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use xebec_kernel::mount::MountError;
+use xebec_network::NetworkError;
 
 use crate::{ExitCode, ImageConfigError, SignalParseError, UserError, VolumeError};
 
@@ -172,9 +173,24 @@ pub enum RunError {
         /// What is wrong with it.
         reason: String,
     },
-    /// An unknown network.
-    #[error("unknown network {0:?}; use host or none")]
-    Net(String),
+    /// The container's network could not be made.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// An option that the container's network cannot give.
+    #[error("{option} has no effect with --network {net}: {reason}")]
+    NetworkOption {
+        /// The option.
+        option: &'static str,
+        /// The network.
+        net: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The container whose network another one is to share does not run.
+    #[error(
+        "no container named {0} is running, so that its network cannot be shared; `xebec ps` lists those that run"
+    )]
+    NoSuchNetworkContainer(String),
     /// The user that the container runs as was not found.
     #[error(transparent)]
     User(#[from] UserError),

@@ -3,7 +3,11 @@
 //! Source: image-spec `config.md`, the `config` object. Unknown members are ignored, and a member that is
 //! `null` counts as absent, as docker and buildah write both.
 
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
 use serde::{Deserialize, Deserializer};
+use xebec_network::{HostPorts, PortRequest, Protocol};
 
 use crate::signal::{SignalParseError, StopSignal};
 
@@ -29,6 +33,9 @@ pub struct ImageConfig {
     /// The signal that asks the container to stop, as `SIGTERM`, `TERM` or a number; empty means `SIGTERM`.
     #[serde(rename = "StopSignal", deserialize_with = "null_is_default")]
     pub stop_signal: String,
+    /// The ports on which the image's program listens, as `80/tcp`.
+    #[serde(rename = "ExposedPorts", deserialize_with = "null_is_default")]
+    pub exposed_ports: BTreeMap<String, serde_json::Value>,
 }
 
 /// The image's configuration does not follow the specification.
@@ -52,6 +59,26 @@ impl ImageConfig {
     /// If the blob is not such a configuration.
     pub fn from_json(blob: &serde_json::Value) -> Result<Self, ImageConfigError> {
         Ok(Blob::into_config(Blob::deserialize(blob)?))
+    }
+
+    /// The ports of the image that are to be published on any free port of the host, beside these.
+    pub(crate) fn ports_to_publish(&self, asked: &[PortRequest]) -> Vec<PortRequest> {
+        let exposed = self
+            .exposed_ports
+            .keys()
+            .filter_map(|text| Protocol::exposed(text));
+        let requests = exposed.flatten().map(|(container, protocol)| PortRequest {
+            address: Ipv4Addr::UNSPECIFIED,
+            host: HostPorts::Any,
+            container,
+            protocol,
+        });
+        let is_asked = |request: &PortRequest| {
+            asked
+                .iter()
+                .any(|one| (one.container, one.protocol) == (request.container, request.protocol))
+        };
+        requests.filter(|request| !is_asked(request)).collect()
     }
 
     /// The signal that asks the container to stop.
@@ -100,6 +127,9 @@ mod tests {
         assert_eq!(config.user, "www:www");
         assert_eq!(config.working_dir, "/srv");
         assert_eq!(config.stop_signal().unwrap().number(), 3);
+        let asked = PortRequest::parse("8080:80").unwrap();
+        assert_eq!(config.ports_to_publish(&asked), []);
+        assert_eq!(config.ports_to_publish(&[]), PortRequest::parse("80").unwrap());
     }
 
     #[test]

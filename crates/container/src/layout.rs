@@ -28,6 +28,8 @@
 
 use std::path::{Path, PathBuf};
 
+use xebec_network::Places;
+
 /// What is known of a container, in its directory.
 pub(crate) const CONTAINER: &str = "container.json";
 
@@ -74,6 +76,15 @@ impl Directories {
     /// The directory of all volumes: `<root>/volumes`, beside the state directory.
     pub(crate) fn volumes(&self) -> PathBuf {
         self.state.with_file_name("volumes")
+    }
+
+    /// Where networks and the containers' attachments to them are: `<root>/networks` is beside the directory of
+    /// the containers.
+    pub(crate) fn network_places(&self) -> Places {
+        Places {
+            networks: self.state.with_file_name("networks"),
+            run: self.run.clone(),
+        }
     }
 
     /// The directory of all bundles.

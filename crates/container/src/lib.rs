@@ -28,8 +28,8 @@
 //!
 //! # What this crate may use
 //!
-//! `kernel`, and no other crate of Xebec. It knows neither images nor the daemon: it gets a directory and an
-//! [`ImageConfig`].
+//! `kernel` and `network`, and no other crate of Xebec. It knows neither images nor the daemon: it gets a
+//! directory and an [`ImageConfig`].
 //!
 //! # Where to look
 //!
@@ -49,6 +49,7 @@
 //! | `lifecycle`, `restart_policy`, `restore` | what users do to containers that exist; when one is started again |
 //! | [`log`] | the output of detached containers |
 //! | `volume` | directories of the host, and volumes, that a container sees |
+//! | `network` | the container's network, and its files in `/etc` that follow from it |
 //! | `probe`, `probe_watch`, `output` | readiness |
 
 mod bundle;
@@ -65,7 +66,6 @@ mod event;
 mod exec;
 mod exec_fifo;
 mod exit_code;
-mod host_files;
 mod image_config;
 mod init;
 mod labels;
@@ -122,7 +122,7 @@ pub use image_config::{ImageConfig, ImageConfigError};
 pub use layout::Directories;
 pub use lifecycle::{LifecycleError, kill_at_once, remove, rename, send_signal, set_paused, stop, wait};
 pub use namespaces::{IpcMode, PidMode};
-pub use network::Net;
+pub use network::{Net, NetworkOptions, RecordedNetwork};
 pub use options::{Again, RunOptions};
 pub use probe::{Probe, ProbeParseError};
 pub use process::command_line;

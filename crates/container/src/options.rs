@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::log::LogLimits;
-use crate::{Confinement, IpcMode, Net, PidMode, Probe, RestartPolicy, StopSignal, Volume};
+use crate::{Confinement, IpcMode, Net, NetworkOptions, PidMode, Probe, RestartPolicy, StopSignal, Volume};
 
 /// How long a container may take to become ready before it is stopped, by default. The slowest start in the
 /// measurements on which Xebec is built (3 GB of python wheels at 100 Mbit/s) took 30 s.
@@ -44,6 +44,8 @@ pub struct RunOptions {
     /// A static program of the host that is the container's first process, reaps the others, and passes on
     /// signals. By default the container's own command is the first process.
     pub init: Option<PathBuf>,
+    /// What is asked of that network.
+    pub network: NetworkOptions,
     /// What the container may do and use.
     pub confinement: Confinement,
     /// Whether the container reads this process's standard input. Otherwise it reads `/dev/null`.
@@ -116,6 +118,7 @@ impl Default for RunOptions {
             ipc: IpcMode::default(),
             group_add: Vec::new(),
             init: None,
+            network: NetworkOptions::default(),
             confinement: Confinement::default(),
             interactive: false,
             tty: false,

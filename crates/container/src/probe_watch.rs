@@ -58,7 +58,8 @@ pub(crate) fn refuse_ready_before(options: &RunOptions) -> Result<(), RunError> 
 pub(crate) struct ProbeTarget {
     pub id: String,
     pub pid: i32,
-    pub net: Net,
+    /// Whether it is on the host's network.
+    pub on_host: bool,
     pub runtime: Runtime,
 }
 
@@ -111,7 +112,7 @@ impl Drop for ProbeWatch {
 /// Tries a probe until it succeeds. Returns false if it was stopped before.
 fn try_until_ready(probe: &Probe, target: &ProbeTarget, stop: &StopFlag) -> io::Result<bool> {
     let network = matches!(probe, Probe::Port(_) | Probe::Http(_));
-    if network && target.net == Net::None {
+    if network && !target.on_host {
         let namespace = File::open(format!("/proc/{}/ns/net", target.pid))?;
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
     }

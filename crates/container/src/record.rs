@@ -16,6 +16,7 @@ use xebec_kernel::process::start_time;
 
 use crate::layout::records;
 use crate::name::is_container_name;
+use crate::network::RecordedNetwork;
 use crate::{RecordError, control_groups};
 
 /// Largest record that is read. [`COMMAND_LIMIT`] keeps those that are written far below it.
@@ -66,6 +67,9 @@ pub struct Record {
     /// Whether that directory holds what an earlier start left, which is then kept in any case.
     #[serde(default)]
     pub is_kept: bool,
+    /// The container's network. Absent from records of versions that did not note it.
+    #[serde(default)]
+    pub network: RecordedNetwork,
     /// When the container was requested, in seconds since 1970.
     pub created: u64,
     /// The container's command line, for people to read. The end of a very long one is left out.
@@ -104,6 +108,7 @@ impl Record {
             state: state.to_owned(),
             rm: false,
             is_kept: false,
+            network: RecordedNetwork::default(),
             created: seconds_since_1970(),
             command: Vec::new(),
         })

@@ -9,6 +9,7 @@ use crate::bundle::Bundle;
 use crate::cgroup_warm_up::CgroupWarmUp;
 use crate::cleanup::cleanup_stale;
 use crate::init::become_subreaper;
+use crate::network::NetworkPlan;
 use crate::prediction::PredictedCreate;
 use crate::probe_watch::refuse_ready_before;
 use crate::process::Process;
@@ -53,15 +54,18 @@ impl<'a> Prepared<'a> {
         }
         refuse_dynamic_init(options)?;
         let mut runtime = Runtime::find(options.runtime.as_deref(), dirs)?;
-        let security = SecurityContext::decide(options, &runtime)?;
+        let network = NetworkPlan::decide(options, dirs)?;
+        let security = SecurityContext::decide(options, &runtime, network.is_hosts())?;
         runtime.filter_by(security.filters.outer.clone());
         // Before signals are caught: a cleanup can take long, and a signal may end it.
         if let Err(error) = cleanup_stale(dirs) {
             tracing::warn!(%error, "cannot clean up after containers whose `xebec run` was killed");
         }
         let events = EventQueue::open()?;
-        let bundle = Bundle::claim(options, dirs, &runtime, security)?;
+        let mut bundle = Bundle::claim(options, dirs, &runtime, security, network)?;
         let image = events.spawn(find_image)?;
+        // Its plugins run meanwhile, and while the runtime creates the container.
+        bundle.begin_network(options)?;
         let mut prepared = Prepared {
             create: PredictedCreate::start(&bundle, options)?,
             bundle,
@@ -128,6 +132,7 @@ impl<'a> Prepared<'a> {
         refuse_ready_before(options)?;
         let stop_signal = options.stop_signal.map_or_else(|| image.stop_signal(), Ok)?;
         bundle.set_stop_signal(stop_signal);
+        bundle.publish_exposed(options, image)?;
         let resolve = || Process::resolve(view, image, options);
         let predicted = create.predicted_process(&bundle, image, options);
         let is_predicted = predicted.is_some();

@@ -24,8 +24,8 @@ pub(crate) struct SecurityContext {
 }
 
 impl SecurityContext {
-    /// Decides the settings of a container that `runtime` will create.
-    pub(crate) fn decide(options: &RunOptions, runtime: &Runtime) -> Result<Self, RunError> {
+    /// Decides the settings of a container that `runtime` will create, on the host's network or not.
+    pub(crate) fn decide(options: &RunOptions, runtime: &Runtime, on_host: bool) -> Result<Self, RunError> {
         let confinement = &options.confinement;
         confinement.check(&options.volumes)?;
         for sysctl in &confinement.sysctls {
@@ -36,7 +36,7 @@ impl SecurityContext {
         let capabilities = Capabilities::of(
             &confinement.cap_add,
             &confinement.cap_drop,
-            options.net,
+            on_host,
             Capabilities::held(),
         );
         let security = &confinement.security;

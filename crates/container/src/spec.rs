@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::confinement::{Confinement, DeviceNode, Tmpfs};
+use crate::network::Namespace;
 use crate::process::Process;
 use crate::security_context::SecurityContext;
 use crate::volume::{BindMount, Propagation};
-use crate::{IpcMode, Net, PidMode, seccomp};
+use crate::{IpcMode, PidMode, seccomp};
 
 /// The version whose members are used. Every runc since 1.0 reads it.
 const SPEC_VERSION: &str = "1.0.2";
@@ -59,7 +60,7 @@ pub(crate) struct SpecInput<'a> {
     pub process: &'a Process,
     pub root: &'a Path,
     pub hostname: &'a str,
-    pub net: Net,
+    pub network: &'a Namespace,
     pub pid: &'a PidMode,
     /// Where the PID namespace of another container is.
     pub pid_namespace: Option<PathBuf>,
@@ -260,23 +261,29 @@ pub(crate) fn is_masked(path: &Path) -> bool {
 }
 
 fn linux(input: &SpecInput<'_>) -> Value {
-    let mut namespaces = match input.ipc {
-        IpcMode::Private => vec!["ipc", "uts", "mount"],
-        IpcMode::Host => vec!["uts", "mount"],
+    let kinds: &[&str] = match input.ipc {
+        IpcMode::Private => &["ipc", "uts", "mount"],
+        IpcMode::Host => &["uts", "mount"],
     };
-    let mut sysctl = json!({});
-    if input.net == Net::None {
-        namespaces.push("network");
-        // As in docker: in a network of its own no port has to be protected from the container's users.
-        sysctl = json!({ "net.ipv4.ip_unprivileged_port_start": "0" });
+    let mut namespaces: Vec<Value> = kinds.iter().map(|kind| json!({ "type": kind })).collect();
+    // As in docker: in a network of its own no port has to be protected from the container's users.
+    let mut sysctl = json!({ "net.ipv4.ip_unprivileged_port_start": "0" });
+    match input.network {
+        Namespace::New => namespaces.push(json!({ "type": "network" })),
+        Namespace::Own(path) => namespaces.push(json!({ "type": "network", "path": path })),
+        Namespace::Shared(path) => {
+            namespaces.push(json!({ "type": "network", "path": path }));
+            // It has the settings of the container that it belongs to.
+            sysctl = json!({});
+        }
+        Namespace::Host => sysctl = json!({}),
     }
     if input.unified_cgroups {
-        namespaces.push("cgroup");
+        namespaces.push(json!({ "type": "cgroup" }));
     }
     for one in &input.confinement.sysctls {
         sysctl[&one.name] = json!(one.value);
     }
-    let mut namespaces: Vec<Value> = namespaces.iter().map(|kind| json!({ "type": kind })).collect();
     match (input.pid, &input.pid_namespace) {
         (PidMode::Host, _) => {}
         (_, Some(path)) => namespaces.insert(0, json!({ "type": "pid", "path": path })),

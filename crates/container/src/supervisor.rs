@@ -160,13 +160,14 @@ pub(crate) fn supervise(
         _input,
     } = stdio.forward(options, log.as_ref(), &tail, &queue.sender)?;
     init.watch(&queue.sender)?;
+    bundle.finish_network()?;
     queue.refuse_if_interrupted()?;
     bundle.compare_volumes(init.pid)?;
     start(bundle, &init, options, on_event)?;
     let target = ProbeTarget {
         id: bundle.id().to_owned(),
         pid: init.pid,
-        net: options.net,
+        on_host: bundle.is_on_hosts_network(),
         runtime: bundle.runtime().clone(),
     };
     let probe_watch = ProbeWatch::start(&options.probes, &target, &queue.sender)?;

@@ -11,7 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-kernel", &[]),
     ("xebec-trust", &["xebec-format", "xebec-kernel"]),
     ("xebec-network", &["xebec-kernel"]),
-    ("xebec-container", &["xebec-kernel"]),
+    ("xebec-container", &["xebec-kernel", "xebec-network"]),
     ("xebec-snapshotter", &["xebec-kernel"]),
     ("xebec-oci", &["xebec-format", "xebec-kernel"]),
     ("xebec-index", &["xebec-format"]),
@@ -118,6 +118,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "xebec-format",
             "xebec-kernel",
+            "xebec-network",
             "xebec-trust",
             "xebec-container",
             "xebec-oci",

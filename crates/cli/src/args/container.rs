@@ -7,13 +7,14 @@ use std::str::FromStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args, ValueHint};
 use xebec_container::confinement::{Bytes, Cpus, MemorySwap, PidsLimit, SecurityOption, Ulimit};
-use xebec_container::{CAPABILITIES, Capability, Confinement, Net, Probe, RunOptions, read_env_file};
+use xebec_container::{CAPABILITIES, Capability, Confinement, Probe, RunOptions, read_env_file};
 use xebec_protocol::wire::ServiceCommand;
 use xebec_recordings::merge_pages::Limit;
 
 use super::absent::AbsentArgs;
 use super::image::{ImageArgs, Pull};
 use super::lifecycle::KeptArgs;
+use super::network::NetworkArgs;
 use super::share::ShareArgs;
 use super::volume::VolumeArgs;
 
@@ -26,6 +27,8 @@ use super::volume::VolumeArgs;
     xebec run -v data:/var/lib/db -v ./conf:/etc/app:ro registry.example.com/db:16     a volume, and a directory\n  \
     xebec run --read-only --tmpfs /run --tmpfs /tmp:size=64m,exec registry.example.com/app:1.4\n  \
     xebec run --cap-drop ALL --cap-add NET_BIND_SERVICE --security-opt no-new-privileges registry.example.com/web:2\n  \
+    xebec run -p 8080:80 registry.example.com/web:2                      on a network of its own; the host's port 8080 leads there\n  \
+    xebec run --network shop --name db registry.example.com/db:16        other containers of the network shop find it as db\n  \
     xebec run --env-file app.env --env DEBUG=1 registry.example.com/app:1.4\n  \
     xebec run --cap-add NET_RAW docker.io/library/busybox ping registry.example.com")]
 pub(crate) struct RunArgs {
@@ -87,9 +90,9 @@ pub(crate) struct ContainerArgs {
     /// Fail if the container is not ready after this time.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = crate::text::parse_duration)]
     pub(crate) probe_timeout: std::time::Duration,
-    /// The network that the container sees: host or none.
-    #[arg(long, visible_alias = "network", default_value = "host", value_name = "NET")]
-    pub(crate) net: Net,
+    /// The network that the container sees.
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
     /// What the container sees of the host.
     #[command(flatten)]
     pub(crate) volumes: VolumeArgs,
@@ -203,7 +206,8 @@ impl ContainerArgs {
             workdir: self.workdir.clone(),
             user: self.user.clone(),
             volumes: self.volumes.volumes(),
-            net: self.net,
+            net: self.network.net(),
+            network: self.network.options(),
             probes: self.probe.clone(),
             probe_timeout: self.probe_timeout,
             hostname: self.hostname.clone(),
@@ -289,7 +293,8 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) key_env: Vec<String>,
     /// Run nothing. Merge all recordings of the image into one, and add what starts on this host read besides.
-    #[arg(long, conflicts_with_all = ["command", "repeat", "settle", "key_env", "probe", "probe_timeout", "net", "volumes",
+    #[arg(long, conflicts_with_all = ["command", "repeat", "settle", "key_env", "probe", "probe_timeout", "net", "publish",
+        "publish_all", "ip", "network_alias", "add_host", "dns", "dns_search", "dns_option", "volumes",
         "env", "env_file", "cap_add", "cap_drop", "security_opt", "read_only", "tmpfs", "memory", "memory_swap", "cpus",
         "pids_limit", "shm_size", "ulimit", "mounts", "init", "pid", "ipc", "group_add", "devices", "sysctls", "memory_reservation",
         "cpu_shares", "cpuset_cpus", "cpuset_mems", "oom_score_adj", "workdir", "user", "entrypoint", "hostname", "runtime"])]

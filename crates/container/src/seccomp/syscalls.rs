@@ -152,7 +152,7 @@ mod tests {
             let added = capability.parse().into_iter().collect::<Vec<_>>();
             let all = crate::capabilities::Capability::All;
             let none = [all];
-            let has = Capabilities::of(&added, &none, crate::Net::Host, Capabilities::ALL);
+            let has = Capabilities::of(&added, &none, true, Capabilities::ALL);
             let call = SYSCALLS.iter().find(|call| call.name == name);
             call.map(|call| call.action(has, false))
         };

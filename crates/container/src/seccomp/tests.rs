@@ -1,9 +1,8 @@
 use super::*;
-use crate::Net;
 
 fn with(added: &[&str]) -> Capabilities {
     let added: Vec<_> = added.iter().filter_map(|name| name.parse().ok()).collect();
-    Capabilities::of(&added, &[], Net::Host, Capabilities::ALL)
+    Capabilities::of(&added, &[], true, Capabilities::ALL)
 }
 
 fn rules_for<'a>(profile: &'a Value, name: &str) -> Vec<&'a Value> {

@@ -27,7 +27,7 @@ static PLAIN: LazyLock<Confinement> = LazyLock::new(Confinement::default);
 
 /// The default settings, on the host's network.
 static DEFAULT_SECURITY: LazyLock<SecurityContext> = LazyLock::new(|| {
-    let capabilities = Capabilities::of(&[], &[], Net::Host, Capabilities::ALL);
+    let capabilities = Capabilities::of(&[], &[], true, Capabilities::ALL);
     SecurityContext {
         capabilities,
         filters: Filters::new(&Filter::Default, capabilities, true, false),
@@ -41,7 +41,7 @@ fn input(process: &Process) -> SpecInput<'_> {
         process,
         root: Path::new("/state/box/merged"),
         hostname: "ship",
-        net: Net::Host,
+        network: &Namespace::Host,
         pid: &PidMode::Private,
         pid_namespace: None,
         ipc: IpcMode::Private,
@@ -72,16 +72,16 @@ fn the_configuration_is_as_expected() {
 #[test]
 fn a_network_of_its_own_is_a_namespace() {
     let process = process(&[]);
-    let spec = |net, unified_cgroups| {
+    let spec = |network: &Namespace, unified_cgroups| {
         config_json(&SpecInput {
-            net,
+            network,
             unified_cgroups,
             ..input(&process)
         })
     };
     let names = |spec: &Value| spec["linux"]["namespaces"].to_string();
-    assert!(!names(&spec(Net::Host, false)).contains("network"));
-    let alone = spec(Net::None, false);
+    assert!(!names(&spec(&Namespace::Host, false)).contains("network"));
+    let alone = spec(&Namespace::New, false);
     assert!(names(&alone).contains("network"));
     assert_eq!(
         alone["linux"]["sysctl"]["net.ipv4.ip_unprivileged_port_start"],
@@ -91,7 +91,18 @@ fn a_network_of_its_own_is_a_namespace() {
         !names(&alone).contains("cgroup"),
         "with control groups of version 1 docker has none either"
     );
-    assert!(names(&spec(Net::None, true)).contains("cgroup"));
+    assert!(names(&spec(&Namespace::New, true)).contains("cgroup"));
+    let own = spec(&Namespace::Own("/run/netns/a".into()), false);
+    assert!(
+        names(&own).contains(r#"{"path":"/run/netns/a","type":"network"}"#),
+        "{own}"
+    );
+    assert_eq!(own["linux"]["sysctl"], alone["linux"]["sysctl"]);
+    let shared = spec(&Namespace::Shared("/proc/7/fd/8".into()), false);
+    assert!(
+        names(&shared).contains("/proc/7/fd/8") && shared["linux"]["sysctl"] == json!({}),
+        "{shared}"
+    );
 }
 
 #[test]

@@ -1,0 +1,207 @@
+//! `xebec network`.
+
+use xebec_container::cleanup_stale;
+use xebec_network::{Attachment, DEFAULT_NETWORK, Definition, NetworkError, Networks, Places};
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+
+use crate::args::{Json, NetworkCommand};
+use crate::run::directories;
+use crate::text;
+
+/// `xebec network COMMAND`.
+pub(crate) fn command(paths: &Paths, command: &NetworkCommand) -> Result<(), Failure> {
+    let places = Places::new(paths.root(), paths.run());
+    let networks = Networks::new(&places);
+    match command {
+        NetworkCommand::Create(args) => {
+            let made = networks
+                .create(&args.name, &args.new_network())
+                .map_err(failure)?;
+            match args.json {
+                true => text::print_json(made.list())?,
+                false => outln!("{}", made.name()),
+            }
+        }
+        NetworkCommand::Ls(args) => list(&networks, *args)?,
+        NetworkCommand::Inspect { networks: names, .. } => inspect(&places, &networks, names)?,
+        NetworkCommand::Rm {
+            networks: names,
+            json,
+        } => {
+            forget_dead_containers(paths);
+            let mut removed = Vec::new();
+            let mut outcome = Ok(());
+            for name in names {
+                match networks.remove(name) {
+                    Ok(()) => removed.push(name.clone()),
+                    Err(error) => outcome = outcome.and(Err(failure(error))),
+                }
+            }
+            print_names(&removed, *json)?;
+            outcome?;
+        }
+        NetworkCommand::Prune { json, .. } => {
+            forget_dead_containers(paths);
+            let (removed, failed) = networks.prune().map_err(failure)?;
+            print_names(&removed, *json)?;
+            failed
+                .into_iter()
+                .next()
+                .map_or(Ok(()), |error| Err(failure(error)))?;
+        }
+    }
+    Ok(())
+}
+
+/// A container whose `xebec run` was killed uses its network no more.
+fn forget_dead_containers(paths: &Paths) {
+    if let Err(error) = cleanup_stale(&directories(paths)) {
+        tracing::warn!("{error}");
+    }
+}
+
+fn print_names(names: &[String], json: bool) -> Result<(), Failure> {
+    if json {
+        return text::print_json(&names);
+    }
+    for name in names {
+        outln!("{name}");
+    }
+    Ok(())
+}
+
+/// A network as `xebec network ls --json` gives it.
+#[derive(serde::Serialize)]
+struct Listed {
+    name: String,
+    driver: String,
+    subnet: Option<String>,
+    gateway: Option<String>,
+    bridge: Option<String>,
+    internal: bool,
+    containers: Vec<String>,
+}
+
+fn list(networks: &Networks, args: Json) -> Result<(), Failure> {
+    let (found, unusable) = networks.list().map_err(failure)?;
+    let mut listed = Vec::new();
+    for (name, network) in &found {
+        let containers = networks.containers(name).map_err(failure)?;
+        listed.push(Listed::of(network, containers));
+    }
+    if !args.json {
+        print_list(&listed);
+    } else {
+        text::print_json(&listed)?;
+    }
+    for error in unusable {
+        errln!("xebec: {error}");
+    }
+    Ok(())
+}
+
+impl Listed {
+    fn of(network: &Definition, containers: Vec<String>) -> Self {
+        Self {
+            name: network.name().to_owned(),
+            driver: network.driver().to_owned(),
+            subnet: network.subnets().first().map(|(subnet, _)| subnet.to_string()),
+            gateway: network.gateway().map(|gateway| gateway.to_string()),
+            bridge: network.bridge().map(str::to_owned),
+            internal: network.is_internal(),
+            containers,
+        }
+    }
+}
+
+/// The host's network and none are always there, as in docker; the default network is made at its first use.
+fn print_list(listed: &[Listed]) {
+    let heads = ["NETWORK", "DRIVER", "SUBNET", "BRIDGE", "CONTAINERS"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let row = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
+    if listed.iter().all(|one| one.name != DEFAULT_NETWORK) {
+        rows.push(row([DEFAULT_NETWORK, "bridge", "chosen at first use", "-", "0"]));
+    }
+    for one in listed {
+        let subnet = one.subnet.as_deref().unwrap_or("-");
+        let subnet = match one.internal {
+            true => format!("{subnet} (internal)"),
+            false => subnet.to_owned(),
+        };
+        let (bridge, containers) = (
+            one.bridge.as_deref().unwrap_or("-"),
+            one.containers.len().to_string(),
+        );
+        rows.push(row([&one.name, &one.driver, &subnet, bridge, &containers]));
+    }
+    rows.push(row(["host", "host", "-", "-", "-"]));
+    rows.push(row(["none", "none", "-", "-", "-"]));
+    out!("{}", text::table(&rows));
+}
+
+/// A network as `xebec network inspect` gives it.
+#[derive(serde::Serialize)]
+struct Inspected {
+    #[serde(flatten)]
+    listed: Listed,
+    /// What is in its file.
+    definition: serde_json::Value,
+    /// The containers that are attached to it.
+    attachments: Vec<Attached>,
+}
+
+/// A container in its network.
+#[derive(serde::Serialize)]
+struct Attached {
+    container: String,
+    names: Vec<String>,
+    addresses: Vec<String>,
+    mac: Option<String>,
+    ports: Vec<String>,
+}
+
+fn inspect(places: &Places, networks: &Networks, names: &[String]) -> Result<(), Failure> {
+    let (attachments, _) = Attachment::all(places).map_err(failure)?;
+    let mut inspected = Vec::new();
+    for name in names {
+        let network = networks.existing(name).map_err(failure)?;
+        let containers = networks.containers(name).map_err(failure)?;
+        let its = attachments.iter().filter(|one| one.network == *name);
+        inspected.push(Inspected {
+            listed: Listed::of(&network, containers),
+            definition: network.list().clone().into(),
+            attachments: its.map(Attached::of).collect(),
+        });
+    }
+    text::print_json(&inspected)
+}
+
+impl Attached {
+    fn of(attachment: &Attachment) -> Self {
+        let addresses = attachment.addresses.clone().unwrap_or_default();
+        Self {
+            container: attachment.container.clone(),
+            names: attachment.names.clone(),
+            addresses: addresses.addresses,
+            mac: addresses.mac,
+            ports: attachment.ports.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// What is missing is not found; what the user wrote is wrong use; the rest is this host's.
+fn failure(error: NetworkError) -> Failure {
+    let kind = match &error {
+        NetworkError::Unknown(_) => FailureKind::NotFound,
+        NetworkError::Name(_)
+        | NetworkError::Reserved(_)
+        | NetworkError::Exists(_)
+        | NetworkError::Used { .. }
+        | NetworkError::Subnet { .. }
+        | NetworkError::Collision { .. }
+        | NetworkError::Gateway { .. } => FailureKind::Usage,
+        _ => FailureKind::Host,
+    };
+    Failure::new(kind, error)
+}
