@@ -2,6 +2,7 @@
 
 mod configuration;
 mod finding;
+mod networks;
 mod registry;
 mod runtimes;
 
@@ -68,6 +69,7 @@ fn host(paths: Result<&Paths, &String>) -> Vec<Finding> {
     let directory = paths.ok().map(Paths::root);
     findings.extend(features::check_all(directory).into_iter().map(Finding::from));
     findings.push(runtimes::check());
+    findings.push(networks::check());
     if let Ok(paths) = paths {
         findings.extend(configuration::check(paths));
     }

@@ -33,6 +33,16 @@ impl Finding {
         }
     }
 
+    /// Xebec works, but not all of it.
+    pub(super) fn poor(name: impl Into<String>, detail: String, advice: String) -> Self {
+        Self {
+            name: name.into(),
+            outcome: Verdict::Poor,
+            detail,
+            advice: Some(advice),
+        }
+    }
+
     /// Xebec cannot work, or not safely, before it is mended.
     pub(super) fn broken(name: impl Into<String>, detail: String, advice: Option<String>) -> Self {
         Self {
