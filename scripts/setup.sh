@@ -51,6 +51,8 @@ zstd                  | apt    | zstd                  | test,bench             
 xz                    | apt    | xz-utils              | test,bench                 | layers by several writers
 tar                   | apt    | tar                   | test,bench                 | layers by several writers
 crun                  | apt    | crun                  | test                       | the other runtime
+/usr/lib/cni/bridge   | apt    | containernetworking-plugins | test,bench         | networks of containers
+iptables              | apt    | iptables              | test,bench                 | published ports, and networks that are kept apart
 busybox               | apt    | busybox-static        | test,bench                 | images of one program
 pkg-config            | apt    | pkg-config            | test,bench                 | builds the other runc, below
 /usr/include/seccomp.h | apt   | libseccomp-dev        | test,bench                 | builds the other runc, below

@@ -14,6 +14,7 @@ mod kubelet;
 mod kubernetes;
 mod laziness;
 mod lingering;
+mod networks;
 mod observe;
 mod ours;
 mod outages;
@@ -90,6 +91,7 @@ pub(crate) fn all() -> Vec<Case> {
         closed::cases(),
         private::cases(),
         outages::cases(),
+        networks::cases(),
         observe::cases(),
         away::cases(),
         faults::cases(),
