@@ -11,9 +11,9 @@ mod containerd;
 mod exec;
 mod image;
 mod lifecycle;
+mod network;
 mod share;
 mod volume;
-mod network;
 
 use std::path::{Path, PathBuf};
 
@@ -26,10 +26,10 @@ pub(crate) use lifecycle::{
     AgainArgs, ContainerCommand, Filter, KillArgs, LogsArgs, NamesArgs, Origin, PsArgs, RenameArgs, RmArgs,
     StopArgs,
 };
+pub(crate) use network::NetworkCommand;
 pub(crate) use volume::{
     ListArgs as VolumeListArgs, PruneArgs as VolumePruneArgs, RemoveArgs as VolumeRemoveArgs, VolumeCommand,
 };
-pub(crate) use network::NetworkCommand;
 use xebec_protocol::settings::{LogFormat, Overrides, Settings, Size};
 
 /// Xebec starts containers before their images arrive.

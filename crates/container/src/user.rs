@@ -143,7 +143,7 @@ pub(crate) fn add_groups(view: &Path, groups: &[String], identity: &mut Identity
     if groups.is_empty() {
         return Ok(());
     }
-    let list = read_list(view, "etc/group")?;
+    let list = read_list(|path: &Path| open_in_root(view, path), "etc/group")?;
     for group in groups {
         let gid = find_group(&list, group)?;
         if gid != identity.gid && !identity.additional.contains(&gid) {

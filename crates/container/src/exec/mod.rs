@@ -159,7 +159,7 @@ impl Start<'_> {
         // A key of the terminal that interrupts this process interrupts the runtime as well.
         started.map_err(|error| interruption(receiver).unwrap_or(error))?;
         let init = Init::open(&paths.pid_file)?;
-        let forwarding = stdio.forward(&streams_of, &Tail::default(), sender)?;
+        let forwarding = stdio.forward(&streams_of, None, &Tail::default(), sender)?;
         init.watch(sender)?;
         let code = wait(receiver, &init, forwarding.terminal.as_ref())?;
         finish_copies(forwarding.copies);
