@@ -14,10 +14,15 @@ mod lifecycle;
 mod network;
 mod share;
 mod volume;
+mod service;
+#[cfg(test)]
+mod tests;
+mod verbose;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 pub(crate) use container::{RecordArgs, RunArgs, no_variables};
 pub(crate) use containerd::{CtrPullArgs, DockerRelayArgs};
 pub(crate) use exec::{CopyArgs, ExecArgs, StatsArgs, TopArgs};
@@ -35,6 +40,7 @@ use xebec_protocol::settings::{LogFormat, Overrides, Settings, Size};
 /// Xebec starts containers before their images arrive.
 #[derive(Debug, Parser)]
 #[command(name = "xebec", version, propagate_version = true, max_term_width = 100)]
+#[command(mut_subcommands = verbose::leave_short_form)]
 #[command(after_help = "Examples:\n  \
     xebec run --rm -it docker.io/library/debian:12 bash\n  \
     xebec index --push registry.example.com/app:1.4     make the image's next start lazy, on every host\n  \
@@ -63,7 +69,7 @@ pub(crate) struct Cli {
     )]
     pub(crate) run: PathBuf,
     /// Print more: once, what Xebec does; twice, how.
-    #[arg(long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// This process is the supervisor of a detached container, and reports to the one that started it; only `run` and `start`
     /// do so.
@@ -72,6 +78,26 @@ pub(crate) struct Cli {
     /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads a command line.
+    ///
+    /// # Errors
+    /// Help or version that were asked for, or what is wrong with the command line.
+    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let words: Vec<OsString> = words.into_iter().collect();
+        Self::try_parse_from(&words).map_err(|error| {
+            // The same with the arguments as they are documented.
+            let documented = Self::documented().try_get_matches_from(&words);
+            documented.err().unwrap_or(error)
+        })
+    }
+
+    /// The commands and options, for help, man pages and completion.
+    pub(crate) fn documented() -> clap::Command {
+        service::documented(Self::command())
+    }
 }
 
 /// The commands.

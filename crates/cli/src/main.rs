@@ -41,7 +41,6 @@ mod wait_text;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
@@ -64,7 +63,7 @@ fn main() -> ExitCode {
 
 /// Does what the command line asks for.
 fn command_line() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return help_or_error(&error),
     };
@@ -99,12 +98,12 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Completion { shell } => {
             // It panics when it cannot write.
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "xebec", &mut script);
+            clap_complete::generate(*shell, &mut Cli::documented(), "xebec", &mut script);
             out!("{}", String::from_utf8_lossy(&script));
             return Ok(ExitCode::SUCCESS);
         }
         Command::Man { dir } => {
-            clap_mangen::generate_to(Cli::command(), dir)
+            clap_mangen::generate_to(Cli::documented(), dir)
                 .map_err(|error| Failure::host(format!("write man pages to {}", dir.display()), error))?;
             return Ok(ExitCode::SUCCESS);
         }

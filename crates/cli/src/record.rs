@@ -5,7 +5,7 @@ mod list;
 use std::sync::Arc;
 
 use xebec_keeper::client::Daemon;
-use xebec_protocol::failure::Failure;
+use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_recordings::merge::{MergeOptions, Merged, merge};
 use xebec_recordings::publish::{PublishOptions, Published};
@@ -19,6 +19,9 @@ pub(crate) use list::trust;
 
 /// `xebec record IMAGE [CMD…]`.
 pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
+    if args.list || args.remove || args.merge {
+        expect_no_command(args)?;
+    }
     if args.list {
         return list::list(paths, args);
     }
@@ -30,7 +33,7 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     }
     let daemon = Daemon::new(paths.clone());
     let options = RecordOptions {
-        run: args.container.options(&args.image(), &args.command),
+        run: args.container.options(&args.service.image, &args.service.command),
         repeat: args.repeat,
         settle: args.settle,
     };
@@ -40,7 +43,7 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
         key_env: args.key_env.clone(),
     };
     let progress = Arc::new(Progress::new());
-    let image = caller::image_request(&args.image());
+    let image = caller::image_request(&args.service.image);
     let session = run_recorded(&daemon, paths, &image, &options, &progress.report())?;
     // The runtime has read what it had to from this process, which is about to read logins and keys.
     if let Err(error) = xebec_kernel::process::keep_memory_to_itself() {
@@ -59,6 +62,17 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     }
     print_published(&published);
     Ok(())
+}
+
+/// All words after the image are its command, options too.
+fn expect_no_command(args: &RecordArgs) -> Result<(), Failure> {
+    let Some(word) = args.service.command.first() else {
+        return Ok(());
+    };
+    let message = format!(
+        "--list, --rm and --merge run nothing: leave out what follows the image, from \"{word}\" on, or put options before the image"
+    );
+    Err(Failure::new(FailureKind::Usage, message))
 }
 
 fn print_published(published: &Published) {
@@ -95,7 +109,7 @@ fn merge_recordings(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     let recordings = Recordings::open(paths)?;
     let runtime = runtime::start()?;
     let report = Arc::new(Progress::new()).report();
-    let image = caller::image_request(&args.image());
+    let image = caller::image_request(&args.service.image);
     let merged = merge(&daemon, &recordings, runtime.handle(), &image, &options, &report)?;
     if args.json {
         return text::print_json(&merged);

@@ -318,7 +318,7 @@ impl Start {
             image: ImageRequest {
                 pull: pull.into(),
                 docker_config: self.origin.docker_config.clone().filter(|path| path.is_file()),
-                ..caller::image_request(&args.image)
+                ..caller::image_request(&args.service.image)
             },
             holder: holder.clone(),
             require_lazy: args.require_lazy,
@@ -329,7 +329,7 @@ impl Start {
                 true => Purpose::Files,
                 false => Purpose::Service(ServiceCommand {
                     learn: args.learn,
-                    ..args.container.service(&args.command)
+                    ..args.container.service(&args.service.command)
                 }),
             },
             allowed: Allowed::default(),
@@ -353,7 +353,7 @@ impl Start {
             stop_timeout: args.kept.stop_timeout,
             caller: caller.map_err(|error| Failure::host("encode the command's arguments", error))?,
             again: self.again,
-            ..args.container.options(&args.image, &args.command)
+            ..args.container.options(&args.service.image, &args.service.command)
         })
     }
 }

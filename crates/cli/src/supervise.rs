@@ -167,7 +167,7 @@ impl Origin {
             arguments,
             env: variables.map(|(name, value)| format!("{name}={value}")).collect(),
             directory: std::env::current_dir().unwrap_or_else(|_| "/".into()),
-            docker_config: caller::image_request(&args.image).docker_config,
+            docker_config: caller::image_request(&args.service.image).docker_config,
         })
     }
 }
@@ -194,7 +194,7 @@ mod tests {
         ];
         let args = parse(&words.map(str::to_owned)).unwrap();
         assert_eq!(args.name.as_deref(), Some("web"));
-        assert_eq!(args.command, ["--env-file", "x"]);
+        assert_eq!(args.service.command, ["--env-file", "x"]);
         assert!(args.kept.detach && args.container.env_file.is_empty());
         assert!(parse(&["ps".to_owned()]).is_err());
     }

@@ -17,6 +17,7 @@ use super::lifecycle::KeptArgs;
 use super::network::NetworkArgs;
 use super::share::ShareArgs;
 use super::volume::VolumeArgs;
+use super::service::{ServiceArgs, WORDS};
 
 /// `xebec run`.
 #[derive(Debug, Args)]
@@ -32,12 +33,9 @@ use super::volume::VolumeArgs;
     xebec run --env-file app.env --env DEBUG=1 registry.example.com/app:1.4\n  \
     xebec run --cap-add NET_RAW docker.io/library/busybox ping registry.example.com")]
 pub(crate) struct RunArgs {
-    /// The image.
+    /// The image, and the command.
     #[command(flatten)]
-    pub(crate) image: ImageArgs,
-    /// Command and arguments instead of the image's own.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) command: Vec<String>,
+    pub(crate) service: ServiceArgs,
     /// When to ask the registry which image a tag names.
     #[arg(long, value_name = "WHEN", default_value = "always")]
     pub(crate) pull: Pull,
@@ -145,7 +143,7 @@ pub(crate) struct ContainerArgs {
     /// User and group, by name or number.
     #[arg(short, long, value_name = "USER[:GROUP]")]
     pub(crate) user: Option<String>,
-    /// Replace the image's entrypoint.
+    /// Replace the image's entrypoint and command; an empty PROGRAM ("") leaves only COMMAND.
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) entrypoint: Option<String>,
     /// Host name inside the container.
@@ -163,6 +161,15 @@ impl ContainerArgs {
         files
             .chain(self.env.iter().filter_map(|text| variable(text)))
             .collect()
+    }
+
+    /// What replaces the image's entrypoint: an empty one is none, as in docker.
+    fn entrypoint(&self) -> Option<Vec<String>> {
+        let program = self.entrypoint.as_ref()?;
+        Some(match program.is_empty() {
+            true => Vec::new(),
+            false => vec![program.clone()],
+        })
     }
 
     fn confinement(&self, image: &ImageArgs) -> Confinement {
@@ -186,7 +193,7 @@ impl ContainerArgs {
     /// The service that is started.
     pub(crate) fn service(&self, command: &[String]) -> ServiceCommand {
         ServiceCommand {
-            entrypoint: self.entrypoint.clone().map(|program| vec![program]),
+            entrypoint: self.entrypoint(),
             command: command.to_vec(),
             env: self.variables(),
             has_probe: !self.probe.is_empty(),
@@ -200,7 +207,7 @@ impl ContainerArgs {
         self.share.share(RunOptions {
             image: image.image.clone(),
             command: command.to_vec(),
-            entrypoint: self.entrypoint.clone().map(|program| vec![program]),
+            entrypoint: self.entrypoint(),
             env: self.variables(),
             confinement: self.confinement(image),
             workdir: self.workdir.clone(),
@@ -272,16 +279,14 @@ pub(super) fn variable(text: &str) -> Option<(String, String)> {
     xebec record --list registry.example.com/db:16                its recordings, here and in the registry\n  \
     xebec record --rm sha256:ad207c57d1f0                         forget one\n\n\
     Xebec pushes the recording beside the image. Every host that starts the same command fetches it by one request.")]
+#[command(mut_arg(WORDS, |image| image
+    .required(false)
+    .required_unless_present("list")
+    .help("The image: NAME[:TAG][@DIGEST], with or without a registry. With --rm, also a recording's digest")))]
 pub(crate) struct RecordArgs {
-    /// The image: NAME[:TAG][@DIGEST], with or without a registry. With --rm, also a recording's digest.
-    #[arg(value_name = "IMAGE", required_unless_present = "list")]
-    image: Option<String>,
-    /// The platform to choose from a multi-platform image, such as linux/arm64.
-    #[arg(long, value_name = "OS/ARCH")]
-    platform: Option<String>,
-    /// Command and arguments instead of the image's own.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) command: Vec<String>,
+    /// The image, and the command.
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
     /// Run the service N times without read-ahead, which records each page, and if N is above 1, N times at full speed.
     /// Record every page that any of the runs read.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=100))]
@@ -293,17 +298,17 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) key_env: Vec<String>,
     /// Run nothing. Merge all recordings of the image into one, and add what starts on this host read besides.
-    #[arg(long, conflicts_with_all = ["command", "repeat", "settle", "key_env", "probe", "probe_timeout", "net", "publish",
+    #[arg(long, conflicts_with_all = ["repeat", "settle", "key_env", "probe", "probe_timeout", "net", "publish",
         "publish_all", "ip", "network_alias", "add_host", "dns", "dns_search", "dns_option", "volumes",
         "env", "env_file", "cap_add", "cap_drop", "security_opt", "read_only", "tmpfs", "memory", "memory_swap", "cpus",
         "pids_limit", "shm_size", "ulimit", "mounts", "init", "pid", "ipc", "group_add", "devices", "sysctls", "memory_reservation",
         "cpu_shares", "cpuset_cpus", "cpuset_mems", "oom_score_adj", "workdir", "user", "entrypoint", "hostname", "runtime"])]
     pub(crate) merge: bool,
     /// Run nothing. List the recordings of the image, on this host and in its registry; without IMAGE, all that this host keeps.
-    #[arg(long, conflicts_with_all = ["command", "merge", "remove", "local", "sign"])]
+    #[arg(long, conflicts_with_all = ["merge", "remove", "local", "sign"])]
     pub(crate) list: bool,
     /// Run nothing. Remove from this host a recording, by its digest or the first digits of it, or all recordings of an image.
-    #[arg(long = "rm", conflicts_with_all = ["command", "merge", "local", "sign"])]
+    #[arg(long = "rm", conflicts_with_all = ["merge", "local", "sign"])]
     pub(crate) remove: bool,
     /// With --merge: how many pages starts may add to each service, as a share of the recorded pages or as a number.
     #[arg(long, value_name = "N%|N", default_value_t = Limit::default(), requires = "merge")]
@@ -320,19 +325,4 @@ pub(crate) struct RecordArgs {
     /// How the container is set up.
     #[command(flatten)]
     pub(crate) container: ContainerArgs,
-}
-
-impl RecordArgs {
-    /// The image as it was named; nothing where it need not be.
-    pub(crate) fn image(&self) -> ImageArgs {
-        ImageArgs {
-            image: self.image.clone().unwrap_or_default(),
-            platform: self.platform.clone(),
-        }
-    }
-
-    /// Whether an image was named.
-    pub(crate) fn has_image(&self) -> bool {
-        self.image.is_some()
-    }
 }

@@ -3,13 +3,16 @@
 use clap::{Args, ValueEnum};
 use xebec_protocol::wire::PullPolicy;
 
+/// The help of `--platform`.
+pub(super) const PLATFORM: &str = "The platform to choose from a multi-platform image, such as linux/arm64";
+
 /// Which image, and how to reach it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ImageArgs {
     /// The image: NAME[:TAG][@DIGEST], with or without a registry.
     pub(crate) image: String,
-    /// The platform to choose from a multi-platform image, such as linux/arm64.
-    #[arg(long, value_name = "OS/ARCH")]
+    /// The platform.
+    #[arg(long, value_name = "OS/ARCH", help = PLATFORM)]
     pub(crate) platform: Option<String>,
 }
 

@@ -16,12 +16,13 @@ use crate::{caller, runtime, text};
 
 /// `xebec record --list [IMAGE]`.
 pub(super) fn list(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
+    let has_image = !args.service.image.image.is_empty();
     let recordings = Recordings::open(paths)?;
-    let images = match args.has_image() {
+    let images = match has_image {
         false => recordings.kept_images()?,
         true => {
             let report = Arc::new(Progress::new()).report();
-            let request = caller::image_request(&args.image());
+            let request = caller::image_request(&args.service.image);
             let found = runtime::start()?.block_on(recordings.runtime_images(&request, &report))?;
             vec![KeptImage {
                 references: vec![found.reference],
@@ -34,11 +35,11 @@ pub(super) fn list(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
         return text::print_json(&images);
     }
     let services = images.iter().map(|image| image.services.len());
-    match (services.sum::<usize>(), args.has_image()) {
+    match (services.sum::<usize>(), has_image) {
         (0, false) => outln!("this host keeps no recordings; `xebec record IMAGE` makes one"),
         (0, true) => outln!(
             "{}: no service is recorded; run `xebec record`",
-            args.image().image
+            args.service.image.image
         ),
         _ => print(&images),
     }
@@ -102,7 +103,7 @@ fn place(service: &RecordedService) -> &'static str {
 
 /// `xebec record --rm DIGEST|IMAGE`.
 pub(super) fn remove(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
-    let removed = Recordings::open(paths)?.remove(&args.image().image)?;
+    let removed = Recordings::open(paths)?.remove(&args.service.image.image)?;
     if args.json {
         return text::print_json(&removed);
     }

@@ -1,0 +1,135 @@
+//! How command lines are read.
+
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+
+use super::{Cli, Command};
+
+fn read(line: &str) -> Result<Cli, clap::Error> {
+    // A word of two quotes is an empty one.
+    let words = line.split(' ').map(|word| word.trim_matches('"'));
+    Cli::read(std::iter::once("xebec").chain(words).map(OsString::from))
+}
+
+/// What `run` or `record` starts: image, command, and options of its own that it was given.
+fn started(line: &str) -> (String, Vec<String>, Option<String>) {
+    let cli = read(line).unwrap();
+    let (service, container) = match cli.command {
+        Command::Run(args) => (args.service, args.container),
+        Command::Record(args) => (args.service, args.container),
+        other => panic!("{other:?}"),
+    };
+    (service.image.image, service.command, container.entrypoint)
+}
+
+#[test]
+fn the_definitions_fit_together() {
+    use clap::CommandFactory as _;
+    Cli::command().debug_assert();
+    Cli::documented().debug_assert();
+}
+
+#[test]
+fn what_follows_the_image_is_the_containers() {
+    for command in ["run", "record"] {
+        for rest in [
+            "-v",
+            "--version",
+            "--help",
+            "-h",
+            "--rm --entrypoint other",
+            "sh -c true",
+            "--root /elsewhere",
+            "-- ls",
+            "-v -- --volume",
+            "--probe",
+        ] {
+            let (image, words, entrypoint) = started(&format!("{command} --entrypoint nginx IMG {rest}"));
+            assert_eq!(image, "IMG");
+            assert_eq!(words.join(" "), rest, "{command}");
+            assert_eq!(entrypoint.as_deref(), Some("nginx"));
+        }
+        assert_eq!(
+            started(&format!("{command} IMG")),
+            ("IMG".to_owned(), vec![], None)
+        );
+        let (image, words, _) = started(&format!("{command} -- IMG -v"));
+        assert_eq!((image.as_str(), words.concat().as_str()), ("IMG", "-v"));
+    }
+}
+
+#[test]
+fn what_precedes_the_image_is_xebecs() {
+    for (line, kind) in [
+        ("run --nosuch IMG", ErrorKind::UnknownArgument),
+        ("run -x IMG", ErrorKind::UnknownArgument),
+        ("run", ErrorKind::MissingRequiredArgument),
+        ("run --rm", ErrorKind::MissingRequiredArgument),
+        ("record --repeat 2", ErrorKind::MissingRequiredArgument),
+        ("run --version", ErrorKind::DisplayVersion),
+        ("run --rm --help", ErrorKind::DisplayHelp),
+    ] {
+        assert_eq!(read(line).unwrap_err().kind(), kind, "{line}");
+    }
+    let Command::Run(args) = read("run --platform linux/386 --rm IMG --platform x")
+        .unwrap()
+        .command
+    else {
+        panic!();
+    };
+    assert!(args.rm);
+    assert_eq!(args.service.image.platform.as_deref(), Some("linux/386"));
+}
+
+#[test]
+fn a_list_of_recordings_needs_no_image() {
+    assert_eq!(started("record --list").0, "");
+    assert_eq!(started("record --list IMG").0, "IMG");
+    for line in ["record", "record --rm", "record --merge"] {
+        let kind = read(line).unwrap_err().kind();
+        assert_eq!(kind, ErrorKind::MissingRequiredArgument, "{line}");
+    }
+}
+
+#[test]
+fn help_shows_image_and_command() {
+    for line in ["run --help", "record --help", "run --rm", "record --nosuch"] {
+        let text = read(line).unwrap_err().to_string();
+        assert!(text.contains("<IMAGE> [COMMAND]..."), "{line}: {text}");
+    }
+}
+
+#[test]
+fn an_empty_entrypoint_is_none() {
+    let entrypoint = |line: &str| {
+        let Command::Run(args) = read(line).unwrap().command else {
+            panic!()
+        };
+        args.container.service(&[]).entrypoint
+    };
+    assert_eq!(entrypoint("run IMG"), None);
+    assert_eq!(entrypoint("run --entrypoint sh IMG"), Some(vec!["sh".to_owned()]));
+    assert_eq!(entrypoint("run --entrypoint \"\" IMG echo"), Some(vec![]));
+    assert_eq!(entrypoint("run --entrypoint= IMG echo"), Some(vec![]));
+}
+
+#[test]
+fn v_prints_more_unless_the_command_has_another() {
+    for (line, verbose) in [
+        ("images", 0),
+        ("-v images", 1),
+        ("-vv images", 2),
+        ("images -v", 1),
+        ("cache stat -vv", 2),
+        ("--verbose --verbose images", 2),
+        ("images --verbose", 1),
+        ("-vv run IMG", 2),
+        ("run --verbose --verbose IMG", 2),
+        ("--verbose run IMG -v", 1),
+        ("-v record -v /data:/data IMG", 1),
+        ("run -v /data:/data IMG --verbose", 0),
+    ] {
+        assert_eq!(read(line).unwrap().verbose, verbose, "{line}");
+    }
+}
