@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use xebec_images::images::Images;
-use xebec_images::inventory::{cached_layers, inspect_image};
+use xebec_images::inventory::inspect_image;
+use xebec_images::known_images::known_images;
 use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
@@ -139,35 +140,26 @@ fn inspect_runtime_images(recordings: &Recordings, args: &ImageJson) -> Result<(
 
 /// `xebec images`.
 pub(crate) fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
-    let images = Images::open(paths)?;
-    let records = images.records().list();
+    let images = known_images(&Images::open(paths)?)?;
     if args.json {
-        return text::print_json(&records);
+        return text::print_json(&images);
     }
-    let mut rows = vec![
-        ["IMAGE", "MANIFEST", "LAYERS", "CACHED", "USED"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
-    let cached = cached_layers(&images)?;
+    let heads = ["IMAGE", "MANIFEST", "LAYERS", "SIZE", "CACHED", "USED"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let now = seconds_since_1970();
-    for record in records {
-        let keys: Vec<_> = record.layers.iter().map(|layer| layer.key()).collect();
-        let local = cached.iter().filter(|layer| keys.contains(&layer.key()));
-        let (present, pages) = local.fold((0, 0), |(present, pages), layer| {
-            (present + layer.present_pages, pages + layer.pages)
-        });
-        let names: Vec<_> = record.references.iter().cloned().collect();
+    for image in images {
+        let names: Vec<_> = image.references.iter().map(String::as_str).collect();
         rows.push(vec![
             if names.is_empty() {
                 "(none)".to_owned()
             } else {
                 names.join(", ")
             },
-            record.manifest_digest.short(),
-            record.layers.len().to_string(),
-            text::share(present, pages),
-            text::ago(now.saturating_sub(record.last_used)),
+            image.manifest_digest.short(),
+            image.layers.len().to_string(),
+            text::size(image.size),
+            text::share(image.cached_size, image.size),
+            text::ago(now.saturating_sub(image.last_used)),
         ]);
     }
     out!("{}", text::table(&rows));

@@ -78,7 +78,7 @@ fn expect_no_command(args: &RecordArgs) -> Result<(), Failure> {
 fn print_published(published: &Published) {
     let bytes = published.stored_bytes + published.recording_bytes;
     outln!(
-        "{}: {} pages touched ({}), {} in the runtime image, {} of the image",
+        "{}: the service read {} pages ({}); the runtime image has {}, {} of the image",
         published.argv.join(" "),
         published.pages,
         text::size(published.pages * xebec_format::PAGE_SIZE),
@@ -87,7 +87,7 @@ fn print_published(published: &Published) {
     );
     if published.reused_pages > 0 {
         outln!(
-            "{} of its pages are in earlier recordings of the image; {} are new",
+            "segments of earlier recordings are used again: they hold {} pages, also such that this service does not read; {} are new",
             published.reused_pages,
             text::size(published.zone_bytes),
         );

@@ -5,6 +5,7 @@ use xebec_format::digest::Digest;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::ImageRequest;
 
+use crate::first_digits::by_first_digits;
 use crate::images::Images;
 use crate::record::ImageRecord;
 
@@ -68,10 +69,10 @@ pub fn check_image(images: &Images, request: &ImageRequest) -> Result<Vec<Checke
         .collect()
 }
 
-/// The record of an image by reference, or by its manifest's digest.
+/// The record of an image by reference, or by its manifest's digest or the first digits of it.
 ///
 /// # Errors
-/// When there is none.
+/// When there is none, or several manifests begin with these digits.
 pub fn known_image(images: &Images, request: &ImageRequest) -> Result<ImageRecord, Failure> {
     let by_digest = request
         .reference
@@ -83,7 +84,11 @@ pub fn known_image(images: &Images, request: &ImageRequest) -> Result<ImageRecor
         let by_digest = reference.digest().and_then(|digest| images.records().get(digest));
         by_digest.or_else(|| images.records().find(&reference.to_string()))
     };
-    by_digest.or_else(by_name).ok_or_else(|| {
+    if let Some(record) = by_digest.or_else(by_name) {
+        return Ok(record);
+    }
+    // Last: the digits may be an image's name as well.
+    by_first_digits(&images.records().list(), &request.reference)?.ok_or_else(|| {
         let message = format!(
             "{} is not known on this host; run `xebec pull {}`",
             request.reference, request.reference

@@ -15,7 +15,8 @@
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
 //! * [`clients`]: the registry clients, [`registry_memory`] what earlier processes learned of registries.
 //! * [`origin`]: where fills get bytes from; [`whole_blob_download`] helps with registries that ignore ranges.
-//! * [`inventory`], [`check`], [`proof`]: what is cached, and whether its bytes are right.
+//! * [`inventory`], [`known_images`], [`check`], [`proof`]: what is known and cached, and whether its bytes are right.
+//!   `first_digits` finds an image by the beginning of its digest.
 //!
 //! Promises: every chosen index is admitted by the policy for the image as the user named it; a layer of another repository is used
 //! only if the image's own repository shows that it has the layer; everything that a registry sends has a limit.
@@ -32,10 +33,12 @@ pub mod choose;
 pub mod clients;
 mod deferred_sync;
 pub mod facts;
+mod first_digits;
 pub mod found_image;
 pub mod images;
 mod index_cache;
 pub mod inventory;
+pub mod known_images;
 pub mod lazy;
 pub mod origin;
 pub mod prepare;

@@ -46,13 +46,8 @@ impl Options {
 
     /// Whether what somebody named is there. A mistyped path would get a configuration that nobody reads.
     pub(crate) fn check_places(&self) -> Result<(), Failure> {
+        self.check_sysroot()?;
         let refused = |message: String| Err(Failure::new(FailureKind::Usage, message));
-        if !self.sysroot.is_dir() {
-            return refused(format!(
-                "{} is no directory; name a host's root directory",
-                self.sysroot.display()
-            ));
-        }
         for (directory, of) in [(&self.root, Use::Root), (&self.run, Use::Run)] {
             closed::check(&self.here(directory), of)
                 .map_err(|error| Failure::new(FailureKind::Usage, error.to_string()))?;
@@ -69,6 +64,18 @@ impl Options {
             }
         }
         Ok(())
+    }
+
+    /// Whether the host's root directory is there. Nothing is installed on one that is not.
+    pub(crate) fn check_sysroot(&self) -> Result<(), Failure> {
+        if self.sysroot.is_dir() {
+            return Ok(());
+        }
+        let message = format!(
+            "{} is no directory; name a host's root directory",
+            self.sysroot.display()
+        );
+        Err(Failure::new(FailureKind::Usage, message))
     }
 
     /// Where the program is for the host: where a package put it, or where it is copied to.

@@ -19,8 +19,9 @@ use crate::record::Record;
 /// removal takes that, too.
 ///
 /// # Errors
-/// When a file of the host cannot be read.
+/// When the host's root directory is not there, or a file of the host cannot be read.
 pub fn removal(options: &Options) -> Result<Plan, Failure> {
+    options.check_sysroot()?;
     let mut plan = Plan::default();
     let record = Record::read(&options.here(&options.record_file()))?;
     if record.is_empty() {

@@ -364,6 +364,11 @@ fn paths_that_lead_nowhere_are_named_and_nothing_is_made() {
         assert!(failure.contains(name), "{failure}");
         assert_eq!(host.files(), before);
     }
+    // Nothing was installed there, but nothing can have been.
+    let mut options = host.options.clone();
+    options.sysroot.push("gone");
+    let failure = removal(&options).unwrap_err().to_string();
+    assert!(failure.contains("gone is no directory"), "{failure}");
 }
 
 #[test]

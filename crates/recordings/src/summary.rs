@@ -36,7 +36,11 @@ pub struct RecordedService {
     pub kept: bool,
     /// Whether it is in the registry, or was when this host last had to do with it there.
     pub in_registry: bool,
-    /// What it rests on; none when it may not be used.
+    /// What it rests on, in a word as tables have it: `own` for one that this host made, a root of trust, or `refused`. None of an
+    /// image that has no name here any more.
+    pub trust: Option<String>,
+    /// The root of trust that it rests on, which is `bound` for one that this host made; none when it may not be used. Scripts of
+    /// the version before read it: new ones read `trust`.
     pub root: Option<Root>,
     /// Why it may not be used.
     pub refused: Option<String>,
@@ -111,7 +115,13 @@ pub(super) fn judged(service: RecordedService, root: &Result<Root, Refusal>) -> 
         Ok(root) => (Some(*root), None),
         Err(refusal) => (None, Some(refusal.to_string())),
     };
+    let trust = match root {
+        None => "refused".to_owned(),
+        Some(_) if service.own => "own".to_owned(),
+        Some(root) => root.to_string(),
+    };
     RecordedService {
+        trust: Some(trust),
         root,
         refused,
         ..service
@@ -135,6 +145,7 @@ pub(super) fn recorded(recording: &Recording, service: &Service, name: Digest, o
         own,
         kept: false,
         in_registry: false,
+        trust: None,
         root: None,
         refused: None,
         argv: service.key.argv.clone(),

@@ -82,14 +82,11 @@ fn print(images: &[KeptImage]) {
 
 /// What a recording rests on, in a word.
 pub(crate) fn trust(service: &RecordedService, notes: &mut Footnotes) -> String {
-    match (&service.root, service.own) {
-        (Some(_), true) => "own".to_owned(),
-        (Some(root), false) => root.to_string(),
-        (None, _) if service.refused.is_some() => {
-            format!("refused{}", notes.mark(service.refused.as_deref()))
-        }
-        // Of an image that has no name here any more.
-        (None, _) => "-".to_owned(),
+    // An image that has no name here any more has none.
+    let word = service.trust.as_deref().unwrap_or("-");
+    match service.refused.as_deref() {
+        Some(reason) => format!("{word}{}", notes.mark(Some(reason))),
+        None => word.to_owned(),
     }
 }
 

@@ -336,6 +336,7 @@ mod tests {
                 kept: true,
                 in_registry: true,
                 own: true,
+                trust: None,
                 root: None,
                 refused: None,
                 argv: vec![name.to_owned(), "--verbose".to_owned()],
