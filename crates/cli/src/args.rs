@@ -6,6 +6,7 @@
 )]
 
 mod absent;
+mod complete;
 mod container;
 mod containerd;
 mod exec;
@@ -22,7 +23,8 @@ mod verbose;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+pub(crate) use complete::{CompleteArgs, NameKind};
 pub(crate) use container::{RecordArgs, RunArgs, no_variables};
 pub(crate) use containerd::{CtrPullArgs, DockerRelayArgs};
 pub(crate) use exec::{CopyArgs, ExecArgs, StatsArgs, TopArgs};
@@ -78,6 +80,9 @@ pub(crate) struct Cli {
     /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Whether the command was told to print JSON.
+    #[arg(skip)]
+    pub(crate) json: bool,
 }
 
 impl Cli {
@@ -87,16 +92,55 @@ impl Cli {
     /// Help or version that were asked for, or what is wrong with the command line.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let words: Vec<OsString> = words.into_iter().collect();
-        Self::try_parse_from(&words).map_err(|error| {
+        let read = || {
+            let matches = Self::command().try_get_matches_from(&words)?;
+            let cli = Self::from_arg_matches(&matches)?;
+            Ok(Self {
+                json: wants_json(&matches),
+                ..cli
+            })
+        };
+        read().map_err(|error: clap::Error| {
             // The same with the arguments as they are documented.
             let documented = Self::documented().try_get_matches_from(&words);
             documented.err().unwrap_or(error)
         })
     }
 
+    /// Whether a command line that cannot be read asks for JSON: the command has `--json`, and the word stands there.
+    pub(crate) fn asks_for_json(words: impl IntoIterator<Item = OsString>) -> bool {
+        let words: Vec<OsString> = words.into_iter().collect();
+        if !words.iter().any(|word| word == "--json") {
+            return false;
+        }
+        let command = Self::command();
+        // As far as it can be read.
+        let Ok(matches) = command.clone().ignore_errors(true).try_get_matches_from(&words) else {
+            return false;
+        };
+        let (mut command, mut matches) = (&command, &matches);
+        while let Some((name, inner)) = matches.subcommand() {
+            let Some(found) = command.find_subcommand(name) else {
+                return false;
+            };
+            (command, matches) = (found, inner);
+        }
+        command
+            .get_arguments()
+            .any(|argument| argument.get_long() == Some("json"))
+    }
+
     /// The commands and options, for help, man pages and completion.
     pub(crate) fn documented() -> clap::Command {
         service::documented(Self::command())
+    }
+}
+
+/// Whether the command, which is the innermost, was told to print JSON.
+fn wants_json(matches: &clap::ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, inner)) => wants_json(inner),
+        None => matches!(matches.try_get_one::<bool>("json"), Ok(Some(true))),
     }
 }
 
@@ -218,6 +262,9 @@ pub(crate) enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Print names that a shell can complete.
+    #[command(hide = true)]
+    Complete(CompleteArgs),
     /// Write man pages into a directory.
     Man {
         /// The directory.
@@ -489,7 +536,11 @@ pub(crate) struct DoctorArgs {
 pub(crate) struct ExplainArgs {
     /// A container, also one that is gone, a view or where it is mounted, or an image by reference or digest. Of containers of one
     /// name the newest is meant; the others are NAME@RUN.
-    #[arg(required_unless_present = "start")]
+    #[arg(
+        id = "subject",
+        value_name = "CONTAINER|IMAGE",
+        required_unless_present = "start"
+    )]
     pub(crate) name: Option<String>,
     /// Show what a start read until it was ready, and how much of its recording it used. Name a container, or an image for
     /// its last start; without a name, the last start of all. Starts stay in the history when the daemon has ended.

@@ -9,6 +9,7 @@ mod print;
 mod args;
 mod cache;
 mod caller;
+mod completion;
 mod containers;
 mod cp;
 mod ctr_pull;
@@ -67,6 +68,9 @@ fn command_line() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return help_or_error(&error),
     };
+    if cli.json {
+        print::failures_as_json();
+    }
     let daemon_log = match &cli.command {
         Command::Daemon {
             command: DaemonCommand::Start(args),
@@ -77,7 +81,7 @@ fn command_line() -> ExitCode {
     match execute(cli) {
         Ok(code) => code,
         Err(failure) => {
-            errln!("xebec: {failure}");
+            print::failure(&failure);
             ExitCode::from(failure.kind.exit_code())
         }
     }
@@ -85,10 +89,15 @@ fn command_line() -> ExitCode {
 
 /// Prints what clap has to say: the help or the version that was asked for, or what is wrong with the command line.
 fn help_or_error(error: &clap::Error) -> ExitCode {
-    if error.use_stderr() {
-        let _ = error.print();
-    } else {
+    if !error.use_stderr() {
         print::write_with(|| error.print());
+    } else if Cli::asks_for_json(std::env::args_os()) {
+        print::failures_as_json();
+        let text = error.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+        print::failure(&Failure::new(FailureKind::Usage, text));
+    } else {
+        let _ = error.print();
     }
     u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
@@ -96,10 +105,11 @@ fn help_or_error(error: &clap::Error) -> ExitCode {
 fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
         Command::Completion { shell } => {
-            // It panics when it cannot write.
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::documented(), "xebec", &mut script);
-            out!("{}", String::from_utf8_lossy(&script));
+            out!("{}", completion::script(*shell));
+            return Ok(ExitCode::SUCCESS);
+        }
+        Command::Complete(args) => {
+            completion::complete(&cli.root, &cli.run, args);
             return Ok(ExitCode::SUCCESS);
         }
         Command::Man { dir } => {
@@ -171,7 +181,11 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Volume { command } => volume::command(&paths, &command)?,
         Command::Cache { command } => cache::command(&paths, &command)?,
         Command::Daemon { command } => return daemon::command(&paths, &command),
-        Command::Completion { .. } | Command::Man { .. } | Command::Install(_) | Command::Doctor(_) => {}
+        Command::Completion { .. }
+        | Command::Complete(_)
+        | Command::Man { .. }
+        | Command::Install(_)
+        | Command::Doctor(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }

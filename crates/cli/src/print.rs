@@ -27,6 +27,7 @@ enum Output {
 }
 
 static OUTPUT: Mutex<Output> = Mutex::new(Output::Good);
+static FAILURES_ARE_JSON: AtomicBool = AtomicBool::new(false);
 static ENDS_WITH_READER: AtomicBool = AtomicBool::new(false);
 
 /// Prints a line on standard output.
@@ -61,6 +62,19 @@ pub(crate) fn err(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(text.to_string().as_bytes());
 }
 
+/// From here on failures are printed for programs: the command was told to print JSON.
+pub(crate) fn failures_as_json() {
+    FAILURES_ARE_JSON.store(true, Ordering::Relaxed);
+}
+
+/// Says on standard error what the command failed with.
+pub(crate) fn failure(failure: &Failure) {
+    match FAILURES_ARE_JSON.load(Ordering::Relaxed) {
+        true => errln!("{}", serde_json::json!({ "error": failure })),
+        false => errln!("xebec: {failure}"),
+    }
+}
+
 /// Writes on standard output with `write`, for what formats and colours its text itself.
 pub(crate) fn write_with(write: impl FnOnce() -> io::Result<()>) {
     let mut output = OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,13 +105,13 @@ pub(crate) fn finish(code: ExitCode) -> ExitCode {
     let Output::Failed(error) = &*output else {
         return code;
     };
-    let failure = Failure::new(
+    let unwritten = Failure::new(
         FailureKind::Host,
         format_args!("cannot write to standard output: {error}"),
     );
-    errln!("xebec: {failure}");
+    failure(&unwritten);
     match code == ExitCode::SUCCESS {
-        true => failure.kind.exit_code().into(),
+        true => unwritten.kind.exit_code().into(),
         false => code,
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct ExecArgs {
     pub(crate) user: Option<String>,
     /// The container's name, then the command and its arguments. All that follows the name is the command's.
     // In one, or an option right after the name would be taken for Xebec's.
-    #[arg(required = true, num_args = 2.., trailing_var_arg = true, value_names = ["NAME", "CMD"])]
+    #[arg(required = true, num_args = 2.., trailing_var_arg = true, value_names = ["CONTAINER", "CMD"])]
     line: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct CopyArgs {
     xebec stats --json web            a line of JSON a second")]
 pub(crate) struct StatsArgs {
     /// The containers; by default all that run.
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "CONTAINER")]
     pub(crate) names: Vec<String>,
     /// Print once. Otherwise every second, until Ctrl-C or until no container runs.
     #[arg(long)]
@@ -107,6 +107,7 @@ pub(crate) struct StatsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     /// The container's name.
+    #[arg(value_name = "CONTAINER")]
     pub(crate) name: String,
     /// Print JSON.
     #[arg(long)]

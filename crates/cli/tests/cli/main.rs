@@ -4,6 +4,8 @@
 
 mod doctor;
 mod explain;
+mod failures;
+mod names;
 mod output;
 mod program;
 mod recordings;

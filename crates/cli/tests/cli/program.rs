@@ -30,7 +30,14 @@ impl Program {
     /// The program with these arguments, and nothing of this process's environment that it would heed.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xebec"));
-        command.args(arguments).stdin(Stdio::null());
+        command.args(arguments);
+        self.with_directories(&mut command);
+        command
+    }
+
+    /// Gives a command that runs the program these directories.
+    pub(crate) fn with_directories<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.stdin(Stdio::null());
         command.env("XEBEC_ROOT", self.root());
         command.env("XEBEC_RUN", self.run());
         command.env("HOME", self.directory.path());

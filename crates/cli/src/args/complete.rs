@@ -1,0 +1,23 @@
+//! `xebec complete`, which completion scripts run.
+
+use clap::Args;
+
+/// `xebec complete`.
+#[derive(Debug, Args)]
+pub(crate) struct CompleteArgs {
+    /// What is named.
+    #[arg(required = true)]
+    pub(crate) kinds: Vec<NameKind>,
+    /// The word that is being completed.
+    #[arg(last = true)]
+    pub(crate) word: Option<String>,
+}
+
+/// What a name can be of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NameKind {
+    /// Images that this host knows.
+    Images,
+    /// Containers that run, or whose files are kept.
+    Containers,
+}

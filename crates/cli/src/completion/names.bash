@@ -1,0 +1,49 @@
+
+# Names of images and containers, beside what the function above completes.
+
+# Which kinds of names can follow these words, if any.
+_xebec_kinds() {
+    local path= kinds= many= valued=" --root --run " count=0 skip= word
+    for word in "$@"; do
+        if [[ -n $skip ]]; then
+            skip=
+            continue
+        fi
+        if [[ $word == -* ]]; then
+            [[ $valued == *" $word "* ]] && skip=1
+            continue
+        fi
+        if [[ -n $kinds ]]; then
+            count=$((count + 1))
+            continue
+        fi
+        path="${path:+$path }$word"
+        case "$path" in
+            # CASES
+        esac
+    done
+    if [[ -z $skip && -n $kinds ]] && [[ -n $many || $count -eq 0 ]]; then
+        echo "$kinds"
+    fi
+}
+
+_xebec_with_names() {
+    _xebec "$@"
+    local line=${COMP_LINE:0:COMP_POINT} cur= kinds breaks cut= names words
+    read -ra words <<< "$line"
+    if [[ $line != *[[:space:]] ]]; then
+        cur=${words[-1]}
+        unset 'words[-1]'
+    fi
+    [[ $cur == -* ]] && return
+    kinds=$(_xebec_kinds "${words[@]:1}")
+    [[ -z $kinds ]] && return
+    # Of the word, bash replaces what follows the last of these.
+    breaks=${COMP_WORDBREAKS//[^:=@]/}
+    [[ -n $breaks && $cur == *["$breaks"]* ]] && cut=${cur%"${cur##*["$breaks"]}"}
+    # The kinds are words of their own.
+    mapfile -t names < <("$1" complete $kinds -- "$cur" 2>/dev/null)
+    COMPREPLY=("${names[@]#"$cut"}")
+}
+
+complete -F _xebec_with_names -o bashdefault -o default xebec

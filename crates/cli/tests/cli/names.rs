@@ -1,0 +1,178 @@
+//! Images that this host knows, as `xebec images` lists them and shells complete them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::program::{Program, text};
+
+/// Writes the record of an image whose only layer is not cached.
+fn know(program: &Program, digit: char, names: &[&str]) {
+    let digest = |digit: char| format!("sha256:{}", digit.to_string().repeat(64));
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest('a'), "size": 2},
+        "layers": [{
+            "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": digest('b'), "size": 48_800_000
+        }],
+    });
+    let record = json!({
+        "references": names,
+        "manifest_digest": digest(digit),
+        "media_type": "application/vnd.oci.image.manifest.v1+json",
+        "manifest": manifest.to_string(),
+        "config": r#"{"os":"linux"}"#,
+        "layers": [{"layer": digest('b'), "index": digest('c'), "root": "proven"}],
+        "last_used": 1,
+    });
+    let images = program.root().join("images");
+    fs::create_dir_all(&images).unwrap();
+    let file = images.join(format!("{}.json", digit.to_string().repeat(64)));
+    fs::write(file, record.to_string()).unwrap();
+}
+
+fn known() -> Program {
+    let program = Program::new();
+    // With the permissions that it wants.
+    program.output(&["images"]);
+    know(&program, '1', &["docker.io/library/nginx:1.27"]);
+    know(
+        &program,
+        '2',
+        &["registry.lan:5000/app:1", "registry.lan:5000/app:2"],
+    );
+    know(&program, '3', &[]);
+    program
+}
+
+#[test]
+fn images_have_sizes_and_json_has_objects() {
+    let program = known();
+    let listed = text(&program.output(&["images"]).stdout);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines.len(), 4, "{listed}");
+    for (line, words) in lines.iter().zip([
+        &["IMAGE", "MANIFEST", "LAYERS", "SIZE", "CACHED", "USED"][..],
+        &["nginx:1.27", " 111111111111 ", "48.8 MB", " 0 %"],
+        &["app:1, registry.lan:5000/app:2", " 222222222222 "],
+        &["(none)", " 333333333333 "],
+    ]) {
+        for word in words {
+            assert!(line.contains(word), "{word}: {line}");
+        }
+    }
+    let listed: Value = serde_json::from_slice(&program.output(&["images", "--json"]).stdout).unwrap();
+    let first = listed.get(0).unwrap();
+    assert_eq!(first.pointer("/manifest/layers/0/size"), Some(&json!(48_800_000)));
+    assert_eq!(first.pointer("/config/os"), Some(&json!("linux")));
+    assert_eq!(first.get("size"), Some(&json!(48_800_000)));
+    assert_eq!(first.get("cached_size"), Some(&json!(0)));
+}
+
+#[test]
+fn names_are_printed_as_they_are_begun() {
+    let program = known();
+    let names = |word: &str| {
+        let output = program.output(&["complete", "images", "--", word]);
+        assert!(output.status.success() && output.stderr.is_empty());
+        text(&output.stdout)
+            .lines()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(""),
+        [
+            "333333333333",
+            "nginx:1.27",
+            "registry.lan:5000/app:1",
+            "registry.lan:5000/app:2"
+        ]
+    );
+    assert_eq!(names("ng"), ["nginx:1.27"]);
+    assert_eq!(names("docker.io/l"), ["docker.io/library/nginx:1.27"]);
+    assert!(names("other").is_empty());
+    // Containers whose files are kept.
+    fs::create_dir_all(program.root().join("containers/web")).unwrap();
+    assert_eq!(text(&program.output(&["complete", "containers"]).stdout), "web\n");
+}
+
+#[test]
+fn names_of_nothing_are_none() {
+    let program = Program::new();
+    let output = program.output(&["complete", "images", "containers"]);
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
+    assert!(!program.root().exists(), "it made its directories");
+    fs::create_dir_all(program.root()).unwrap();
+    fs::write(program.root().join("images"), "no directory").unwrap();
+    let output = program.output(&["complete", "images"]);
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
+}
+
+/// What bash would offer where the line ends.
+fn offered(program: &Program, line: &str) -> Vec<String> {
+    let script = r#"
+        source <(xebec completion bash)
+        COMP_LINE=$1 COMP_POINT=${#1}
+        # As bash breaks the line.
+        line=${1//:/ : }
+        COMP_WORDS=($line)
+        [[ $1 == *' ' ]] && COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        COMP_WORDBREAKS=$' \t\n"\'><=;|&(:'
+        _xebec_with_names xebec "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let directory = Path::new(env!("CARGO_BIN_EXE_xebec")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", script, "bash", line]);
+    bash.env("PATH", format!("{}:{path}", directory.display()));
+    let output = program.with_directories(&mut bash).output().unwrap();
+    assert_eq!(text(&output.stderr), "", "{line}");
+    let lines = text(&output.stdout);
+    lines
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn bash_completes_names() {
+    let program = known();
+    fs::create_dir_all(program.root().join("containers/web")).unwrap();
+    for (line, expected) in [
+        ("xebec run ng", &["nginx:1.27"][..]),
+        (
+            "xebec --root /x -v run --rm --name registry -e A=b ng",
+            &["nginx:1.27"],
+        ),
+        ("xebec cache pin ng", &["nginx:1.27"]),
+        ("xebec rmi nginx:1.27 ng", &["nginx:1.27"]),
+        ("xebec explain we", &["web"]),
+        // What bash replaces begins after the last colon.
+        ("xebec rmi nginx:", &["1.27"]),
+        ("xebec mount registry.lan:5000/app:", &["1", "2"]),
+        ("xebec rmi registry.lan:5", &["5000/app:1", "5000/app:2"]),
+    ] {
+        assert_eq!(offered(&program, line), expected, "{line}");
+    }
+    // Where no name belongs.
+    for line in [
+        "xebec run nginx:1.27 ng",
+        "xebec run --name ng",
+        "xebec umount ng",
+    ] {
+        let offered = offered(&program, line);
+        assert!(
+            !offered.iter().any(|word| word.contains("nginx")),
+            "{line}: {offered:?}"
+        );
+    }
+    assert!(offered(&program, "xebec rmi --j").contains(&"--json".to_owned()));
+    assert!(offered(&program, "xebec rm").contains(&"rmi".to_owned()));
+}
