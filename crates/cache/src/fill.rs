@@ -156,6 +156,14 @@ impl Filler {
             .await
     }
 
+    /// Why a fetch waits for its next try, and after how many, if all that are under way do.
+    pub fn pausing(&self) -> Option<(String, u32)> {
+        let state = self.lock();
+        let mut pauses = state.flights.values().map(|flight| flight.progress.pausing());
+        let first = pauses.next()??;
+        pauses.all(|pause| pause.is_some()).then_some(first)
+    }
+
     /// Gives up every fetch under way; a reader that waits for one gets [`FillError::Abandoned`], or another fetch if its patience
     /// lasts. A span that is being decoded is still written.
     pub fn abandon(&self) {

@@ -166,6 +166,14 @@ impl Progress {
         self.lock().sources.clone()
     }
 
+    /// Why the last try failed and how many did, while the next one is waited for.
+    pub fn pausing(&self) -> Option<(String, u32)> {
+        let state = self.lock();
+        let pauses = state.phase == Phase::Pause && !state.ended;
+        let problem = state.problem.clone().filter(|_| pauses);
+        problem.map(|problem| (problem, state.retries))
+    }
+
     /// What it waits for now.
     pub fn phase(&self) -> Phase {
         self.lock().phase

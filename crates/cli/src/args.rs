@@ -12,6 +12,7 @@ mod containerd;
 mod exec;
 mod image;
 mod lifecycle;
+mod login;
 mod network;
 mod share;
 mod volume;
@@ -33,6 +34,7 @@ pub(crate) use lifecycle::{
     AgainArgs, ContainerCommand, Filter, KillArgs, LogsArgs, NamesArgs, Origin, PsArgs, RenameArgs, RmArgs,
     StopArgs,
 };
+pub(crate) use login::{LoginArgs, LoginPlace, LogoutArgs};
 pub(crate) use network::NetworkCommand;
 pub(crate) use volume::{
     ListArgs as VolumeListArgs, PruneArgs as VolumePruneArgs, RemoveArgs as VolumeRemoveArgs, VolumeCommand,
@@ -77,6 +79,9 @@ pub(crate) struct Cli {
     /// do so.
     #[arg(long, hide = true)]
     pub(crate) supervisor: bool,
+    /// Show neither progress nor notes. Errors are still printed.
+    #[arg(long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
     /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -162,6 +167,10 @@ pub(crate) enum Command {
     Record(Box<RecordArgs>),
     /// Make an image known to this host; with --complete, fetch all of it.
     Pull(PullArgs),
+    /// Store a login for a registry, once the registry has taken it.
+    Login(LoginArgs),
+    /// Remove a login for a registry.
+    Logout(LogoutArgs),
     /// Pull an image lazily into containerd, for clients that cannot do it themselves (`ctr` of containerd 1.7).
     CtrPull(CtrPullArgs),
     /// Run a relay between Docker Engine and containerd that fetches blobs of lazy layers when Docker asks for them.

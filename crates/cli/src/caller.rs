@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use xebec_kernel::process::with_umask;
+use xebec_oci::Reference;
+use xebec_oci::credentials::{docker_file, has_login, usual_files};
 use xebec_protocol::closed;
 use xebec_protocol::wire::{ImageRequest, PullPolicy};
 
@@ -34,17 +36,24 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]> + Send) -> io::Resul
     }
 }
 
+/// The caller's file with a login for `repository` of `registry`; docker's, if no file has one.
+pub(crate) fn login_file(registry: &str, repository: &str) -> Option<PathBuf> {
+    let mut files = usual_files().into_iter();
+    let file = files.find(|file| has_login(file, registry, repository));
+    let file = file.or_else(docker_file).filter(|file| file.is_file())?;
+    // The daemon has another working directory.
+    std::path::absolute(file).ok()
+}
+
 /// The image as the daemon is asked for it, with the caller's credentials.
 pub(crate) fn image_request(args: &ImageArgs) -> ImageRequest {
-    let directory = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".docker"));
-    let docker_config = directory
-        .or_else(home)
-        .map(|directory| directory.join("config.json"));
+    let reference = args.image.parse::<Reference>().ok();
+    let docker_config =
+        reference.and_then(|reference| login_file(reference.registry(), reference.repository().name()));
     ImageRequest {
         reference: args.image.clone(),
         platform: args.platform.clone(),
-        docker_config: docker_config.filter(|path| path.is_file()),
+        docker_config,
         pull: PullPolicy::Always,
         part: None,
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use xebec_daemon::ctr_pull::{Pulled, PulledLayer, Target, pull};
 use xebec_images::clients::Clients;
+use xebec_images::outages::reporting;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
@@ -24,7 +25,7 @@ pub(crate) fn ctr_pull(paths: &Paths, args: &CtrPullArgs) -> Result<(), Failure>
         require_lazy: args.require_lazy,
     };
     let request = caller::image_request(&args.image);
-    let progress = Arc::new(Progress::new());
+    let progress = Arc::new(Progress::of(format!("pull {}", args.image.image)));
     let report = progress.report();
     let pulled = runtime::start()?.block_on(async {
         let ask = |kind| signal(kind).map_err(|error| Failure::host("wait for a signal", error));
@@ -36,8 +37,10 @@ pub(crate) fn ctr_pull(paths: &Paths, args: &CtrPullArgs) -> Result<(), Failure>
                 _ = interrupt.recv() => (),
             }
         };
-        pull(&clients, &request, &target, interrupted, &report).await
+        let pulling = pull(&clients, &request, &target, interrupted, &report);
+        reporting(&report, pulling).await
     })?;
+    progress.end();
     if args.json {
         return text::print_json(&pulled);
     }

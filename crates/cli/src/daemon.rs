@@ -9,7 +9,7 @@ use xebec_keeper::client::{Daemon, unexpected_reply};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::{Overrides, Settings};
-use xebec_protocol::wire::{Reply, Request, Status};
+use xebec_protocol::wire::{Reply, Request, Status, users};
 
 use crate::args::{DaemonCommand, StartArgs};
 use crate::{text, wait_text};
@@ -22,7 +22,7 @@ pub(crate) fn command(paths: &Paths, command: &DaemonCommand) -> Result<ExitCode
     let daemon = Daemon::new(paths.clone());
     match command {
         DaemonCommand::Start(args) => start(paths, args)?,
-        DaemonCommand::Status(args) => status(&daemon, args.json)?,
+        DaemonCommand::Status(args) => status(paths, &daemon, args.json)?,
         DaemonCommand::Metrics => metrics(&daemon)?,
         DaemonCommand::Stop { force } => stop(&daemon, *force)?,
         DaemonCommand::Upgrade { program } => upgrade(&daemon, program.as_deref())?,
@@ -59,7 +59,7 @@ fn start(paths: &Paths, args: &StartArgs) -> Result<(), Failure> {
     xebec_keeper::run(&config).map_err(|error| Failure::new(FailureKind::Host, error))
 }
 
-fn status(daemon: &Daemon, is_json: bool) -> Result<(), Failure> {
+fn status(paths: &Paths, daemon: &Daemon, is_json: bool) -> Result<(), Failure> {
     daemon.require_running()?;
     let Reply::Status(status) = daemon.ask(&Request::Status, &mut |_| ())? else {
         return Err(unexpected_reply());
@@ -67,7 +67,7 @@ fn status(daemon: &Daemon, is_json: bool) -> Result<(), Failure> {
     if is_json {
         return text::print_json(&status);
     }
-    print_status(&status);
+    print_status(paths, &status);
     Ok(())
 }
 
@@ -156,7 +156,7 @@ fn run_worker(inherited: Inherited) -> Result<(), Failure> {
     worker::run(&paths, settings, inherited)
 }
 
-fn print_status(status: &Status) {
+fn print_status(paths: &Paths, status: &Status) {
     outln!(
         "xebec {} (keeper {}, worker {})",
         status.version,
@@ -171,7 +171,7 @@ fn print_status(status: &Status) {
     print_fills(status);
     print_suspects(status);
     print_snapshots(status);
-    print_views(status);
+    print_views(paths, status);
 }
 
 fn print_fills(status: &Status) {
@@ -240,18 +240,20 @@ fn print_snapshots(status: &Status) {
     );
 }
 
-fn print_views(status: &Status) {
+fn print_views(paths: &Paths, status: &Status) {
+    // A record that cannot be read costs a name only.
+    let containers = xebec_container::list(paths.run());
+    let containers = containers.map_or_else(|_| Vec::new(), |listed| listed.records);
     if status.lingering_views > 0 {
         outln!("views kept for later     {}", status.lingering_views);
     }
     for view in &status.views {
         outln!(
-            "view {} of {}: {} layers, {} complete, held by {}",
-            view.path.display(),
+            "{}: {} layers, {} complete; used by {}",
             view.reference,
             view.layers,
             view.complete_layers,
-            view.holders.len()
+            users(&view.path, &view.holders, &containers).join(", ")
         );
     }
 }

@@ -1,10 +1,11 @@
 //! `xebec mount`, `umount`, `index`, `pull` and `check`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xebec_images::check::{CheckedLayer, check_image};
 use xebec_images::images::Images;
+use xebec_images::outages::reporting;
 use xebec_images::publish::{PublishOptions, Published};
 use xebec_keeper::client::{Daemon, unexpected_reply};
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -17,8 +18,8 @@ use crate::{caller, runtime, text};
 
 /// `xebec mount IMAGE DIR`.
 pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
-    let directory = absolute(&args.dir)?;
-    let progress = Progress::new();
+    let directory = mount_point(&args.dir)?;
+    let progress = Progress::of(format!("mount {}", args.image.image));
     let request = Request::Mount {
         image: ImageRequest {
             pull: args.pull.into(),
@@ -38,7 +39,9 @@ pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
         },
         wants_configuration: false,
     };
-    match Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))? {
+    let reply = Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))?;
+    progress.end();
+    match reply {
         Reply::Mounted(mounted) if args.json => text::print_json(&mounted),
         Reply::Mounted(mounted) => {
             outln!("{} is mounted on {}", mounted.reference, directory.display());
@@ -60,12 +63,14 @@ pub(crate) fn umount(paths: &Paths, directory: &Path) -> Result<(), Failure> {
 
 /// `xebec pull IMAGE`.
 pub(crate) fn pull(paths: &Paths, args: &PullArgs) -> Result<(), Failure> {
-    let progress = Progress::new();
+    let progress = Progress::of(format!("pull {}", args.image.image));
     let request = Request::Pull {
         image: caller::image_request(&args.image),
         complete: args.complete,
     };
-    match Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))? {
+    let reply = Daemon::new(paths.clone()).ask(&request, &mut |reply| progress.show(reply))?;
+    progress.end();
+    match reply {
         Reply::Pulled { manifest, bytes } if args.json => {
             text::print_json(&serde_json::json!({ "manifest": manifest, "bytes": bytes }))
         }
@@ -80,14 +85,17 @@ pub(crate) fn pull(paths: &Paths, args: &PullArgs) -> Result<(), Failure> {
 /// `xebec index IMAGE`.
 pub(crate) fn index(paths: &Paths, args: &IndexArgs) -> Result<(), Failure> {
     let images = Images::open(paths)?;
-    let progress = Arc::new(Progress::new());
+    let progress = Arc::new(Progress::of(format!("index {}", args.image.image)));
+    let report = progress.report();
     let options = PublishOptions {
         push: args.push,
         bind: args.bind,
         sign: args.sign.clone(),
     };
     let request = caller::image_request(&args.image);
-    let published = runtime::start()?.block_on(images.publish(&request, &options, &progress.report()))?;
+    let publishing = reporting(&report, images.publish(&request, &options, &report));
+    let published = runtime::start()?.block_on(publishing)?;
+    progress.end();
     if args.json {
         return text::print_json(&published);
     }
@@ -132,7 +140,7 @@ fn print_published(published: &Published) {
 
 /// `xebec check IMAGE`.
 pub(crate) fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
-    let progress = Progress::new();
+    let progress = Progress::of(format!("check {}", args.image.image));
     let daemon = Daemon::new(paths.clone());
     let image = caller::image_request(&args.image);
     if args.all {
@@ -147,6 +155,7 @@ pub(crate) fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
     }
     let images = Images::open(paths)?;
     let layers = check_image(&images, &image)?;
+    progress.end();
     if args.json {
         text::print_json(&layers)?
     } else {
@@ -163,6 +172,7 @@ pub(crate) fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
 
 fn prove(daemon: &Daemon, args: &CheckArgs, image: ImageRequest, progress: &Progress) -> Result<(), Failure> {
     let reply = daemon.ask(&Request::Prove { image }, &mut |reply| progress.show(reply))?;
+    progress.end();
     let Reply::Proved { layers } = reply else {
         return Err(unexpected_reply());
     };
@@ -200,7 +210,17 @@ fn print_checked(layers: &[CheckedLayer]) {
     out!("{}", text::table(&rows));
 }
 
-fn absolute(path: &Path) -> Result<std::path::PathBuf, Failure> {
+/// The directory that an image is to be mounted on.
+fn mount_point(path: &Path) -> Result<PathBuf, Failure> {
+    let directory = absolute(path)?;
+    if !directory.is_dir() {
+        let message = format!("{} is a file: an image is mounted on a directory", path.display());
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    Ok(directory)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     path.canonicalize().map_err(|error| {
         let kind = match error.kind() {
             std::io::ErrorKind::NotFound => FailureKind::NotFound,

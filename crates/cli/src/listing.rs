@@ -1,13 +1,17 @@
 //! `xebec inspect` and `images`.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use xebec_images::images::Images;
-use xebec_images::inventory::inspect_image;
+use xebec_images::images::{Images, Report};
+use xebec_images::inventory::{ImageInfo, inspect_image};
 use xebec_images::known_images::known_images;
+use xebec_images::lazy::is_small;
+use xebec_images::outages::reporting;
 use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::ImageRequest;
 use xebec_recordings::recordings::Recordings;
 
 use crate::args::{ImageJson, InspectArgs, Json};
@@ -29,12 +33,9 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
         return inspect_runtime_images(&recordings, &args.image);
     }
     let args = &args.image;
-    let report = std::sync::Arc::new(Progress::new()).report();
-    let image = runtime::start()?.block_on(inspect_image(
-        recordings.images(),
-        &caller::image_request(&args.image),
-        &report,
-    ))?;
+    let image = with_progress(args, async |request, report| {
+        inspect_image(recordings.images(), request, report).await
+    })?;
     if args.json {
         return text::print_json(&image);
     }
@@ -49,7 +50,7 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
         text::size(image.size),
         image.layers.len()
     );
-    outln!("lazy       {}", if image.lazy { "yes" } else { "no" });
+    outln!("lazy       {}", laziness(&image));
     let heads = ["LAYER", "SIZE", "CODEC", "LAZY BY", "TRUST", "SPANS", "CACHED"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let mut notes = Footnotes::default();
@@ -79,11 +80,46 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
     Ok(())
 }
 
+/// Whether an image is lazy, but for layers that are too small to matter.
+fn laziness(image: &ImageInfo) -> String {
+    let not_lazy: Vec<u64> = image
+        .layers
+        .iter()
+        .filter(|layer| !layer.lazy)
+        .map(|layer| layer.size)
+        .collect();
+    let bytes = text::size(not_lazy.iter().sum());
+    match not_lazy.len() {
+        0 => "yes".to_owned(),
+        1 if not_lazy.iter().all(|size| is_small(*size)) => {
+            format!("yes, but for 1 small layer ({bytes}) that is read whole")
+        }
+        count if not_lazy.iter().all(|size| is_small(*size)) => {
+            format!("yes, but for {count} small layers ({bytes}) that are read whole")
+        }
+        count => format!(
+            "no: {count} of {} layers ({bytes}) are read whole",
+            image.layers.len()
+        ),
+    }
+}
+
+/// Finds something out about an image, and shows that it goes on.
+fn with_progress<T>(
+    args: &ImageJson,
+    work: impl AsyncFnOnce(&ImageRequest, &Report) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let progress = Arc::new(Progress::of(format!("inspect {}", args.image.image)));
+    let (request, report) = (caller::image_request(&args.image), progress.report());
+    let found = runtime::start()?.block_on(reporting(&report, work(&request, &report)))?;
+    progress.end();
+    Ok(found)
+}
+
 fn draw_runtime_image(recordings: &Recordings, args: &InspectArgs, file: &Path) -> Result<(), Failure> {
-    let report = std::sync::Arc::new(Progress::new()).report();
-    let request = caller::image_request(&args.image.image);
-    let chart = recordings.chart(&request, args.service.as_deref(), &report);
-    let chart = runtime::start()?.block_on(chart)?;
+    let chart = with_progress(&args.image, async |request, report| {
+        recordings.chart(request, args.service.as_deref(), report).await
+    })?;
     let picture = crate::svg::draw(&chart);
     if file.as_os_str() == "-" {
         out!("{picture}");
@@ -96,9 +132,9 @@ fn draw_runtime_image(recordings: &Recordings, args: &InspectArgs, file: &Path) 
 }
 
 fn inspect_runtime_images(recordings: &Recordings, args: &ImageJson) -> Result<(), Failure> {
-    let report = std::sync::Arc::new(Progress::new()).report();
-    let request = caller::image_request(&args.image);
-    let found = runtime::start()?.block_on(recordings.runtime_images(&request, &report))?;
+    let found = with_progress(args, async |request, report| {
+        recordings.runtime_images(request, report).await
+    })?;
     if args.json {
         return text::print_json(&found);
     }

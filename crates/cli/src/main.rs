@@ -25,9 +25,11 @@ mod install;
 mod lifecycle;
 mod listing;
 mod logging;
+mod login;
 mod logs;
 mod network;
 mod progress;
+mod prompt;
 mod record;
 mod relay;
 mod run;
@@ -78,6 +80,7 @@ fn command_line() -> ExitCode {
         _ => None,
     };
     logging::start(cli.verbose, daemon_log);
+    progress::set(cli.quiet, cli.verbose > 0);
     match execute(cli) {
         Ok(code) => code,
         Err(failure) => {
@@ -165,6 +168,8 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Index(args) => images::index(&paths, &args)?,
         Command::Record(args) => record::record(&paths, &args)?,
         Command::Pull(args) => images::pull(&paths, &args)?,
+        Command::Login(args) => login::login(&paths, &args)?,
+        Command::Logout(args) => login::logout(&paths, &args)?,
         Command::CtrPull(args) => ctr_pull::ctr_pull(&paths, &args)?,
         Command::DockerRelay(args) => relay::relay(&paths, &args)?,
         Command::Check(args) => images::check(&paths, &args)?,

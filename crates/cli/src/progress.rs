@@ -1,57 +1,103 @@
-//! Progress on a terminal, and notices; silence when standard error is no terminal.
+//! What a command is doing, in one line on the terminal, and notices. Without a terminal there are only notices.
+//!
+//! The line appears when a command takes longer than a second. A thread draws it anew some times a second, so that it counts on
+//! while nothing is heard. It is the last line of the terminal at all times: whoever prints takes it away first
+//! ([`Progress::show`], [`Progress::end`]).
 
-use std::collections::HashMap;
-use std::io::IsTerminal;
-use std::sync::{Arc, Mutex};
+mod line;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::termios::tcgetwinsize;
 use xebec_images::images::Report;
 use xebec_protocol::wire::Reply;
 
-/// Bars by what they are of.
+use line::Line;
+
+/// How often the line is drawn.
+const EACH: Duration = Duration::from_millis(200);
+/// Columns of a terminal that does not say how many it has.
+const USUAL_COLUMNS: u16 = 80;
+/// Takes the line away: back to its begin, and erase to its end (ECMA-48).
+const ERASE: &str = "\r\x1b[K";
+
+/// Set once: the user wants neither progress nor notices.
+static QUIET: AtomicBool = AtomicBool::new(false);
+/// Set once: log lines are printed, which would be mixed with the line.
+static PLAIN: AtomicBool = AtomicBool::new(false);
+
+/// Sets what all commands of this process show: with `quiet`, neither progress nor notices; with log lines, no progress.
+pub(crate) fn set(quiet: bool, logs: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+    PLAIN.store(logs, Ordering::Relaxed);
+}
+
+/// See the module.
 pub(crate) struct Progress {
-    bars: MultiProgress,
-    known: Mutex<HashMap<String, ProgressBar>>,
+    shared: Arc<Shared>,
+    drawing: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+struct State {
+    line: Line,
+    is_drawn: bool,
+    has_ended: bool,
 }
 
 impl Progress {
-    /// Bars on standard error, if it is a terminal.
-    pub(crate) fn new() -> Self {
-        let target = match std::io::stderr().is_terminal() {
-            true => ProgressDrawTarget::stderr(),
-            false => ProgressDrawTarget::hidden(),
-        };
+    /// Begins to show what comes of `what`, such as "pull nginx".
+    pub(crate) fn of(what: impl Into<String>) -> Self {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                line: Line::new(what.into(), Instant::now()),
+                is_drawn: false,
+                has_ended: false,
+            }),
+            ended: Condvar::new(),
+        });
+        let is_shown = std::io::stderr().is_terminal()
+            && !QUIET.load(Ordering::Relaxed)
+            && !PLAIN.load(Ordering::Relaxed);
+        let drawing = is_shown.then(|| {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new().name("progress".to_owned());
+            thread.spawn(move || shared.draw_on()).ok()
+        });
         Self {
-            bars: MultiProgress::with_draw_target(target),
-            known: Mutex::default(),
+            shared,
+            drawing: drawing.flatten(),
         }
     }
 
     /// Shows a progress reply or a notice.
     pub(crate) fn show(&self, reply: &Reply) {
+        let mut state = self.shared.lock();
         match reply {
-            Reply::Notice { text } => self.bars.suspend(|| errln!("note: {text}")),
-            Reply::Progress { what, done, total } => {
-                let mut known = self
-                    .known
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
-                let bar = known
-                    .entry(what.clone())
-                    .or_insert_with(|| self.bar(what, *total));
-                bar.set_position(*done);
-                if Some(*done) == *total {
-                    bar.finish_and_clear();
+            Reply::Notice { text } => {
+                state.erase();
+                if !QUIET.load(Ordering::Relaxed) {
+                    errln!("note: {text}");
                 }
             }
-            _ => {}
+            reply => state.line.note(reply, Instant::now()),
         }
     }
 
     /// Shows nothing more: what is written now stays.
     pub(crate) fn end(&self) {
-        let _ = self.bars.clear();
-        self.bars.set_draw_target(ProgressDrawTarget::hidden());
+        let mut state = self.shared.lock();
+        state.has_ended = true;
+        state.erase();
+        self.shared.ended.notify_all();
     }
 
     /// A report for the host library.
@@ -59,14 +105,56 @@ impl Progress {
         let this = self.clone();
         Arc::new(move |reply| this.show(&reply))
     }
+}
 
-    fn bar(&self, what: &str, total: Option<u64>) -> ProgressBar {
-        let bar = self.bars.add(ProgressBar::new(total.unwrap_or(0)));
-        let template = "{msg:40} {bar:30} {decimal_bytes:>10} / {decimal_total_bytes:10} {decimal_bytes_per_sec:>12} {eta:>5}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.end();
+        if let Some(drawing) = self.drawing.take() {
+            let _ = drawing.join();
         }
-        bar.set_message(what.to_owned());
-        bar
     }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Draws the line until the end.
+    fn draw_on(&self) {
+        let mut state = self.lock();
+        while !state.has_ended {
+            state.draw();
+            let waited = self.ended.wait_timeout(state, EACH);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl State {
+    fn draw(&mut self) {
+        let size = tcgetwinsize(rustix::stdio::stderr());
+        let columns = size.map_or(0, |size| size.ws_col);
+        let columns = if columns == 0 { USUAL_COLUMNS } else { columns };
+        match self.line.text(Instant::now(), usize::from(columns) - 1) {
+            Some(text) => {
+                write_out(&format!("{ERASE}{text}"));
+                self.is_drawn = true;
+            }
+            None => self.erase(),
+        }
+    }
+
+    fn erase(&mut self) {
+        if std::mem::take(&mut self.is_drawn) {
+            write_out(ERASE);
+        }
+    }
+}
+
+/// A terminal that is gone needs no line.
+fn write_out(text: &str) {
+    let mut stderr = std::io::stderr();
+    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }

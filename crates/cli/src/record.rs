@@ -4,9 +4,12 @@ mod list;
 
 use std::sync::Arc;
 
+use xebec_images::images::Report;
+use xebec_images::outages::reporting;
 use xebec_keeper::client::Daemon;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::{Reply, Unit};
 use xebec_recordings::merge::{MergeOptions, Merged, merge};
 use xebec_recordings::publish::{PublishOptions, Published};
 use xebec_recordings::record::{RecordOptions, record as run_recorded};
@@ -42,21 +45,22 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
         sign: args.sign.clone(),
         key_env: args.key_env.clone(),
     };
-    let progress = Arc::new(Progress::new());
+    let progress = Arc::new(Progress::of(format!("record {}", args.service.image.image)));
     let image = caller::image_request(&args.service.image);
-    let session = run_recorded(&daemon, paths, &image, &options, &progress.report())?;
+    let session = run_recorded(&daemon, paths, &image, &options, &until_it_runs(&progress))?;
     // The runtime has read what it had to from this process, which is about to read logins and keys.
     if let Err(error) = xebec_kernel::process::keep_memory_to_itself() {
         tracing::warn!("cannot protect memory from other processes: {error}");
     }
     let recordings = Recordings::open(paths)?;
-    let published = runtime::start()?.block_on(recordings.publish_recording(
-        &image,
-        &session,
-        &options,
-        &publish,
-        &progress.report(),
-    ))?;
+    let progress = Arc::new(Progress::of(format!(
+        "share the recording of {}",
+        args.image().image
+    )));
+    let report = progress.report();
+    let publishing = recordings.publish_recording(&image, &session, &options, &publish, &report);
+    let published = runtime::start()?.block_on(reporting(&report, publishing))?;
+    progress.end();
     if args.json {
         return text::print_json(&published);
     }
@@ -73,6 +77,19 @@ fn expect_no_command(args: &RecordArgs) -> Result<(), Failure> {
         "--list, --rm and --merge run nothing: leave out what follows the image, from \"{word}\" on, or put options before the image"
     );
     Err(Failure::new(FailureKind::Usage, message))
+}
+
+/// What the service prints is on the terminal from then on.
+fn until_it_runs(progress: &Arc<Progress>) -> Report {
+    let (progress, report) = (progress.clone(), progress.report());
+    Arc::new(move |reply| match reply {
+        Reply::Progress {
+            unit: Unit::Items,
+            total: Some(1..),
+            ..
+        } => progress.end(),
+        reply => report(reply),
+    })
 }
 
 fn print_published(published: &Published) {
@@ -108,9 +125,14 @@ fn merge_recordings(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     };
     let recordings = Recordings::open(paths)?;
     let runtime = runtime::start()?;
-    let report = Arc::new(Progress::new()).report();
+    let progress = Arc::new(Progress::of(format!(
+        "merge recordings of {}",
+        args.service.image.image
+    )));
+    let report = progress.report();
     let image = caller::image_request(&args.service.image);
     let merged = merge(&daemon, &recordings, runtime.handle(), &image, &options, &report)?;
+    progress.end();
     if args.json {
         return text::print_json(&merged);
     }

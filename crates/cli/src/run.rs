@@ -152,7 +152,7 @@ pub(crate) fn run_container(
     let before = if wants_stats { counters(&daemon) } else { None };
     let holder = Holder::this_process("run")?;
     let request = job.mount_request(&holder);
-    let progress = Arc::new(Progress::new());
+    let progress = Arc::new(Progress::of(format!("start {}", args.image.image)));
     let prepared = Prepared::begin(&options, &directories(paths), {
         let (daemon, progress, manifest) = (daemon.clone(), progress.clone(), job.manifest.clone());
         move |notifier| {
@@ -424,7 +424,10 @@ fn mount(
         }
         reply => progress.show(reply),
     };
-    match daemon.ask(request, &mut listen)? {
+    let reply = daemon.ask(request, &mut listen);
+    // What the container prints comes next.
+    progress.end();
+    match reply? {
         Reply::Mounted(mounted) => Ok(*mounted),
         _ => Err(unexpected_reply()),
     }

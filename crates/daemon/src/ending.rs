@@ -16,9 +16,9 @@ use xebec_images::images::Images;
 use xebec_kernel::file::is_same;
 use xebec_kernel::journal::Journal;
 use xebec_protocol::failure::{Failure, FailureKind};
-use xebec_protocol::wire::Reply;
+use xebec_protocol::wire::{Reply, users};
 use xebec_views::unguarded_views::Suspects;
-use xebec_views::views::Views;
+use xebec_views::views::{ViewRecord, Views};
 
 use crate::building::Building;
 use crate::durability::Durability;
@@ -186,8 +186,18 @@ impl Ending {
 
     fn views_mounted(&self) -> Option<String> {
         let views = self.parts.views.held();
-        let names: Vec<_> = views.iter().map(|view| view.path.display().to_string()).collect();
-        (!names.is_empty()).then(|| format!("views are mounted: {}", names.join(", ")))
+        if views.is_empty() {
+            return None;
+        }
+        // A record that cannot be read costs a name only.
+        let containers = xebec_container::list(self.parts.images.paths().run());
+        let containers = containers.map_or_else(|_| Vec::new(), |listed| listed.records);
+        let name = |view: &ViewRecord| {
+            let users = users(&view.path, &view.holders, &containers).join(", ");
+            format!("{} ({users})", view.reference)
+        };
+        let names: Vec<_> = views.iter().map(name).collect();
+        Some(format!("views are mounted: {}", names.join(", ")))
     }
 
     fn reason_to_stay(&self) -> Option<String> {

@@ -56,6 +56,7 @@ mod order;
 mod populate;
 mod preparation;
 mod proofs;
+mod pull_progress;
 mod pulls;
 mod quota;
 pub mod relay;

@@ -14,6 +14,7 @@ use crate::background::Background;
 use crate::completion::Completions;
 use crate::preparation::Preparation;
 use crate::proofs::{Proofs, alarm};
+use crate::pull_progress::PullProgress;
 use crate::quota::Quota;
 use crate::view_cleanup::ViewCleanup;
 
@@ -44,16 +45,11 @@ impl Pulls {
             let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
             self.enforce(keys).await?;
             let total = prepared.found.layers.iter().map(|layer| layer.size).sum();
-            let mut done = 0;
+            let mut progress = PullProgress::new(&prepared.found.reference, total, report);
             for layer in &prepared.layers {
                 let served = self.fills.serve(layer.key, Some(&layer.index))?;
-                self.completions.complete(&served, Duration::ZERO, false).await?;
-                done += layer.index.layer_size;
-                report(Reply::Progress {
-                    what: prepared.found.reference.to_string(),
-                    done,
-                    total: Some(total),
-                });
+                let completed = self.completions.complete(&served, Duration::ZERO, false);
+                progress.layer(&served, layer.index.layer_size, completed).await?;
             }
             self.cleanup.forget_unused();
             self.enforce(Vec::new()).await?;

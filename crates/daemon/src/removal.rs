@@ -9,7 +9,7 @@ use xebec_images::images::Images;
 use xebec_images::inventory;
 use xebec_images::record::ImageRecord;
 use xebec_protocol::failure::{Failure, FailureKind};
-use xebec_protocol::wire::{Forgotten, ImageRequest};
+use xebec_protocol::wire::{Forgotten, ImageRequest, users};
 use xebec_recordings::recording_store::KeptRecordings;
 use xebec_views::views::Views;
 
@@ -129,7 +129,9 @@ impl Removal {
             let keys: Vec<LayerKey> = view.layers.iter().map(|pair| (*pair).into()).collect();
             view.manifest == record.manifest_digest || (!record.layers.is_empty() && reads_all(&keys))
         })?;
-        let holders: Vec<String> = view.holders.iter().map(ToString::to_string).collect();
-        Some(holders.join(", "))
+        // A record that cannot be read costs a name only.
+        let containers = xebec_container::list(self.images.paths().run());
+        let containers = containers.map_or_else(|_| Vec::new(), |listed| listed.records);
+        Some(users(&view.path, &view.holders, &containers).join(", "))
     }
 }

@@ -7,6 +7,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc};
 use tracing::debug;
 use xebec_images::images::Report;
+use xebec_images::outages::reporting;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{MAX_LINE, Reply, Request};
 use xebec_snapshotter::server::is_of_this_user;
@@ -33,7 +34,7 @@ pub(crate) async fn converse(stream: UnixStream, requests: Arc<Requests>, hand_o
         let reply = match serde_json::from_slice::<Request>(&line) {
             Ok(request) => {
                 let report = report_to(sender.clone(), request.clone());
-                requests.answer(request, &report).await
+                reporting(&report, requests.answer(request, &report)).await
             }
             Err(error) => Err(Failure::new(
                 FailureKind::Usage,

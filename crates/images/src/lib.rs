@@ -15,6 +15,7 @@
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
 //! * [`clients`]: the registry clients, [`registry_memory`] what earlier processes learned of registries.
 //! * [`origin`]: where fills get bytes from; [`whole_blob_download`] helps with registries that ignore ranges.
+//! * [`outages`]: who asked hears for which registry the request waits.
 //! * [`inventory`], [`known_images`], [`check`], [`proof`]: what is known and cached, and whether its bytes are right.
 //!   `first_digits` finds an image by the beginning of its digest.
 //!
@@ -41,6 +42,7 @@ pub mod inventory;
 pub mod known_images;
 pub mod lazy;
 pub mod origin;
+pub mod outages;
 pub mod prepare;
 pub mod prepared_layer;
 pub mod proof;

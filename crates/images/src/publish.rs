@@ -188,11 +188,7 @@ impl Images {
                 }
                 push(client, repository, Bytes::from(bytes)).await?;
                 done += blob.size;
-                report(Reply::Progress {
-                    what: "push indexes".to_owned(),
-                    done,
-                    total: Some(total),
-                });
+                report(Reply::bytes("push indexes", done, total));
             }
         }
         let subject = BlobRef {

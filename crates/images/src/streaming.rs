@@ -202,11 +202,7 @@ async fn feed(
             // The indexer gave up; its own error says why.
             return Ok(());
         }
-        report(Reply::Progress {
-            what: what.clone(),
-            done,
-            total: Some(descriptor.size),
-        });
+        report(Reply::bytes(what.clone(), done, descriptor.size));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use cache::{CacheReport, CachedLayerInfo, Collected, CollectedLayer, Forgotten};
-pub use holder::{Holder, LayerPair};
+pub use holder::{Holder, LayerPair, users};
 pub use loaded::Loaded;
 use serde::{Deserialize, Serialize};
 pub use status::{Counters, ProcessStatus, SnapshotStatus, Status, SuspectStatus, ViewStatus};
@@ -247,6 +247,42 @@ impl Request {
 }
 
 impl Reply {
+    /// So many bytes of something are done.
+    pub fn bytes(what: impl Into<String>, done: u64, total: u64) -> Self {
+        Self::progress(what, done, total, Unit::Bytes)
+    }
+
+    /// So many things of some are done.
+    pub fn items(what: impl Into<String>, done: u64, total: u64) -> Self {
+        Self::progress(what, done, total, Unit::Items)
+    }
+
+    fn progress(what: impl Into<String>, done: u64, total: u64, unit: Unit) -> Self {
+        Self::Progress {
+            what: what.into(),
+            done,
+            total: Some(total),
+            unit,
+            waiting: None,
+        }
+    }
+
+    /// A registry is waited for.
+    pub fn waits(registry: String, waiting: Waiting) -> Self {
+        Self::Progress {
+            what: registry,
+            done: 0,
+            total: None,
+            unit: Unit::Items,
+            waiting: Some(waiting),
+        }
+    }
+
+    /// A registry is waited for no more. Nothing of nothing is done: an older command, which draws a bar, takes it away.
+    pub fn waits_no_more(registry: String) -> Self {
+        Self::items(registry, 0, 0)
+    }
+
     /// Whether nothing follows.
     pub fn is_final(&self) -> bool {
         !matches!(
@@ -260,14 +296,21 @@ impl Reply {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum Reply {
-    /// Something is under way; for progress bars.
+    /// Something is under way, for people who wait. The last two fields are newer than the others: an older program leaves them out,
+    /// and does not look at them.
     Progress {
-        /// What is being done, to what.
+        /// What is being done, to what; or the registry that is waited for.
         what: String,
-        /// How far, in bytes.
+        /// How far.
         done: u64,
-        /// Out of how many bytes, if known.
+        /// Out of how much, if known.
         total: Option<u64>,
+        /// What is counted.
+        #[serde(default)]
+        unit: Unit,
+        /// What stands in the way, if something does. It is over when the same is said with `total` 0.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waiting: Option<Waiting>,
     },
     /// Something the user should know, such as that this start is not lazy.
     Notice {
@@ -333,6 +376,35 @@ pub enum Reply {
     Failed(Failure),
 }
 
+/// What progress counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Bytes.
+    #[default]
+    Bytes,
+    /// Anything else.
+    Items,
+}
+
+/// Why something does not go on for the moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// What went wrong, for people.
+    pub why: String,
+    /// Tries so far.
+    pub tried: u32,
+    /// The most tries, if they are counted.
+    #[serde(default)]
+    pub tries: Option<u32>,
+    /// When the next try is due, in milliseconds from now, if that is known.
+    #[serde(default)]
+    pub next_ms: Option<u64>,
+    /// When it is given up at the latest, in milliseconds from now, if that is known.
+    #[serde(default)]
+    pub left_ms: Option<u64>,
+}
+
 /// A mounted view.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mounted {
@@ -374,4 +446,50 @@ pub struct Touched {
     pub files: u64,
     /// Pages asked for, read-ahead included.
     pub pages: u64,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use super::*;
+
+    /// What programs before this one say and read.
+    #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(tag = "reply", rename_all = "snake_case")]
+    enum OlderReply {
+        Progress {
+            what: String,
+            done: u64,
+            total: Option<u64>,
+        },
+    }
+
+    #[test]
+    fn older_programs_understand_progress_and_are_understood() {
+        let waiting = Waiting {
+            why: "no connection".to_owned(),
+            tried: 2,
+            tries: Some(8),
+            next_ms: Some(100),
+            left_ms: None,
+        };
+        for (reply, total) in [
+            (Reply::bytes("x", 0, 7), Some(7)),
+            (Reply::waits("x".to_owned(), waiting.clone()), None),
+            (Reply::waits_no_more("x".to_owned()), Some(0)),
+        ] {
+            let text = serde_json::to_string(&reply).unwrap();
+            let older: OlderReply = serde_json::from_str(&text).unwrap();
+            let (what, done) = ("x".to_owned(), 0);
+            assert_eq!(older, OlderReply::Progress { what, done, total });
+            let back: Reply = serde_json::from_str(&serde_json::to_string(&older).unwrap()).unwrap();
+            assert!(matches!(
+                back,
+                Reply::Progress { waiting: None, unit: Unit::Bytes, total: same, .. } if same == total
+            ));
+        }
+        let text = serde_json::to_string(&Reply::waits("x".to_owned(), waiting.clone())).unwrap();
+        let back: Reply = serde_json::from_str(&text).unwrap();
+        assert!(matches!(back, Reply::Progress { waiting: Some(same), .. } if same == waiting));
+    }
 }

@@ -167,11 +167,7 @@ fn moved(mounted: &Mounted) -> Failure {
 
 /// Tells how many bytes of pages are compressed; as many as there are, or none.
 fn tell_compressed(report: &Report, done: u64, total: u64) {
-    report(Reply::Progress {
-        what: "compress pages".to_owned(),
-        done,
-        total: Some(total),
-    });
+    report(Reply::bytes("compress pages", done, total));
 }
 
 /// The recordings that a start of the image would admit, and why not the others.

@@ -71,11 +71,7 @@ pub(super) fn pages(
         .sum();
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     let tell = |done| {
-        report(Reply::Progress {
-            what: "bring in pages".to_owned(),
-            done,
-            total: Some(total),
-        });
+        report(Reply::bytes("bring in pages", done, total));
     };
     let work = || -> Result<(), Failure> {
         while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {

@@ -451,11 +451,7 @@ async fn push(
 ) -> Result<Digest, Failure> {
     let repository = found.reference.repository();
     let total = made.zone.len() as u64;
-    report(Reply::Progress {
-        what: "push the recording".to_owned(),
-        done: 0,
-        total: Some(total),
-    });
+    report(Reply::bytes("push the recording", 0, total));
     push_blob(client, repository, Bytes::from_static(EMPTY_CONFIG)).await?;
     push_blob(client, repository, Bytes::copy_from_slice(&made.encoded)).await?;
     if !made.zone.is_empty() {

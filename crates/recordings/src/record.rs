@@ -91,11 +91,11 @@ pub fn record<'a>(
     let mut last = None;
     let mut recorded = None;
     for run in 0..options.repeat.max(1) {
-        report(Reply::Progress {
-            what: "record".to_owned(),
-            done: u64::from(run),
-            total: Some(u64::from(options.repeat.max(1))),
-        });
+        report(Reply::items(
+            "record",
+            u64::from(run),
+            u64::from(options.repeat.max(1)),
+        ));
         // The one before goes first: views of one image share nothing, but a container may hold a port.
         drop(last.take());
         let (mounted, view) = hold(daemon, image, &format!("record-{run}"), report)?;

@@ -7,18 +7,10 @@ use xebec_oci::{ProbeReport, Reference};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
-use crate::args::ImageArgs;
 use crate::{caller, runtime};
 
 /// A name without a slash is a registry's; anything else is an image in one.
 pub(super) fn probe(paths: &Paths, name: &str) -> Result<ProbeReport, Failure> {
-    let request = caller::image_request(&ImageArgs {
-        image: name.to_owned(),
-        platform: None,
-    });
-    let client = Images::open(paths)?
-        .clients()
-        .get(request.docker_config.as_deref())?;
     let image: Option<Reference> = match name.contains('/') {
         true => Some(
             name.parse()
@@ -27,6 +19,9 @@ pub(super) fn probe(paths: &Paths, name: &str) -> Result<ProbeReport, Failure> {
         false => None,
     };
     let registry = image.as_ref().map_or(name, |image| image.registry());
+    let repository = image.as_ref().map_or("", |image| image.repository().name());
+    let logins = caller::login_file(registry, repository);
+    let client = Images::open(paths)?.clients().get(logins.as_deref())?;
     let probed = runtime::start()?.block_on(client.probe(registry, image.as_ref()));
     probed.map_err(|error| Failure::new(FailureKind::Registry, error))
 }
@@ -48,7 +43,7 @@ pub(super) fn print(report: Option<&ProbeReport>, error: Option<&str>) {
     );
     if !registry.accepted {
         outln!(
-            "warn  registry {}: it wants credentials; log in with `docker login`",
+            "warn  registry {0}: it wants a login; run `xebec login {0}`",
             registry.registry
         );
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use xebec_images::outages::reporting;
 use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
@@ -21,9 +22,12 @@ pub(super) fn list(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     let images = match has_image {
         false => recordings.kept_images()?,
         true => {
-            let report = Arc::new(Progress::new()).report();
+            let progress = Arc::new(Progress::of(format!("list recordings of {}", args.service.image.image)));
+            let report = progress.report();
             let request = caller::image_request(&args.service.image);
-            let found = runtime::start()?.block_on(recordings.runtime_images(&request, &report))?;
+            let finding = recordings.runtime_images(&request, &report);
+            let found = runtime::start()?.block_on(reporting(&report, finding))?;
+            progress.end();
             vec![KeptImage {
                 references: vec![found.reference],
                 manifest: found.manifest,

@@ -88,11 +88,7 @@ impl Pull<'_> {
         {
             ingest.write(&part).await.map_err(|error| refused(&error))?;
             done += part.len() as u64;
-            (self.report)(Reply::Progress {
-                what: format!("layer {}", layer.short()),
-                done,
-                total: Some(size),
-            });
+            (self.report)(Reply::bytes(format!("layer {}", layer.short()), done, size));
         }
         let committed = ingest.commit(&self.containerd).await;
         committed.map_err(|error| {

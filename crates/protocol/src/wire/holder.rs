@@ -1,10 +1,11 @@
 //! Views as the daemon names them: the holder of a view, and its layers.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use xebec_cache::store::LayerKey;
+use xebec_container::Record;
 use xebec_format::digest::Digest;
 use xebec_kernel::process;
 
@@ -51,6 +52,28 @@ impl Holder {
             start_time,
         })
     }
+}
+
+/// Who uses the view that is mounted at `view`, by names that users gave: containers and mount points. `containers` are those of
+/// this host.
+pub fn users(view: &Path, holders: &[Holder], containers: &[Record]) -> Vec<String> {
+    let on_it = containers.iter().filter(|record| record.view == view);
+    let mut users: Vec<String> = on_it
+        .clone()
+        .map(|record| format!("container {}", record.id))
+        .collect();
+    // A supervisor and its container are one.
+    let is_supervisor = |pid: u32| {
+        on_it
+            .clone()
+            .any(|record| record.supervisor.unsigned_abs() == pid)
+    };
+    let others = holders.iter().filter(|holder| match holder {
+        Holder::Process { pid, .. } => !is_supervisor(*pid),
+        Holder::Directory { .. } | Holder::Snapshot { .. } => true,
+    });
+    users.extend(others.map(ToString::to_string));
+    users
 }
 
 impl fmt::Display for Holder {
