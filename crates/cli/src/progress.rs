@@ -6,7 +6,7 @@
 
 mod line;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -16,6 +16,7 @@ use rustix::termios::tcgetwinsize;
 use xebec_images::images::Report;
 use xebec_protocol::wire::Reply;
 
+use crate::print;
 use line::Line;
 
 /// How often the line is drawn.
@@ -139,7 +140,7 @@ impl State {
         let columns = if columns == 0 { USUAL_COLUMNS } else { columns };
         match self.line.text(Instant::now(), usize::from(columns) - 1) {
             Some(text) => {
-                write_out(&format!("{ERASE}{text}"));
+                print::err(format_args!("{ERASE}{text}"));
                 self.is_drawn = true;
             }
             None => self.erase(),
@@ -148,13 +149,7 @@ impl State {
 
     fn erase(&mut self) {
         if std::mem::take(&mut self.is_drawn) {
-            write_out(ERASE);
+            print::err(format_args!("{ERASE}"));
         }
     }
-}
-
-/// A terminal that is gone needs no line.
-fn write_out(text: &str) {
-    let mut stderr = std::io::stderr();
-    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }

@@ -1,9 +1,11 @@
 //! Questions on the terminal.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use rustix::stdio::stdin;
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+
+use crate::print;
 
 /// What a terminal sends for keys when it does not act on them itself.
 const INTERRUPT: u8 = 3;
@@ -18,7 +20,7 @@ const MAX_ANSWER: usize = 64 << 10;
 /// # Errors
 /// When the terminal is closed.
 pub(crate) fn line(question: &str) -> io::Result<String> {
-    show(question)?;
+    print::err(format_args!("{question}"));
     let mut text = String::new();
     if io::stdin().read_line(&mut text)? == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -33,21 +35,15 @@ pub(crate) fn line(question: &str) -> io::Result<String> {
 /// When standard input is no terminal, and when it is interrupted.
 pub(crate) fn secret(question: &str) -> io::Result<String> {
     let silent = Silent::begin()?;
-    show(question)?;
+    print::err(format_args!("{question}"));
     let answer = read_secret(|| {
         let mut byte = [0];
         Ok((rustix::io::read(stdin(), &mut byte)? > 0).then_some(byte[0]))
     });
     drop(silent);
     // The key that ended it was not shown.
-    show("\n")?;
+    errln!("");
     answer
-}
-
-fn show(text: &str) -> io::Result<()> {
-    let mut stderr = io::stderr();
-    stderr.write_all(text.as_bytes())?;
-    stderr.flush()
 }
 
 /// The bytes up to the end of a line, with what the keys for corrections do.
