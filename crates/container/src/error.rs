@@ -256,23 +256,23 @@ pub enum RunError {
     )]
     ReadyBefore(String),
     /// The container ended before every probe succeeded.
-    #[error("the container ended with exit code {} before it was ready ({waiting} not seen){log}", code.0)]
+    #[error("the container ended with exit code {} before it was ready ({waiting}){log}", code.0)]
     ExitedBeforeReady {
         /// Its exit code.
         code: ExitCode,
-        /// The probes that had not succeeded.
+        /// The probes that had not succeeded, and what became of them.
         waiting: String,
         /// The last lines that the container wrote, as a sentence to append.
         log: String,
     },
     /// The container was not ready in time.
     #[error(
-        "the container was not ready after {:.1} s ({waiting} not seen) and was stopped; --probe-timeout allows more{log}", after.as_secs_f64()
+        "the container was not ready after {:.1} s ({waiting}) and was stopped; --probe-timeout allows more{log}", after.as_secs_f64()
     )]
     ProbeTimeout {
         /// The time that it had.
         after: Duration,
-        /// The probes that had not succeeded.
+        /// The probes that had not succeeded, and what became of them.
         waiting: String,
         /// The last lines that the container wrote, as a sentence to append.
         log: String,

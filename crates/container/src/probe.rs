@@ -8,6 +8,8 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use regex::bytes::Regex;
@@ -47,7 +49,21 @@ pub struct HttpUrl {
     host: String,
     port: u16,
     path: String,
+    last: LastStatus,
 }
+
+/// The status with which a server answered last, 0 if none did. All copies of a probe share it; two probes are the same whatever
+/// came of them.
+#[derive(Clone, Debug, Default)]
+struct LastStatus(Arc<AtomicU16>);
+
+impl PartialEq for LastStatus {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for LastStatus {}
 
 /// A regular expression (syntax of the `regex` crate) that is searched for in each line.
 #[derive(Clone, Debug)]
@@ -158,6 +174,7 @@ fn http(rest: &str) -> Result<Probe, String> {
         host: host.to_owned(),
         port,
         path,
+        last: LastStatus::default(),
     }))
 }
 
@@ -166,7 +183,7 @@ impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Probe::Port(port) => write!(f, "port:{port}"),
-            Probe::Http(HttpUrl { host, port, path }) => write!(f, "http://{host}:{port}{path}"),
+            Probe::Http(HttpUrl { host, port, path, .. }) => write!(f, "http://{host}:{port}{path}"),
             Probe::Log(LogPattern(pattern)) => write!(f, "log:{pattern}"),
             Probe::File(path) => write!(f, "file:{}", path.display()),
             Probe::Exec(args) => match args.as_slice() {
@@ -176,6 +193,23 @@ impl fmt::Display for Probe {
             Probe::Exit => write!(f, "exit"),
         }
     }
+}
+
+/// What became of probes that have not succeeded, in words.
+pub(crate) fn unsuccessful<'a>(probes: impl Iterator<Item = &'a Probe>) -> String {
+    let (mut unseen, mut answered) = (Vec::new(), Vec::new());
+    for probe in probes {
+        match probe {
+            Probe::Http(url) if url.last.0.load(Ordering::Relaxed) != 0 => {
+                let status = url.last.0.load(Ordering::Relaxed);
+                answered.push(format!("{probe} answered with status {status}"));
+            }
+            probe => unseen.push(probe.to_string()),
+        }
+    }
+    let unseen = (!unseen.is_empty()).then(|| format!("{} not seen", unseen.join(", ")));
+    let parts: Vec<String> = unseen.into_iter().chain(answered).collect();
+    parts.join("; ")
 }
 
 /// Whether a server accepts connections at this port of the loopback interface.
@@ -223,6 +257,9 @@ impl HttpUrl {
         addresses.into_iter().any(|address| {
             let status = connect(address, timeout.min(CONNECT_TIMEOUT))
                 .and_then(|stream| self.status(stream, timeout).ok().flatten());
+            if let Some(status) = status {
+                self.last.0.store(status, Ordering::Relaxed);
+            }
             matches!(status, Some(200..=399))
         })
     }
@@ -231,7 +268,7 @@ impl HttpUrl {
         stream.set_read_timeout(Some(timeout))?;
         stream.set_write_timeout(Some(timeout))?;
         stream.set_nodelay(true)?;
-        let Self { host, port, path } = self;
+        let Self { host, port, path, .. } = self;
         let port = if *port == 80 {
             String::new()
         } else {

@@ -16,7 +16,7 @@ use crate::cgroup_warm_up::CgroupWarmUp;
 use crate::init::Init;
 use crate::output::Tail;
 use crate::prediction::PredictedCreate;
-use crate::probe::Probe;
+use crate::probe::{self, Probe};
 use crate::probe_watch::{ProbeTarget, ProbeWatch};
 use crate::signal_watch::SignalWatch;
 use crate::stdio::{Forwarding, finish_copies};
@@ -406,10 +406,7 @@ impl<'a> Supervisor<'a> {
     /// The probes that have not succeeded, for an error message.
     fn missing(&self) -> String {
         let probes = self.config.options.probes.iter().zip(&self.waiting);
-        probes
-            .filter(|(_, waiting)| **waiting)
-            .map(|(probe, _)| probe.to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
+        let missing = probes.filter(|(_, waiting)| **waiting);
+        probe::unsuccessful(missing.map(|(probe, _)| probe))
     }
 }

@@ -41,10 +41,22 @@ impl Program {
         command.env("XEBEC_ROOT", self.root());
         command.env("XEBEC_RUN", self.run());
         command.env("HOME", self.directory.path());
-        for name in ["XEBEC_LOG", "DOCKER_CONFIG", "JOURNAL_STREAM"] {
+        command.env("XDG_RUNTIME_DIR", self.directory.path().join("session"));
+        for name in [
+            "XEBEC_LOG",
+            "DOCKER_CONFIG",
+            "JOURNAL_STREAM",
+            "REGISTRY_AUTH_FILE",
+            "XDG_CONFIG_HOME",
+        ] {
             command.env_remove(name);
         }
         command
+    }
+
+    /// A path below the caller's home directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     /// What it prints with these arguments.

@@ -130,6 +130,32 @@ fn an_http_probe_wants_a_good_status() {
 }
 
 #[test]
+fn an_answer_with_a_bad_status_is_told() {
+    let (port, server) = serve(vec![b"HTTP/1.1 404 Not Found\r\n\r\n"]);
+    let probes: Vec<Probe> = [
+        format!("http://127.0.0.1:{port}/x"),
+        "port:1".to_owned(),
+        "exit".to_owned(),
+    ]
+    .map(|text| text.parse().unwrap())
+    .into();
+    assert_eq!(
+        unsuccessful(probes.iter()),
+        format!("http://127.0.0.1:{port}/x, port:1, exit not seen")
+    );
+    // A thread of its own tries a copy.
+    let Probe::Http(url) = probes[0].clone() else {
+        panic!()
+    };
+    assert!(!url.is_ready());
+    server.join().unwrap();
+    assert_eq!(
+        unsuccessful(probes.iter()),
+        format!("port:1, exit not seen; http://127.0.0.1:{port}/x answered with status 404")
+    );
+}
+
+#[test]
 fn a_port_probe_wants_a_listener() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -51,3 +51,92 @@ fn size(bytes: u64) -> String {
         _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use xebec_protocol::paths::Paths;
+    use xebec_protocol::wire::{ImageRequest, PullPolicy};
+    use xebec_testkit::compression::Compression;
+    use xebec_testkit::image::ImageBuilder;
+    use xebec_testkit::registry::FaultyRegistry;
+    use xebec_testkit::tar::TarBuilder;
+
+    use super::*;
+    use crate::images::Images;
+
+    /// A layer of so many bytes that cannot be made fewer.
+    fn layer(bytes: usize, seed: u64) -> Vec<u8> {
+        let mut state = seed;
+        let contents = std::iter::repeat_with(|| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        });
+        let mut tar = TarBuilder::new();
+        tar.file("file", contents.take(bytes).collect::<Vec<u8>>());
+        tar.into_bytes()
+    }
+
+    /// What is said when an image with layers of these sizes is prepared that has no indexes.
+    async fn said(sizes: &[usize]) -> Vec<String> {
+        let registry = FaultyRegistry::start().unwrap();
+        let mut image = ImageBuilder::new();
+        for (size, seed) in sizes.iter().zip(1..) {
+            image = image.layer(&layer(*size, seed), Compression::Gzip(6)).unwrap();
+        }
+        let image = image.build();
+        for blob in image.blobs() {
+            registry.put_blob("app", blob.bytes.clone());
+        }
+        let manifest = &image.manifest;
+        registry.put_manifest("app", "v1", &manifest.media_type, manifest.bytes.clone());
+        let directory = tempfile::tempdir().unwrap();
+        let paths = Paths::create(&directory.path().join("root"), &directory.path().join("run")).unwrap();
+        let images = Images::open(&paths).unwrap();
+        let request = ImageRequest {
+            reference: format!("{}/app:v1", registry.host()),
+            platform: None,
+            docker_config: None,
+            pull: PullPolicy::Always,
+            part: None,
+        };
+        let notices = Arc::new(Mutex::new(Vec::new()));
+        let told = notices.clone();
+        let report: Report = Arc::new(move |reply| {
+            if let Reply::Notice { text } = reply {
+                told.lock().unwrap().push(text);
+            }
+        });
+        let mut prepared = images.prepare(&request, false, &report).await.unwrap();
+        prepared.written().await.unwrap();
+        assert!(prepared.layers.iter().all(|layer| layer.read_whole));
+        assert!(
+            images.prepare(&request, true, &report).await.is_ok(),
+            "they are here now"
+        );
+        let notices = notices.lock().unwrap();
+        notices.clone()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn layers_that_are_read_whole_are_told_once() {
+        let said = said(&[1_200_000, 129, 1_300_000]).await;
+        let [one] = said.as_slice() else {
+            panic!("{said:?}");
+        };
+        assert!(
+            one.starts_with("3 of 3 layers are read whole now (2.5 MB), so this start is not lazy: "),
+            "{one}"
+        );
+        assert!(one.contains("`xebec index --push"), "{one}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn small_layers_are_not_spoken_of() {
+        assert_eq!(said(&[129, 5000]).await, [""; 0]);
+    }
+}
