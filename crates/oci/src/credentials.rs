@@ -7,30 +7,26 @@
 //! others keep for Xebec, and the kubelet's credential providers ([`providers`]).
 
 mod credential;
+mod entries;
 mod files;
 mod helper;
 pub mod providers;
 mod sent;
 mod stored;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-use base64::engine::{DecodePaddingMode, general_purpose};
+use base64::engine::general_purpose;
 use credential::read_bytes;
 pub use credential::{Credential, CredentialError};
+use entries::{DockerConfig, entry_credential, find_entry, keys_of};
 pub use files::{docker_file, has_login, usual_files};
-use helper::run_helper;
+use helper::{program, run_helper};
 use providers::ProviderSettings;
 pub use sent::{Login, SentLogin};
-use serde::Deserialize;
 pub use stored::LoginFile;
-
-/// The key under which docker keeps credentials of its own registry.
-const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
 
 /// Where credentials come from. Files of podman have the form of docker's.
 #[derive(Debug, Clone, Default)]
@@ -42,25 +38,6 @@ pub struct CredentialStore {
     helper_directory: Option<PathBuf>,
     providers: Option<ProviderSettings>,
     helper_timeout: Duration,
-}
-
-/// The parts of `config.json` that matter here.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct DockerConfig {
-    auths: HashMap<String, Option<AuthEntry>>,
-    cred_helpers: HashMap<String, String>,
-    creds_store: Option<String>,
-}
-
-#[derive(Debug, Default, Clone, Deserialize)]
-#[serde(default)]
-struct AuthEntry {
-    auth: Option<String>,
-    username: Option<String>,
-    password: Option<String>,
-    identitytoken: Option<String>,
-    registrytoken: Option<String>,
 }
 
 impl CredentialStore {
@@ -192,13 +169,6 @@ impl CredentialStore {
     }
 }
 
-/// The program of a helper: a path if the helpers' own directory has it, else a name for `PATH`.
-fn program(helper_directory: Option<&Path>, helper: &str) -> PathBuf {
-    let name = format!("docker-credential-{helper}");
-    let own = helper_directory.map(|directory| directory.join(&name));
-    own.filter(|file| file.is_file()).unwrap_or_else(|| name.into())
-}
-
 async fn read(path: &Path) -> Result<Option<DockerConfig>, CredentialError> {
     let parsed = |bytes: &[u8]| {
         serde_json::from_slice(bytes).map_err(|error| CredentialError::Parse {
@@ -207,90 +177,6 @@ async fn read(path: &Path) -> Result<Option<DockerConfig>, CredentialError> {
         })
     };
     read_bytes(path).await?.map(|bytes| parsed(&bytes)).transpose()
-}
-
-/// The spellings under which a registry's credentials may be filed, the usual one first.
-fn keys_of(registry: &str) -> Vec<String> {
-    if matches!(registry, "docker.io" | "registry-1.docker.io" | "index.docker.io") {
-        let others = ["index.docker.io", "docker.io", "registry-1.docker.io"];
-        return std::iter::once(DOCKER_HUB_KEY)
-            .chain(others)
-            .map(str::to_owned)
-            .collect();
-    }
-    vec![registry.to_owned()]
-}
-
-/// The entry for the longest path above `repository`, else for the registry.
-fn find_entry(
-    auths: &HashMap<String, Option<AuthEntry>>,
-    keys: &[String],
-    repository: &str,
-) -> Option<AuthEntry> {
-    // Old tools filed entries under URLs; compare by what is left of them.
-    let bare = |key: &str| {
-        let key = key.trim_start_matches("https://").trim_start_matches("http://");
-        let key = key.trim_end_matches('/');
-        // A repository's name may end like that, too.
-        let host = key.strip_suffix("/v1").or_else(|| key.strip_suffix("/v2"));
-        host.filter(|host| !host.contains('/')).unwrap_or(key).to_owned()
-    };
-    let by_bare: HashMap<String, &AuthEntry> = auths
-        .iter()
-        .map(|(key, entry)| (bare(key), entry))
-        .filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
-        .collect();
-    let hosts: Vec<String> = keys.iter().map(|key| bare(key)).collect();
-    let mut path = repository;
-    loop {
-        for host in &hosts {
-            let key = if path.is_empty() {
-                host.clone()
-            } else {
-                format!("{host}/{path}")
-            };
-            if let Some(entry) = by_bare.get(&key) {
-                return Some((*entry).clone());
-            }
-        }
-        if path.is_empty() {
-            return None;
-        }
-        path = path.rsplit_once('/').map_or("", |(above, _)| above);
-    }
-}
-
-/// What an entry of `auths` holds. An entry with nothing in it marks that a helper has the secret.
-fn entry_credential(entry: &AuthEntry) -> Result<Option<Credential>, String> {
-    let some = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    if let Some(token) = some(&entry.registrytoken) {
-        return Ok(Some(Credential::RegistryToken(token)));
-    }
-    if let Some(token) = some(&entry.identitytoken) {
-        return Ok(Some(Credential::IdentityToken(token)));
-    }
-    if let Some(auth) = some(&entry.auth) {
-        return decode_auth(&auth).map(Some);
-    }
-    match (some(&entry.username), some(&entry.password)) {
-        (Some(username), Some(password)) => Ok(Some(Credential::Basic { username, password })),
-        _ => Ok(None),
-    }
-}
-
-fn decode_auth(auth: &str) -> Result<Credential, String> {
-    let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-    let engine = GeneralPurpose::new(&base64::alphabet::STANDARD, lenient);
-    let wrong = || "an \"auth\" entry is not base64 of \"name:password\"".to_owned();
-    let bytes = engine.decode(auth.trim()).map_err(|_| wrong())?;
-    let text = String::from_utf8(bytes).map_err(|_| wrong())?;
-    let (username, password) = text.split_once(':').ok_or_else(wrong)?;
-    // Docker on Windows once padded the password with NUL bytes.
-    let password = password.trim_end_matches('\0');
-    Ok(Credential::Basic {
-        username: username.to_owned(),
-        password: password.to_owned(),
-    })
 }
 
 /// The value of an `Authorization: Basic` header.

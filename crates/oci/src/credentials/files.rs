@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::credential::MAX_CONFIG_JSON;
-use super::{DockerConfig, entry_credential, find_entry, keys_of};
+use super::entries::{DockerConfig, entry_credential, find_entry, keys_of};
 
 /// The files of the user of this process, in the order in which they are asked. Docker's is the last one. None of them need exist.
 pub fn usual_files() -> Vec<PathBuf> {

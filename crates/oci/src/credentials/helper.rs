@@ -1,6 +1,6 @@
 //! Programs that know credentials: docker's credential helpers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -11,6 +11,13 @@ use super::credential::{Credential, CredentialError, MAX_CONFIG_JSON};
 
 /// The user name by which a helper says that its secret is an identity token.
 const TOKEN_USER: &str = "<token>";
+
+/// The program of a helper: a path if the helpers' own directory has it, else a name for `PATH`.
+pub(super) fn program(helper_directory: Option<&Path>, helper: &str) -> PathBuf {
+    let name = format!("docker-credential-{helper}");
+    let own = helper_directory.map(|directory| directory.join(&name));
+    own.filter(|file| file.is_file()).unwrap_or_else(|| name.into())
+}
 
 /// Asks `docker-credential-<helper> get`; `None` if it says that it knows none.
 pub(super) async fn run_helper(

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use xebec_kernel::file::write_privately;
 
 use super::credential::{CredentialError, read_bytes};
-use super::helper::{Order, order_helper};
-use super::keys_of;
+use super::entries::keys_of;
+use super::helper::{Order, order_helper, program};
 
 /// A file of logins that are stored and removed.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ impl LoginFile {
         order: Order,
         question: &str,
     ) -> Result<bool, CredentialError> {
-        let program = super::program(self.helper_directory.as_deref(), helper);
+        let program = program(self.helper_directory.as_deref(), helper);
         order_helper(&program, helper, key, order, question, self.helper_timeout).await
     }
 

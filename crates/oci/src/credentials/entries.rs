@@ -1,0 +1,116 @@
+//! What a file of logins says, as docker and podman write it.
+
+use std::collections::HashMap;
+
+use base64::Engine as _;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use serde::Deserialize;
+
+use super::credential::Credential;
+
+/// The key under which docker keeps credentials of its own registry.
+const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
+
+/// The parts of `config.json` that matter here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct DockerConfig {
+    pub(super) auths: HashMap<String, Option<AuthEntry>>,
+    pub(super) cred_helpers: HashMap<String, String>,
+    pub(super) creds_store: Option<String>,
+}
+
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default)]
+pub(super) struct AuthEntry {
+    auth: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    identitytoken: Option<String>,
+    registrytoken: Option<String>,
+}
+
+/// The spellings under which a registry's credentials may be filed, the usual one first.
+pub(super) fn keys_of(registry: &str) -> Vec<String> {
+    if matches!(registry, "docker.io" | "registry-1.docker.io" | "index.docker.io") {
+        let others = ["index.docker.io", "docker.io", "registry-1.docker.io"];
+        return std::iter::once(DOCKER_HUB_KEY)
+            .chain(others)
+            .map(str::to_owned)
+            .collect();
+    }
+    vec![registry.to_owned()]
+}
+
+/// The entry for the longest path above `repository`, else for the registry.
+pub(super) fn find_entry(
+    auths: &HashMap<String, Option<AuthEntry>>,
+    keys: &[String],
+    repository: &str,
+) -> Option<AuthEntry> {
+    // Old tools filed entries under URLs; compare by what is left of them.
+    let bare = |key: &str| {
+        let key = key.trim_start_matches("https://").trim_start_matches("http://");
+        let key = key.trim_end_matches('/');
+        // A repository's name may end like that, too.
+        let host = key.strip_suffix("/v1").or_else(|| key.strip_suffix("/v2"));
+        host.filter(|host| !host.contains('/')).unwrap_or(key).to_owned()
+    };
+    let by_bare: HashMap<String, &AuthEntry> = auths
+        .iter()
+        .map(|(key, entry)| (bare(key), entry))
+        .filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
+        .collect();
+    let hosts: Vec<String> = keys.iter().map(|key| bare(key)).collect();
+    let mut path = repository;
+    loop {
+        for host in &hosts {
+            let key = if path.is_empty() {
+                host.clone()
+            } else {
+                format!("{host}/{path}")
+            };
+            if let Some(entry) = by_bare.get(&key) {
+                return Some((*entry).clone());
+            }
+        }
+        if path.is_empty() {
+            return None;
+        }
+        path = path.rsplit_once('/').map_or("", |(above, _)| above);
+    }
+}
+
+/// What an entry of `auths` holds. An entry with nothing in it marks that a helper has the secret.
+pub(super) fn entry_credential(entry: &AuthEntry) -> Result<Option<Credential>, String> {
+    let some = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    if let Some(token) = some(&entry.registrytoken) {
+        return Ok(Some(Credential::RegistryToken(token)));
+    }
+    if let Some(token) = some(&entry.identitytoken) {
+        return Ok(Some(Credential::IdentityToken(token)));
+    }
+    if let Some(auth) = some(&entry.auth) {
+        return decode_auth(&auth).map(Some);
+    }
+    match (some(&entry.username), some(&entry.password)) {
+        (Some(username), Some(password)) => Ok(Some(Credential::Basic { username, password })),
+        _ => Ok(None),
+    }
+}
+
+fn decode_auth(auth: &str) -> Result<Credential, String> {
+    let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let engine = GeneralPurpose::new(&base64::alphabet::STANDARD, lenient);
+    let wrong = || "an \"auth\" entry is not base64 of \"name:password\"".to_owned();
+    let bytes = engine.decode(auth.trim()).map_err(|_| wrong())?;
+    let text = String::from_utf8(bytes).map_err(|_| wrong())?;
+    let (username, password) = text.split_once(':').ok_or_else(wrong)?;
+    // Docker on Windows once padded the password with NUL bytes.
+    let password = password.trim_end_matches('\0');
+    Ok(Credential::Basic {
+        username: username.to_owned(),
+        password: password.to_owned(),
+    })
+}
