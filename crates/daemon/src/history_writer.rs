@@ -82,22 +82,27 @@ impl HistoryWriter {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
+            if !self.has_news() {
+                continue;
+            }
             let this = self.clone();
-            let _ = tokio::task::spawn_blocking(move || this.write_new()).await;
+            let _ = tokio::task::spawn_blocking(move || this.note(false)).await;
         }
     }
 
-    /// Writes what is new. Blocks.
-    pub(crate) fn write_new(&self) {
-        self.log(false);
+    /// Whether anything ended that is not written. An idle worker is not to start a thread for nothing.
+    fn has_news(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.fills.waits().last_ended() > state.last_wait || self.starts.count() > state.starts_written
     }
 
-    /// Writes what is new when the worker ends: nothing more comes of a read that was refused. Blocks.
-    pub(crate) fn write_last(&self) {
-        self.log(true);
+    /// Writes what is new, for the last time. Blocks.
+    pub(crate) fn finish(&self) {
+        self.note(true);
     }
 
-    fn log(&self, all: bool) {
+    /// Writes what is new; with `all` also reads that were refused just now, for which the kernel may ask again. Blocks.
+    fn note(&self, all: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let waits = self.fills.waits().ended_since(state.last_wait, all);
         let starts = self.starts.ended_since(&mut state.starts_written);

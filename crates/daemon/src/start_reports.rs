@@ -74,6 +74,9 @@ impl StartReports {
         if let Some(record) = record {
             over.container.get_or_insert(record.id);
         }
+        let waits = self.waits_of(start, &over, container_run.as_deref());
+        // One that has ended has no record any more.
+        let container_run = container_run.or_else(|| run_of_waits(&waits, over.container.as_deref()?));
         let AllAsked { mut entries, is_full } = start.watch.take(over.container.as_deref());
         let watched_ms = over.at_ms.saturating_sub(start.facts.began_ms);
         entries.retain(|entry| u64::from(entry.at) <= watched_ms);
@@ -82,7 +85,7 @@ impl StartReports {
             populated: populated.unwrap_or_default(),
             unnoticed,
             asked: AllAsked { entries, is_full },
-            waits: self.waits_of(start, &over, container_run.as_deref()),
+            waits,
             container_run,
             is_exact: start.is_narrow && is_narrow,
             is_shared: is_shared || start.is_shared.load(Ordering::Relaxed),
@@ -186,6 +189,13 @@ impl StartReports {
         });
         found.await?
     }
+}
+
+/// What tells a container from others of its name, by the last of its waits.
+fn run_of_waits(waits: &[WaitRecord], container: &str) -> Option<String> {
+    let mut own = waits.iter().rev().map(|wait| &wait.process);
+    let own = own.find(|process| process.container.as_deref() == Some(container))?;
+    own.container_run.clone()
 }
 
 /// The last start of a container or an image, or of all, by the history alone: no daemon runs.

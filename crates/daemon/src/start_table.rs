@@ -98,6 +98,11 @@ impl StartTable {
         lock(&self.past).reports.iter().cloned().collect()
     }
 
+    /// How many starts ended.
+    pub(crate) fn count(&self) -> u64 {
+        lock(&self.past).count
+    }
+
     /// Those of them that ended after so many others; then that is how many ended.
     pub(crate) fn ended_since(&self, after: &mut u64) -> Vec<StartReport> {
         let past = lock(&self.past);

@@ -89,7 +89,7 @@ pub fn run(paths: &Paths, settings: Settings, inherited: Inherited) -> Result<()
     let last_word = runtime.block_on(serving.serve(accepting(&listener)?, orders))?;
 
     runtime.block_on(snapshots.end());
-    history.write_last();
+    history.finish();
     end(last_word, runtime, &durability, &journal, events);
     Ok(())
 }

@@ -327,6 +327,11 @@ impl Waits {
         lock(&self.past).push(record);
     }
 
+    /// The number of the wait that ended last; 0 if none did.
+    pub fn last_ended(&self) -> u64 {
+        lock(&self.past).count
+    }
+
     /// The waits that ended since, in the order in which they did, up to the first of which more may come; each with its number,
     /// which is above `after`. With `all`, those too of which more may come.
     pub fn ended_since(&self, after: u64, all: bool) -> Vec<(u64, WaitRecord)> {

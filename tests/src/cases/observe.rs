@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::registry::{Access, Fault, Options, When};
@@ -35,6 +36,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("metrics", metrics),
         case("metrics-address-taken", metrics_address_taken),
         case("container", container),
+        case("history", history),
         case("journal", journal),
     ]
 }
@@ -445,6 +447,36 @@ fn container(world: &World) -> Result<Outcome> {
         all.len(),
         shown.lines().last().unwrap_or_default()
     )))
+}
+
+/// What happened is known when the daemon was killed a second later, and a read that got EIO is one wait, however often the
+/// kernel asked for it.
+fn history(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = files(&lab, &["one", "two"])?;
+    settings(&lab, "root", "fill_wait = \"2s\"\n")?;
+    let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
+    expect_contents(&mnt.join("one"), &content(0))?;
+    lab.registry.set_down(true);
+    ensure!(!cat(&mnt.join("two"))?.wait()?.success(), "it was read");
+    let before = explain(&lab, "root", &names.tag, &[])?;
+    std::thread::sleep(Duration::from_secs(1));
+    let status = lab.status("root")?;
+    for name in ["/keeper_pid", "/worker_pid"] {
+        let pid = Pid::from_raw(number(&status, name) as i32);
+        kill_process(pid.context("no process")?, Signal::KILL)?;
+    }
+    wait_until(Duration::from_secs(5), "the daemon is gone", || {
+        Ok(lab.xebec("root", &["daemon", "status"])?.code != 0)
+    })?;
+    let after = explain(&lab, "root", &names.tag, &[])?;
+    ensure!(before == after, "{before:#?}\n{after:#?}");
+    let refused = after.iter().filter(|wait| text(wait, "/state") == "refused");
+    let refused: Vec<&str> = refused.map(|wait| text(wait, "/file")).collect();
+    ensure!(refused == ["/two"], "refused: {refused:?}");
+    let shown = lab.xebec("root", &["explain", &names.tag])?;
+    shown.expect(0, &["/one", "/two", "EIO"])?;
+    Ok(Outcome::Passed(shown.out.trim().to_owned()))
 }
 
 /// A daemon whose standard error is the journal's leaves time and level to the journal: `<N>` instead of both.

@@ -88,7 +88,7 @@ pub fn check_all(directory: Option<&Path>) -> Vec<Check> {
     checks
 }
 
-/// A feature: its name, how it is tried, and what a user does if it is missing.
+/// A feature: its name, its trial in a directory, and what to do if that fails.
 type Feature = (&'static str, fn(&Path) -> Found, &'static str);
 
 /// Tries what the kernel and the file system of a directory must do, unless there is a reason why nothing can be tried.
