@@ -55,8 +55,8 @@ impl Host {
 }
 
 fn found(output: &Output, name: &str) -> (i32, Value) {
-    let report: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    println!("{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let finding = report["host"]
         .as_array()
         .unwrap()
