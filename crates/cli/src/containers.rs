@@ -9,7 +9,7 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::args::{Filter, InspectArgs, InspectType, PsArgs};
-use crate::run::directories;
+use crate::container_lookup::directories;
 use crate::text;
 
 /// How much of a command line a table shows.
@@ -190,7 +190,7 @@ impl<'a> Listed<'a> {
         let record = container.record.as_ref();
         let is_active = container.is_active();
         let supervisor = record.map(|record| record.supervisor);
-        let supervisor = supervisor.or_else(|| saved.and_then(|saved| Some(saved.supervisor?.pid)));
+        let supervisor = supervisor.or_else(|| saved.and_then(|saved| Some(saved.supervisor.as_ref()?.pid)));
         Self {
             id: container.id(),
             name: &container.name,
@@ -252,4 +252,22 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<bool, Failure
         started_as: saved.map(|saved| &saved.caller),
     })?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_command_lines_are_cut_and_control_characters_are_not_printed() {
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            command(&words(&["sh", "-c", "a\x1b[2J\nb"]), false),
+            "sh -c a [2J b"
+        );
+        let long = words(&["é".repeat(40).as_str()]);
+        assert_eq!(command(&long, false).chars().count(), COMMAND);
+        assert!(command(&long, false).ends_with('…'));
+        assert_eq!(command(&long, true).chars().count(), 40);
+    }
 }

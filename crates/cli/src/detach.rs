@@ -18,8 +18,7 @@ use xebec_kernel::process::{Child, Ending, Spawn};
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
-/// The number at which a supervisor finds its pipe.
-pub(crate) const REPORT: i32 = 3;
+use crate::report::REPORT;
 
 /// `xebec run --detach`: the supervisor gets the arguments of this process.
 pub(crate) fn run() -> Result<ExitCode, Failure> {

@@ -7,7 +7,7 @@ use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
 use crate::args::{ExecArgs, TopArgs};
-use crate::run::directories;
+use crate::container_lookup::directories;
 use crate::running::find;
 use crate::text;
 

@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use xebec_container::{
-    Container, Directories, FindError, LifecycleError, Status, StopSignal, containers, find, to_restore,
+    Container, Directories, FindError, LifecycleError, Removal, Status, StopSignal, containers, find,
+    to_restore,
 };
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::args::{AgainArgs, KillArgs, NamesArgs, RenameArgs, RmArgs, StopArgs};
-use crate::run::directories;
+use crate::container_lookup::{directories, not_found};
 use crate::{detach, logs};
 
 /// How often it is looked for containers to start again; as often as the daemon looks after containers.
@@ -44,13 +45,17 @@ pub(crate) fn set_paused(paths: &Paths, names: &NamesArgs, is_paused: bool) -> R
 /// `xebec rm`.
 pub(crate) fn remove(paths: &Paths, args: &RmArgs) -> Result<(), Failure> {
     let directories = directories(paths);
+    let how = Removal {
+        force: args.force,
+        volumes: args.volumes,
+    };
     all(&args.names, |name| {
         let container = match find(&directories, name) {
             // As docker has it.
             Err(FindError::Missing(_)) if args.force => return Ok(()),
             found => found.map_err(not_found)?,
         };
-        xebec_container::remove(&directories, &container, args.force).map_err(failure)?;
+        xebec_container::remove(&directories, &container, how).map_err(failure)?;
         outln!("{name}");
         Ok(())
     })
@@ -155,7 +160,7 @@ pub(crate) fn prune(paths: &Paths, force: bool) -> Result<(), Failure> {
         .iter()
         .filter(|container| !container.is_active() && container.record.is_none())
     {
-        match xebec_container::remove(&directories, container, false) {
+        match xebec_container::remove(&directories, container, Removal::default()) {
             Ok(()) => outln!("{}", container.name),
             Err(error) => outcome = outcome.and(Err(failure(error))),
         }
@@ -228,15 +233,6 @@ fn all(names: &NamesArgs, mut act: impl FnMut(&str) -> Result<(), Failure>) -> R
         }
     }
     first.map_or(Ok(()), Err)
-}
-
-pub(crate) fn not_found(error: FindError) -> Failure {
-    let kind = match error {
-        FindError::Missing(_) => FailureKind::NotFound,
-        FindError::Ambiguous { .. } => FailureKind::Usage,
-        FindError::Unreadable(_) => FailureKind::Host,
-    };
-    Failure::new(kind, error)
 }
 
 fn failure(error: LifecycleError) -> Failure {

@@ -10,9 +10,8 @@ use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
 use crate::args::LogsArgs;
-use crate::lifecycle::not_found;
+use crate::container_lookup::{directories, not_found};
 use crate::print;
-use crate::run::directories;
 
 /// How often it is looked for more.
 const LOOK: Duration = Duration::from_millis(50);

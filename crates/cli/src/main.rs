@@ -10,6 +10,7 @@ mod args;
 mod cache;
 mod caller;
 mod completion;
+mod container_lookup;
 mod containers;
 mod cp;
 mod ctr_pull;
@@ -32,6 +33,7 @@ mod progress;
 mod prompt;
 mod record;
 mod relay;
+mod report;
 mod run;
 mod running;
 mod runtime;
@@ -130,7 +132,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     }
     // Before what this process was given is marked as its own.
     let report = match cli.supervisor {
-        true => Some(supervise::Report::take()?),
+        true => Some(report::Report::take()?),
         false => None,
     };
     caller::close_files();
@@ -143,7 +145,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     }
     let paths = Paths::create(&cli.root, &cli.run).map_err(|error| Failure::new(FailureKind::Host, error))?;
     match cli.command {
-        Command::Run(args) => return run::run(&paths, *args, report),
+        Command::Run(args) => return supervise::run(&paths, *args, report),
         Command::Start(args) => match (report, args.names.containers.as_slice()) {
             (Some(report), [name]) => return supervise::start_again(&paths, name, report),
             _ => return lifecycle::start(&paths, &args),

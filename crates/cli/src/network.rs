@@ -6,7 +6,7 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::args::{Json, NetworkCommand};
-use crate::run::directories;
+use crate::container_lookup::directories;
 use crate::text;
 
 /// `xebec network COMMAND`.

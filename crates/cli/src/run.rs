@@ -9,10 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use xebec_container::{
-    Again, ConfigNotifier, Directories, Event, Identity, ImageConfig, Prepared, RestartPolicy, RunError,
-    RunOptions,
-};
+use xebec_container::{Again, ConfigNotifier, Event, Identity, ImageConfig, Prepared, RunError, RunOptions};
 use xebec_keeper::client::{Daemon, unexpected_reply};
 use xebec_oci::Reference;
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -23,9 +20,10 @@ use xebec_protocol::wire::{
 };
 
 use crate::args::{Origin, Pull, RunArgs};
+use crate::caller;
+use crate::container_lookup::directories;
 use crate::progress::Progress;
-use crate::supervise::{Report, supervise};
-use crate::{caller, detach};
+use crate::report::Report;
 
 /// What `--stats` writes.
 #[derive(Debug, Serialize)]
@@ -110,33 +108,6 @@ impl Problem {
     }
 }
 
-/// `xebec run IMAGE [CMD…]`.
-pub(crate) fn run(paths: &Paths, mut args: RunArgs, report: Option<Report>) -> Result<ExitCode, Failure> {
-    if args.kept.restart != RestartPolicy::No && !args.kept.detach {
-        let message = "--restart needs --detach: a command that waits for its container ends with it";
-        return Err(Failure::new(FailureKind::Usage, message));
-    }
-    if args.kept.detach && report.is_none() {
-        return detach::run();
-    }
-    if let Some(file) = &mut args.stats {
-        let absolute = std::path::absolute(&*file);
-        *file = absolute.map_err(|error| Failure::host("find the current directory", error))?;
-    }
-    let start = Start {
-        origin: Origin::of_this_command(&args)?,
-        name: args.name.clone(),
-        args,
-        again: Again::No,
-        manifest: None,
-        claimed: OnceCell::new(),
-    };
-    match report {
-        None => run_container(paths, &start, None).map_or_else(Problem::end, |code| Ok(code.into())),
-        Some(report) => supervise(paths, start, report),
-    }
-}
-
 /// Runs a container, and waits for its end. Reports to whoever waits for its start.
 pub(crate) fn run_container(
     paths: &Paths,
@@ -206,14 +177,6 @@ pub(crate) fn run_container(
     Ok(code)
 }
 
-/// Where containers are kept.
-pub(crate) fn directories(paths: &Paths) -> Directories {
-    Directories {
-        state: paths.containers(),
-        run: paths.run().to_owned(),
-    }
-}
-
 /// Tells the daemon once when the start is over, beside the container's supervision, which must not wait for it.
 struct StartOver {
     daemon: Daemon,
@@ -276,6 +239,7 @@ fn run_on(
         .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
     let begin = Instant::now();
     let id = prepared.container_id().to_owned();
+    let directory = prepared.directory().to_owned();
     let mut stages = mounted.stages_ms.clone();
     let mut started = begin;
     let mut written: Option<Result<(), Failure>> = None;
@@ -287,7 +251,7 @@ fn run_on(
         Event::Started => started = Instant::now(),
         Event::Kept => {
             if let Some(report) = &mut report {
-                report.started(&id);
+                report.started(&id, &directory);
             }
         }
         Event::Ready { .. } => {

@@ -4,8 +4,7 @@ use xebec_container::{Record, RunningError, find as find_container, list};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
-use crate::lifecycle::not_found;
-use crate::run::directories;
+use crate::container_lookup::{directories, not_found};
 
 /// The containers that run.
 pub(crate) fn all(paths: &Paths) -> Result<Vec<Record>, Failure> {

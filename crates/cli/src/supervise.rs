@@ -1,50 +1,50 @@
-//! The supervisor of a detached container: this process runs it, and starts it again as its restart policy says.
+//! `xebec run`, and the supervisor of a detached container: this process runs it, and starts it again as its restart policy
+//! says.
 
 use std::cell::OnceCell;
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::{CommandFactory, FromArgMatches};
-use xebec_container::{Again, Container, find, is_stopped, pause_before_restart};
+use xebec_container::{Again, Container, RestartPolicy, find, is_stopped, pause_before_restart};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::args::{Cli, Command, Origin, RunArgs, no_variables};
-use crate::caller;
-use crate::detach::REPORT;
-use crate::run::{Problem, Start, directories, run_container};
+use crate::container_lookup::directories;
+use crate::report::Report;
+use crate::run::{Problem, Start, run_container};
+use crate::{caller, detach};
 
 /// How often a pause looks whether a user has stopped the container.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The pipe to the process that waits for the start.
-pub(crate) struct Report(Option<File>);
-
-impl Report {
-    /// Takes the pipe that this process was started with.
-    pub(crate) fn take() -> Result<Self, Failure> {
-        let pipe = xebec_kernel::process::take_inherited(REPORT);
-        let pipe = pipe.map_err(|error| {
-            Failure::host("take the pipe of the command that started this process", error)
-        })?;
-        Ok(Self(Some(pipe.into())))
+/// `xebec run IMAGE [CMD…]`.
+pub(crate) fn run(paths: &Paths, mut args: RunArgs, report: Option<Report>) -> Result<ExitCode, Failure> {
+    if args.kept.restart != RestartPolicy::No && !args.kept.detach {
+        let message = "--restart needs --detach: a command that waits for its container ends with it";
+        return Err(Failure::new(FailureKind::Usage, message));
     }
-
-    /// The container's command runs. From here on nothing leads from this process to the one that started it.
-    pub(crate) fn started(&mut self, id: &str) {
-        if let Some(mut pipe) = self.0.take() {
-            let _ = xebec_kernel::process::close_output();
-            // Nobody may wait for it any more.
-            let _ = writeln!(pipe, "{id}");
-        }
+    if args.kept.detach && report.is_none() {
+        return detach::run();
     }
-
-    fn is_made(&self) -> bool {
-        self.0.is_none()
+    if let Some(file) = &mut args.stats {
+        let absolute = std::path::absolute(&*file);
+        *file = absolute.map_err(|error| Failure::host("find the current directory", error))?;
+    }
+    let start = Start {
+        origin: Origin::of_this_command(&args)?,
+        name: args.name.clone(),
+        args,
+        again: Again::No,
+        manifest: None,
+        claimed: OnceCell::new(),
+    };
+    match report {
+        None => run_container(paths, &start, None).map_or_else(Problem::end, |code| Ok(code.into())),
+        Some(report) => supervise(paths, start, report),
     }
 }
 
@@ -101,6 +101,8 @@ fn saved_start(paths: &Paths, name: &str, again: Again) -> Result<Start, Failure
     let _ = std::env::set_current_dir(&origin.directory);
     let mut args = parse(&origin.arguments)?;
     args.container.env.clone_from(&origin.env);
+    // They are of the first start.
+    args.stats = None;
     Ok(Start {
         args,
         origin,

@@ -144,7 +144,7 @@ impl Container {
                 Status::MadeEarlier
             };
         };
-        let is_supervised = saved.supervisor.is_some_and(SavedProcess::is_alive);
+        let is_supervised = saved.supervisor.as_ref().is_some_and(SavedProcess::is_alive);
         match saved.status {
             _ if self.is_marked => Status::Removing,
             SavedStatus::Restarting if is_supervised => Status::Restarting,
@@ -263,7 +263,7 @@ pub(crate) fn by_name(dirs: &Directories, name: &str) -> Result<Option<Container
 /// The pause before this process starts a container again that it supervised. `None` if it does not.
 pub fn pause_before_restart(dirs: &Directories, name: &str) -> Option<Duration> {
     let saved = by_name(dirs, name).ok().flatten()?.saved?;
-    let is_own = saved.supervisor == SavedProcess::own();
+    let is_own = saved.supervisor.is_some() && saved.supervisor == SavedProcess::own();
     (is_own && saved.status == SavedStatus::Restarting)
         .then(|| Duration::from_millis(saved.pause_ms.unwrap_or(0)))
 }

@@ -120,7 +120,9 @@ pub use exec::options::ExecOptions;
 pub use exit_code::ExitCode;
 pub use image_config::{ImageConfig, ImageConfigError};
 pub use layout::Directories;
-pub use lifecycle::{LifecycleError, kill_at_once, remove, rename, send_signal, set_paused, stop, wait};
+pub use lifecycle::{
+    LifecycleError, Removal, kill_at_once, remove, rename, send_signal, set_paused, stop, wait,
+};
 pub use namespaces::{IpcMode, PidMode};
 pub use network::{Net, NetworkOptions, RecordedNetwork};
 pub use options::{Again, RunOptions};

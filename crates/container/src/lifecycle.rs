@@ -24,10 +24,10 @@ use crate::container::{self, Container, FindError, Status};
 use crate::layout::REMOVE_MARKER;
 use crate::name::is_container_name;
 use crate::record::Record;
-use crate::removal::remove_layer;
+use crate::removal::{remove_layer, remove_unless_kept};
 use crate::runtime::Runtime;
-use crate::saved::{SavedProcess, mark_stopped, open_exit_codes};
-use crate::{Directories, ExitCode, RecordError, RunError, StopSignal, control_groups};
+use crate::saved::{mark_stopped, open_exit_codes};
+use crate::{Directories, ExitCode, RecordError, RestartPolicy, RunError, StopSignal, control_groups};
 
 /// How long a supervisor may take to clean up after its container.
 const CLEANING: Duration = Duration::from_secs(20);
@@ -128,7 +128,14 @@ pub fn stop(
         return Ok(());
     }
     // First, so that a supervisor does not start it again.
-    mark_stopped(&container.directory)?;
+    let marked = mark_stopped(&container.directory);
+    if container
+        .saved
+        .as_ref()
+        .is_some_and(|saved| saved.restart != RestartPolicy::No)
+    {
+        marked?;
+    }
     let processes = Processes::open(container)?;
     match &processes.first {
         Some(first) => {
@@ -283,15 +290,24 @@ pub fn rename(dirs: &Directories, container: &Container, new: &str) -> Result<()
     }
 }
 
-/// Removes a container, and with `force` stops it before that by `SIGKILL`.
+/// How a container is removed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Removal {
+    /// Whether one that runs is stopped before that by `SIGKILL`.
+    pub force: bool,
+    /// Whether its anonymous volumes go with it.
+    pub volumes: bool,
+}
+
+/// Removes a container.
 ///
 /// # Errors
 /// [`LifecycleError`].
-pub fn remove(dirs: &Directories, container: &Container, force: bool) -> Result<(), LifecycleError> {
+pub fn remove(dirs: &Directories, container: &Container, how: Removal) -> Result<(), LifecycleError> {
     let (name, id) = (container.name.clone(), container.id());
     if container.is_active() {
         let status = container.status().name();
-        if !force {
+        if !how.force {
             return Err(LifecycleError::InUse { name, status });
         }
         kill_at_once(dirs, container)?;
@@ -311,12 +327,15 @@ pub fn remove(dirs: &Directories, container: &Container, force: bool) -> Result<
         let status = left.status().name();
         return Err(LifecycleError::InUse { name, status });
     }
-    // Whoever is killed in between leaves a directory that a cleanup removes.
-    let marker = left.directory.join(REMOVE_MARKER);
-    fs::write(&marker, b"")
-        .map_err(RunError::file("write", &marker))
-        .map_err(of_file(&name))?;
-    remove_layer(&left.directory, true).map_err(of_file(&name))
+    // Whoever is killed in between leaves a directory that a cleanup removes. A full disk must not keep this from making room.
+    if let Err(error) = fs::write(left.directory.join(REMOVE_MARKER), b"") {
+        tracing::debug!(%error, name, "cannot mark a container that is removed");
+    }
+    match how.volumes {
+        true => remove_unless_kept(dirs, &left.directory, true),
+        false => remove_layer(&left.directory, true),
+    }
+    .map_err(of_file(&name))
 }
 
 fn of_file(name: &str) -> impl FnOnce(RunError) -> LifecycleError {
@@ -371,10 +390,17 @@ impl Processes {
         }
         let first = record.and_then(|record| open_process(record.pid?, record.pid_started?));
         let recorded = |record: &Record| open_process(record.supervisor, record.supervisor_started);
-        let saved = || container.saved.as_ref()?.supervisor;
+        let saved = || {
+            container
+                .saved
+                .as_ref()?
+                .supervisor
+                .as_ref()
+                .filter(|process| process.is_alive())
+        };
         let supervisor = match record {
             Some(record) => recorded(record),
-            None => saved().and_then(|SavedProcess { pid, started }| open_process(pid, started)),
+            None => saved().and_then(|process| open_process(process.pid, process.started)),
         };
         Ok(Self { first, supervisor })
     }

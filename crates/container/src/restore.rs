@@ -22,7 +22,7 @@ fn is_to_restore(container: &Container, boot: &str) -> bool {
         return false;
     };
     let is_idle = container.record.as_ref().is_none_or(crate::Record::is_dead);
-    let is_supervised = saved.supervisor.is_some_and(SavedProcess::is_alive);
+    let is_supervised = saved.supervisor.as_ref().is_some_and(SavedProcess::is_alive);
     if container.status() != Status::Exited || !is_idle || is_supervised {
         return false;
     }
@@ -30,7 +30,7 @@ fn is_to_restore(container: &Container, boot: &str) -> bool {
     match saved.restart {
         RestartPolicy::No => false,
         // A stop counts until the host's next boot, as it counts for docker until its daemon's next start.
-        RestartPolicy::Always => stopped.is_none_or(|stopped| stopped != boot),
+        RestartPolicy::Always => stopped.is_none_or(|stopped| !stopped.is_empty() && stopped != boot),
         RestartPolicy::UnlessStopped => stopped.is_none(),
         RestartPolicy::OnFailure(_) => {
             let was_interrupted = saved.status != SavedStatus::Exited;

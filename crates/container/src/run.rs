@@ -80,8 +80,14 @@ impl<'a> Prepared<'a> {
         } = &mut prepared;
         let found = events.wait(image, |config, user| {
             create.predict(bundle, config, user, options)
-        })?;
-        Ok((prepared, found))
+        });
+        match found {
+            Ok(found) => Ok((prepared, found)),
+            Err(error) => {
+                bundle.save_failure(&error.to_string());
+                Err(error)
+            }
+        }
     }
 
     /// The container's id.
@@ -121,62 +127,73 @@ impl<'a> Prepared<'a> {
         image: &ImageConfig,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<ExitCode, RunError> {
-        let began = Instant::now();
-        // In this order: see `Prepared`.
         let Prepared {
             options,
             events,
             mut bundle,
-            mut create,
-        } = self;
-        refuse_ready_before(options)?;
-        let stop_signal = options.stop_signal.map_or_else(|| image.stop_signal(), Ok)?;
-        bundle.set_stop_signal(stop_signal);
-        bundle.publish_exposed(options, image)?;
-        let resolve = || Process::resolve(view, image, options);
-        let predicted = create.predicted_process(&bundle, image, options);
-        let is_predicted = predicted.is_some();
-        // A predicted container has a warm-up already.
-        let mut warm_up = (!is_predicted).then(CgroupWarmUp::start);
-        let mut process = predicted.map_or_else(resolve, Ok)?;
-        let root = bundle.mount(view, &process)?;
-        events.give_way(|go_on| bundle.make_volumes(go_on))?;
-        create.open_root(&bundle, &root);
-        on_event(Event::Mounted {
-            id: bundle.id().to_owned(),
-        });
-        if is_predicted {
-            // The runtime creates the container meanwhile. Its command waits until the user is known for
-            // certain.
-            process = resolve()?;
-        }
-        let config = match create.is_right(&bundle, &process) {
-            true => None,
-            false => {
-                // Before the runtime can create the container.
-                become_subreaper()?;
-                warm_up.get_or_insert_with(CgroupWarmUp::start);
-                Some(bundle.write_spec(&process, options)?)
-            }
-        };
-        let supervisor = SupervisorConfig {
-            options,
-            stop_signal,
-            began,
-            user: (options.user.is_none() && options.group_add.is_empty()).then_some(process.identity),
-        };
-        let pending = PendingCreate {
             create,
-            config,
-            warm_up,
-        };
-        let outcome = supervise(&mut bundle, pending, &supervisor, events, on_event);
+        } = self;
+        let outcome = run_in(&mut bundle, create, events, options, (view, image), on_event);
         bundle.save_end(&outcome);
         let closed = bundle.close();
         let code = outcome?;
         closed?;
         Ok(code)
     }
+}
+
+/// The steps of [`Prepared::run`] up to the container's end. The runtime has ended when this returns.
+fn run_in(
+    bundle: &mut Bundle,
+    mut create: PredictedCreate,
+    events: EventQueue,
+    options: &RunOptions,
+    (view, image): (&Path, &ImageConfig),
+    on_event: &mut dyn FnMut(Event),
+) -> Result<ExitCode, RunError> {
+    let began = Instant::now();
+    refuse_ready_before(options)?;
+    let stop_signal = options.stop_signal.map_or_else(|| image.stop_signal(), Ok)?;
+    bundle.set_stop_signal(stop_signal);
+    bundle.publish_exposed(options, image)?;
+    let resolve = || Process::resolve(view, image, options);
+    let predicted = create.predicted_process(bundle, image, options);
+    let is_predicted = predicted.is_some();
+    // A predicted container has a warm-up already.
+    let mut warm_up = (!is_predicted).then(CgroupWarmUp::start);
+    let mut process = predicted.map_or_else(resolve, Ok)?;
+    let root = bundle.mount(view, &process)?;
+    events.give_way(|go_on| bundle.make_volumes(go_on))?;
+    create.open_root(bundle, &root);
+    on_event(Event::Mounted {
+        id: bundle.id().to_owned(),
+    });
+    if is_predicted {
+        // The runtime creates the container meanwhile. Its command waits until the user is known for
+        // certain.
+        process = resolve()?;
+    }
+    let config = match create.is_right(bundle, &process) {
+        true => None,
+        false => {
+            // Before the runtime can create the container.
+            become_subreaper()?;
+            warm_up.get_or_insert_with(CgroupWarmUp::start);
+            Some(bundle.write_spec(&process, options)?)
+        }
+    };
+    let supervisor = SupervisorConfig {
+        options,
+        stop_signal,
+        began,
+        user: (options.user.is_none() && options.group_add.is_empty()).then_some(process.identity),
+    };
+    let pending = PendingCreate {
+        create,
+        config,
+        warm_up,
+    };
+    supervise(bundle, pending, &supervisor, events, on_event)
 }
 
 /// Refuses a first process that would need libraries, which the image may lack.

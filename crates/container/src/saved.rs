@@ -90,24 +90,27 @@ pub enum SavedStatus {
 }
 
 /// A process by its id and start time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedProcess {
     /// Its id.
     pub pid: i32,
     /// When it started, in clock ticks since the host's boot.
     pub started: u64,
+    /// The boot id of the host then: after another boot a process may have the same id and start time.
+    pub boot: String,
 }
 
 impl SavedProcess {
     /// This process.
     pub(crate) fn own() -> Option<Self> {
         let pid = rustix::process::getpid().as_raw_pid();
-        start_time(pid).map(|started| Self { pid, started })
+        let boot = boot_id().ok()?;
+        start_time(pid).map(|started| Self { pid, started, boot })
     }
 
     /// Whether it exists and has not ended.
-    pub fn is_alive(self) -> bool {
-        start_time(self.pid) == Some(self.started)
+    pub fn is_alive(&self) -> bool {
+        start_time(self.pid) == Some(self.started) && boot_id().is_ok_and(|boot| boot == self.boot)
     }
 }
 
@@ -193,7 +196,11 @@ pub(crate) fn sync(directory: &Path) {
 pub(crate) fn mark_stopped(directory: &Path) -> Result<(), RecordError> {
     let path = directory.join(STOP_MARKER);
     let boot = boot_id().unwrap_or_default();
-    fs::write(&path, boot).map_err(RecordError::file("write", &path))
+    match fs::write(&path, boot) {
+        // On a full disk the file is there, and empty. Then it counts for every boot.
+        Err(error) if !path.exists() => Err(RecordError::file("write", &path)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Forgets that a user stopped the container.

@@ -32,6 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("failures", failures),
         case("restart-policies", restart_policies),
         case("supervisor-killed", supervisor_killed),
+        case("restored", restored),
         case("same-image", same_image),
         case("given-up", given_up),
     ]
@@ -104,12 +105,15 @@ fn life(world: &World) -> Result<Outcome> {
     taken.expect(125, &["web", "xebec stop web"])?;
     root(&["rm", "web"])?.expect(125, &["running", "--force"])?;
 
+    let mut following = lab.spawn("root", &["logs", "-f", "web"])?;
     let began = Instant::now();
     root(&["stop", "-t", "30", "web"])?.expect(0, &["web"])?;
     ensure!(
         began.elapsed() < Duration::from_secs(20),
         "it was not asked to stop"
     );
+    let is_over = || Ok(following.try_wait()?.is_some_and(|ended| ended.success()));
+    wait_until(SOON, "who follows the log sees its end", is_over)?;
     root(&["ps", "-a"])?.expect(0, &["Exited (6) ", "web"])?;
     ensure!(
         !root(&["ps"])?.out.contains("web"),
@@ -225,14 +229,54 @@ fn supervisor_killed(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed("stopped, started and removed".to_owned()))
 }
 
-/// A container that is started again has the image that its layer lies on.
-fn same_image(world: &World) -> Result<Outcome> {
+/// After a boot, and after a supervisor was killed, containers are started again whose policy asks for it.
+fn restored(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let names = image(&lab, b"1")?;
     let root = |words: &[&str]| lab.xebec("root", words);
+    for (name, policy) in [("always", "always"), ("stopped", "unless-stopped"), ("no", "no")] {
+        run_detached(&lab, &names, name, &["--restart", policy], "sleep 600")?;
+    }
+    root(&["stop", "-t", "0", "stopped"])?.expect(0, &[])?;
+    let end = |name: &str| -> Result<()> {
+        let container = shown(&lab, name)?;
+        for process in ["supervisor", "pid"] {
+            let number = container[process].as_i64().context("no process")?;
+            let process = Pid::from_raw(i32::try_from(number)?).context("no process id")?;
+            kill_process(process, Signal::KILL)?;
+        }
+        Ok(())
+    };
+    end("always")?;
+    end("no")?;
+    let asked = Instant::now();
+    // By the daemon, which looks every 20 seconds.
+    let runs = || Ok(status(&lab, "always")? == "running");
+    wait_until(Duration::from_secs(60), "the daemon has it started again", runs)?;
+    let took = asked.elapsed();
+    let before = shown(&lab, "always")?["pid"].clone();
+    end("always")?;
+    let is_again = || {
+        root(&["container", "restore"])?.expect(0, &[])?;
+        let now = shown(&lab, "always")?;
+        Ok(now["status"] == "running" && now["pid"] != before)
+    };
+    wait_until(SOON, "it is started again", is_again)?;
+    for name in ["stopped", "no"] {
+        ensure!(status(&lab, name)? == "exited", "{:#}", shown(&lab, name)?);
+    }
+    root(&["rm", "-f", "always", "stopped", "no"])?.expect(0, &[])?;
+    Ok(Outcome::Passed(format!("the daemon took {took:?}")))
+}
+
+/// A container that is started again has the image that its layer lies on.
+fn same_image(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab, b"1\n")?;
+    let root = |words: &[&str]| lab.xebec("root", words);
     run_detached(&lab, &names, "old", &[], "/bin/busybox cat /etc/version")?;
     root(&["wait", "old"])?.expect(0, &["0"])?;
-    let names = image(&lab, b"2")?;
+    let names = image(&lab, b"2\n")?;
     run_detached(
         &lab,
         &names,
@@ -242,8 +286,8 @@ fn same_image(world: &World) -> Result<Outcome> {
     )?;
     root(&["start", "-a", "old"])?.expect(0, &[])?;
     let logs = root(&["logs", "old"])?;
-    ensure!(logs.out == "11", "{logs:?}");
-    let is_new = || Ok(root(&["logs", "new"])?.out == "2");
+    ensure!(logs.out == "1\n1\n", "{logs:?}");
+    let is_new = || Ok(root(&["logs", "new"])?.out == "2\n");
     wait_until(SOON, "the tag names the new image", is_new)?;
     root(&["rm", "-f", "new", "old"])?.expect(0, &[])?;
     Ok(Outcome::Passed("the tag had moved".to_owned()))

@@ -317,10 +317,13 @@ fn units(world: &World) -> Result<Outcome> {
         service.replace("/usr/bin/xebec", &program),
     )?;
     fs::write(directory.join("xebec.socket"), socket)?;
+    let containers = unit("xebec-containers.service")?.replace("/usr/bin/xebec", &program);
+    fs::write(directory.join("xebec-containers.service"), containers)?;
     let output = Command::new(analyze)
         .args(["verify", "--man=no"])
         .arg(directory.join("xebec.service"))
         .arg(directory.join("xebec.socket"))
+        .arg(directory.join("xebec-containers.service"))
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     // What an older version does not know is no fault of the file.

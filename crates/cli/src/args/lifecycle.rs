@@ -207,6 +207,9 @@ pub(crate) struct RmArgs {
     /// Kill a container that runs before it is removed. One that is not there is no error then.
     #[arg(short, long)]
     pub(crate) force: bool,
+    /// Remove the anonymous volumes of the containers, too.
+    #[arg(short, long)]
+    pub(crate) volumes: bool,
 }
 
 /// `xebec rename`.
@@ -246,4 +249,25 @@ pub(crate) struct Origin {
     pub(crate) directory: PathBuf,
     /// The file with the caller's logins at registries.
     pub(crate) docker_config: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_written_as_for_docker() {
+        let label = |value: Option<&str>| Filter::Label("a".to_owned(), value.map(str::to_owned));
+        for (text, wanted) in [
+            ("name=we", Filter::Name("we".to_owned())),
+            ("status=exited", Filter::Status("exited".to_owned())),
+            ("label=a", label(None)),
+            ("label=a=b=c", label(Some("b=c"))),
+        ] {
+            assert_eq!(filter(text), Ok(wanted));
+        }
+        for wrong in ["web", "status=gone", "image=x", ""] {
+            assert!(filter(wrong).is_err(), "{wrong}");
+        }
+    }
 }

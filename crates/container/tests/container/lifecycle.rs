@@ -6,11 +6,16 @@ use std::time::{Duration, Instant};
 
 use xebec_container::log::{Entry, LogRange, LogReader, Stream};
 use xebec_container::{
-    Container, ExitCode, FindError, LifecycleError, Status, containers, find, remove, rename, send_signal,
-    set_paused, stop, wait,
+    Container, ExitCode, FindError, LifecycleError, Removal, Status, containers, find, remove, rename,
+    send_signal, set_paused, stop, wait,
 };
 
 use crate::support::{Case, case, wait_until};
+
+const FORCED: Removal = Removal {
+    force: true,
+    volumes: false,
+};
 
 const LIMITS: &str = r#"{"size":1000000,"files":3}"#;
 
@@ -61,7 +66,7 @@ fn a_kept_container_is_listed_started_again_on_its_layer_and_removed() {
     assert_eq!((after.id(), after.created_ms()), (web.id(), web.created_ms()));
     case.assert_clean();
 
-    remove(&case.dirs(), &after, false).unwrap();
+    remove(&case.dirs(), &after, Removal::default()).unwrap();
     assert!(!case.state().join("web").exists());
     assert!(matches!(find(&case.dirs(), "web"), Err(FindError::Missing(_))));
     let missing = case.run();
@@ -82,6 +87,9 @@ fn a_start_that_fails_again_keeps_the_layer_and_the_reason() {
     assert!(case.state().join("web/upper/kept").exists());
     assert_eq!(web.status(), Status::Exited);
     assert!(web.saved.unwrap().reason.unwrap().contains("/no/such/program"));
+    assert_eq!(case.set("user", "nobody-here").run().code, 125);
+    let reason = found(&case, "web").saved.unwrap().reason.unwrap();
+    assert!(reason.contains("nobody-here"), "{reason}");
     case.assert_clean();
 }
 
@@ -172,7 +180,7 @@ fn a_running_container_is_killed_paused_waited_for_and_not_removed() {
     send_signal(&dirs, &web, "USR1".parse().unwrap()).unwrap();
     running.wait_for_output("usr1");
     assert!(matches!(
-        remove(&dirs, &web, false),
+        remove(&dirs, &web, Removal::default()),
         Err(LifecycleError::InUse { .. })
     ));
     assert!(matches!(
@@ -244,7 +252,7 @@ fn a_container_whose_supervisor_was_killed_is_stopped_and_removed() {
     assert_eq!((ended.status(), ended.exit_code()), (Status::Exited, None));
     case.assert_clean();
     assert_eq!(case.shell("exit 4").run().code, 4, "it starts again");
-    remove(&case.dirs(), &found(&case, "web"), false).unwrap();
+    remove(&case.dirs(), &found(&case, "web"), Removal::default()).unwrap();
 
     case.set("id", "forced").orders_without("again").shell("sleep 60");
     let running = case.start();
@@ -252,7 +260,7 @@ fn a_container_whose_supervisor_was_killed_is_stopped_and_removed() {
     wait_until("running", || found(&case, "forced").status() == Status::Running);
     running.signal(9);
     running.finish();
-    remove(&case.dirs(), &found(&case, "forced"), true).unwrap();
+    remove(&case.dirs(), &found(&case, "forced"), FORCED).unwrap();
     assert!(containers(&case.dirs()).unwrap().containers.is_empty());
     case.assert_clean();
 }
@@ -264,7 +272,7 @@ fn a_supervisor_that_runs_is_told_to_clean_up_before_a_forced_removal() {
     let running = case.start();
     running.wait_for_event("started");
     wait_until("running", || found(&case, "web").status() == Status::Running);
-    remove(&case.dirs(), &found(&case, "web"), true).unwrap();
+    remove(&case.dirs(), &found(&case, "web"), FORCED).unwrap();
     assert_eq!(running.finish().code, 137);
     assert!(!case.state().join("web").exists());
     case.assert_clean();
@@ -310,7 +318,7 @@ fn what_an_earlier_version_left_is_listed_and_removed() {
         (old.status(), old.id(), old.is_active()),
         (Status::MadeEarlier, "old", false)
     );
-    remove(&case.dirs(), &old, false).unwrap();
+    remove(&case.dirs(), &old, Removal::default()).unwrap();
     assert!(!case.state().join("old").exists());
 }
 

@@ -151,15 +151,14 @@ pub fn keep_memory_to_itself() -> io::Result<()> {
     Ok(rustix::process::setrlimit(Resource::Core, none)?)
 }
 
-/// From here on what this process writes to its standard output and error goes nowhere, and whoever waits for the end of
-/// these waits no more.
+/// From here on what this process writes to its standard output and error goes to `to`, and whoever waits for the end of these
+/// waits no more.
 ///
 /// # Errors
-/// When `/dev/null` cannot be opened.
-pub fn close_output() -> io::Result<()> {
-    let null = fs::File::options().write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdout(&null)?;
-    Ok(rustix::stdio::dup2_stderr(&null)?)
+/// What `dup2` said.
+pub fn replace_output(to: impl std::os::fd::AsFd) -> io::Result<()> {
+    rustix::stdio::dup2_stdout(&to)?;
+    Ok(rustix::stdio::dup2_stderr(&to)?)
 }
 
 /// Sets what `ps` shows as this process's name (15 bytes of it), if called by its first thread.
