@@ -8,7 +8,7 @@ use crate::confinement::{Device, DeviceNode, SecurityOption};
 use crate::labels::Labels;
 use crate::runtime::Runtime;
 use crate::seccomp::{self, Filter, Filters};
-use crate::{IpcMode, Net, RunError, RunOptions};
+use crate::{IpcMode, RunError, RunOptions};
 
 /// The security settings of a container.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ impl SecurityContext {
         let confinement = &options.confinement;
         confinement.check(&options.volumes)?;
         for sysctl in &confinement.sysctls {
-            sysctl.check(options.net == Net::Host, options.ipc == IpcMode::Host)?;
+            sysctl.check(on_host, options.ipc == IpcMode::Host)?;
         }
         let devices = confinement.devices.iter().map(Device::nodes);
         let devices = devices.collect::<Result<Vec<_>, _>>()?.concat();

@@ -20,7 +20,7 @@ const DOCKERS: &str = "add-host annotation attach blkio-weight blkio-weight-devi
     storage-opt sysctl tmpfs tty ulimit use-api-socket user userns uts volume volume-driver volumes-from workdir";
 
 /// Options that the table has already, and the command has not yet.
-const COMING: &str = "add-host dns dns-option dns-search ip network-alias publish publish-all quiet";
+const COMING: &str = "quiet";
 
 /// What the table says of each option: `same`, `differs` or `not there`.
 fn table() -> BTreeMap<String, String> {
