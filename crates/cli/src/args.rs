@@ -14,12 +14,12 @@ mod image;
 mod lifecycle;
 mod login;
 mod network;
-mod share;
-mod volume;
 mod service;
+mod share;
 #[cfg(test)]
 mod tests;
 mod verbose;
+mod volume;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -55,7 +55,7 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     let recordings = Recordings::open(paths)?;
     let progress = Arc::new(Progress::of(format!(
         "share the recording of {}",
-        args.image().image
+        args.service.image.image
     )));
     let report = progress.report();
     let publishing = recordings.publish_recording(&image, &session, &options, &publish, &report);

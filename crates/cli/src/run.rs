@@ -123,7 +123,7 @@ pub(crate) fn run_container(
     let before = if wants_stats { counters(&daemon) } else { None };
     let holder = Holder::this_process("run")?;
     let request = job.mount_request(&holder);
-    let progress = Arc::new(Progress::of(format!("start {}", args.image.image)));
+    let progress = Arc::new(Progress::of(format!("start {}", args.service.image.image)));
     let prepared = Prepared::begin(&options, &directories(paths), {
         let (daemon, progress, manifest) = (daemon.clone(), progress.clone(), job.manifest.clone());
         move |notifier| {

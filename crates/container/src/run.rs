@@ -100,6 +100,11 @@ impl<'a> Prepared<'a> {
         self.bundle.id()
     }
 
+    /// The container's directory, which holds its layer.
+    pub fn directory(&self) -> &Path {
+        self.bundle.state()
+    }
+
     /// Notes the manifest of the image, so that a later start of the container uses the same image.
     pub fn set_manifest(&mut self, manifest: String) {
         self.bundle.set_manifest(manifest);

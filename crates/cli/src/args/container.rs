@@ -15,9 +15,9 @@ use super::absent::AbsentArgs;
 use super::image::{ImageArgs, Pull};
 use super::lifecycle::KeptArgs;
 use super::network::NetworkArgs;
+use super::service::{ServiceArgs, WORDS};
 use super::share::ShareArgs;
 use super::volume::VolumeArgs;
-use super::service::{ServiceArgs, WORDS};
 
 /// `xebec run`.
 #[derive(Debug, Args)]

@@ -22,7 +22,10 @@ pub(super) fn list(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     let images = match has_image {
         false => recordings.kept_images()?,
         true => {
-            let progress = Arc::new(Progress::of(format!("list recordings of {}", args.service.image.image)));
+            let progress = Arc::new(Progress::of(format!(
+                "list recordings of {}",
+                args.service.image.image
+            )));
             let report = progress.report();
             let request = caller::image_request(&args.service.image);
             let finding = recordings.runtime_images(&request, &report);

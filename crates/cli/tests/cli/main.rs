@@ -5,12 +5,12 @@
 mod doctor;
 mod explain;
 mod failures;
-mod names;
 mod login;
+mod names;
 mod output;
 mod program;
 mod progress;
 mod recordings;
-mod volume;
 mod registry;
 mod terminal;
+mod volume;
