@@ -11,6 +11,7 @@ mod container;
 mod containerd;
 mod exec;
 mod image;
+mod json;
 mod lifecycle;
 mod login;
 mod network;
@@ -30,6 +31,7 @@ pub(crate) use container::{RecordArgs, RunArgs, no_variables};
 pub(crate) use containerd::{CtrPullArgs, DockerRelayArgs};
 pub(crate) use exec::{CopyArgs, ExecArgs, StatsArgs, TopArgs};
 pub(crate) use image::{ImageArgs, Pull};
+pub(crate) use json::Json;
 pub(crate) use lifecycle::{
     AgainArgs, ContainerCommand, Filter, KillArgs, LogsArgs, NamesArgs, Origin, PsArgs, RenameArgs, RmArgs,
     StopArgs,
@@ -325,14 +327,6 @@ pub(crate) struct InstallArgs {
     /// The path of the host's root directory, for a container that installs Xebec on its host.
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) sysroot: PathBuf,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Output for scripts.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Json {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -9,7 +9,7 @@ use xebec_network::{
     DEFAULT_NETWORK, HostEntry, NetworkError, NewNetwork, PortRequest, ResolverOptions, Subnet,
 };
 
-use super::Json;
+use super::json::Json;
 
 /// The network that a container sees.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use xebec_container::confinement::Tmpfs;
 use xebec_container::{Mount, Volume};
 
-use super::Json;
+use super::json::Json;
 
 /// What a container sees of the host, in memory, and of volumes.
 #[derive(Debug, Args)]
