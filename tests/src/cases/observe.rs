@@ -462,9 +462,14 @@ fn history(world: &World) -> Result<Outcome> {
     let before = explain(&lab, "root", &names.tag, &[])?;
     std::thread::sleep(Duration::from_secs(1));
     let status = lab.status("root")?;
-    for name in ["/keeper_pid", "/worker_pid"] {
+    // Stopped first, so that neither starts the other again.
+    for (name, signal) in [
+        ("/worker_pid", Signal::STOP),
+        ("/keeper_pid", Signal::KILL),
+        ("/worker_pid", Signal::KILL),
+    ] {
         let pid = Pid::from_raw(number(&status, name) as i32);
-        kill_process(pid.context("no process")?, Signal::KILL)?;
+        kill_process(pid.context("no process")?, signal)?;
     }
     wait_until(Duration::from_secs(5), "the daemon is gone", || {
         Ok(lab.xebec("root", &["daemon", "status"])?.code != 0)
@@ -473,7 +478,7 @@ fn history(world: &World) -> Result<Outcome> {
     ensure!(before == after, "{before:#?}\n{after:#?}");
     let refused = after.iter().filter(|wait| text(wait, "/state") == "refused");
     let refused: Vec<&str> = refused.map(|wait| text(wait, "/file")).collect();
-    ensure!(refused == ["/two"], "refused: {refused:?}");
+    ensure!(refused == ["/two"], "refused: {refused:?} of {after:#?}");
     let shown = lab.xebec("root", &["explain", &names.tag])?;
     shown.expect(0, &["/one", "/two", "EIO"])?;
     Ok(Outcome::Passed(shown.out.trim().to_owned()))
