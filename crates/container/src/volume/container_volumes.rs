@@ -185,14 +185,14 @@ fn make_volume(
 fn is_in_use(name: &str, place: &Place<'_>) -> Result<bool, VolumeError> {
     let run = &place.directories.run;
     let others = usage::containers(&place.directories.state)?;
-    let others = others.into_iter().filter(|state| {
+    let mut others = others.into_iter().filter(|state| {
         let id = state.file_name().unwrap_or_default().to_string_lossy();
         id != place.id && record::path(run, &id).exists()
     });
     // Nobody knows what one uses whose file cannot be read.
     let uses =
         |state: PathBuf| usage::read(&state).map_or(true, |uses| uses.iter().any(|one| one.name == name));
-    Ok(others.map(uses).any(|is_used| is_used))
+    Ok(others.any(uses))
 }
 
 fn open_volume(store: &VolumeStore, name: &str) -> Result<OwnedFd, VolumeError> {
