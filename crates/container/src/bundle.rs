@@ -160,6 +160,11 @@ impl Bundle {
         &self.record.id
     }
 
+    /// The container's directory.
+    pub(crate) fn state(&self) -> &Path {
+        &self.state
+    }
+
     /// The container's id.
     pub(crate) fn container_id(&self) -> &str {
         self.saved.id()
