@@ -9,8 +9,9 @@ fn failure(program: &Program, arguments: &[&str]) -> (Option<i32>, Value) {
     let output = program.output(arguments);
     let errors = text(&output.stderr);
     let last = errors.lines().last().unwrap_or_default();
-    let parsed =
-        serde_json::from_str(last).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {errors}"));
+    let parsed = serde_json::from_str(last);
+    assert!(parsed.is_ok(), "{arguments:?}: {errors}");
+    let parsed = parsed.unwrap();
     (output.status.code(), parsed)
 }
 
