@@ -40,7 +40,7 @@ fn image(lab: &Lab<'_>) -> Result<Names> {
     layer.file_with(&Header::new("bin/linger", Kind::File).mode(0o755), &program);
     layer.directory("srv");
     layer.directory("srv/data");
-    layer.file("srv/data/file", &contents(7, SIZE));
+    layer.file("srv/data/file", contents(7, SIZE));
     let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(1))?;
     lab.push_indexed(&image.build(), "app")
 }
