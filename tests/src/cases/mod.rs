@@ -32,6 +32,7 @@ mod stalls;
 mod stops;
 mod strangers;
 mod succession;
+mod tour;
 mod trust;
 mod volumes;
 
@@ -116,6 +117,7 @@ pub(crate) fn all() -> Vec<Case> {
         containers::cases(),
         volumes::cases(),
         differential::cases(),
+        tour::cases(),
         soak::cases(),
     ]
     .into_iter()
