@@ -237,7 +237,7 @@ fn a_container_whose_supervisor_was_killed_is_stopped_and_removed() {
     case.set("id", "web").set("detached", LIMITS).shell("sleep 60");
     let running = case.start();
     running.wait_for_event("started");
-    wait_until("running", || found(&case, "web").status() == Status::Running);
+    wait_until("noted", || case.record("web").has_begun == Some(true));
     running.signal(9);
     running.finish();
     let orphan = found(&case, "web");
@@ -257,7 +257,7 @@ fn a_container_whose_supervisor_was_killed_is_stopped_and_removed() {
     case.set("id", "forced").orders_without("again").shell("sleep 60");
     let running = case.start();
     running.wait_for_event("started");
-    wait_until("running", || found(&case, "forced").status() == Status::Running);
+    wait_until("noted", || case.record("forced").has_begun == Some(true));
     running.signal(9);
     running.finish();
     remove(&case.dirs(), &found(&case, "forced"), FORCED).unwrap();
