@@ -3,8 +3,9 @@
 //! What a case needs beyond its [`World`]: images whose every byte is known, pushed without a network tool; state
 //! roots with settings that give up soon; and questions to the daemon.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -169,11 +170,11 @@ impl<'a> Lab<'a> {
         let settings = self.path(root).join("registries.toml");
         if !settings.exists() {
             fs::create_dir_all(self.path(root))?;
-            fs::write(settings, SETTINGS)?;
+            write_settings(&settings, SETTINGS)?;
         }
         let daemon = self.path(root).join("daemon.toml");
         if !daemon.exists() {
-            fs::write(daemon, DAEMON)?;
+            write_settings(&daemon, DAEMON)?;
         }
         Ok(())
     }
@@ -181,13 +182,14 @@ impl<'a> Lab<'a> {
     /// Adds to a root's `daemon.toml`.
     pub(crate) fn daemon_settings(&self, root: &str, more: &str) -> Result<()> {
         self.settle(root)?;
-        fs::write(self.path(root).join("daemon.toml"), format!("{DAEMON}{more}")).context("write daemon.toml")
+        write_settings(&self.path(root).join("daemon.toml"), &format!("{DAEMON}{more}"))
+            .context("write daemon.toml")
     }
 
     /// Writes a root's `trust.toml`.
     pub(crate) fn trust(&self, root: &str, text: &str) -> Result<()> {
         self.settle(root)?;
-        fs::write(self.path(root).join("trust.toml"), text).context("write trust.toml")
+        write_settings(&self.path(root).join("trust.toml"), text).context("write trust.toml")
     }
 
     /// A key pair in PEM files, `NAME.key` and `NAME.pub`; gives the path of the private one.
@@ -407,6 +409,12 @@ pub(crate) fn wait_until(limit: Duration, what: &str, mut holds: impl FnMut() ->
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
+}
+
+/// Writes settings that others may not change, whatever the mask is: Xebec refuses those that they may.
+fn write_settings(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text)?;
+    Ok(fs::set_permissions(path, Permissions::from_mode(0o644))?)
 }
 
 /// Mounts a new ext4 file system of `size` bytes: one that can be full, and that raises events (tmpfs cannot).

@@ -115,7 +115,7 @@ fn mounting(world: &World) -> Result<Outcome> {
         (Path::new("/proc"), "is mounted there"),
         (&others, "is mounted there"),
         (&full, "not empty"),
-        (&full.join("kept"), "not a directory"),
+        (&full.join("kept"), "is a file"),
     ];
     for (path, why) in attempts {
         let path = path.to_str().context("a path that is no text")?;

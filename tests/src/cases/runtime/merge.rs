@@ -263,7 +263,7 @@ pub(super) fn refusals(world: &World) -> Result<Outcome> {
         "root",
         &[&names.tag, "sh"],
         2,
-        &["--merge", "cannot be used with"],
+        &["--merge", "leave out what follows the image"],
     )?;
     refused("root", &["--limit", "much", &names.tag], 2, &["much", "20%"])?;
     lab.xebec("root", &["record", "--limit", "5", &names.tag])?
