@@ -140,7 +140,12 @@ fn unmount_by_hand(lab: &Lab<'_>, root: &str, mnt: &Path) -> Result<()> {
     unmount(mnt, UnmountFlags::DETACH)?;
     wait_until(SOON, "nobody is known to hold it", || {
         let records = fs::read_dir(lab.path(&format!("{root}-run/views")))?.flatten();
-        let mut records = records.filter_map(|entry| fs::read_to_string(entry.path()).ok());
-        Ok(!records.any(|record| record.contains("\"directory\"")))
+        let records = records.filter_map(|entry| fs::read(entry.path()).ok());
+        let mut records = records.filter_map(|record| serde_json::from_slice::<Value>(&record).ok());
+        let is_held = |record: Value| {
+            let holders = record.get("holders").and_then(Value::as_array);
+            holders.is_some_and(|holders| !holders.is_empty())
+        };
+        Ok(!records.any(is_held))
     })
 }
