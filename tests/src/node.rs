@@ -162,7 +162,7 @@ impl<'a> Node<'a> {
             }
             "restart containerd.service" => restart(),
             // Units that are gone by then.
-            "disable --now xebec.service xebec.socket xebec-containers.service" => self.end(),
+            "disable --now xebec-containers.service xebec.service xebec.socket" => self.end(),
             _ => bail!("the stand-in for the service manager knows no `{words}`"),
         }
     }

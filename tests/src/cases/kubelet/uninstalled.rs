@@ -98,7 +98,7 @@ impl<'a> Host<'a> {
         ] {
             ensure!(asked.contains(words), "{words:?} is not among {asked:?}");
         }
-        ensure!(self.units() == 2 && Path::new(PROGRAM).exists());
+        ensure!(self.units() == 3 && Path::new(PROGRAM).exists());
         Ok(())
     }
 
@@ -106,7 +106,7 @@ impl<'a> Host<'a> {
     fn uninstall(&self, program: &Path) -> Result<String> {
         let had = self.units();
         let (said, asked) = self.runs(program, &["--uninstall"])?;
-        let is_disabled = asked.contains("disable --now xebec.service xebec.socket");
+        let is_disabled = asked.contains("disable --now xebec-containers.service xebec.service xebec.socket");
         ensure!(is_disabled == (had > 0), "{asked:?}");
         ensure!(self.units() == 0, "{} units are left", self.units());
         let now = fs::read_to_string(&self.configuration)?;
@@ -117,7 +117,7 @@ impl<'a> Host<'a> {
     fn units(&self) -> usize {
         let entries = fs::read_dir(UNITS).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|name| name.starts_with("xebec.")).count()
+        names.filter(|name| name.starts_with("xebec")).count()
     }
 }
 
