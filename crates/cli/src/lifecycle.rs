@@ -20,6 +20,9 @@ use crate::{detach, logs};
 /// How often it is looked for containers to start again; as often as the daemon looks after containers.
 const LOOK: Duration = Duration::from_secs(20);
 
+/// How many containers are stopped, killed or paused at once.
+const AT_ONCE: usize = 32;
+
 /// `xebec stop`.
 pub(crate) fn stop(paths: &Paths, args: &StopArgs) -> Result<(), Failure> {
     each(paths, &args.names, |directories, container| {
@@ -210,29 +213,63 @@ fn is_confirmed() -> Result<bool, Failure> {
 fn each(
     paths: &Paths,
     names: &NamesArgs,
-    act: impl Fn(&Directories, &Container) -> Result<(), LifecycleError>,
+    act: impl Fn(&Directories, &Container) -> Result<(), LifecycleError> + Sync,
 ) -> Result<(), Failure> {
     let directories = directories(paths);
-    all(names, |name| {
+    let one = |name: &str| {
         let container = find(&directories, name).map_err(not_found)?;
-        act(&directories, &container).map_err(failure)?;
-        outln!("{name}");
-        Ok(())
-    })
+        act(&directories, &container).map_err(failure)
+    };
+    let mut failures = Failures::default();
+    for names in names.containers.chunks(AT_ONCE) {
+        // A container may take seconds to stop; the next one need not wait for it.
+        std::thread::scope(|scope| {
+            let running: Vec<_> = names.iter().map(|name| scope.spawn(|| one(name))).collect();
+            for (name, running) in names.iter().zip(running) {
+                match running.join() {
+                    Ok(Ok(())) => outln!("{name}"),
+                    Ok(Err(failure)) => failures.add(failure),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+        });
+    }
+    failures.end()
 }
 
-/// Does all, and returns the first failure; the others are printed.
+/// Does all, one after the other.
 fn all(names: &NamesArgs, mut act: impl FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
-    let mut first = None;
+    let mut failures = Failures::default();
     for name in &names.containers {
         if let Err(failure) = act(name) {
-            match first {
-                None => first = Some(failure),
-                Some(_) => errln!("xebec: {failure}"),
-            }
+            failures.add(failure);
         }
     }
-    first.map_or(Ok(()), Err)
+    failures.end()
+}
+
+/// The failures of a command that goes on after one. They are printed in order, the last by whoever gets it; the exit code is that
+/// of the first.
+#[derive(Default)]
+struct Failures {
+    kind: Option<FailureKind>,
+    last: Option<Failure>,
+}
+
+impl Failures {
+    fn add(&mut self, failure: Failure) {
+        self.kind.get_or_insert(failure.kind);
+        if let Some(before) = self.last.replace(failure) {
+            errln!("xebec: {before}");
+        }
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        match (self.last, self.kind) {
+            (Some(last), Some(kind)) => Err(Failure { kind, ..last }),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn failure(error: LifecycleError) -> Failure {

@@ -270,6 +270,18 @@ fn run_on(
     Ok(code)
 }
 
+/// With `-v`: what the daemon did, and how long each step took.
+fn tell_stages(mounted: &Mounted) {
+    let how = match mounted.lazy {
+        true => "lazily",
+        false => "after layers were read whole",
+    };
+    tracing::info!("{} ({}) is mounted {how}", mounted.reference, mounted.manifest);
+    for (stage, milliseconds) in &mounted.stages_ms {
+        tracing::info!("{stage}: {}", crate::text::time(*milliseconds));
+    }
+}
+
 impl Start {
     fn mount_request(&self, holder: &Holder) -> Request {
         let args = &self.args;
@@ -392,7 +404,10 @@ fn mount(
     // What the container prints comes next.
     progress.end();
     match reply? {
-        Reply::Mounted(mounted) => Ok(*mounted),
+        Reply::Mounted(mounted) => {
+            tell_stages(&mounted);
+            Ok(*mounted)
+        }
         _ => Err(unexpected_reply()),
     }
 }

@@ -90,7 +90,7 @@ pub fn known_image(images: &Images, request: &ImageRequest) -> Result<ImageRecor
     // Last: the digits may be an image's name as well.
     by_first_digits(&images.records().list(), &request.reference)?.ok_or_else(|| {
         let message = format!(
-            "{} is not known on this host; run `xebec pull {}`",
+            "{} is not known on this host; `xebec images` lists those that are, and `xebec pull {}` makes it known",
             request.reference, request.reference
         );
         Failure::new(FailureKind::NotFound, message)

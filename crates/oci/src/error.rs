@@ -165,14 +165,15 @@ fn reach_advice(cause: &Fault, target: &Target, settings: &Path) -> String {
     match cause {
         // What a server without TLS answers looks like none of its messages.
         Fault::Tls(text) if text.contains("InvalidMessage") || text.contains("corrupt message") => format!(
-            "it does not seem to speak TLS: if that is right, write plain_http = [{registry:?}] into {settings}"
+            "it does not seem to speak TLS: if that is right, write plain_http = [{registry:?}] into {settings}, \
+             and have a running daemon read it by `xebec daemon upgrade`"
         ),
         Fault::Tls(_) => format!(
             "if its certificate is right, name the file of the authority that issued it under ca_files in {settings}"
         ),
         _ => format!(
             "check its name and port, the network, and the proxy settings; if it speaks no TLS, write plain_http = \
-             [{registry:?}] into {settings}"
+             [{registry:?}] into {settings}, and have a running daemon read it by `xebec daemon upgrade`"
         ),
     }
 }
