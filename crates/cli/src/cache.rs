@@ -127,7 +127,7 @@ fn print_collected(collected: &Collected) {
     }
     if collected.missing_bytes > 0 {
         outln!(
-            "{} more should be evicted, but all other layers are in use or pinned",
+            "{} more are above the limit: layers in use or pinned, and what Xebec notes of images",
             text::size(collected.missing_bytes)
         );
     }

@@ -3,11 +3,12 @@
 mod start;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use xebec_keeper::client::{Daemon, unexpected_reply};
 use xebec_kernel::clock::{rfc3339, rfc3339_milliseconds};
 use xebec_protocol::explain::{Explanation, WaitReport, WaitState};
-use xebec_protocol::failure::Failure;
+use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Reply, Request};
 
@@ -22,9 +23,18 @@ pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> 
         return start::explain(paths, is_running.then_some(&daemon), args);
     }
     let name = args.name.clone().unwrap_or_default();
-    let mut explanation = match is_running {
-        true => ask(&daemon, name)?,
-        false => xebec_daemon::explain::explain_without_daemon(paths, &name)?,
+    let explain = |name: &str| match is_running {
+        true => ask(&daemon, name.to_owned()),
+        false => xebec_daemon::explain::explain_without_daemon(paths, name),
+    };
+    let mut explanation = match explain(&name) {
+        // The daemon knows mounts by their whole paths.
+        Err(failure) if failure.kind == FailureKind::NotFound && Path::new(&name).is_dir() => {
+            let path = Path::new(&name).canonicalize();
+            let path = path.map_err(|error| Failure::host(format!("find {name}"), error))?;
+            explain(&path.to_string_lossy()).map_err(|_| failure)?
+        }
+        explained => explained?,
     };
     if args.slow {
         let slow = explanation.slow_ms as f64;

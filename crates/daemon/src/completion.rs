@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tracing::warn;
 use xebec_cache::store::Store;
+use xebec_cache::fill::FillError;
 use xebec_fill::fill_service::{FillService, ServedLayer, Unfilled};
 use xebec_images::facts;
 use xebec_images::proof::Verdict;
@@ -89,9 +90,10 @@ impl Completions {
 }
 
 fn not_brought_in(error: Unfilled) -> Failure {
-    let kind = match error {
+    let kind = match &error {
+        Unfilled::Failed(FillError::Disk { .. }) | Unfilled::Ending => FailureKind::Host,
+        Unfilled::Failed(FillError::Wrong { .. }) => FailureKind::Integrity,
         Unfilled::Failed(_) => FailureKind::Registry,
-        Unfilled::Ending => FailureKind::Host,
     };
     Failure::new(kind, error)
 }

@@ -12,7 +12,7 @@ use xebec_cache::disk::DiskFile;
 use xebec_cache::room::Room;
 use xebec_cache::store::{LayerKey, StagedLayer};
 use xebec_format::digest::Digest;
-use xebec_index::indexer::{DataSink, IndexOptions, IndexedLayer, index_layer};
+use xebec_index::indexer::{DataSink, IndexError, IndexOptions, IndexedLayer, index_layer};
 use xebec_oci::{BlobStream, Client, Descriptor};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Reply;
@@ -104,8 +104,7 @@ impl Images {
             frame,
             contents,
             ..
-        } = index_layer(Parts::new(receiver), &IndexOptions::default(), sink)
-            .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
+        } = index_layer(Parts::new(receiver), &IndexOptions::default(), sink).map_err(not_indexed)?;
         check("digest", descriptor.digest, index.layer)?;
         check("diff ID", diff_id, index.diff_id.unwrap_or(index.layer))?;
         index.diff_id = Some(diff_id);
@@ -153,6 +152,15 @@ impl Images {
         }
         Ok(())
     }
+}
+
+/// A disk that takes no more is no fault of the image.
+fn not_indexed(error: IndexError) -> Failure {
+    let kind = match &error {
+        IndexError::Sink(_) => FailureKind::Host,
+        _ => FailureKind::Integrity,
+    };
+    Failure::new(kind, error)
 }
 
 fn check(what: &str, wanted: Digest, found: Digest) -> Result<(), Failure> {
