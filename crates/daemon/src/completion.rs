@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::warn;
-use xebec_cache::store::Store;
 use xebec_cache::fill::FillError;
+use xebec_cache::store::Store;
 use xebec_fill::fill_service::{FillService, ServedLayer, Unfilled};
 use xebec_images::facts;
 use xebec_images::proof::Verdict;

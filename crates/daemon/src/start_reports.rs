@@ -218,7 +218,9 @@ fn last_start(starts: Vec<StartReport>, name: Option<&str>, goes_on: bool) -> Re
     let Some(mut last) = meant.pop() else {
         let what = name.map_or_else(String::new, |name| format!(" of {name}"));
         let goes_on = match goes_on {
-            true => "; a start that goes on is shown when it is over: when its probe answers, or after a minute",
+            true => {
+                "; a start that goes on is shown when it is over: when its probe answers, or after a minute"
+            }
             false => "",
         };
         let message =

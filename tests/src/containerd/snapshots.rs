@@ -137,11 +137,8 @@ impl<'a> Snapshots<'a> {
             }
         };
         *self.keeper() = Some(keeper);
-        let own = self.world.path(&format!("{ROOT}-run")).join("xebec.sock");
-        wait_until(START, "the daemon's two sockets answer", || {
-            Ok([&self.socket(), &own]
-                .iter()
-                .all(|socket| UnixStream::connect(socket).is_ok()))
+        wait_until(START, "containerd's socket and the worker answer", || {
+            Ok(UnixStream::connect(self.socket()).is_ok() && self.pid("worker_pid").is_ok())
         })
         .with_context(|| fs::read_to_string(self.world.path("daemon.log")).unwrap_or_default())
     }
@@ -238,16 +235,18 @@ impl<'a> Snapshots<'a> {
     }
 }
 
-/// Whether a process has closed all that it had open: it is gone, or waits for its parent.
+/// Whether a process has closed all that it had open: it is gone, or waits for its parent. Its first thread may wait so while others
+/// still have its files open.
 fn has_ended(pid: Pid) -> bool {
-    match fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())) {
+    let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid()));
+    threads.into_iter().flatten().flatten().all(|thread| {
         // The state follows the name, which may hold anything.
-        Ok(stat) => stat
-            .rsplit(") ")
-            .next()
-            .is_some_and(|rest| rest.starts_with(['Z', 'X'])),
-        Err(_) => true,
-    }
+        fs::read_to_string(thread.path().join("stat")).map_or(true, |stat| {
+            stat.rsplit(") ")
+                .next()
+                .is_some_and(|rest| rest.starts_with(['Z', 'X']))
+        })
+    })
 }
 
 impl Drop for Snapshots<'_> {
