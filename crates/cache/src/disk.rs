@@ -17,9 +17,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
-use xebec_kernel::file::FileIdentity;
 
 use rustix::fs::FallocateFlags;
+use xebec_kernel::file::FileIdentity;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,11 +14,11 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use xebec_kernel::file::FileIdentity;
 
 use tracing::warn;
 use xebec_format::PAGE_SIZE;
 use xebec_format::layer::{Span, SpanTable};
+use xebec_kernel::file::FileIdentity;
 
 use crate::bits::Bits;
 use crate::boot::BootId;

@@ -30,8 +30,8 @@ mod process_tree;
 
 use std::path::PathBuf;
 use std::process::Command;
-use xebec_kernel::file::is_same;
 
+use xebec_kernel::file::is_same;
 use xebec_kernel::mount::Detached;
 use xebec_kernel::mount::automount::Automount;
 

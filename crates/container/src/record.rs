@@ -7,10 +7,10 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use xebec_kernel::file::read_limited;
 
 use serde::{Deserialize, Serialize};
 use xebec_kernel::clock::seconds_since_1970;
+use xebec_kernel::file::read_limited;
 use xebec_kernel::file::{create_for_this_boot, write_for_this_boot};
 use xebec_kernel::process::start_time;
 

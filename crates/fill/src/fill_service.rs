@@ -12,7 +12,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
-use xebec_kernel::file::FileIdentity;
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Semaphore, watch};
@@ -24,6 +23,7 @@ use xebec_format::layer::LayerIndex;
 use xebec_images::clients::Clients;
 use xebec_images::origin::{LayerSource, Readers};
 use xebec_kernel::fanotify::{Denial, FanotifyError, Group};
+use xebec_kernel::file::FileIdentity;
 use xebec_protocol::settings::Settings;
 
 use crate::events::{Answer, Event, EventHandler};

@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
-use xebec_kernel::disk_usage;
 
 use serde::Serialize;
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
+use xebec_kernel::disk_usage;
 use xebec_oci::Descriptor;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{CacheReport, CachedLayerInfo, ImageRequest};

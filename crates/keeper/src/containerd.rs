@@ -9,11 +9,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use xebec_kernel::file::FileIdentity;
 
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tracing::{error, warn};
+use xebec_kernel::file::FileIdentity;
 
 use crate::files::{hidden, listen_at};
 

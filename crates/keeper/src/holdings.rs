@@ -10,10 +10,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use xebec_kernel::file::FileIdentity;
 
 use tracing::{info, warn};
 use xebec_kernel::fanotify::Group;
+use xebec_kernel::file::FileIdentity;
 use xebec_kernel::journal::Journal;
 use xebec_kernel::process::{Child, HandedDown};
 

@@ -5,7 +5,6 @@ mod newer;
 
 use std::path::PathBuf;
 use std::time::Duration;
-use xebec_images::facts;
 
 use futures_util::{StreamExt, stream};
 use tracing::{debug, warn};
@@ -14,6 +13,7 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::limits::MAX_RECORDING;
 use xebec_format::runtime_image::{Recording, Service, ServiceKey};
 use xebec_images::background_write::BackgroundWrite;
+use xebec_images::facts;
 use xebec_images::found_image::FoundImage;
 use xebec_images::images::Images;
 use xebec_images::referrers::Referrers;

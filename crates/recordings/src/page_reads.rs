@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use xebec_fill::page_set::normal;
 
 use xebec_cache::store::LayerKey;
+use xebec_fill::page_set::normal;
 use xebec_format::PAGE_SIZE as PAGE;
 use xebec_format::runtime_image::PageRun;
 use xebec_images::images::{Images, Report};

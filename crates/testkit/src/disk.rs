@@ -14,10 +14,10 @@ use std::os::fd::BorrowedFd;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
-use xebec_kernel::file::FileIdentity;
 
 use fastrand::Rng;
 use xebec_cache::disk::{Access, Disk, DiskFile};
+use xebec_kernel::file::FileIdentity;
 
 /// Number of an inode: its place in [`State::inodes`].
 type Inode = usize;

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use xebec_kernel::file::FileIdentity;
 
 use anyhow::{Context, Result, bail};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use xebec_kernel::file::FileIdentity;
 use xebec_kernel::process::{Child, Spawn};
 
 /// Sets `LISTEN_PID` to the process that the service will be, as the manager does after its fork.

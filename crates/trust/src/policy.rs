@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
 use xebec_kernel::file::read_limited;
 
 use super::file::{Identity, MAX_TRUST_FILE, RegistryRoot, TEMPLATE, TrustFile, TrustFileError};

@@ -10,11 +10,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use xebec_kernel::file::read_limited;
 
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 use xebec_kernel::clock::seconds_since_1970;
+use xebec_kernel::file::read_limited;
 use xebec_kernel::lock::lock_file;
 use xebec_kernel::writeback;
 

@@ -11,12 +11,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use xebec_images::facts;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
+use xebec_images::facts;
 use xebec_oci::Reference;
 use xebec_protocol::wire::Purpose;
 use xebec_trust::Evidence;

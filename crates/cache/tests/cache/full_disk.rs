@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
-use xebec_kernel::file::FileIdentity;
 
 use bytes::Bytes;
 use xebec_cache::boot::BootId;
@@ -20,6 +19,7 @@ use xebec_cache::room::{MakeRoom, Room};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{Codec, Piece, Span, SpanTable};
+use xebec_kernel::file::FileIdentity;
 
 const PAGE: u64 = 4096;
 const SPANS: u64 = 16;

@@ -29,6 +29,7 @@ pub use event_loop::EventLoop;
 pub use inherited::{Inherited, LeftEvents, take_inherited};
 
 use std::sync::Arc;
+
 use xebec_kernel::file::FileIdentity;
 
 /// Brings bytes in.

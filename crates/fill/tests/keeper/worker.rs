@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use xebec_kernel::file::FileIdentity;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use xebec_fill::events::{self, Answer, Event, EventHandler, EventLoop};
 use xebec_keeper::REPLACE;
+use xebec_kernel::file::FileIdentity;
 use xebec_kernel::journal::LastWord;
 use xebec_kernel::process::{Signals, Spawn};
 

@@ -10,12 +10,12 @@ mod files;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use xebec_kernel::file::read_limited;
 
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{PageRun, RecordedLayer, Recording, SeenRun, Service, ServiceKey};
+use xebec_kernel::file::read_limited;
 use xebec_kernel::file::{remove_abandoned, write_atomically};
 
 use files::{Name, files, remove_oldest};

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xebec_kernel::disk_usage;
 
 use tracing::{error, warn};
+use xebec_kernel::disk_usage;
 
 use crate::api::{Kind, Mount};
 use crate::directories::{Directories, Looks};
