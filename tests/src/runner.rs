@@ -26,6 +26,8 @@ pub(crate) const AS_CASE: &str = "--as-case";
 const SKIPPED: u8 = 77;
 /// Cases that mostly wait run so many at a time where of others one runs: beginning and ending take a tenth of their time.
 const WAITING_AT_ONCE: usize = 2;
+/// Cases that run at a time for each processor.
+const AT_ONCE: usize = 2;
 /// How often the watchdog looks.
 const WATCH: Duration = Duration::from_millis(20);
 
@@ -103,11 +105,11 @@ fn run_some(cases: Vec<&Case>, jobs: usize, sum: &Mutex<Sum>) {
     });
 }
 
-/// How many cases run at a time: for each processor one, since most of them wait most of the time.
+/// How many cases run at a time where nothing else is told: for each processor two, since most of them wait half of the time.
 fn jobs() -> usize {
     let told = std::env::var("E2E_JOBS").ok().and_then(|jobs| jobs.parse().ok());
-    let processors = || std::thread::available_parallelism().map_or(1, Into::into);
-    told.unwrap_or_else(processors).max(1)
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    told.unwrap_or_else(|| AT_ONCE * processors()).max(1)
 }
 
 /// The next case that nobody runs.

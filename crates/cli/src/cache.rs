@@ -174,10 +174,7 @@ fn print_forgotten(forgotten: &Forgotten) {
         );
         return;
     }
-    let layers = match forgotten.removed_layers {
-        1 => "1 layer".to_owned(),
-        number => format!("{number} layers"),
-    };
+    let layers = text::layers(forgotten.removed_layers);
     outln!(
         "{}: removed, with {layers}; {} freed",
         forgotten.reference,

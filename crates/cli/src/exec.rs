@@ -8,7 +8,7 @@ use xebec_protocol::paths::Paths;
 
 use crate::args::{ExecArgs, TopArgs};
 use crate::container_lookup::directories;
-use crate::running::find;
+use crate::running::{find, find_going_on};
 use crate::text;
 
 /// `xebec exec NAME CMD…`.
@@ -22,7 +22,7 @@ pub(crate) fn exec(paths: &Paths, args: &ExecArgs) -> Result<ExitCode, Failure> 
         tty: args.tty,
         detach: args.detach,
     };
-    let record = match find(paths, args.name()) {
+    let record = match find_going_on(paths, args.name()) {
         Ok(record) => record,
         // Any other code may be the command's own.
         Err(failure) => {

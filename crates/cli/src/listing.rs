@@ -46,9 +46,9 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
     }
     outln!("platform   {}", image.platform);
     outln!(
-        "size       {} in {} layers",
+        "size       {} in {}",
         text::size(image.size),
-        image.layers.len()
+        text::layers(image.layers.len() as u64)
     );
     outln!("lazy       {}", laziness(&image));
     let heads = ["LAYER", "SIZE", "CODEC", "LAZY BY", "TRUST", "SPANS", "CACHED"];

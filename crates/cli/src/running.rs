@@ -1,6 +1,6 @@
 //! Containers that run, by the names and ids that a user writes.
 
-use xebec_container::{Record, RunningError, find as find_container, list};
+use xebec_container::{Record, RunningError, Status, find as find_container, list};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
@@ -18,4 +18,15 @@ pub(crate) fn find(paths: &Paths, wanted: &str) -> Result<Record, Failure> {
     let name = container.name;
     let not_running = || Failure::new(FailureKind::NotFound, RunningError::NotRunning(name));
     container.record.ok_or_else(not_running)
+}
+
+/// The same, if it is not paused: a command could join it, and would stand still.
+pub(crate) fn find_going_on(paths: &Paths, wanted: &str) -> Result<Record, Failure> {
+    let container = find_container(&directories(paths), wanted).map_err(not_found)?;
+    if container.status() == Status::Paused {
+        let name = container.name;
+        let message = format!("container {name} is paused; let it go on first (`xebec unpause {name}`)");
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    find(paths, wanted)
 }

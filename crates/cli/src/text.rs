@@ -112,6 +112,14 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How many layers.
+pub(crate) fn layers(number: u64) -> String {
+    match number {
+        1 => "1 layer".to_owned(),
+        number => format!("{number} layers"),
+    }
+}
+
 /// Milliseconds for people.
 pub(crate) fn time(milliseconds: f64) -> String {
     if milliseconds < 1000.0 {

@@ -267,12 +267,18 @@ pub fn rename(dirs: &Directories, container: &Container, new: &str) -> Result<()
     if !is_container_name(new) {
         return Err(LifecycleError::Name(new.to_owned()));
     }
+    let inactive = |container: &Container| match container.is_active() {
+        true => Err(LifecycleError::Active {
+            name: container.name.clone(),
+            status: container.status().name(),
+        }),
+        false => Ok(()),
+    };
+    // Its supervisor holds the lock as long as it runs.
+    inactive(container)?;
     let (_lock, container) = lock(dirs, container)?;
     let name = container.name.clone();
-    if container.is_active() {
-        let status = container.status().name();
-        return Err(LifecycleError::Active { name, status });
-    }
+    inactive(&container)?;
     if container::by_name(dirs, new)?.is_some() {
         return Err(LifecycleError::Taken(new.to_owned()));
     }

@@ -272,6 +272,11 @@ fn a_supervisor_that_runs_is_told_to_clean_up_before_a_forced_removal() {
     let running = case.start();
     running.wait_for_event("started");
     wait_until("running", || found(&case, "web").status() == Status::Running);
+    let renamed = rename(&case.dirs(), &found(&case, "web"), "other");
+    assert!(
+        matches!(renamed, Err(LifecycleError::Active { .. })),
+        "it says that it runs, not that another command works on it: {renamed:?}"
+    );
     remove(&case.dirs(), &found(&case, "web"), FORCED).unwrap();
     assert_eq!(running.finish().code, 137);
     assert!(!case.state().join("web").exists());
