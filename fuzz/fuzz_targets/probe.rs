@@ -1,8 +1,10 @@
 //! What the command line takes for a container, one a line: a probe that is accepted reads the same once printed; signals
-//! are numbers that exist; volumes have absolute paths.
+//! are numbers that exist; volumes and mounts have absolute paths, or names that are no paths.
 #![no_main]
 
-use xebec_container::{Probe, StopSignal, Volume};
+use std::path::Path;
+
+use xebec_container::{Mount, Probe, Source, StopSignal, Volume};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     if let Ok(probe) = text.parse::<Probe>() {
@@ -15,7 +17,19 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     if let Ok(signal) = text.parse::<StopSignal>() {
         assert!((1..=64).contains(&signal.number()));
     }
-    if let Ok(volume) = text.parse::<Volume>() {
-        assert!(volume.source.is_absolute() && volume.target.is_absolute());
+    if let Ok(volume) = Volume::read(text, Path::new("/work")) {
+        check(&volume);
+    }
+    if let Ok(Mount::Volume(volume)) = Mount::read(text, Path::new("/work")) {
+        check(&volume);
     }
 });
+
+fn check(volume: &Volume) {
+    assert!(volume.target.is_absolute());
+    match &volume.source {
+        Source::Host { path, .. } => assert!(path.is_absolute()),
+        Source::Named(name) => assert!(!name.is_empty() && !name.contains('/')),
+        Source::Anonymous => {}
+    }
+}
