@@ -5,10 +5,16 @@
 //! process only. A supervisor that was killed holds nothing, and its container may run on; so the ports of
 //! other attachments are compared as well.
 //!
-//! The socket listens and accepts nothing. The firewall leads every connection past it.
+//! A TCP socket is bound and does not listen: who connects before the firewall leads to the container is refused at once, and
+//! tries again, instead of waiting for an answer. The firewall leads every later connection past it.
 
+use std::io;
 use std::net::{SocketAddrV4, TcpListener, UdpSocket};
 use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 use crate::port::{HostPorts, PortMapping, PortRequest, Protocol};
 use crate::{NetworkError, attachment::Attachment};
@@ -26,7 +32,7 @@ pub(crate) struct HeldPorts {
 
 #[derive(Debug)]
 enum Socket {
-    Tcp(#[allow(dead_code, reason = "it is held")] TcpListener),
+    Tcp(#[allow(dead_code, reason = "it is held")] OwnedFd),
     Udp(#[allow(dead_code, reason = "it is held")] UdpSocket),
 }
 
@@ -88,10 +94,7 @@ fn take_port(
     };
     let address = SocketAddrV4::new(request.address, port);
     let bound = match request.protocol {
-        Protocol::Tcp => TcpListener::bind(address).and_then(|socket| {
-            let port = socket.local_addr()?.port();
-            Ok((Socket::Tcp(socket), port))
-        }),
+        Protocol::Tcp => hold_tcp(address).map(|(socket, port)| (Socket::Tcp(socket), port)),
         Protocol::Udp => UdpSocket::bind(address).and_then(|socket| {
             let port = socket.local_addr()?.port();
             Ok((Socket::Udp(socket), port))
@@ -126,6 +129,27 @@ fn take_port(
         }
         Err(error) => Err(taken(error.to_string())),
     }
+}
+
+/// A socket that has a TCP port for itself, and the port.
+fn hold_tcp(address: SocketAddrV4) -> io::Result<(OwnedFd, u16)> {
+    // Whether somebody listens there. Connections that ended a moment ago are no reason to refuse the port.
+    let port = TcpListener::bind(address)?.local_addr()?.port();
+    let address = SocketAddrV4::new(*address.ip(), port);
+    let bound = |is_shared: bool| -> io::Result<OwnedFd> {
+        let socket = socket_with(
+            AddressFamily::INET,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        set_socket_reuseaddr(&socket, is_shared)?;
+        bind(&socket, &address)?;
+        Ok(socket)
+    };
+    // Alone if such connections let it: then no program can listen there, whatever it asks for.
+    let socket = bound(false).or_else(|_| bound(true))?;
+    Ok((socket, port))
 }
 
 fn shown(request: &PortRequest, ports: &RangeInclusive<u16>) -> String {
@@ -166,6 +190,17 @@ mod tests {
             drop(held);
             assert_eq!(take(&again).unwrap().mappings()[0].host_port, port);
         }
+    }
+
+    /// Nobody waits for an answer that does not come.
+    #[test]
+    fn who_connects_to_a_port_that_is_only_held_is_refused_and_nobody_else_gets_it() {
+        let held = take("127.0.0.1::80").unwrap();
+        let address = SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, held.mappings()[0].host_port);
+        let error = std::net::TcpStream::connect(address).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        let error = TcpListener::bind(address).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
