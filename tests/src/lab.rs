@@ -48,6 +48,16 @@ pub(crate) struct Names {
     pub(crate) digest: String,
 }
 
+/// A command that goes on, such as `xebec run`, and ends with this.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// How a command ended.
 #[derive(Debug)]
 pub(crate) struct Ended {

@@ -337,7 +337,7 @@ impl Start {
 /// Mounts the image of a container that ran before, if there is one, even if its tag names another image by now.
 fn mount_same(
     daemon: &Daemon,
-    request: Request,
+    mut request: Request,
     manifest: Option<&str>,
     progress: &Progress,
     notifier: &ConfigNotifier,
@@ -349,39 +349,14 @@ fn mount_same(
     let wrong = |error: &dyn std::fmt::Display| Failure::new(FailureKind::Usage, error);
     let reference: Reference = mounted.reference.parse().map_err(|error| wrong(&error))?;
     let digest = manifest.parse().map_err(|error| wrong(&error))?;
-    let Request::Mount {
-        image,
-        holder,
-        require_lazy,
-        completion,
-        purpose,
-        allowed,
-        wants_configuration,
-    } = request
-    else {
-        return Ok(mounted);
-    };
-    let view = Some(mounted.view);
-    daemon.ask(
-        &Request::Release {
-            view,
+    if let Request::Mount { image, holder, .. } = &mut request {
+        image.reference = reference.repository().at(digest).to_string();
+        let release = Request::Release {
+            view: Some(mounted.view),
             holder: holder.clone(),
-        },
-        &mut |_| (),
-    )?;
-    let image = ImageRequest {
-        reference: reference.repository().at(digest).to_string(),
-        ..image
-    };
-    let request = Request::Mount {
-        image,
-        holder,
-        require_lazy,
-        completion,
-        purpose,
-        allowed,
-        wants_configuration,
-    };
+        };
+        daemon.ask(&release, &mut |_| ())?;
+    }
     mount(daemon, &request, progress, notifier)
 }
 

@@ -134,15 +134,7 @@ impl Runtime {
             .arg(bundle)
             .arg("--pid-file")
             .arg(bundle.join(PID_FILE));
-        if let Some(console) = console {
-            command.arg("--console-socket").arg(console);
-        }
-        command
-            .arg(id)
-            .stdin(streams.stdin)
-            .stdout(streams.stdout)
-            .stderr(streams.stderr);
-        command
+        for_container(command, id, console, streams)
     }
 
     /// Runs [`Runtime::create_command`], and waits until the container is created.
@@ -233,15 +225,7 @@ impl Runtime {
             .arg(&paths.process)
             .arg("--pid-file")
             .arg(&paths.pid_file);
-        if let Some(console) = &paths.console {
-            command.arg("--console-socket").arg(console);
-        }
-        command
-            .arg(id)
-            .stdin(streams.stdin)
-            .stdout(streams.stdout)
-            .stderr(streams.stderr);
-        command
+        for_container(command, id, paths.console.as_deref(), streams)
     }
 
     /// The outcome of [`Runtime::exec_start_command`].
@@ -365,6 +349,19 @@ pub(crate) fn delete_unrecorded(dirs: &Directories, id: &str) -> bool {
         }
         None => false,
     }
+}
+
+/// The rest of a command that starts a process: the socket for its terminal if it has one, its container, and its streams.
+fn for_container(mut command: Command, id: &str, console: Option<&Path>, streams: Streams) -> Command {
+    if let Some(console) = console {
+        command.arg("--console-socket").arg(console);
+    }
+    command
+        .arg(id)
+        .stdin(streams.stdin)
+        .stdout(streams.stdout)
+        .stderr(streams.stderr);
+    command
 }
 
 fn find_program(program: &Path) -> Option<PathBuf> {

@@ -9,11 +9,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use xebec_kernel::file::{sync_files, write_privately, write_privately_for_this_boot};
+use xebec_kernel::file::{read_limited, sync_files, write_privately, write_privately_for_this_boot};
 use xebec_kernel::process::{boot_id, start_time};
 
 use crate::layout::{CONTAINER, EXIT_CODES, STOP_MARKER};
@@ -145,8 +145,7 @@ impl Saved {
     /// The file in a container's directory. `None` if there is none, as in directories of earlier versions.
     pub(crate) fn read(directory: &Path) -> Result<Option<Self>, RecordError> {
         let path = path(directory);
-        let mut text = Vec::new();
-        match File::open(&path).and_then(|file| file.take(LIMIT).read_to_end(&mut text)) {
+        let text = match read_limited(&path, LIMIT) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(RecordError::file("read", &path))?,
         };
@@ -237,6 +236,8 @@ pub(crate) fn open_exit_codes(directory: &Path) -> io::Result<File> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+
+    use std::io::Read;
 
     use super::*;
 

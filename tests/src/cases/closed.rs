@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,7 +16,7 @@ use xebec_testkit::image::{Image, ImageBuilder};
 use xebec_testkit::registry::{Fault, When};
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
-use crate::lab::{Lab, wait_until};
+use crate::lab::{Lab, Running, wait_until};
 use crate::runner::{Case, Outcome};
 use crate::world::{World, run};
 
@@ -75,16 +75,6 @@ fn image() -> Result<Image> {
     Ok(ImageBuilder::new()
         .layer(&tar.into_bytes(), Compression::Gzip(1))?
         .build())
-}
-
-/// Ends with its container.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Everything in these directories.

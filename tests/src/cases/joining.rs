@@ -1,7 +1,7 @@
 //! Reaching into containers that run: `xebec exec`, `cp`, `stats` and `top`, and nobody but the container is needed for it.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,7 +10,7 @@ use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
-use crate::lab::{Lab, Names, wait_until};
+use crate::lab::{Lab, Names, Running, wait_until};
 use crate::runner::{Case, Outcome};
 use crate::world::World;
 
@@ -43,16 +43,6 @@ fn image(lab: &Lab<'_>) -> Result<Names> {
     layer.file("etc/text", b"from the image\n");
     let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(1))?;
     lab.push_indexed(&image.build(), "joined")
-}
-
-/// A container that runs. Its supervisor ends with this.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 fn start(lab: &Lab<'_>) -> Result<Running> {

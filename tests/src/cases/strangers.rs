@@ -3,7 +3,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -11,7 +11,7 @@ use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
-use crate::lab::{Lab, wait_until};
+use crate::lab::{Lab, Running, wait_until};
 use crate::runner::{Case, Outcome};
 use crate::world::{World, run};
 
@@ -99,16 +99,6 @@ pub(crate) fn cases() -> Vec<Case> {
         limit: Duration::from_secs(180),
         run: Box::new(look_around),
     }]
-}
-
-/// Ends with its container.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// What a user finds open, and how much was tried.

@@ -14,8 +14,6 @@ mod limits;
 pub(crate) mod options;
 mod process;
 
-use std::fs;
-use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -23,6 +21,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use rustix::process::Signal;
 use serde_json::Value;
 use signal_hook::consts::SIGWINCH;
+use xebec_kernel::file::read_limited;
 
 use self::files::ExecFiles;
 use self::limits::OpenFiles;
@@ -88,9 +87,7 @@ fn exec_in(record: &Record, options: &ExecOptions, dirs: &Directories) -> Result
 fn read_config(bundle: &Path) -> Result<Value, RunError> {
     let path = bundle.join(CONFIG);
     let failed = || RunError::file("read the container's configuration from", &path);
-    let mut text = Vec::new();
-    let file = fs::File::open(&path).map_err(failed())?;
-    file.take(CONFIG_LIMIT).read_to_end(&mut text).map_err(failed())?;
+    let text = read_limited(&path, CONFIG_LIMIT).map_err(failed())?;
     serde_json::from_slice(&text).map_err(|error| failed()(error.into()))
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use xebec_kernel::clock::since_1970;
+use xebec_kernel::clock::{rfc3339, since_1970};
 
 const DAY: u64 = 86_400;
 
@@ -44,13 +44,8 @@ impl Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, nanoseconds) = (self.0.as_secs(), self.0.subsec_nanos());
-        let (year, month, day) = date_of(seconds / DAY);
-        let (hour, minute, second) = (seconds % DAY / 3600, seconds / 60 % 60, seconds % 60);
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanoseconds:09}Z"
-        )
+        let whole = rfc3339(self.0.as_secs());
+        write!(f, "{}.{:09}Z", whole.trim_end_matches('Z'), self.0.subsec_nanos())
     }
 }
 
@@ -135,23 +130,6 @@ fn day_of(date: &str) -> Option<u64> {
 /// The days from March of the year 0 to 1970.
 const BEFORE_1970: u64 = 719_468;
 
-/// Year, month and day of a day since 1970.
-fn date_of(day: u64) -> (u64, u64, u64) {
-    let day = day + BEFORE_1970;
-    // Eras of 400 years have a fixed length.
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let year = year + era * 400;
-    if month < 10 {
-        (year, month + 3, day)
-    } else {
-        (year + 1, month - 9, day)
-    }
-}
-
 /// `1h30m`, `90s`, `500ms`.
 fn duration_of(text: &str) -> Option<Duration> {
     let mut rest = text;
@@ -196,8 +174,8 @@ mod tests {
             assert_eq!(text.parse(), Ok(time));
         }
         for day in (0..200_000).step_by(17) {
-            let (year, month, date) = date_of(day);
-            assert_eq!(day_of(&format!("{year:04}-{month:02}-{date:02}")), Some(day));
+            let text = rfc3339(day * DAY);
+            assert_eq!(text.split_once('T').and_then(|(date, _)| day_of(date)), Some(day));
         }
     }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::RenameFlags;
 use serde::{Deserialize, Serialize};
 use xebec_kernel::clock::seconds_since_1970;
+use xebec_kernel::file::read_limited;
 use xebec_kernel::lock::{lock_directory, try_lock_directory};
 use xebec_kernel::mount::mounts;
 use xebec_kernel::remove::remove_tree;
@@ -287,11 +288,8 @@ fn check_name(name: &str) -> Result<(), VolumeError> {
 
 /// What is known of a volume. One whose file is missing or damaged is a volume all the same.
 fn about(path: &Path) -> About {
-    use io::Read;
-    let mut text = Vec::new();
-    let read = File::open(path.join(ABOUT)).and_then(|file| file.take(ABOUT_LIMIT).read_to_end(&mut text));
-    read.ok()
-        .and_then(|_| serde_json::from_slice(&text).ok())
+    let text = read_limited(&path.join(ABOUT), ABOUT_LIMIT).ok();
+    text.and_then(|text| serde_json::from_slice(&text).ok())
         .unwrap_or_default()
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use xebec_kernel::file::write_for_this_boot;
+use xebec_kernel::file::{read_limited, write_for_this_boot};
 
 use super::error::VolumeError;
 use super::paths::is_volume_name;
@@ -30,11 +30,8 @@ pub(crate) struct Use {
 
 /// The volumes that the container with this directory uses.
 pub(super) fn read(state: &Path) -> Result<Vec<Use>, VolumeError> {
-    use io::Read;
     let path = state.join(FILE);
-    let failed = |source: io::Error| VolumeError::file("read", &path)(source);
-    let mut text = Vec::new();
-    match fs::File::open(&path).and_then(|file| file.take(LIMIT).read_to_end(&mut text)) {
+    let text = match read_limited(&path, LIMIT) {
         Err(error)
             if matches!(
                 error.kind(),
@@ -43,8 +40,8 @@ pub(super) fn read(state: &Path) -> Result<Vec<Use>, VolumeError> {
         {
             return Ok(Vec::new());
         }
-        outcome => drop(outcome.map_err(failed)?),
-    }
+        read => read.map_err(VolumeError::file("read", &path))?,
+    };
     let mut uses: Vec<Use> = serde_json::from_slice(&text).map_err(|error| VolumeError::Uses {
         container: state
             .file_name()
