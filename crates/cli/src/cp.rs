@@ -126,7 +126,8 @@ fn failure(error: CopyError) -> Failure {
         | CopyError::DirectoryOntoFile { .. } => FailureKind::Usage,
         _ => FailureKind::Host,
     };
-    Failure::new(kind, error)
+    // It names files as the container does.
+    Failure::new(kind, text::printable(&error.to_string()))
 }
 
 #[cfg(test)]

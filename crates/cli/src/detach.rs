@@ -9,11 +9,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 use xebec_kernel::process::{Child, Ending, Spawn};
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
@@ -54,7 +55,7 @@ fn start_supervisor(arguments: Vec<OsString>) -> Result<Result<String, ExitCode>
         .open("/dev/null")
         .map_err(failed)?;
     let (mut report, writer) = io::pipe().map_err(failed)?;
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
+    forward_signals().map_err(failed)?;
     let error = io::stderr();
     let child = Spawn::own_executable()
         .argument("--supervisor")
@@ -67,21 +68,42 @@ fn start_supervisor(arguments: Vec<OsString>) -> Result<Result<String, ExitCode>
         .start();
     let child = Arc::new(child.map_err(|error| Failure::host("start a supervisor", error))?);
     drop(writer);
-    let handle = signals.handle();
-    let forwarding = {
-        let child = child.clone();
-        // Until the container runs, the user may change their mind.
-        thread::spawn(move || signals.forever().for_each(|signal| drop(child.signal(signal))))
-    };
+    *starting() = Some(child.clone());
     let mut id = String::new();
     let read = report.read_to_string(&mut id);
-    handle.close();
-    let _ = forwarding.join();
+    *starting() = None;
     read.map_err(failed)?;
     match id.trim() {
         "" => ended(&child).map(Err),
         id => Ok(Ok(id.to_owned())),
     }
+}
+
+/// The supervisor that starts a container just now.
+static STARTING: Mutex<Option<Arc<Child>>> = Mutex::new(None);
+
+fn starting() -> MutexGuard<'static, Option<Arc<Child>>> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From here on a signal goes to the supervisor that is starting a container, since the user may change their mind until the
+/// container runs. At any other time it ends this process, as if it had never been caught.
+fn forward_signals() -> io::Result<()> {
+    static IS_FORWARDING: OnceLock<()> = OnceLock::new();
+    if IS_FORWARDING.get().is_some() {
+        return Ok(());
+    }
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let _ = IS_FORWARDING.set(());
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            let _ = match &*starting() {
+                Some(child) => child.signal(signal),
+                None => emulate_default_handler(signal),
+            };
+        }
+    });
+    Ok(())
 }
 
 fn ended(child: &Child) -> Result<ExitCode, Failure> {

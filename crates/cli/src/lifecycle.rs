@@ -157,7 +157,7 @@ pub(crate) fn prune(paths: &Paths, force: bool) -> Result<(), Failure> {
     }
     let directories = directories(paths);
     let found = containers(&directories).map_err(|error| Failure::host("list containers", error))?;
-    let mut outcome = Ok(());
+    let mut failures = Failures::default();
     for container in found
         .containers
         .iter()
@@ -165,10 +165,10 @@ pub(crate) fn prune(paths: &Paths, force: bool) -> Result<(), Failure> {
     {
         match xebec_container::remove(&directories, container, Removal::default()) {
             Ok(()) => outln!("{}", container.name),
-            Err(error) => outcome = outcome.and(Err(failure(error))),
+            Err(error) => failures.add(failure(error)),
         }
     }
-    outcome
+    failures.end()
 }
 
 /// `xebec container restore`.

@@ -13,7 +13,7 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::args::{Cli, Command, Origin, RunArgs, no_variables};
-use crate::container_lookup::directories;
+use crate::container_lookup::{directories, not_found};
 use crate::report::Report;
 use crate::run::{Problem, Start, run_container};
 use crate::{caller, detach};
@@ -94,11 +94,18 @@ fn pause_unless_stopped(directory: &Path, pause: Duration) -> bool {
 
 /// The start of a container that exists, as it was started before.
 fn saved_start(paths: &Paths, name: &str, again: Again) -> Result<Start, Failure> {
-    let container =
-        find(&directories(paths), name).map_err(|error| Failure::new(FailureKind::NotFound, error))?;
+    let container = find(&directories(paths), name).map_err(not_found)?;
     let origin = origin(&container)?;
-    // Relative paths are meant from there.
-    let _ = std::env::set_current_dir(&origin.directory);
+    // Relative paths are meant from there, and would lead anywhere from another directory.
+    if let Err(error) = std::env::set_current_dir(&origin.directory)
+        && origin.arguments.iter().any(|argument| may_be_relative(argument))
+    {
+        let doing = format!(
+            "enter {}, where `xebec run` was called",
+            origin.directory.display()
+        );
+        return Err(Failure::host(doing, error));
+    }
     let mut args = parse(&origin.arguments)?;
     args.container.env.clone_from(&origin.env);
     // They are of the first start.
@@ -111,6 +118,11 @@ fn saved_start(paths: &Paths, name: &str, again: Again) -> Result<Start, Failure
         name: Some(container.name),
         claimed: OnceCell::new(),
     })
+}
+
+/// Whether an argument may have a path of the host that is relative: those of `--volume` and `--mount` begin with a dot.
+fn may_be_relative(argument: &str) -> bool {
+    argument.starts_with('.') || argument.starts_with("-v.") || argument.contains("=.")
 }
 
 /// What is kept of a container to start it again.

@@ -91,9 +91,17 @@ impl Completions {
 
 fn not_brought_in(error: Unfilled) -> Failure {
     let kind = match &error {
-        Unfilled::Failed(FillError::Disk { .. }) | Unfilled::Ending => FailureKind::Host,
-        Unfilled::Failed(FillError::Wrong { .. }) => FailureKind::Integrity,
-        Unfilled::Failed(_) => FailureKind::Registry,
+        Unfilled::Failed(error) => kind_of(error),
+        Unfilled::Ending => FailureKind::Host,
     };
     Failure::new(kind, error)
+}
+
+/// What a fill failed by.
+pub(crate) fn kind_of(error: &FillError) -> FailureKind {
+    match error {
+        FillError::Disk { .. } => FailureKind::Host,
+        FillError::Wrong { .. } => FailureKind::Integrity,
+        _ => FailureKind::Registry,
+    }
 }

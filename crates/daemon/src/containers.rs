@@ -16,9 +16,13 @@ use crate::background::run_without_turn;
 /// How often it is looked for them.
 const LOOK: Duration = Duration::from_secs(20);
 
+/// Most looks that pass between two starts: an hour.
+const MOST_PASSES: u32 = 180;
+
 /// Runs until the worker ends.
 pub(crate) async fn run(paths: Paths) {
     let mut named = BTreeSet::new();
+    let mut restoring = Restoring::default();
     let mut tick = tokio::time::interval(LOOK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -33,7 +37,7 @@ pub(crate) async fn run(paths: Paths) {
         match looked.await {
             Ok((names, asking)) => {
                 named = names;
-                asking.iter().for_each(restore);
+                asking.iter().for_each(|paths| restoring.go_on(paths));
             }
             Err(failure) => {
                 warn!("{failure}");
@@ -43,8 +47,38 @@ pub(crate) async fn run(paths: Paths) {
     }
 }
 
+/// The process that starts containers again: one at a time, and after one that failed later each time, up to an hour.
+#[derive(Default)]
+struct Restoring {
+    child: Option<tokio::process::Child>,
+    failures: u32,
+    /// Looks that pass before the next.
+    passes: u32,
+}
+
+impl Restoring {
+    /// Called at each look at which a restart policy asks for a start.
+    fn go_on(&mut self, paths: &Paths) {
+        if let Some(child) = &mut self.child {
+            let Ok(Some(status)) = child.try_wait() else {
+                return;
+            };
+            self.child = None;
+            self.failures = match status.success() {
+                true => 0,
+                false => self.failures + 1,
+            };
+            self.passes = (1 << self.failures.min(8)) - 1;
+        }
+        match self.passes.checked_sub(1) {
+            Some(left) => self.passes = left.min(MOST_PASSES),
+            None => self.child = restore(paths),
+        }
+    }
+}
+
 /// Has those started again whose restart policy asks for it. Whoever ends them meanwhile wins.
-fn restore(paths: &Paths) {
+fn restore(paths: &Paths) -> Option<tokio::process::Child> {
     let mut command = tokio::process::Command::new("/proc/self/exe");
     command
         .arg("--root")
@@ -52,12 +86,10 @@ fn restore(paths: &Paths) {
         .arg("--run")
         .arg(paths.run());
     command.args(["container", "restore"]).stdin(Stdio::null());
-    match command.spawn() {
-        Ok(mut child) => {
-            tokio::spawn(async move { child.wait().await });
-        }
-        Err(error) => warn!(%error, "cannot start containers again whose restart policy asks for it"),
-    }
+    let started = command.spawn();
+    started
+        .inspect_err(|error| warn!(%error, "cannot start containers again whose restart policy asks for it"))
+        .ok()
 }
 
 /// Whether what this process starts may have fewer rights than root has.

@@ -12,10 +12,11 @@ use xebec_fill::unverified_sources::{self, Injection};
 use xebec_images::facts;
 use xebec_images::images::Images;
 use xebec_images::prepare::PreparedImage;
-use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::Purpose;
 use xebec_views::recording_admission::RecordingAdmission;
 
+use crate::completion::kind_of;
 use crate::corrections::Corrections;
 use crate::durability::Durability;
 
@@ -86,7 +87,7 @@ impl IntegrityCheck {
             .cross_check(all, Patience::Brief, &Ticket::default())
             .await;
         self.corrections.report_mismatches(served);
-        compared.map_err(|error| Failure::new(FailureKind::Registry, error))?;
+        compared.map_err(|error| Failure::new(kind_of(&error), error))?;
         // Not only in memory: a power cut may bring back what was injected, and whoever injects next must not vouch for that.
         self.durability.sync_layer(served).await?;
         unverified_sources::clear(self.images.store(), layer.key(), || {

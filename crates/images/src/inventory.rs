@@ -114,13 +114,13 @@ pub fn survey(
 pub fn used_bytes(images: &Images) -> u64 {
     let paths = &images.paths;
     let named = [paths.layers(), paths.images(), paths.views()];
-    let named = disk_usage::of_all(named.iter().map(|path| &**path)).unwrap_or_default();
+    let named = disk_usage::of_all(named.iter().map(|path| &**path));
     named.bytes + arriving_bytes(&paths.layers())
 }
 
 /// What a directory with all that is in it takes on its file system, in bytes. A directory that cannot be read counts nothing.
 pub fn disk_bytes(directory: &Path) -> u64 {
-    disk_usage::of(directory).unwrap_or_default().bytes
+    disk_usage::of_all([directory]).bytes
 }
 
 /// What this process's files without a name take (see [`crate::whole_blob_download`]), in bytes.

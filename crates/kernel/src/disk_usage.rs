@@ -18,6 +18,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::file::FileIdentity;
+
 /// Bytes and inodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUsage {
@@ -89,16 +91,21 @@ impl Place {
 struct Count {
     usage: DiskUsage,
     /// Only files with several names can be met twice.
-    met: HashSet<(u64, u64)>,
+    met: HashSet<FileIdentity>,
     /// Bytes of names that may still be held.
     room: usize,
+    /// Whether a directory that cannot be read counts nothing, instead of ending the count.
+    is_lenient: bool,
 }
 
 impl Count {
     fn add(&mut self, status: &Stat, is_directory: bool) {
         let is_linked = !is_directory && status.st_nlink > 1;
         let has_room = self.met.len() < MAX_LINKED;
-        let id = (status.st_dev, status.st_ino);
+        let id = FileIdentity {
+            device: status.st_dev,
+            inode: status.st_ino,
+        };
         if is_linked && (self.met.contains(&id) || (has_room && !self.met.insert(id))) {
             return;
         }
@@ -138,30 +145,43 @@ impl Count {
 /// # Errors
 /// When a directory cannot be read.
 pub fn of(directory: &Path) -> io::Result<DiskUsage> {
-    of_all([directory])
+    walk(directory, MAX_NAMES)
 }
 
-/// What is at and below any of these directories: a file that has a name in several of them is counted once.
-///
-/// # Errors
-/// When a directory cannot be read.
-pub fn of_all<'a>(directories: impl IntoIterator<Item = &'a Path>) -> io::Result<DiskUsage> {
-    walk(directories, MAX_NAMES)
+/// What can be read at and below any of these directories: a file that has a name in several of them is counted once, and a
+/// directory that cannot be read counts nothing.
+pub fn of_all<'a>(directories: impl IntoIterator<Item = &'a Path>) -> DiskUsage {
+    let mut count = Count {
+        room: MAX_NAMES,
+        is_lenient: true,
+        ..Count::default()
+    };
+    for directory in directories {
+        // Of a directory of this list as of those below it.
+        let _ = count.add_tree(directory);
+    }
+    count.usage
 }
 
-/// The same; names of directories are held up to so many bytes.
-fn walk<'a>(directories: impl IntoIterator<Item = &'a Path>, room: usize) -> io::Result<DiskUsage> {
+/// As [`of`]; names of directories are held up to so many bytes.
+fn walk(directory: &Path, room: usize) -> io::Result<DiskUsage> {
     let mut count = Count {
         room,
         ..Count::default()
     };
-    for directory in directories {
-        count.add_tree(directory)?;
-    }
+    count.add_tree(directory)?;
     Ok(count.usage)
 }
 
 impl Count {
+    /// An error, or nothing in its place.
+    fn unless_lenient<T>(&self, read: io::Result<Option<T>>) -> io::Result<Option<T>> {
+        match read {
+            Err(_) if self.is_lenient => Ok(None),
+            read => read,
+        }
+    }
+
     /// Counts a directory and all that is below it.
     fn add_tree(&mut self, directory: &Path) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -180,11 +200,14 @@ impl Count {
         let mut next = Some(top);
         loop {
             if let Some(place) = next.take()
-                && let Some(opened) = place.open()?
+                && let Some(opened) = self.unless_lenient(place.open())?
             {
                 self.add(&fstat(&opened)?, true);
                 let below = match place.depth < MAX_DEPTH {
-                    true => self.add_all(&opened)?,
+                    true => {
+                        let below = self.add_all(&opened).map(Some);
+                        self.unless_lenient(below)?.unwrap_or_default()
+                    }
                     false => Vec::new(),
                 };
                 // Held open only if it is what those below are reached from.
@@ -266,9 +289,9 @@ mod tests {
             fs::create_dir(path).unwrap();
         }
         fs::write(one.join("file"), vec![7; 100_000]).unwrap();
-        let alone = of_all([&*one, &*other]).unwrap();
+        let alone = of_all([&*one, &*other]);
         fs::hard_link(one.join("file"), other.join("again")).unwrap();
-        assert_eq!(of_all([&*one, &*other]).unwrap(), alone);
+        assert_eq!(of_all([&*one, &*other]), alone);
     }
 
     #[test]
@@ -282,7 +305,7 @@ mod tests {
         let all = of(directory.path()).unwrap();
         assert_eq!(all.inodes, 1 + 50 + 50);
         let room = 10 * room_of(c"directory-00");
-        let some = walk([directory.path()], room).unwrap();
+        let some = walk(directory.path(), room).unwrap();
         assert_eq!(
             some.inodes,
             1 + 50 + 10,

@@ -152,9 +152,16 @@ mod tests {
 
     #[test]
     fn variables_of_the_command_line_win() {
-        let args = exec(&["-e", "A=1", "-e", "B=x=y", "box", "env"]);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "A=0\nC=3\n").unwrap();
+        let file = file.path().to_str().unwrap();
+        let args = exec(&["-e", "A=1", "--env-file", file, "-e", "B=x=y", "box", "env"]);
         let variables = args.map(|args| args.variables()).unwrap_or_default();
         let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(variables, [own("A", "1"), own("B", "x=y")]);
+        // Of two of one name the later one counts.
+        assert_eq!(
+            variables,
+            [own("A", "0"), own("C", "3"), own("A", "1"), own("B", "x=y")]
+        );
     }
 }

@@ -43,20 +43,21 @@ pub(super) fn keys_of(registry: &str) -> Vec<String> {
     vec![registry.to_owned()]
 }
 
+/// What is left of a key: old tools filed entries under URLs.
+pub(super) fn bare(key: &str) -> String {
+    let key = key.trim_start_matches("https://").trim_start_matches("http://");
+    let key = key.trim_end_matches('/');
+    // A repository's name may end like that, too.
+    let host = key.strip_suffix("/v1").or_else(|| key.strip_suffix("/v2"));
+    host.filter(|host| !host.contains('/')).unwrap_or(key).to_owned()
+}
+
 /// The entry for the longest path above `repository`, else for the registry.
 pub(super) fn find_entry(
     auths: &HashMap<String, Option<AuthEntry>>,
     keys: &[String],
     repository: &str,
 ) -> Option<AuthEntry> {
-    // Old tools filed entries under URLs; compare by what is left of them.
-    let bare = |key: &str| {
-        let key = key.trim_start_matches("https://").trim_start_matches("http://");
-        let key = key.trim_end_matches('/');
-        // A repository's name may end like that, too.
-        let host = key.strip_suffix("/v1").or_else(|| key.strip_suffix("/v2"));
-        host.filter(|host| !host.contains('/')).unwrap_or(key).to_owned()
-    };
     let by_bare: HashMap<String, &AuthEntry> = auths
         .iter()
         .map(|(key, entry)| (bare(key), entry))

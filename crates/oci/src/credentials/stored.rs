@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use xebec_kernel::file::write_privately;
 
 use super::credential::{CredentialError, read_bytes};
-use super::entries::keys_of;
+use super::entries::{bare, keys_of};
 use super::helper::{Order, order_helper, program};
 
 /// A file of logins that are stored and removed.
@@ -84,7 +84,7 @@ impl LoginFile {
         }
         if let Some(auths) = config.get_mut("auths").and_then(Value::as_object_mut) {
             let before = auths.len();
-            auths.retain(|key, _| !keys.contains(key));
+            auths.retain(|key, _| !keys.iter().any(|one| bare(one) == bare(key)));
             if auths.len() < before {
                 was_there = true;
                 self.write(&config)?;
