@@ -79,7 +79,18 @@ pub fn address_of(interface: &str) -> io::Result<Option<Ipv4Addr>> {
 /// # Errors
 /// What the kernel said: `ENXIO` or `ENODEV` if there is no such interface, `EPERM` if it is no bridge.
 pub fn remove_bridge(bridge: &str) -> io::Result<()> {
-    change_flags(bridge, |flags| flags & !libc::IFF_UP)?;
+    let busy = rustix::io::Errno::BUSY.raw_os_error();
+    match delete_bridge(bridge) {
+        // It is a bridge, and up (`br_del_bridge`, net/bridge/br_if.c). Nothing else is taken down.
+        Err(error) if error.raw_os_error() == Some(busy) => {
+            change_flags(bridge, |flags| flags & !libc::IFF_UP)?;
+            delete_bridge(bridge)
+        }
+        outcome => outcome,
+    }
+}
+
+fn delete_bridge(bridge: &str) -> io::Result<()> {
     let name = named(bridge)?.ifr_name;
     let socket = socket()?;
     // SAFETY: the name ends with a NUL (`named`), and the kernel reads it during the call only.
@@ -145,18 +156,53 @@ mod tests {
 
     #[test]
     fn loopback_has_its_address() {
-        let address = address_of("lo").unwrap();
-        assert!(
-            address.is_none_or(|address| address == Ipv4Addr::LOCALHOST),
-            "{address:?}"
-        );
+        let address = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                enter_new_namespace().then(|| {
+                    change_flags("lo", |flags| flags | libc::IFF_UP).unwrap();
+                    address_of("lo").unwrap()
+                })
+            });
+            asking.join().unwrap()
+        });
+        match address {
+            Some(address) => assert_eq!(address, Some(Ipv4Addr::LOCALHOST)),
+            None => println!("SKIPPED: needs root"),
+        }
         assert_eq!(address_of("no-such-one").unwrap(), None);
         assert!(address_of("a name that is too long").is_err() && address_of("").is_err());
     }
 
     #[test]
-    fn what_is_no_bridge_is_not_removed() {
+    fn what_is_no_bridge_is_neither_removed_nor_taken_down() {
         assert!(remove_bridge("no-such-one").is_err());
+        let tried = std::thread::scope(|scope| {
+            let trying = scope.spawn(|| {
+                enter_new_namespace().then(|| {
+                    change_flags("lo", |flags| flags | libc::IFF_UP).unwrap();
+                    let removed = remove_bridge("lo");
+                    let mut is_up = false;
+                    change_flags("lo", |flags| {
+                        is_up = flags & libc::IFF_UP != 0;
+                        flags
+                    })
+                    .unwrap();
+                    (removed, is_up)
+                })
+            });
+            trying.join().unwrap()
+        });
+        match tried {
+            Some((removed, is_up)) => assert!(removed.is_err() && is_up, "{removed:?}, up: {is_up}"),
+            None => println!("SKIPPED: needs root"),
+        }
+    }
+
+    /// Moves this thread to a network of its own. False without the right to.
+    fn enter_new_namespace() -> bool {
+        // SAFETY: it moves this thread to another network, and touches neither memory nor descriptors.
+        rustix::process::geteuid().is_root()
+            && unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.is_ok()
     }
 
     #[test]

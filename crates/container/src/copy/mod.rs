@@ -92,6 +92,7 @@ pub fn copy_to_tar(
     on_note: &mut dyn FnMut(Note),
 ) -> Result<(), CopyError> {
     let (root, path) = open(from)?;
+    raise_limit();
     let source = Source::open(&root, path, options.follow_link)?;
     let prefix = source.name.clone().map(PathBuf::from);
     let mut sink = TarSink::new(to);

@@ -195,7 +195,6 @@ mod tests {
         for wrong in [
             "",
             "yesterday",
-            "10",
             "2016-13-01",
             "2016-10-06T25:00:00Z",
             "1x",
@@ -203,7 +202,7 @@ mod tests {
             "m",
             "-5",
         ] {
-            assert!(wrong == "10" || wrong.parse::<Time>().is_err(), "{wrong}");
+            assert!(wrong.parse::<Time>().is_err(), "{wrong}");
         }
     }
 }

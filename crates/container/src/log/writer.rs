@@ -159,7 +159,7 @@ impl Files {
         Ok(())
     }
 
-    /// Begins a new file. If that fails, the old one is written on.
+    /// Begins a new file. If that fails, the old one is written on until it can be.
     fn rotate(&mut self) {
         let name = |number| path(&self.directory, number);
         let last = self.limits.files.max(1) - 1;
@@ -172,6 +172,11 @@ impl Files {
                 fs::rename(name(0), name(1))
             }
         };
+        // Moved away by a rotation that could not begin the new file.
+        let renamed = renamed.or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        });
         match renamed.and_then(|()| open(&self.directory)) {
             Ok(file) => (self.file, self.size, self.is_torn) = (Some(file), 0, false),
             Err(error) => tracing::debug!(%error, "cannot rotate a container's log"),
@@ -202,6 +207,24 @@ mod tests {
             .lines()
             .map(|line| line.split_once(' ').map_or(line, |(_, rest)| rest));
         without_time.map(|line| format!("{line}\n")).collect()
+    }
+
+    /// As on a full disk, which takes no new name: the next rotation begins the file that this one could not.
+    #[test]
+    fn a_rotation_that_failed_half_way_is_made_up_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = LogLimits { size: 64, files: 2 };
+        let log = LogWriter::open(directory.path(), limits).unwrap();
+        fs::rename(path(directory.path(), 0), path(directory.path(), 1)).unwrap();
+        let mut out = log.stream(Stream::Stdout);
+        for _ in 0..20 {
+            out.take(b"a line of the container\n");
+        }
+        drop(out);
+        for number in [0, 1] {
+            let size = fs::metadata(path(directory.path(), number)).map_or(u64::MAX, |file| file.len());
+            assert!(size <= 256, "{number} has {size} bytes");
+        }
     }
 
     #[test]
