@@ -265,6 +265,24 @@ fn restored(world: &World) -> Result<Outcome> {
     for name in ["stopped", "no"] {
         ensure!(status(&lab, name)? == "exited", "{:#}", shown(&lab, name)?);
     }
+
+    // As its service, which is told to stop after it has started one.
+    let before = shown(&lab, "always")?["pid"].clone();
+    end("always")?;
+    let mut watch = lab.spawn("root", &["container", "restore", "--watch"])?;
+    let is_again = || {
+        let now = shown(&lab, "always")?;
+        Ok(now["status"] == "running" && now["pid"] != before)
+    };
+    wait_until(Duration::from_secs(60), "it is started by who watches", is_again)?;
+    kill_process(Pid::from_child(&watch), Signal::TERM)?;
+    let ended = wait_until(SOON, "who watches ends at a signal", || {
+        Ok(watch.try_wait()?.is_some())
+    });
+    if ended.is_err() {
+        let _ = watch.kill();
+    }
+    ended?;
     root(&["rm", "-f", "always", "stopped", "no"])?.expect(0, &[])?;
     Ok(Outcome::Passed(format!("the daemon took {took:?}")))
 }

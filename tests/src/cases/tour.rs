@@ -51,9 +51,6 @@ fn steps(document: &str) -> Vec<Step> {
                     command: command.to_owned(),
                     shown: Vec::new(),
                 }),
-                (None, Some(step)) if step.shown.is_empty() && step.command.ends_with('\\') => {
-                    step.command = format!("{}\n{line}", step.command);
-                }
                 (None, Some(step)) => step.shown.push(line.to_owned()),
                 (None, None) => {}
             },
