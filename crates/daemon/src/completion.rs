@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::warn;
-use xebec_cache::fill::FillError;
 use xebec_cache::store::Store;
 use xebec_fill::fill_service::{FillService, ServedLayer, Unfilled};
 use xebec_images::facts;
@@ -16,6 +15,7 @@ use xebec_views::views::Views;
 
 use crate::corrections::Corrections;
 use crate::durability::Durability;
+use crate::fill_failure::kind_of;
 use crate::integrity_check::IntegrityCheck;
 use crate::proofs::{Proofs, alarm};
 
@@ -95,13 +95,4 @@ fn not_brought_in(error: Unfilled) -> Failure {
         Unfilled::Ending => FailureKind::Host,
     };
     Failure::new(kind, error)
-}
-
-/// What a fill failed by.
-pub(crate) fn kind_of(error: &FillError) -> FailureKind {
-    match error {
-        FillError::Disk { .. } => FailureKind::Host,
-        FillError::Wrong { .. } => FailureKind::Integrity,
-        _ => FailureKind::Registry,
-    }
 }

@@ -16,9 +16,9 @@ use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::Purpose;
 use xebec_views::recording_admission::RecordingAdmission;
 
-use crate::completion::kind_of;
 use crate::corrections::Corrections;
 use crate::durability::Durability;
+use crate::fill_failure::kind_of;
 
 /// Compares unverified pages with their layers.
 pub(crate) struct IntegrityCheck {

@@ -40,6 +40,7 @@ mod ending;
 mod eviction;
 pub mod explain;
 pub mod failpoints;
+mod fill_failure;
 mod held_view;
 mod history_writer;
 mod injections;
