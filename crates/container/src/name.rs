@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rustix::rand::{GetRandomFlags, getrandom};
+use xebec_kernel::random;
 
 /// Longest name of a container, and of a host (`HOST_NAME_MAX`). A container's name is its host name by
 /// default.
@@ -31,9 +31,7 @@ pub(crate) fn is_host_name(name: &str) -> bool {
 
 /// A random name.
 pub(crate) fn random_name() -> io::Result<String> {
-    let mut bytes = [0_u8; RANDOM_DIGITS / 2];
-    getrandom(&mut bytes, GetRandomFlags::empty())?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    random::random_name(RANDOM_DIGITS / 2)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 //! * [`remove`]: removing directories, and nothing that is mounted in them.
 //! * [`writeback`]: syncing many files to the disk together.
 //! * [`clock`]: the time, as it is written down.
+//! * [`random`]: random names.
 //! * [`lock`]: locks of files and directories between processes.
 //! * [`path`]: opening paths below a directory that is not trusted.
 //! * [`memory`]: locking memory, and protecting a process from the out-of-memory killer.
@@ -37,6 +38,7 @@ pub mod network;
 pub mod page_cache;
 pub mod path;
 pub mod process;
+pub mod random;
 pub mod remove;
 pub mod resolver;
 pub mod writeback;

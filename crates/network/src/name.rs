@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rustix::rand::{GetRandomFlags, getrandom};
+use xebec_kernel::random::random_name;
 
 use crate::NetworkError;
 
@@ -42,10 +42,7 @@ pub(crate) fn check(name: &str) -> Result<(), NetworkError> {
 /// # Errors
 /// If the kernel gives no random bytes.
 pub fn new_attachment_id(container: &str) -> io::Result<String> {
-    let mut bytes = [0_u8; RANDOM_BYTES];
-    getrandom(&mut bytes, GetRandomFlags::empty())?;
-    let suffix: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("{container}-{suffix}"))
+    Ok(format!("{container}-{}", random_name(RANDOM_BYTES)?))
 }
 
 /// Whether this is a name that [`new_attachment_id`] gives, and so safe as a file name.

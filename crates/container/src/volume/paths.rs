@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use rustix::rand::{GetRandomFlags, getrandom};
+use xebec_kernel::random;
 
 /// Longest name of a volume. It is the name of a directory, which has up to 255 bytes.
 const NAME_LIMIT: usize = 200;
@@ -21,9 +21,7 @@ pub(super) fn is_volume_name(name: &str) -> bool {
 
 /// A random name of a volume.
 pub(super) fn random_name() -> std::io::Result<String> {
-    let mut bytes = [0_u8; RANDOM_BYTES];
-    getrandom(&mut bytes, GetRandomFlags::empty())?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    random::random_name(RANDOM_BYTES)
 }
 
 /// An absolute path, without `.` and `..`, which are resolved by name as docker does, not by links.
