@@ -1,9 +1,13 @@
 //! The clock of the machine, as it is written down: since 1970, zero while it is set to a time before; or since the machine was
 //! started.
 
+mod reading;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
+
+pub use self::reading::parse_rfc3339;
 
 /// The time since 1970.
 pub fn since_1970() -> Duration {
@@ -76,5 +80,13 @@ mod tests {
             assert_eq!(rfc3339(seconds), text);
         }
         assert_eq!(rfc3339_milliseconds(951_782_400_007), "2000-02-29T00:00:00.007Z");
+    }
+    #[test]
+    fn what_is_written_is_read() {
+        for day in (0..200_000).step_by(17) {
+            let seconds = day * 86_400 + day % 86_400;
+            let text = rfc3339(seconds);
+            assert_eq!(parse_rfc3339(&text), Some((seconds.cast_signed(), 0)), "{text}");
+        }
     }
 }

@@ -14,7 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-container", &["xebec-kernel", "xebec-network"]),
     ("xebec-snapshotter", &["xebec-kernel"]),
     ("xebec-oci", &["xebec-format", "xebec-kernel"]),
-    ("xebec-index", &["xebec-format"]),
+    ("xebec-index", &["xebec-format", "xebec-kernel"]),
     ("xebec-cache", &["xebec-format", "xebec-kernel", "xebec-index"]),
     (
         "xebec-protocol",

@@ -12,11 +12,11 @@ use xebec_format::digest::Digest;
 use xebec_format::layer::limits::{MAX_DATA, MAX_ENTRIES, MAX_SPAN_PLAIN, MAX_SPAN_SOURCE, MAX_SPANS};
 use xebec_format::layer::{Codec, Entry, EntryKind, LayerIndex, Metadata, Span};
 use xebec_format::path::LayerPath;
+use xebec_kernel::clock::parse_rfc3339;
 
 use super::Blob;
 use super::entry::TocEntry;
 use super::error::{TocError, TocProblem};
-use super::time::parse_rfc3339;
 use crate::tar::{
     Announced, Dialect, EntryProblem, Header, RawMap, TarLimits, announce, kind, memory_of, place,
 };

@@ -19,7 +19,6 @@ mod entry;
 mod error;
 pub mod estargz;
 mod json;
-mod time;
 pub mod zstd_chunked;
 
 use std::collections::BTreeMap;

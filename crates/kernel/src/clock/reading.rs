@@ -1,8 +1,8 @@
-//! Times as Go writes them into JSON: RFC 3339, with a fraction and any offset.
+//! Times as others write them, above all Go into JSON: RFC 3339, with a fraction and any offset.
 
 /// Parses `2006-01-02T15:04:05.999999999Z07:00`: seconds since 1970, and nanoseconds counting up from them.
-/// Digits beyond the ninth are dropped. `None` if it is anything else.
-pub(super) fn parse_rfc3339(text: &str) -> Option<(i64, u32)> {
+/// Digits beyond the ninth are dropped, and a leap second is the one after it. `None` if it is anything else.
+pub fn parse_rfc3339(text: &str) -> Option<(i64, u32)> {
     let bytes = text.as_bytes();
     let (date_time, mut rest) = bytes.split_at_checked(19)?;
     let separators = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
@@ -18,7 +18,8 @@ pub(super) fn parse_rfc3339(text: &str) -> Option<(i64, u32)> {
     if !(1..=12).contains(&month) || !(1..=days_in(year, month)).contains(&day) {
         return None;
     }
-    if hour > 23 || minute > 59 || second > 59 {
+    // RFC 3339 has leap seconds, and the time since 1970 has none.
+    if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
     let mut nanoseconds = 0;
@@ -95,7 +96,17 @@ mod tests {
                 "9999-12-31T23:59:59.9999999999Z",
                 Some((253_402_300_799, 999_999_999)),
             ),
+            (
+                "2016-10-06T00:16:29.669794202Z",
+                Some((1_475_712_989, 669_794_202)),
+            ),
+            ("2100-02-28T23:59:59.000000000Z", Some((4_107_542_399, 0))),
+            ("2100-03-01T00:00:00Z", Some((4_107_542_400, 0))),
+            ("2016-12-31T23:59:60Z", Some((1_483_228_800, 0))),
+            ("2016-12-31T23:59:61Z", None),
             ("2100-02-29T00:00:00Z", None),
+            ("2016-10-06", None),
+            ("yesterday", None),
             ("2023-13-01T00:00:00Z", None),
             ("2023-11-14T24:00:00Z", None),
             ("2023-11-14T22:13:20", None),
