@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use xebec_kernel::mount::MountError;
+use xebec_kernel::size::SizeParseError;
 use xebec_network::NetworkError;
 
 use crate::{ExitCode, ImageConfigError, SignalParseError, UserError, VolumeError};
@@ -84,8 +85,8 @@ pub enum RunError {
     )]
     Capability(String),
     /// Not a size.
-    #[error("{0:?} is not a size; write a number and b, k, m or g, as 512m")]
-    Size(String),
+    #[error(transparent)]
+    Size(#[from] SizeParseError),
     /// A limit of memory that cannot be set.
     #[error("memory: {reason}")]
     Memory {

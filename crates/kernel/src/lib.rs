@@ -18,6 +18,7 @@
 //! * [`lock`]: locks of files and directories between processes.
 //! * [`path`]: opening paths below a directory that is not trusted.
 //! * [`memory`]: locking memory, and protecting a process from the out-of-memory killer.
+//! * [`size`]: sizes as users write them.
 //! * [`resolver`]: names of hosts to addresses.
 //! * [`features`]: what this kernel can do, asked by trying it.
 //!
@@ -41,4 +42,5 @@ pub mod process;
 pub mod random;
 pub mod remove;
 pub mod resolver;
+pub mod size;
 pub mod writeback;

@@ -1,45 +1,12 @@
-//! Sizes, numbers of processors and resource limits, in docker's notation.
+//! Limits of memory, numbers of processors and resource limits, in docker's notation.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde_json::{Value, json};
+use xebec_kernel::size::Bytes;
 
 use crate::RunError;
-
-/// A size: a number, perhaps with a fraction, and `b`, `k`, `m`, `g`, `t` or `p` (powers of 1024).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes(pub u64);
-
-/// Largest size: the runtime counts in signed numbers.
-const LARGEST: f64 = i64::MAX as f64;
-
-impl FromStr for Bytes {
-    type Err = RunError;
-
-    fn from_str(text: &str) -> Result<Self, RunError> {
-        let wrong = || RunError::Size(text.to_owned());
-        let lower = text.to_ascii_lowercase();
-        let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let power = match lower.get(digits.len()..).unwrap_or("") {
-            "" | "b" => 0,
-            "k" | "kb" | "ki" | "kib" => 1,
-            "m" | "mb" | "mi" | "mib" => 2,
-            "g" | "gb" | "gi" | "gib" => 3,
-            "t" | "tb" | "ti" | "tib" => 4,
-            "p" | "pb" | "pi" | "pib" => 5,
-            _ => return Err(wrong()),
-        };
-        let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
-            && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        let number: f64 = digits.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
-        let bytes = number * 1024_f64.powi(power);
-        if !(1.0..LARGEST).contains(&bytes) {
-            return Err(wrong());
-        }
-        Ok(Self(bytes as u64))
-    }
-}
 
 /// Memory and swap together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ mod tmpfs;
 
 pub use self::devices::Device;
 pub(crate) use self::devices::DeviceNode;
-pub use self::limits::{Bytes, CpuSet, Cpus, MemorySwap, PidsLimit, Ulimit};
+pub use self::limits::{CpuSet, Cpus, MemorySwap, PidsLimit, Ulimit};
 pub use self::security::SecurityOption;
 pub use self::sysctl::Sysctl;
 pub use self::tmpfs::Tmpfs;
@@ -17,6 +17,7 @@ pub use self::tmpfs::Tmpfs;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use xebec_kernel::size::Bytes;
 
 use crate::capabilities::Capability;
 use crate::{RunError, Volume, control_groups};

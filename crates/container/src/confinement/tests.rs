@@ -2,42 +2,6 @@
 
 use super::*;
 
-fn size(text: &str) -> Option<u64> {
-    text.parse::<Bytes>().ok().map(|bytes| bytes.0)
-}
-
-#[test]
-fn sizes_are_read_as_docker_reads_them() {
-    for (text, bytes) in [
-        ("6291456", 6 << 20),
-        ("512m", 512 << 20),
-        ("512M", 512 << 20),
-        ("1g", 1 << 30),
-        ("1.5g", 3 << 29),
-        ("64kb", 64 << 10),
-        ("2GiB", 2 << 30),
-        ("100b", 100),
-    ] {
-        assert_eq!(size(text), Some(bytes), "{text}");
-    }
-    for text in [
-        "",
-        "m",
-        "-1",
-        "1x",
-        "1 g",
-        "0",
-        "1.2.3",
-        "inf",
-        "nan",
-        "1e9",
-        "99999999p",
-        ".5g",
-    ] {
-        assert_eq!(size(text), None, "{text}");
-    }
-}
-
 #[test]
 fn memory_and_swap_go_together() {
     let of = |memory: Option<&str>, swap: Option<&str>| Confinement {

@@ -4,8 +4,8 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use serde_json::{Value, json};
+use xebec_kernel::size::Bytes;
 
-use super::limits::Bytes;
 use crate::RunError;
 
 /// The default mount options; docker's.
