@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use xebec_container::{CopyError, CopyOptions, Note, Record, Side, copy, copy_from_tar, copy_to_tar};
+use xebec_container::{ContainerRoot, CopyError, CopyOptions, Note, Side, copy, copy_from_tar, copy_to_tar};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
@@ -44,7 +44,7 @@ fn spelled(text: &str) -> Spelled<'_> {
 enum Found {
     Stream,
     Host(PathBuf),
-    Container(Box<Record>, PathBuf),
+    Container(ContainerRoot, PathBuf),
 }
 
 impl Found {
@@ -52,7 +52,7 @@ impl Found {
         match self {
             Self::Stream => None,
             Self::Host(path) => Some(Side::Host(path)),
-            Self::Container(record, path) => Some(Side::Container(record, path)),
+            Self::Container(root, path) => Some(Side::Container(root, path)),
         }
     }
 }
@@ -67,8 +67,17 @@ fn found(paths: &Paths, text: &str) -> Result<Found, Failure> {
         Spelled::Container(name, path) if path.as_os_str().is_empty() => Err(usage(format_args!(
             "there is no path after {name}:; write {name}:/ for all of the container"
         ))),
-        Spelled::Container(name, path) => Ok(Found::Container(Box::new(find(paths, name)?), path.to_owned())),
+        Spelled::Container(name, path) => Ok(Found::Container(root(paths, name)?, path.to_owned())),
     }
+}
+
+fn root(paths: &Paths, name: &str) -> Result<ContainerRoot, Failure> {
+    let record = find(paths, name)?;
+    let directory = record.open_root();
+    Ok(ContainerRoot {
+        directory: directory.map_err(|error| Failure::new(FailureKind::NotFound, error))?,
+        name: record.id,
+    })
 }
 
 fn usage(message: impl std::fmt::Display) -> Failure {
@@ -118,7 +127,7 @@ fn stdout() -> Result<BufWriter<File>, Failure> {
 
 fn failure(error: CopyError) -> Failure {
     let kind = match &error {
-        CopyError::Missing(_) | CopyError::Running(_) => FailureKind::NotFound,
+        CopyError::Missing(_) => FailureKind::NotFound,
         CopyError::NotADirectory(_)
         | CopyError::NoDirectory(_)
         | CopyError::DanglingLink(_)

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use xebec_container::{Directories, VolumeError, VolumeInfo, VolumeStore};
+use xebec_container::{VolumeError, VolumeInfo, VolumeStore};
 use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::args::{VolumeCommand, VolumeListArgs, VolumePruneArgs, VolumeRemoveArgs};
+use crate::container_lookup::directories;
 use crate::text;
 
 /// A volume as `--json` shows it, with docker's names.
@@ -41,10 +42,7 @@ impl From<VolumeInfo> for Shown {
 
 /// `xebec volume …`.
 pub(crate) fn command(paths: &Paths, command: &VolumeCommand) -> Result<(), Failure> {
-    let volumes = VolumeStore::of(&Directories {
-        state: paths.containers(),
-        run: paths.run().to_owned(),
-    });
+    let volumes = directories(paths).volumes();
     match command {
         VolumeCommand::Create(args) => {
             let labels = args.labels.iter().map(|label| {

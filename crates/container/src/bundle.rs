@@ -93,7 +93,7 @@ impl Bundle {
             Again::ByUser | Again::ByPolicy if !exists => return Err(RunError::Missing(id)),
             _ => {}
         }
-        let volumes = ContainerVolumes::plan(&options.volumes, &absolute(dirs)?, &state)?;
+        let volumes = ContainerVolumes::plan(&options.volumes, absolute(dirs)?.volumes(), &state)?;
         let pid_namespace = PidNamespace::find(&options.pid, &dirs.run)?;
         record.claim(&dirs.run)?;
         let mut bundle = Bundle {
@@ -141,11 +141,10 @@ impl Bundle {
     pub(crate) fn make_volumes(&mut self, go_on: &mut dyn FnMut() -> io::Result<()>) -> Result<(), RunError> {
         let label = self.security.labels.selinux.as_ref();
         let place = Place {
-            directories: &self.dirs,
-            id: &self.record.id,
             state: &self.state,
             view: &self.record.view,
             label: label.map(|(_, file)| file.as_str()),
+            is_active: &|name| record::path(&self.dirs.run, name).exists(),
         };
         Ok(self.volumes.make(&place, go_on)?)
     }
@@ -417,6 +416,7 @@ impl Bundle {
             init: options.init.as_deref(),
             terminal: options.tty,
             volumes: &self.volumes.mounts(),
+            tmpfs: &options.tmpfs,
             network_files: &network_files,
             confinement: &options.confinement,
             security: &self.security,

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::RunError;
+use crate::ConfinementError;
 
 /// The names of all capabilities by their numbers (`linux/capability.h`), without `CAP_`.
 pub const NAMES: [&str; 41] = [
@@ -87,9 +87,9 @@ pub enum Capability {
 
 /// As in docker: in upper or lower case, with `CAP_` or without.
 impl FromStr for Capability {
-    type Err = RunError;
+    type Err = ConfinementError;
 
-    fn from_str(text: &str) -> Result<Self, RunError> {
+    fn from_str(text: &str) -> Result<Self, ConfinementError> {
         let name = text.to_ascii_uppercase();
         if name == "ALL" {
             return Ok(Self::All);
@@ -99,7 +99,7 @@ impl FromStr for Capability {
         let number = number.and_then(|number| u8::try_from(number).ok());
         number
             .map(Self::One)
-            .ok_or_else(|| RunError::Capability(text.to_owned()))
+            .ok_or_else(|| ConfinementError::Capability(text.to_owned()))
     }
 }
 

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use xebec_kernel::mount::MountError;
-use xebec_kernel::size::SizeParseError;
 use xebec_network::NetworkError;
 
-use crate::{ExitCode, ImageConfigError, SignalParseError, UserError, VolumeError};
+use crate::{ConfinementError, ExitCode, ImageConfigError, SignalParseError, UserError, VolumeError};
 
 /// What kept a container from running, or from becoming ready.
 #[derive(Debug, thiserror::Error)]
@@ -79,50 +78,9 @@ pub enum RunError {
     /// A volume that cannot be mounted.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// There is no such capability.
-    #[error(
-        "{0:?} is not a capability; use names such as NET_ADMIN or CAP_NET_ADMIN, or ALL (see capabilities(7))"
-    )]
-    Capability(String),
-    /// Not a size.
+    /// The container cannot be confined as the user asks.
     #[error(transparent)]
-    Size(#[from] SizeParseError),
-    /// A limit of memory that cannot be set.
-    #[error("memory: {reason}")]
-    Memory {
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// Not a number of processors.
-    #[error("{0:?} is not a number of CPUs; write it as 1.5, and at least 0.01")]
-    CpusText(String),
-    /// More processors than the host has.
-    #[error("{cpus} CPUs: this host has {processors}; use 0.01 to {processors}.00")]
-    Cpus {
-        /// How many the user asked for.
-        cpus: f64,
-        /// How many the host has.
-        processors: usize,
-    },
-    /// Not a list of processors.
-    #[error("{0:?} is not a list of numbers; write it as 0-3,8")]
-    CpuSet(String),
-    /// A device that cannot be given to a container.
-    #[error("device {device}: {reason}")]
-    Device {
-        /// The device as the user gave it.
-        device: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A setting of the kernel that a container cannot have.
-    #[error("sysctl {sysctl}: {reason}")]
-    Sysctl {
-        /// The setting as the user gave it.
-        sysctl: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
+    Confinement(#[from] ConfinementError),
     /// An unknown namespace.
     #[error("{option} {value:?} is unknown; use {known}")]
     Namespace {
@@ -144,36 +102,6 @@ pub enum RunError {
     /// A container whose namespace is asked for does not run.
     #[error("no container named {0} is running, whose processes could be shared; see `xebec ps`")]
     NotRunning(String),
-    /// Not a number of processes.
-    #[error("{0:?} is not a number of processes; use one above 0, or -1 for no limit")]
-    PidsLimit(String),
-    /// A resource limit that cannot be set.
-    #[error("ulimit {ulimit:?}: {reason}")]
-    Ulimit {
-        /// The limit as the user gave it.
-        ulimit: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// A tmpfs that cannot be mounted.
-    #[error("tmpfs {tmpfs:?}: {reason}")]
-    Tmpfs {
-        /// The tmpfs as the user gave it.
-        tmpfs: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Two mounts at one place.
-    #[error("two mounts have the target {}; leave one of them out", .0.display())]
-    Mounted(PathBuf),
-    /// A security option that does not exist, or that this host does not support.
-    #[error("--security-opt {option}: {reason}")]
-    SecurityOption {
-        /// The option as the user gave it.
-        option: String,
-        /// What is wrong with it.
-        reason: String,
-    },
     /// The container's network could not be made.
     #[error(transparent)]
     Network(#[from] NetworkError),

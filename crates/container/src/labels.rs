@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::RunError;
+use crate::ConfinementError;
 use crate::confinement::SecurityOption;
 
 /// Profiles for containers, in order of preference: one for Xebec, docker's, containerd's, podman's. A name
@@ -39,7 +39,7 @@ pub(crate) struct Labels {
 
 impl Labels {
     /// The labels of a container on the host whose root directory is `host`.
-    pub(crate) fn decide(host: &Path, options: &[SecurityOption]) -> Result<Self, RunError> {
+    pub(crate) fn decide(host: &Path, options: &[SecurityOption]) -> Result<Self, ConfinementError> {
         Ok(Self {
             apparmor: apparmor(host, options)?,
             selinux: selinux(host, options)?,
@@ -47,7 +47,7 @@ impl Labels {
     }
 }
 
-fn apparmor(host: &Path, options: &[SecurityOption]) -> Result<Option<String>, RunError> {
+fn apparmor(host: &Path, options: &[SecurityOption]) -> Result<Option<String>, ConfinementError> {
     let wanted = options.iter().rev().find_map(|option| match option {
         SecurityOption::AppArmor(profile) => Some(Some(profile)),
         SecurityOption::AppArmorUnconfined => Some(None),
@@ -55,7 +55,7 @@ fn apparmor(host: &Path, options: &[SecurityOption]) -> Result<Option<String>, R
     });
     let is_on = fs::read(host.join("sys/module/apparmor/parameters/enabled"))
         .is_ok_and(|text| text.starts_with(b"Y"));
-    let missing = |profile: &str, reason| RunError::SecurityOption {
+    let missing = |profile: &str, reason| ConfinementError::SecurityOption {
         option: format!("apparmor={profile}"),
         reason,
     };
@@ -97,7 +97,7 @@ fn loaded(host: &Path) -> Option<Vec<String>> {
     Some(names.collect())
 }
 
-fn selinux(host: &Path, options: &[SecurityOption]) -> Result<Option<(String, String)>, RunError> {
+fn selinux(host: &Path, options: &[SecurityOption]) -> Result<Option<(String, String)>, ConfinementError> {
     let is_asked_for = options
         .iter()
         .find(|option| matches!(option, SecurityOption::Label { .. }));
@@ -107,7 +107,7 @@ fn selinux(host: &Path, options: &[SecurityOption]) -> Result<Option<(String, St
     if !host.join("sys/fs/selinux/enforce").exists() {
         return match is_asked_for {
             None => Ok(None),
-            Some(_) => Err(RunError::SecurityOption {
+            Some(_) => Err(ConfinementError::SecurityOption {
                 option: "label".into(),
                 reason: "this host has no SELinux; leave it out".into(),
             }),
@@ -168,10 +168,9 @@ fn types(host: &Path) -> (Vec<String>, Vec<String>) {
 }
 
 /// Two categories that differ, the lower one first.
-fn categories() -> Result<String, RunError> {
+fn categories() -> Result<String, ConfinementError> {
     let mut bytes = [0_u8; 4];
-    getrandom(&mut bytes, GetRandomFlags::empty())
-        .map_err(|error| RunError::system("get random bytes for a label")(error.into()))?;
+    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|error| ConfinementError::Random(error.into()))?;
     let [a, b, c, d] = bytes;
     let one = u16::from_le_bytes([a, b]) % CATEGORIES;
     let other = (one + 1 + u16::from_le_bytes([c, d]) % (CATEGORIES - 1)) % CATEGORIES;

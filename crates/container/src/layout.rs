@@ -30,6 +30,8 @@ use std::path::{Path, PathBuf};
 
 use xebec_network::Places;
 
+use crate::VolumeStore;
+
 /// What is known of a container, in its directory.
 pub(crate) const CONTAINER: &str = "container.json";
 
@@ -38,9 +40,6 @@ pub(crate) const STOP_MARKER: &str = "stop";
 
 /// The file of a container's exit codes.
 pub(crate) const EXIT_CODES: &str = "exit-codes";
-
-/// The newest file of a container's log.
-pub(crate) const LOG: &str = "log";
 
 /// The container's layer, and the scratch directory of overlayfs.
 pub(crate) const UPPER: &str = "upper";
@@ -73,9 +72,9 @@ pub struct Directories {
 }
 
 impl Directories {
-    /// The directory of all volumes: `<root>/volumes`, beside the state directory.
-    pub(crate) fn volumes(&self) -> PathBuf {
-        self.state.with_file_name("volumes")
+    /// The volumes of these containers: `<root>/volumes`, beside the state directory.
+    pub fn volumes(&self) -> VolumeStore {
+        VolumeStore::new(self.state.with_file_name("volumes"), self.state.clone())
     }
 
     /// Where networks and the containers' attachments to them are: `<root>/networks` is beside the directory of

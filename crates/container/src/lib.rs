@@ -106,12 +106,14 @@ mod volume;
 
 pub use capabilities::{Capability, NAMES as CAPABILITIES};
 pub use cleanup::cleanup_stale;
-pub use confinement::Confinement;
+pub use confinement::{Confinement, ConfinementError};
 pub use container::{
     Container, Containers, FindError, Status, containers, find, is_stopped, pause_before_restart,
 };
 pub use control_groups::{container_of_cgroup, run_of_cgroup};
-pub use copy::{CopyError, CopyOptions, Note, Side, Skipped, copy, copy_from_tar, copy_to_tar};
+pub use copy::{
+    ContainerRoot, CopyError, CopyOptions, Note, Side, Skipped, copy, copy_from_tar, copy_to_tar,
+};
 pub use env_file::{EnvFileError, read as read_env_file};
 pub use error::{RecordError, RunError, RunningError};
 pub use event::Event;
@@ -140,5 +142,5 @@ pub use top::{ProcessInfo, processes};
 pub use usage::{Usage, usage};
 pub use user::{Identity, UserError};
 pub use volume::{
-    Mount, Propagation, Relabel, Source, Submounts, Volume, VolumeError, VolumeInfo, VolumeStore,
+    Mount, Propagation, Relabel, Source, Submounts, Tmpfs, Volume, VolumeError, VolumeInfo, VolumeStore,
 };

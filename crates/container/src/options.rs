@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::log::LogLimits;
-use crate::{Confinement, IpcMode, Net, NetworkOptions, PidMode, Probe, RestartPolicy, StopSignal, Volume};
+use crate::{
+    Confinement, IpcMode, Net, NetworkOptions, PidMode, Probe, RestartPolicy, StopSignal, Tmpfs, Volume,
+};
 
 /// How long a container may take to become ready before it is stopped, by default. The slowest start in the
 /// measurements on which Xebec is built (3 GB of python wheels at 100 Mbit/s) took 30 s.
@@ -31,8 +33,10 @@ pub struct RunOptions {
     pub workdir: Option<String>,
     /// Replaces the image's user: `user[:group]`, names or numbers.
     pub user: Option<String>,
-    /// Files and directories of the host that the container sees.
+    /// Files and directories of the host that the container sees, and volumes.
     pub volumes: Vec<Volume>,
+    /// Directories in memory.
+    pub tmpfs: Vec<Tmpfs>,
     /// The network that the container sees.
     pub net: Net,
     /// The processes that the container sees.
@@ -113,6 +117,7 @@ impl Default for RunOptions {
             workdir: None,
             user: None,
             volumes: Vec::new(),
+            tmpfs: Vec::new(),
             net: Net::Host,
             pid: PidMode::default(),
             ipc: IpcMode::default(),

@@ -16,7 +16,7 @@ use xebec_kernel::remove::remove_tree;
 use crate::control_groups::{INTERVAL, ROUNDS};
 use crate::layout::{CONTAINER, MERGED, REMOVE_MARKER, UPPER, WORK};
 use crate::volume::anonymous_of;
-use crate::{Directories, RunError, VolumeStore};
+use crate::{Directories, RunError};
 
 /// How long it may take to open a directory on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -69,7 +69,7 @@ pub(crate) fn remove_unless_kept(dirs: &Directories, path: &Path, all: bool) -> 
 
 /// Removes anonymous volumes, except those that another container uses by their names.
 pub(crate) fn remove_volumes(dirs: &Directories, names: &[String]) {
-    let volumes = VolumeStore::of(dirs);
+    let volumes = dirs.volumes();
     for name in names {
         if let Err(error) = volumes.remove(name) {
             tracing::debug!(%error, "an anonymous volume stays");

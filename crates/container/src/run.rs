@@ -14,9 +14,13 @@ use crate::prediction::PredictedCreate;
 use crate::probe_watch::refuse_ready_before;
 use crate::process::Process;
 use crate::runtime::Runtime;
-use crate::security_context::SecurityContext;
+use crate::security_context::{SecurityContext, Surroundings};
 use crate::supervisor::{EventQueue, PendingCreate, SupervisorConfig, supervise};
-use crate::{ConfigNotifier, Directories, Event, ExitCode, ImageConfig, RunError, RunOptions, terminal};
+use crate::volume::check_targets;
+use crate::{
+    ConfigNotifier, Directories, Event, ExitCode, ImageConfig, IpcMode, RunError, RunOptions, control_groups,
+    terminal,
+};
 
 /// A container that has its name and its directories, and whose runtime has started, before its image is
 /// known. Dropped, it leaves nothing.
@@ -55,7 +59,8 @@ impl<'a> Prepared<'a> {
         refuse_dynamic_init(options)?;
         let mut runtime = Runtime::find(options.runtime.as_deref(), dirs)?;
         let network = NetworkPlan::decide(options, dirs)?;
-        let security = SecurityContext::decide(options, &runtime, network.is_hosts())?;
+        check_targets(&options.volumes, &options.tmpfs)?;
+        let security = confine(options, &runtime, &network)?;
         runtime.filter_by(security.filters.outer.clone());
         // Before signals are caught: a cleanup can take long, and a signal may end it.
         if let Err(error) = cleanup_stale(dirs) {
@@ -199,6 +204,21 @@ fn run_in(
         warm_up,
     };
     supervise(bundle, pending, &supervisor, events, on_event)
+}
+
+/// The security settings of the container.
+fn confine(
+    options: &RunOptions,
+    runtime: &Runtime,
+    network: &NetworkPlan,
+) -> Result<SecurityContext, RunError> {
+    let surroundings = Surroundings {
+        takes_filter: runtime.takes_filter(),
+        is_on_hosts_network: network.is_hosts(),
+        is_on_hosts_ipc: options.ipc == IpcMode::Host,
+        can_limit_swap: control_groups::can_limit_swap(),
+    };
+    Ok(SecurityContext::decide(&options.confinement, surroundings)?)
 }
 
 /// Refuses a first process that would need libraries, which the image may lack.

@@ -29,7 +29,10 @@ impl Record {
 
     /// The container's root directory with all its mounts, as the container sees it. The descriptor (`O_PATH`)
     /// stays valid after the container has ended.
-    pub(crate) fn open_root(&self) -> Result<OwnedFd, RunningError> {
+    ///
+    /// # Errors
+    /// [`RunningError`].
+    pub fn open_root(&self) -> Result<OwnedFd, RunningError> {
         let path = self.proc_file("root")?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, path, flags, Mode::empty());

@@ -4,11 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use crate::capabilities::Capabilities;
-use crate::confinement::{Device, DeviceNode, SecurityOption};
+use crate::confinement::{Confinement, ConfinementError, Device, DeviceNode, SecurityOption};
 use crate::labels::Labels;
-use crate::runtime::Runtime;
 use crate::seccomp::{self, Filter, Filters};
-use crate::{IpcMode, RunError, RunOptions};
 
 /// The security settings of a container.
 #[derive(Clone, Debug, Default)]
@@ -23,20 +21,44 @@ pub(crate) struct SecurityContext {
     pub shows_system_paths: bool,
 }
 
+/// What a container's settings depend on beside its user's options.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings {
+    /// Whether its runtime works under a filter of system calls ([`crate::seccomp`]).
+    pub takes_filter: bool,
+    /// Whether it is on the host's network.
+    pub is_on_hosts_network: bool,
+    /// Whether it has the host's shared memory.
+    pub is_on_hosts_ipc: bool,
+    /// Whether this host can limit swap.
+    pub can_limit_swap: bool,
+}
+
 impl SecurityContext {
-    /// Decides the settings of a container that `runtime` will create, on the host's network or not.
-    pub(crate) fn decide(options: &RunOptions, runtime: &Runtime, on_host: bool) -> Result<Self, RunError> {
-        let confinement = &options.confinement;
-        confinement.check(&options.volumes)?;
+    /// Decides the settings of a container, from the user's options.
+    ///
+    /// # Errors
+    /// If options contradict each other, or this host does not support one.
+    pub(crate) fn decide(
+        confinement: &Confinement,
+        surroundings: Surroundings,
+    ) -> Result<Self, ConfinementError> {
+        let Surroundings {
+            takes_filter,
+            is_on_hosts_network,
+            is_on_hosts_ipc,
+            can_limit_swap,
+        } = surroundings;
+        confinement.check(can_limit_swap)?;
         for sysctl in &confinement.sysctls {
-            sysctl.check(on_host, options.ipc == IpcMode::Host)?;
+            sysctl.check(is_on_hosts_network, is_on_hosts_ipc)?;
         }
         let devices = confinement.devices.iter().map(Device::nodes);
         let devices = devices.collect::<Result<Vec<_>, _>>()?.concat();
         let capabilities = Capabilities::of(
             &confinement.cap_add,
             &confinement.cap_drop,
-            on_host,
+            is_on_hosts_network,
             Capabilities::held(),
         );
         let security = &confinement.security;
@@ -47,12 +69,7 @@ impl SecurityContext {
         });
         Ok(Self {
             capabilities,
-            filters: Filters::new(
-                &filter,
-                capabilities,
-                runtime.takes_filter(),
-                confinement.is_32_bit,
-            ),
+            filters: Filters::new(&filter, capabilities, takes_filter, confinement.is_32_bit),
             labels: Labels::decide(Path::new("/"), security)?,
             no_new_privileges: no_new_privileges.unwrap_or(false),
             devices,
@@ -62,20 +79,23 @@ impl SecurityContext {
 }
 
 /// The system call filter. Of several options the last counts.
-fn filter(security: &[SecurityOption], capabilities: Capabilities) -> Result<Filter, RunError> {
+fn filter(security: &[SecurityOption], capabilities: Capabilities) -> Result<Filter, ConfinementError> {
     for option in security.iter().rev() {
         match option {
             SecurityOption::SeccompUnconfined => return Ok(Filter::Unconfined),
             SecurityOption::SeccompBuiltin => return Ok(Filter::Default),
             SecurityOption::SeccompFile(path) => {
                 let text = fs::read_to_string(path);
-                let text = text.map_err(RunError::file("read the seccomp profile", path))?;
+                let text = text.map_err(|source| ConfinementError::Profile {
+                    path: path.clone(),
+                    source,
+                })?;
                 let release = rustix::system::uname().release().to_string_lossy().into_owned();
                 let kernel = seccomp::version(&release);
                 let profile = seccomp::read(&text, capabilities, kernel);
                 return profile
                     .map(Filter::Custom)
-                    .map_err(|reason| RunError::SecurityOption {
+                    .map_err(|reason| ConfinementError::SecurityOption {
                         option: format!("seccomp={}", path.display()),
                         reason,
                     });

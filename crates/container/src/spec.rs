@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::confinement::{Confinement, DeviceNode, Tmpfs};
+use crate::confinement::{Confinement, DeviceNode};
 use crate::network::Namespace;
 use crate::process::Process;
 use crate::security_context::SecurityContext;
-use crate::volume::{BindMount, Propagation};
+use crate::volume::{BindMount, Propagation, Tmpfs};
 use crate::{IpcMode, PidMode, seccomp};
 
 /// The version whose members are used. Every runc since 1.0 reads it.
@@ -69,6 +69,7 @@ pub(crate) struct SpecInput<'a> {
     pub init: Option<&'a Path>,
     pub terminal: bool,
     pub volumes: &'a [BindMount],
+    pub tmpfs: &'a [Tmpfs],
     /// Files of this container, each with the path at which the container sees it.
     pub network_files: &'a [(PathBuf, &'static str)],
     /// What the user lets the container do and use.
@@ -234,7 +235,7 @@ fn mounts_of_the_user(input: &SpecInput<'_>) -> Vec<Value> {
     let tmpfs = |tmpfs: &Tmpfs| (tmpfs.target.components().count(), tmpfs.to_json());
     let volume = |volume: &BindMount| (volume.target.components().count(), volume.to_json());
     let files = input.network_files.iter().map(file);
-    let tmpfs = input.confinement.tmpfs.iter().map(tmpfs);
+    let tmpfs = input.tmpfs.iter().map(tmpfs);
     let volumes = input.volumes.iter().map(volume);
     let mut mounts: Vec<(usize, Value)> = files.chain(tmpfs).chain(volumes).collect();
     mounts.sort_by_key(|(depth, _)| *depth);

@@ -1,8 +1,7 @@
 //! What a container sees of the host, and `xebec volume`.
 
 use clap::{Args, Subcommand};
-use xebec_container::confinement::Tmpfs;
-use xebec_container::{Mount, Volume};
+use xebec_container::{Mount, Tmpfs, Volume};
 
 use super::json::Json;
 

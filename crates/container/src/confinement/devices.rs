@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde_json::{Value, json};
 
-use crate::RunError;
+use crate::ConfinementError;
 
 /// Most devices of a directory; `/dev` has a few hundred.
 const LIMIT: usize = 4096;
@@ -26,10 +26,10 @@ pub struct Device {
 
 /// `SRC`, `SRC:DST`, `SRC:rwm` or `SRC:DST:rwm`.
 impl FromStr for Device {
-    type Err = RunError;
+    type Err = ConfinementError;
 
-    fn from_str(text: &str) -> Result<Self, RunError> {
-        let wrong = |reason: &str| RunError::Device {
+    fn from_str(text: &str) -> Result<Self, ConfinementError> {
+        let wrong = |reason: &str| ConfinementError::Device {
             device: text.to_owned(),
             reason: reason.to_owned(),
         };
@@ -74,8 +74,8 @@ pub(crate) struct DeviceNode {
 
 impl Device {
     /// The device, or those of the directory.
-    pub(crate) fn nodes(&self) -> Result<Vec<DeviceNode>, RunError> {
-        let wrong = |reason: String| RunError::Device {
+    pub(crate) fn nodes(&self) -> Result<Vec<DeviceNode>, ConfinementError> {
+        let wrong = |reason: String| ConfinementError::Device {
             device: self.source.display().to_string(),
             reason,
         };

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 use xebec_kernel::size::Bytes;
 
-use crate::RunError;
+use crate::ConfinementError;
 
 /// Memory and swap together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +18,9 @@ pub enum MemorySwap {
 }
 
 impl FromStr for MemorySwap {
-    type Err = RunError;
+    type Err = ConfinementError;
 
-    fn from_str(text: &str) -> Result<Self, RunError> {
+    fn from_str(text: &str) -> Result<Self, ConfinementError> {
         match text {
             "-1" => Ok(Self::Unlimited),
             _ => Ok(Self::Limited(text.parse()?)),
@@ -33,10 +33,10 @@ impl FromStr for MemorySwap {
 pub struct Cpus(u64);
 
 impl FromStr for Cpus {
-    type Err = RunError;
+    type Err = ConfinementError;
 
-    fn from_str(text: &str) -> Result<Self, RunError> {
-        let wrong = || RunError::CpusText(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ConfinementError> {
+        let wrong = || ConfinementError::CpusText(text.to_owned());
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let number: f64 = text.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
         let thousandths = (number * 1000.0).round();
@@ -76,9 +76,9 @@ impl fmt::Display for Cpus {
 pub struct CpuSet(String);
 
 impl FromStr for CpuSet {
-    type Err = RunError;
+    type Err = ConfinementError;
 
-    fn from_str(text: &str) -> Result<Self, RunError> {
+    fn from_str(text: &str) -> Result<Self, ConfinementError> {
         let number = |text: &str| text.parse::<u16>().ok();
         let is_range = |range: &str| match range.split_once('-') {
             None => number(range).is_some(),
@@ -88,7 +88,7 @@ impl FromStr for CpuSet {
         };
         match text.split(',').all(is_range) {
             true => Ok(Self(text.to_owned())),
-            false => Err(RunError::CpuSet(text.to_owned())),
+            false => Err(ConfinementError::CpuSet(text.to_owned())),
         }
     }
 }
@@ -104,13 +104,13 @@ impl fmt::Display for CpuSet {
 pub struct PidsLimit(pub Option<i64>);
 
 impl FromStr for PidsLimit {
-    type Err = RunError;
+    type Err = ConfinementError;
 
-    fn from_str(text: &str) -> Result<Self, RunError> {
+    fn from_str(text: &str) -> Result<Self, ConfinementError> {
         match text.parse() {
             Ok(-1 | 0) => Ok(Self(None)),
             Ok(limit) if limit > 0 => Ok(Self(Some(limit))),
-            _ => Err(RunError::PidsLimit(text.to_owned())),
+            _ => Err(ConfinementError::PidsLimit(text.to_owned())),
         }
     }
 }
@@ -144,10 +144,10 @@ pub struct Ulimit {
 }
 
 impl FromStr for Ulimit {
-    type Err = RunError;
+    type Err = ConfinementError;
 
-    fn from_str(text: &str) -> Result<Self, RunError> {
-        let wrong = |reason| RunError::Ulimit {
+    fn from_str(text: &str) -> Result<Self, ConfinementError> {
+        let wrong = |reason| ConfinementError::Ulimit {
             ulimit: text.to_owned(),
             reason,
         };

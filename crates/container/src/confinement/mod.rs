@@ -2,25 +2,22 @@
 //! others, with docker's names and values.
 
 mod devices;
+mod error;
 mod limits;
 mod security;
 mod sysctl;
-mod tmpfs;
 
 pub use self::devices::Device;
 pub(crate) use self::devices::DeviceNode;
+pub use self::error::ConfinementError;
 pub use self::limits::{CpuSet, Cpus, MemorySwap, PidsLimit, Ulimit};
 pub use self::security::SecurityOption;
 pub use self::sysctl::Sysctl;
-pub use self::tmpfs::Tmpfs;
-
-use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use xebec_kernel::size::Bytes;
 
 use crate::capabilities::Capability;
-use crate::{RunError, Volume, control_groups};
 
 /// The smallest limit of memory; docker's figure. With less the runtime itself runs out of memory.
 const LEAST_MEMORY: u64 = 6 << 20;
@@ -39,8 +36,6 @@ pub struct Confinement {
     pub security: Vec<SecurityOption>,
     /// Whether its root is read-only.
     pub read_only: bool,
-    /// Mounts of tmpfs.
-    pub tmpfs: Vec<Tmpfs>,
     /// The limit of memory.
     pub memory: Option<Bytes>,
     /// The limit of memory and swap together.
@@ -72,30 +67,23 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// Refuses options that contradict each other or `volumes`, or that this host does not support.
-    pub(crate) fn check(&self, volumes: &[Volume]) -> Result<(), RunError> {
-        self.check_memory()?;
+    /// Refuses options that contradict each other, or that this host does not support, as perhaps a limit of swap.
+    pub(crate) fn check(&self, can_limit_swap: bool) -> Result<(), ConfinementError> {
+        self.check_memory(can_limit_swap)?;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         if let Some(cpus) = self.cpus
             && cpus.exceeds(processors)
         {
-            return Err(RunError::Cpus {
+            return Err(ConfinementError::Cpus {
                 cpus: cpus.number(),
                 processors,
             });
         }
-        let mut seen: Vec<_> = volumes.iter().map(|volume| volume.target.as_path()).collect();
-        seen.extend(self.tmpfs.iter().map(|tmpfs| tmpfs.target.as_path()));
-        seen.sort_unstable();
-        if let Some(pair) = seen.windows(2).find(|pair| pair.first() == pair.last()) {
-            let target = pair.first().copied().unwrap_or(Path::new("/"));
-            return Err(RunError::Mounted(target.to_owned()));
-        }
         Ok(())
     }
 
-    fn check_memory(&self) -> Result<(), RunError> {
-        let refused = |reason| Err(RunError::Memory { reason });
+    fn check_memory(&self, can_limit_swap: bool) -> Result<(), ConfinementError> {
+        let refused = |reason| Err(ConfinementError::Memory { reason });
         match (self.memory, self.memory_swap) {
             (None, Some(_)) => refused("--memory-swap is memory and swap together, so it needs --memory"),
             (Some(memory), _) if memory.0 < LEAST_MEMORY => refused("--memory must be at least 6m"),
@@ -109,7 +97,7 @@ impl Confinement {
             {
                 refused("--memory-reservation must be at most --memory")
             }
-            (Some(_), Some(MemorySwap::Limited(_))) if !control_groups::can_limit_swap() => refused(
+            (Some(_), Some(MemorySwap::Limited(_))) if !can_limit_swap => refused(
                 "this host does not account for swap; leave --memory-swap out, or boot with swapaccount=1",
             ),
             _ => Ok(()),

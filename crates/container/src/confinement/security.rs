@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::RunError;
+use crate::ConfinementError;
 
 /// A security option.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,10 +37,10 @@ pub enum SecurityOption {
 const PARTS: [&str; 4] = ["user", "role", "type", "level"];
 
 impl FromStr for SecurityOption {
-    type Err = RunError;
+    type Err = ConfinementError;
 
-    fn from_str(text: &str) -> Result<Self, RunError> {
-        let wrong = |reason: &str| RunError::SecurityOption {
+    fn from_str(text: &str) -> Result<Self, ConfinementError> {
+        let wrong = |reason: &str| ConfinementError::SecurityOption {
             option: text.to_owned(),
             reason: reason.to_owned(),
         };

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::RunError;
+use crate::ConfinementError;
 
 /// A setting of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ const OF_IPC: [&str; 9] = [
 ];
 
 impl FromStr for Sysctl {
-    type Err = RunError;
+    type Err = ConfinementError;
 
-    fn from_str(text: &str) -> Result<Self, RunError> {
+    fn from_str(text: &str) -> Result<Self, ConfinementError> {
         let shape = || wrong(text, "write it as NAME=VALUE");
         let (name, value) = text.split_once('=').ok_or_else(shape)?;
         let name = name.trim().replace('/', ".");
@@ -57,8 +57,8 @@ impl FromStr for Sysctl {
     }
 }
 
-fn wrong(sysctl: &str, reason: &'static str) -> RunError {
-    RunError::Sysctl {
+fn wrong(sysctl: &str, reason: &'static str) -> ConfinementError {
+    ConfinementError::Sysctl {
         sysctl: sysctl.to_owned(),
         reason,
     }
@@ -77,7 +77,11 @@ impl Sysctl {
     }
 
     /// Refuses a setting that would be the host's.
-    pub(crate) fn check(&self, is_on_hosts_network: bool, is_on_hosts_ipc: bool) -> Result<(), RunError> {
+    pub(crate) fn check(
+        &self,
+        is_on_hosts_network: bool,
+        is_on_hosts_ipc: bool,
+    ) -> Result<(), ConfinementError> {
         if self.is_of_network() && is_on_hosts_network {
             let reason =
                 "the container is on the host's network, so the host would get it; choose another --network";

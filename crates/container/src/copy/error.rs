@@ -4,14 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::limits::LEVELS;
-use crate::RunningError;
 
 /// Why files could not be copied.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The container cannot be reached.
-    #[error(transparent)]
-    Running(#[from] RunningError),
     /// There is no such source.
     #[error("{0}: no such file or directory")]
     Missing(String),

@@ -27,7 +27,7 @@ mod tree_source;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::AtFlags;
@@ -39,7 +39,15 @@ use self::place::{Destination, Root, Source};
 use self::tar_sink::TarSink;
 use self::tree_sink::{Rules, TreeSink};
 use self::tree_source::walk;
-use crate::Record;
+
+/// The root directory of a container that runs.
+#[derive(Debug)]
+pub struct ContainerRoot {
+    /// The container's name, for messages.
+    pub name: String,
+    /// The directory with all its mounts, as the container sees it (`O_PATH`).
+    pub directory: OwnedFd,
+}
 
 /// Where files are copied from or to.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +55,7 @@ pub enum Side<'a> {
     /// A path of the host.
     Host(&'a Path),
     /// A path of a container that runs.
-    Container(&'a Record, &'a Path),
+    Container(&'a ContainerRoot, &'a Path),
 }
 
 /// How files are copied.
@@ -69,8 +77,8 @@ pub fn copy(
     options: CopyOptions,
     on_note: &mut dyn FnMut(Note),
 ) -> Result<(), CopyError> {
-    let (from_root, from_path) = open(from)?;
-    let (to_root, to_path) = open(to)?;
+    let (from_root, from_path) = begin(from);
+    let (to_root, to_path) = begin(to);
     let rules = Rules::new(options.archive, matches!(to, Side::Host(_)));
     copy_between(
         (&from_root, from_path),
@@ -91,7 +99,7 @@ pub fn copy_to_tar(
     options: CopyOptions,
     on_note: &mut dyn FnMut(Note),
 ) -> Result<(), CopyError> {
-    let (root, path) = open(from)?;
+    let (root, path) = begin(from);
     raise_limit();
     let source = Source::open(&root, path, options.follow_link)?;
     let prefix = source.name.clone().map(PathBuf::from);
@@ -110,7 +118,7 @@ pub fn copy_from_tar(
     options: CopyOptions,
     on_note: &mut dyn FnMut(Note),
 ) -> Result<(), CopyError> {
-    let (root, path) = open(to)?;
+    let (root, path) = begin(to);
     let Destination::Directory(base) = Destination::find(&root, path)? else {
         return Err(CopyError::NoDirectory(root.label(path)));
     };
@@ -121,20 +129,18 @@ pub fn copy_from_tar(
     sink.finish()
 }
 
-fn open(side: Side<'_>) -> Result<(Root, &Path), CopyError> {
+/// Where a path begins, and the path.
+fn begin(side: Side<'_>) -> (Root<'_>, &Path) {
     match side {
-        Side::Host(path) => Ok((Root::Host, path)),
-        Side::Container(record, path) => {
-            let root = record.open_root()?;
-            Ok((Root::within(root, record.id.clone()), path))
-        }
+        Side::Host(path) => (Root::Host, path),
+        Side::Container(root, path) => (Root::Within(root.directory.as_fd(), &root.name), path),
     }
 }
 
 /// Copies with docker's rules about what exists at the destination.
 fn copy_between(
-    (from_root, from): (&Root, &Path),
-    (to_root, to): (&Root, &Path),
+    (from_root, from): (&Root<'_>, &Path),
+    (to_root, to): (&Root<'_>, &Path),
     follow_link: bool,
     rules: Rules,
     on_note: &mut dyn FnMut(Note),
@@ -157,7 +163,7 @@ fn copy_between(
 fn target(
     source: &Source,
     from: String,
-    root: &Root,
+    root: &Root<'_>,
     to: &Path,
 ) -> Result<(OwnedFd, Option<OsString>), CopyError> {
     match Destination::find(root, to)? {

@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -19,18 +19,14 @@ use super::error::CopyError;
 const LINKS: usize = 40;
 
 /// Where a path begins.
-pub(super) enum Root {
+pub(super) enum Root<'a> {
     /// The host, as this process sees it.
     Host,
     /// The root directory of a container, and its name.
-    Within(OwnedFd, String),
+    Within(BorrowedFd<'a>, &'a str),
 }
 
-impl Root {
-    pub(super) fn within(root: OwnedFd, name: String) -> Self {
-        Self::Within(root, name)
-    }
-
+impl Root<'_> {
     /// A path as the user wrote it.
     pub(super) fn label(&self, path: &Path) -> String {
         match self {
@@ -47,7 +43,7 @@ impl Root {
             path
         };
         match self {
-            Self::Within(root, _) => open_in_root_at(root.as_fd(), path, last),
+            Self::Within(root, _) => open_in_root_at(*root, path, last),
             Self::Host => {
                 let mut flags = OFlags::PATH | OFlags::CLOEXEC;
                 if last == LastLink::Open {
@@ -102,7 +98,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn open(root: &Root, path: &Path, follow_link: bool) -> Result<Self, CopyError> {
+    pub(super) fn open(root: &Root<'_>, path: &Path, follow_link: bool) -> Result<Self, CopyError> {
         let label = root.label(path);
         let Spelled {
             path,
@@ -146,7 +142,7 @@ pub(super) enum Destination {
 
 impl Destination {
     /// Finds the destination. Links are followed, within the root.
-    pub(super) fn find(root: &Root, wanted: &Path) -> Result<Self, CopyError> {
+    pub(super) fn find(root: &Root<'_>, wanted: &Path) -> Result<Self, CopyError> {
         let label = root.label(wanted);
         let Spelled {
             mut path,
@@ -185,7 +181,7 @@ impl Destination {
     }
 
     fn name(
-        root: &Root,
+        root: &Root<'_>,
         path: &Path,
         exists: bool,
         must_be_directory: bool,

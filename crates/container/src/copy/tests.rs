@@ -12,8 +12,15 @@ use rustix::fs::{FileType, Mode, RenameFlags, mknodat, renameat_with};
 use super::*;
 
 /// A directory that stands for the root of a container.
-fn root(path: &Path) -> Root {
-    Root::within(OwnedFd::from(File::open(path).unwrap()), "box".into())
+fn root(path: &Path) -> ContainerRoot {
+    ContainerRoot {
+        name: "box".into(),
+        directory: OwnedFd::from(File::open(path).unwrap()),
+    }
+}
+
+fn within(root: &ContainerRoot) -> Root<'_> {
+    Root::Within(root.directory.as_fd(), &root.name)
 }
 
 const KEEP: CopyOptions = CopyOptions {
@@ -33,8 +40,8 @@ fn cp_with(
 ) -> Result<Vec<Note>, CopyError> {
     let mut notes = Vec::new();
     copy_between(
-        (&root(from.0), Path::new(from.1)),
-        (&root(to.0), Path::new(to.1)),
+        (&within(&root(from.0)), Path::new(from.1)),
+        (&within(&root(to.0)), Path::new(to.1)),
         options.follow_link,
         Rules::new(options.archive, is_host),
         &mut |note| notes.push(note),
@@ -334,6 +341,7 @@ fn files_of_the_kernel_are_not_copied() {
     let top = tempfile::tempdir().unwrap();
     let from = Root::Host;
     let to = root(top.path());
+    let to = within(&to);
     let tried = copy_between(
         (&from, Path::new("/proc/self/status")),
         (&to, Path::new("status")),
@@ -413,7 +421,7 @@ fn a_directory_that_becomes_a_link_leads_nowhere() {
 
 fn to_tar(top: &Path, path: &str) -> Vec<u8> {
     let root = root(top);
-    let source = Source::open(&root, Path::new(path), false).unwrap();
+    let source = Source::open(&within(&root), Path::new(path), false).unwrap();
     let prefix = source.name.clone().map(PathBuf::from);
     let mut bytes = Vec::new();
     let mut sink = TarSink::new(&mut bytes);

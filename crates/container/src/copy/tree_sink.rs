@@ -15,15 +15,18 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use xebec_kernel::path::{is_mount_point, open_beneath};
+use xebec_kernel::random::random_name;
 
 use super::entry::{Content, Entry, Kind, Meta, Sink, Skipped};
 use super::error::CopyError;
 use super::limits::LEVELS;
 use super::tree_source::open_again;
-use crate::name::random_name;
 
 /// The bits that let a program run as its owner or group.
 const SET_ID: u32 = 0o6000;
+
+/// Random bytes in the temporary name of a file.
+const RANDOM_BYTES: usize = 6;
 
 /// The mode of a directory that a tar stream does not have, but something in it.
 const DEFAULT_MODE: u32 = 0o755;
@@ -82,7 +85,7 @@ pub(super) struct TreeSink {
 impl TreeSink {
     /// `label` names the directory in messages.
     pub(super) fn new(base: OwnedFd, label: String, rules: Rules) -> Self {
-        let random = random_name().unwrap_or_else(|_| std::process::id().to_string());
+        let random = random_name(RANDOM_BYTES).unwrap_or_else(|_| std::process::id().to_string());
         Self {
             base,
             label,

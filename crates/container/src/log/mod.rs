@@ -18,7 +18,8 @@ pub use reader::{Following, LogRange, LogReader};
 pub use time::{Time, TimeParseError};
 pub(crate) use writer::{LogStream, LogWriter};
 
-use crate::layout::LOG;
+/// The newest file of a log.
+const LOG: &str = "log";
 
 /// How much of a log is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -48,6 +48,7 @@ fn input(process: &Process) -> SpecInput<'_> {
         init: None,
         terminal: false,
         volumes: &[],
+        tmpfs: &[],
         network_files: &[],
         confinement: &PLAIN,
         security: &DEFAULT_SECURITY,
@@ -176,7 +177,6 @@ fn a_host_name_that_was_set_stays() {
 fn options_are_in_the_configuration() {
     let confinement = Confinement {
         read_only: true,
-        tmpfs: "/run:size=8m".parse().into_iter().collect(),
         memory: "64m".parse().ok(),
         shm_size: "1m".parse().ok(),
         ulimits: ["nproc=5", "nofile=7:8", "nproc=6"]
@@ -195,6 +195,7 @@ fn options_are_in_the_configuration() {
         ..SecurityContext::default()
     };
     let spec = config_json(&SpecInput {
+        tmpfs: &["/run:size=8m".parse().unwrap()],
         confinement: &confinement,
         security: &security,
         ..input(&process(&[]))

@@ -21,8 +21,6 @@ use super::relabel::relabel;
 use super::request::{Propagation, Relabel, Source, Volume};
 use super::store::{DATA, VolumeStore, set_mode};
 use super::usage;
-use crate::Directories;
-use crate::record;
 
 /// The mounts of one container.
 #[derive(Debug)]
@@ -44,27 +42,20 @@ struct Entry {
 
 /// Where a container is made.
 pub(crate) struct Place<'a> {
-    /// The directories of all containers.
-    pub directories: &'a Directories,
-    /// The container's name.
-    pub id: &'a str,
-    /// The directory of its layer.
+    /// The container's directory. Its name is the container's.
     pub state: &'a Path,
     /// The files of its image.
     pub view: &'a Path,
     /// The label of SELinux that its files have.
     pub label: Option<&'a str>,
+    /// Whether the container of a name runs, or is about to.
+    pub is_active: &'a dyn Fn(&str) -> bool,
 }
 
 impl ContainerVolumes {
     /// Plans the mounts. Nothing is made.
     /// A container that existed before, whose directory is `state`, keeps its anonymous volumes.
-    pub(crate) fn plan(
-        volumes: &[Volume],
-        directories: &Directories,
-        state: &Path,
-    ) -> Result<Self, VolumeError> {
-        let store = VolumeStore::of(directories);
+    pub(crate) fn plan(volumes: &[Volume], store: VolumeStore, state: &Path) -> Result<Self, VolumeError> {
         let earlier = usage::read(state)?;
         let mut entries = Vec::new();
         for volume in volumes {
@@ -173,7 +164,7 @@ fn make_volume(
             break (lock, is_new);
         }
     };
-    if volume.copies && !is_in_use(name, place)? {
+    if volume.copies && !is_in_use(store, name, place)? {
         fill(place.view, &volume.target, &store.path(name), go_on)?;
     }
     usage::add(place.state, name, anonymous, &volume.target)?;
@@ -182,12 +173,11 @@ fn make_volume(
 }
 
 /// Whether another container runs, or is about to, that may use a volume.
-fn is_in_use(name: &str, place: &Place<'_>) -> Result<bool, VolumeError> {
-    let run = &place.directories.run;
-    let others = usage::containers(&place.directories.state)?;
+fn is_in_use(store: &VolumeStore, name: &str, place: &Place<'_>) -> Result<bool, VolumeError> {
+    let others = usage::containers(store.containers())?;
     let mut others = others.into_iter().filter(|state| {
-        let id = state.file_name().unwrap_or_default().to_string_lossy();
-        id != place.id && record::path(run, &id).exists()
+        let id = state.file_name().unwrap_or_default();
+        Some(id) != place.state.file_name() && (place.is_active)(&id.to_string_lossy())
     });
     // Nobody knows what one uses whose file cannot be read.
     let uses =

@@ -24,6 +24,17 @@ pub enum VolumeError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A tmpfs that cannot be mounted.
+    #[error("tmpfs {tmpfs:?}: {reason}")]
+    Tmpfs {
+        /// The tmpfs as the user gave it.
+        tmpfs: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Two mounts at one place.
+    #[error("two mounts have the target {}; leave one of them out", .0.display())]
+    SameTarget(PathBuf),
     /// Not a name of a volume.
     #[error(
         "{0:?} cannot name a volume; use up to 200 letters, digits, '.', '_' and '-', the first a letter or digit"

@@ -1,4 +1,4 @@
-//! What of the host a container sees: directories and files of the host (`--volume`, `--mount`), and volumes.
+//! What is mounted in a container: directories and files of the host (`--volume`, `--mount`), volumes, and memory (`--tmpfs`).
 //!
 //! A *volume* is a directory that Xebec keeps for containers, by its name, and that outlives them:
 //!
@@ -31,7 +31,9 @@ mod paths;
 mod relabel;
 mod request;
 mod store;
+mod targets;
 mod text;
+mod tmpfs;
 mod usage;
 
 pub(crate) use self::bind::BindMount;
@@ -40,6 +42,8 @@ pub use self::error::VolumeError;
 pub use self::mount_option::Mount;
 pub use self::request::{Propagation, Relabel, Source, Submounts, Volume};
 pub use self::store::{VolumeInfo, VolumeStore};
+pub(crate) use self::targets::check_targets;
+pub use self::tmpfs::Tmpfs;
 pub(crate) use self::usage::anonymous_of;
 
 #[cfg(test)]

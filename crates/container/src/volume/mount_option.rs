@@ -7,7 +7,7 @@ use super::csv::fields;
 use super::error::VolumeError;
 use super::paths::{host_path, is_volume_name, target};
 use super::request::{Propagation, Source, Submounts, Volume};
-use crate::confinement::Tmpfs;
+use super::tmpfs::Tmpfs;
 
 /// A `--mount`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,6 @@ use xebec_kernel::remove::remove_tree;
 use super::error::VolumeError;
 use super::paths::{is_volume_name, random_name};
 use super::usage;
-use crate::Directories;
 
 /// What containers see of a volume.
 pub(super) const DATA: &str = "_data";
@@ -67,11 +66,11 @@ struct About {
 }
 
 impl VolumeStore {
-    /// The volumes beside these containers.
-    pub fn of(directories: &Directories) -> Self {
+    /// The volumes in `directory`, for the containers whose directories are in `containers`.
+    pub fn new(directory: PathBuf, containers: PathBuf) -> Self {
         Self {
-            directory: directories.volumes(),
-            containers: directories.state.clone(),
+            directory,
+            containers,
         }
     }
 
@@ -231,6 +230,11 @@ impl VolumeStore {
     /// The directory of a volume.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
+    }
+
+    /// The directories of all containers.
+    pub(super) fn containers(&self) -> &Path {
+        &self.containers
     }
 
     /// The directory of all volumes.

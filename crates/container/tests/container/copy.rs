@@ -5,7 +5,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use serde_json::json;
-use xebec_container::{CopyError, CopyOptions, Note, Record, Side, copy, copy_from_tar, copy_to_tar};
+use xebec_container::{
+    ContainerRoot, CopyError, CopyOptions, Note, Record, Side, copy, copy_from_tar, copy_to_tar,
+};
 
 use crate::support::{Case, Running, case};
 
@@ -16,6 +18,13 @@ fn start(case: &mut Case) -> (Running, Record) {
     running.wait_for_output("ready");
     let record = case.record("box");
     (running, record)
+}
+
+fn root_of(record: &Record) -> ContainerRoot {
+    ContainerRoot {
+        name: record.id.clone(),
+        directory: record.open_root().unwrap(),
+    }
 }
 
 fn cp(from: Side<'_>, to: Side<'_>) -> Result<Vec<Note>, CopyError> {
@@ -30,7 +39,8 @@ fn files_are_copied_in_and_out() {
     let shared = case.make_directory("shared");
     case.set("volume", &format!("{}:/volume", shared.display()));
     let (running, record) = start(&mut case);
-    let inside = |path: &'static str| Side::Container(&record, Path::new(path));
+    let root = root_of(&record);
+    let inside = |path: &'static str| Side::Container(&root, Path::new(path));
     let here = case.make_directory("here");
 
     cp(inside("/data"), Side::Host(&here)).unwrap();
@@ -70,7 +80,7 @@ fn files_are_copied_in_and_out() {
 
     running.signal(15);
     assert_eq!(running.finish().code, 0);
-    let ended = cp(inside("/data"), Side::Host(&here)).unwrap_err().to_string();
+    let ended = record.open_root().unwrap_err().to_string();
     assert!(ended.contains("box is not running"), "{ended}");
     case.assert_clean();
 }
@@ -84,7 +94,8 @@ fn a_mounted_file_is_written_in_its_place() {
     let before = fs::metadata(shared.join("file")).unwrap().ino();
     case.set("volume", &format!("{}:/mnt/file", shared.join("file").display()));
     let (running, record) = start(&mut case);
-    let inside = |path: &'static str| Side::Container(&record, Path::new(path));
+    let root = root_of(&record);
+    let inside = |path: &'static str| Side::Container(&root, Path::new(path));
     let here = case.make_directory("here");
     fs::write(here.join("file"), "new\n").unwrap();
     cp(Side::Host(&here.join("file")), inside("/mnt")).unwrap();
@@ -109,9 +120,10 @@ fn a_mounted_file_is_written_in_its_place() {
 fn a_root_is_copied_without_what_the_kernel_makes_up() {
     let mut case = case!();
     let (running, record) = start(&mut case);
-    let root = Side::Container(&record, Path::new("/"));
+    let root = root_of(&record);
+    let whole = Side::Container(&root, Path::new("/"));
     let (mut stream, mut notes) = (Vec::new(), Vec::new());
-    copy_to_tar(root, &mut stream, CopyOptions::default(), &mut |note| {
+    copy_to_tar(whole, &mut stream, CopyOptions::default(), &mut |note| {
         notes.push(note)
     })
     .unwrap();
@@ -134,7 +146,7 @@ fn a_root_is_copied_without_what_the_kernel_makes_up() {
     assert!(!target.join("dev/null").exists());
     let nowhere = copy_from_tar(
         stream.as_slice(),
-        Side::Container(&record, Path::new("/nowhere")),
+        Side::Container(&root, Path::new("/nowhere")),
         CopyOptions::default(),
         &mut |_| (),
     );

@@ -9,7 +9,7 @@ use xebec_container::{VolumeError, VolumeStore};
 use crate::support::{Case, case};
 
 fn volumes(case: &Case) -> VolumeStore {
-    VolumeStore::of(&case.dirs())
+    case.dirs().volumes()
 }
 
 fn data(case: &Case, name: &str) -> PathBuf {

@@ -10,33 +10,28 @@ use std::path::{Path, PathBuf};
 use super::super::copy::copy_tree;
 use super::super::fill::fill;
 use super::super::*;
-use crate::Directories;
 
 struct Root {
-    _directory: tempfile::TempDir,
-    directories: Directories,
+    directory: tempfile::TempDir,
+    containers: PathBuf,
 }
 
 impl Root {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let directories = Directories {
-            state: directory.path().join("containers"),
-            run: directory.path().join("run"),
-        };
         Self {
-            _directory: directory,
-            directories,
+            containers: directory.path().join("containers"),
+            directory,
         }
     }
 
     fn store(&self) -> VolumeStore {
-        VolumeStore::of(&self.directories)
+        VolumeStore::new(self.directory.path().join("volumes"), self.containers.clone())
     }
 
     /// A container that uses a volume.
     fn container(&self, id: &str, name: &str) -> PathBuf {
-        let state = self.directories.state.join(id);
+        let state = self.containers.join(id);
         fs::create_dir_all(&state).unwrap();
         usage::add(&state, name, false, Path::new("/data")).unwrap();
         state
@@ -101,14 +96,14 @@ fn a_volume_stays_while_a_container_uses_it() {
 fn a_removal_follows_no_link_and_a_killed_one_is_finished() {
     let root = Root::new();
     let store = root.store();
-    let outside = root.directories.state.with_file_name("outside");
+    let outside = root.containers.with_file_name("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("file"), "kept").unwrap();
     store.create(Some("data"), []).unwrap();
     let data = store.get("data").unwrap().mountpoint;
     symlink(&outside, data.join("link")).unwrap();
     // What a killed command left.
-    let volumes = root.directories.volumes();
+    let volumes = root.containers.with_file_name("volumes");
     fs::create_dir_all(volumes.join(".gone-1/_data/x")).unwrap();
     fs::create_dir_all(volumes.join(".new-1/_data")).unwrap();
     store.remove("data").unwrap();
@@ -196,7 +191,7 @@ fn a_copy_is_like_what_it_is_a_copy_of() {
 fn an_empty_volume_is_filled_whole_or_not_at_all() {
     let root = Root::new();
     let store = root.store();
-    let view = root.directories.state.with_file_name("view");
+    let view = root.containers.with_file_name("view");
     odd_tree(&view.join("srv/data"));
     fs::write(view.join("file"), "").unwrap();
     symlink("/srv", view.join("link")).unwrap();

@@ -7,8 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use xebec_container::{
-    self, Again, Directories, Event, Identity, ImageConfig, Mount, Prepared, RunError, RunOptions,
+    self, Again, ConfinementError, Directories, Event, Identity, ImageConfig, Mount, Prepared, RunError,
+    RunOptions,
 };
+use xebec_kernel::size::Bytes;
 
 use super::ORDERS;
 
@@ -109,6 +111,10 @@ fn all(orders: &serde_json::Value) -> impl Iterator<Item = (&str, &str)> {
     orders.map(|order| (order[0].as_str().unwrap(), order[1].as_str().unwrap()))
 }
 
+fn size(text: &str) -> Result<Bytes, ConfinementError> {
+    Ok(text.parse()?)
+}
+
 fn options(orders: &serde_json::Value) -> Result<RunOptions, RunError> {
     let mut options = RunOptions {
         image: "test/image:1".into(),
@@ -130,7 +136,7 @@ fn options(orders: &serde_json::Value) -> Result<RunOptions, RunError> {
             "volume" => options.volumes.push(value.parse()?),
             "mount" => match value.parse()? {
                 Mount::Volume(volume) => options.volumes.push(volume),
-                Mount::Tmpfs(tmpfs) => options.confinement.tmpfs.push(tmpfs),
+                Mount::Tmpfs(tmpfs) => options.tmpfs.push(tmpfs),
             },
             "pid" => options.pid = value.parse()?,
             "ipc" => options.ipc = value.parse()?,
@@ -146,11 +152,11 @@ fn options(orders: &serde_json::Value) -> Result<RunOptions, RunError> {
             "cap_drop" => options.confinement.cap_drop.push(value.parse()?),
             "security" => options.confinement.security.push(value.parse()?),
             "read_only" => options.confinement.read_only = true,
-            "tmpfs" => options.confinement.tmpfs.push(value.parse()?),
-            "memory" => options.confinement.memory = Some(value.parse()?),
+            "tmpfs" => options.tmpfs.push(value.parse()?),
+            "memory" => options.confinement.memory = Some(size(value)?),
             "cpus" => options.confinement.cpus = Some(value.parse()?),
             "pids" => options.confinement.pids_limit = Some(value.parse()?),
-            "shm_size" => options.confinement.shm_size = Some(value.parse()?),
+            "shm_size" => options.confinement.shm_size = Some(size(value)?),
             "ulimit" => options.confinement.ulimits.push(value.parse()?),
             "probe" => options.probes.push(value.parse().unwrap()),
             "probe_timeout_ms" => options.probe_timeout = milliseconds(),

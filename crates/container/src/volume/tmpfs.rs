@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 use xebec_kernel::size::Bytes;
 
-use crate::RunError;
+use super::error::VolumeError;
 
 /// The default mount options; docker's.
 const DEFAULT_OPTIONS: [&str; 3] = ["noexec", "nosuid", "nodev"];
@@ -29,10 +29,10 @@ pub struct Tmpfs {
 }
 
 impl FromStr for Tmpfs {
-    type Err = RunError;
+    type Err = VolumeError;
 
-    fn from_str(text: &str) -> Result<Self, RunError> {
-        let wrong = |reason: String| RunError::Tmpfs {
+    fn from_str(text: &str) -> Result<Self, VolumeError> {
+        let wrong = |reason: String| VolumeError::Tmpfs {
             tmpfs: text.to_owned(),
             reason,
         };
@@ -102,5 +102,40 @@ impl Tmpfs {
     /// In the form of the runtime's configuration.
     pub(crate) fn to_json(&self) -> Value {
         json!({ "destination": self.target, "type": "tmpfs", "source": "tmpfs", "options": self.options })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tmpfs_has_no_programs_and_devices_by_default() {
+        let options = |text: &str| {
+            let tmpfs = text.parse::<Tmpfs>().map(|tmpfs| tmpfs.to_json());
+            tmpfs.map(|json| json["options"].to_string().replace('"', ""))
+        };
+        assert_eq!(options("/run").unwrap(), "[noexec,nosuid,nodev]");
+        assert_eq!(
+            options("/run:exec,size=64m,mode=1770").unwrap(),
+            "[nosuid,nodev,exec,size=64m,mode=1770]"
+        );
+        assert_eq!(
+            options("/run:size=10%,rw,ro").unwrap(),
+            "[noexec,nosuid,nodev,size=10%,ro]"
+        );
+        for text in [
+            "run",
+            "/",
+            "/a/../b",
+            "/run:size=x",
+            "/run:bind",
+            "/run:context=x",
+            "/run:mode=9",
+            "/run:mode=17777",
+        ] {
+            assert!(options(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,0 +1,85 @@
+//! Why a container cannot be confined as its user asks. Each message names the option, and says what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use xebec_kernel::size::SizeParseError;
+
+/// What is wrong with an option, or with what it needs on this host.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfinementError {
+    /// There is no such capability.
+    #[error(
+        "{0:?} is not a capability; use names such as NET_ADMIN or CAP_NET_ADMIN, or ALL (see capabilities(7))"
+    )]
+    Capability(String),
+    /// Not a size.
+    #[error(transparent)]
+    Size(#[from] SizeParseError),
+    /// A limit of memory that cannot be set.
+    #[error("memory: {reason}")]
+    Memory {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Not a number of processors.
+    #[error("{0:?} is not a number of CPUs; write it as 1.5, and at least 0.01")]
+    CpusText(String),
+    /// More processors than the host has.
+    #[error("{cpus} CPUs: this host has {processors}; use 0.01 to {processors}.00")]
+    Cpus {
+        /// How many the user asked for.
+        cpus: f64,
+        /// How many the host has.
+        processors: usize,
+    },
+    /// Not a list of processors.
+    #[error("{0:?} is not a list of numbers; write it as 0-3,8")]
+    CpuSet(String),
+    /// A device that cannot be given to a container.
+    #[error("device {device}: {reason}")]
+    Device {
+        /// The device as the user gave it.
+        device: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A setting of the kernel that a container cannot have.
+    #[error("sysctl {sysctl}: {reason}")]
+    Sysctl {
+        /// The setting as the user gave it.
+        sysctl: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Not a number of processes.
+    #[error("{0:?} is not a number of processes; use one above 0, or -1 for no limit")]
+    PidsLimit(String),
+    /// A resource limit that cannot be set.
+    #[error("ulimit {ulimit:?}: {reason}")]
+    Ulimit {
+        /// The limit as the user gave it.
+        ulimit: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A security option that does not exist, or that this host does not support.
+    #[error("--security-opt {option}: {reason}")]
+    SecurityOption {
+        /// The option as the user gave it.
+        option: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The user's profile for system calls cannot be read.
+    #[error("cannot read the seccomp profile {}: {source}", path.display())]
+    Profile {
+        /// Its file.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// The kernel gives no random bytes.
+    #[error("cannot get random bytes for a label: {0}")]
+    Random(io::Error),
+}
