@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use xebec_container::{VolumeError, VolumeInfo, VolumeStore};
 use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
+use xebec_volume::{VolumeError, VolumeInfo, VolumeStore};
 
 use crate::args::{VolumeCommand, VolumeListArgs, VolumePruneArgs, VolumeRemoveArgs};
 use crate::container_lookup::directories;

@@ -13,6 +13,7 @@ use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::lock::try_lock_directory;
 use xebec_kernel::mount::{Attributes, Detached, Overlay};
 use xebec_network::{Attaching, Resolver, Wish};
+use xebec_volume::{ContainerVolumes, Place};
 
 use crate::layout::{CONFIG, MERGED, PID_FILE, REMOVE_MARKER, UPPER, WORK};
 use crate::log::{LogLimits, LogWriter};
@@ -26,7 +27,6 @@ use crate::runtime::Runtime;
 use crate::saved_run::SavedRun;
 use crate::security_context::SecurityContext;
 use crate::spec::{self, SpecInput};
-use crate::volume::{ContainerVolumes, Place};
 use crate::{Again, Directories, ExitCode, ImageConfig, RunError, RunOptions, StopSignal, control_groups};
 
 /// The bundle, the layer and the record of a container. Dropped, it removes them as [`Bundle::close`] does.

@@ -9,7 +9,7 @@
 //!              stop           exists if a user stopped it: its restart policy rests
 //!              remove         exists if the directory is removed with the container (--rm), or is being removed
 //!              volumes.json   the volumes that the container uses, if there are any
-//! <root>/volumes/             the volumes ([`crate::volume`])
+//! <root>/volumes/             the volumes ([`xebec_volume`])
 //! <run>/containers/           the records; a cleanup locks this directory
 //!              <id>.json      the container's record
 //!              <id>.tty       the socket on which the runtime sends the container's terminal
@@ -29,8 +29,7 @@
 use std::path::{Path, PathBuf};
 
 use xebec_network::Places;
-
-use crate::VolumeStore;
+use xebec_volume::VolumeStore;
 
 /// What is known of a container, in its directory.
 pub(crate) const CONTAINER: &str = "container.json";

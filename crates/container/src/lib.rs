@@ -28,7 +28,7 @@
 //!
 //! # What this crate may use
 //!
-//! `kernel` and `network`, and no other crate of Xebec. It knows neither images nor the daemon: it gets a
+//! `kernel`, `network` and `volume`, and no other crate of Xebec. It knows neither images nor the daemon: it gets a
 //! directory and an [`ImageConfig`].
 //!
 //! # Where to look
@@ -48,7 +48,6 @@
 //! | `saved`, `saved_run`, `container` | what is kept of containers, and finding them |
 //! | `lifecycle`, `restart_policy`, `restore` | what users do to containers that exist; when one is started again |
 //! | [`log`] | the output of detached containers |
-//! | `volume` | directories of the host, and volumes, that a container sees |
 //! | `network` | the container's network, and its files in `/etc` that follow from it |
 //! | `probe`, `probe_watch`, `output` | readiness |
 
@@ -102,7 +101,6 @@ mod terminal;
 mod top;
 mod usage;
 mod user;
-mod volume;
 
 pub use capabilities::{Capability, NAMES as CAPABILITIES};
 pub use cleanup::cleanup_stale;
@@ -141,6 +139,3 @@ pub use supervisor_event::ConfigNotifier;
 pub use top::{ProcessInfo, processes};
 pub use usage::{Usage, usage};
 pub use user::{Identity, UserError};
-pub use volume::{
-    Mount, Propagation, Relabel, Source, Submounts, Tmpfs, Volume, VolumeError, VolumeInfo, VolumeStore,
-};

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use xebec_volume::{Tmpfs, Volume};
+
 use crate::log::LogLimits;
-use crate::{
-    Confinement, IpcMode, Net, NetworkOptions, PidMode, Probe, RestartPolicy, StopSignal, Tmpfs, Volume,
-};
+use crate::{Confinement, IpcMode, Net, NetworkOptions, PidMode, Probe, RestartPolicy, StopSignal};
 
 /// How long a container may take to become ready before it is stopped, by default. The slowest start in the
 /// measurements on which Xebec is built (3 GB of python wheels at 100 Mbit/s) took 30 s.

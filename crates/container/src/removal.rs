@@ -12,10 +12,10 @@ use rustix::fs::{Mode, OFlags};
 use xebec_kernel::mount::automount::DOOR_SOURCE;
 use xebec_kernel::mount::{MountInfo, Top, mounts};
 use xebec_kernel::remove::remove_tree;
+use xebec_volume::anonymous_of;
 
 use crate::control_groups::{INTERVAL, ROUNDS};
 use crate::layout::{CONTAINER, MERGED, REMOVE_MARKER, UPPER, WORK};
-use crate::volume::anonymous_of;
 use crate::{Directories, RunError};
 
 /// How long it may take to open a directory on a busy machine.

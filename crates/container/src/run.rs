@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use xebec_kernel::process::{Linkage, linkage};
+use xebec_volume::check_targets;
 
 use crate::bundle::Bundle;
 use crate::cgroup_warm_up::CgroupWarmUp;
@@ -16,7 +17,6 @@ use crate::process::Process;
 use crate::runtime::Runtime;
 use crate::security_context::{SecurityContext, Surroundings};
 use crate::supervisor::{EventQueue, PendingCreate, SupervisorConfig, supervise};
-use crate::volume::check_targets;
 use crate::{
     ConfigNotifier, Directories, Event, ExitCode, ImageConfig, IpcMode, RunError, RunOptions, control_groups,
     terminal,

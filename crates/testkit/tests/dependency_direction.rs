@@ -11,7 +11,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-kernel", &[]),
     ("xebec-trust", &["xebec-format", "xebec-kernel"]),
     ("xebec-network", &["xebec-kernel"]),
-    ("xebec-container", &["xebec-kernel", "xebec-network"]),
+    ("xebec-volume", &["xebec-kernel"]),
+    (
+        "xebec-container",
+        &["xebec-kernel", "xebec-network", "xebec-volume"],
+    ),
     ("xebec-snapshotter", &["xebec-kernel"]),
     ("xebec-oci", &["xebec-format", "xebec-kernel"]),
     ("xebec-index", &["xebec-format", "xebec-kernel"]),
@@ -129,6 +133,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-recordings",
             "xebec-daemon",
             "xebec-install",
+            "xebec-volume",
         ],
     ),
 ];

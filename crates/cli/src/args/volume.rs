@@ -1,7 +1,7 @@
 //! What a container sees of the host, and `xebec volume`.
 
 use clap::{Args, Subcommand};
-use xebec_container::{Mount, Tmpfs, Volume};
+use xebec_volume::{Mount, Tmpfs, Volume};
 
 use super::json::Json;
 

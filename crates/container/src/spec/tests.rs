@@ -1,10 +1,12 @@
 use std::sync::LazyLock;
 
+use xebec_volume::Volume;
+
 use super::*;
+use crate::Identity;
 use crate::capabilities::Capabilities;
 use crate::labels::Labels;
 use crate::seccomp::{Filter, Filters};
-use crate::{Identity, Volume};
 
 fn process(env: &[(&str, &str)]) -> Process {
     Process {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use xebec_container::{VolumeError, VolumeStore};
+use xebec_volume::{VolumeError, VolumeStore};
 
 use crate::support::{Case, case};
 

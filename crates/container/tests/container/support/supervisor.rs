@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use xebec_container::{
-    self, Again, ConfinementError, Directories, Event, Identity, ImageConfig, Mount, Prepared, RunError,
-    RunOptions,
+    self, Again, ConfinementError, Directories, Event, Identity, ImageConfig, Prepared, RunError, RunOptions,
 };
 use xebec_kernel::size::Bytes;
+use xebec_volume::Mount;
 
 use super::ORDERS;
 

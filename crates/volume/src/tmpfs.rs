@@ -100,7 +100,7 @@ fn check(option: &str) -> Result<Option<&'static str>, String> {
 
 impl Tmpfs {
     /// In the form of the runtime's configuration.
-    pub(crate) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({ "destination": self.target, "type": "tmpfs", "source": "tmpfs", "options": self.options })
     }
 }

@@ -8,7 +8,7 @@ use super::tmpfs::Tmpfs;
 ///
 /// # Errors
 /// [`VolumeError::SameTarget`].
-pub(crate) fn check_targets(volumes: &[Volume], tmpfs: &[Tmpfs]) -> Result<(), VolumeError> {
+pub fn check_targets(volumes: &[Volume], tmpfs: &[Tmpfs]) -> Result<(), VolumeError> {
     let mut targets: Vec<_> = volumes.iter().map(|volume| volume.target.as_path()).collect();
     targets.extend(tmpfs.iter().map(|tmpfs| tmpfs.target.as_path()));
     targets.sort_unstable();

@@ -10,6 +10,10 @@
 //!                .gone-<digits>       a volume that is being removed
 //! ```
 //!
+//! [`Volume`], [`Mount`] and [`Tmpfs`] are what a user asks for. [`ContainerVolumes`] plans the mounts of one container before its
+//! image is known, makes what is missing when it is, and compares what the container got with it. [`VolumeStore`] is what
+//! `xebec volume` works on.
+//!
 //! # Promises
 //!
 //! * What containers wrote to a volume is never followed as a link, and nothing outside the volume is removed
@@ -18,6 +22,23 @@
 //!   synced, and renamed.
 //! * A volume is not removed while a container uses it, also one that has ended and was kept.
 //! * Before a container's command runs, each mount is compared with what was opened for it on the host.
+//!
+//! # What this crate may use
+//!
+//! `kernel`, and no other crate of Xebec. It knows no containers: it is given the directories of all, in each of which it keeps one
+//! file (`volumes.json`), and asks its caller which of them run ([`Place`]).
+//!
+//! # Where to look
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | `request` | a mount as it is asked for; `text` and `options` read `--volume`, `mount_option` and `csv` read `--mount` |
+//! | `tmpfs`, `targets` | directories in memory; two mounts at one place |
+//! | `container_volumes` | the mounts of one container; `bind` writes one for the runtime |
+//! | `store`, `paths` | the volumes there are, and their names |
+//! | `usage` | which container uses which volume |
+//! | `fill`, `copy` | what the image has in a volume's place |
+//! | `relabel` | labels of SELinux |
 
 mod bind;
 mod container_volumes;
@@ -36,15 +57,15 @@ mod text;
 mod tmpfs;
 mod usage;
 
-pub(crate) use self::bind::BindMount;
-pub(crate) use self::container_volumes::{ContainerVolumes, Place};
+pub use self::bind::BindMount;
+pub use self::container_volumes::{ContainerVolumes, Place};
 pub use self::error::VolumeError;
 pub use self::mount_option::Mount;
 pub use self::request::{Propagation, Relabel, Source, Submounts, Volume};
 pub use self::store::{VolumeInfo, VolumeStore};
-pub(crate) use self::targets::check_targets;
+pub use self::targets::check_targets;
 pub use self::tmpfs::Tmpfs;
-pub(crate) use self::usage::anonymous_of;
+pub use self::usage::anonymous_of;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use super::request::{Propagation, Submounts, Volume};
 
 /// A bind mount of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BindMount {
+pub struct BindMount {
     /// The path on the host.
     pub source: PathBuf,
     /// The path in the container.
@@ -21,7 +21,7 @@ pub(crate) struct BindMount {
 
 impl BindMount {
     /// The mount of what was asked for, whose contents are at `source`.
-    pub(crate) fn of(volume: &Volume, source: PathBuf) -> Self {
+    pub fn of(volume: &Volume, source: PathBuf) -> Self {
         Self {
             source,
             target: volume.target.clone(),
@@ -32,7 +32,7 @@ impl BindMount {
     }
 
     /// In the form of the runtime's configuration.
-    pub(crate) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let bind = match self.submounts {
             Submounts::Hidden => "bind",
             Submounts::Follow | Submounts::Writable => "rbind",

@@ -24,7 +24,7 @@ use super::usage;
 
 /// The mounts of one container.
 #[derive(Debug)]
-pub(crate) struct ContainerVolumes {
+pub struct ContainerVolumes {
     store: VolumeStore,
     entries: Vec<Entry>,
 }
@@ -41,7 +41,7 @@ struct Entry {
 }
 
 /// Where a container is made.
-pub(crate) struct Place<'a> {
+pub struct Place<'a> {
     /// The container's directory. Its name is the container's.
     pub state: &'a Path,
     /// The files of its image.
@@ -55,7 +55,10 @@ pub(crate) struct Place<'a> {
 impl ContainerVolumes {
     /// Plans the mounts. Nothing is made.
     /// A container that existed before, whose directory is `state`, keeps its anonymous volumes.
-    pub(crate) fn plan(volumes: &[Volume], store: VolumeStore, state: &Path) -> Result<Self, VolumeError> {
+    ///
+    /// # Errors
+    /// If a source is missing that must be there, or it cannot be read which volumes the container has.
+    pub fn plan(volumes: &[Volume], store: VolumeStore, state: &Path) -> Result<Self, VolumeError> {
         let earlier = usage::read(state)?;
         let mut entries = Vec::new();
         for volume in volumes {
@@ -90,13 +93,16 @@ impl ContainerVolumes {
     }
 
     /// The mounts for the runtime.
-    pub(crate) fn mounts(&self) -> Vec<BindMount> {
+    pub fn mounts(&self) -> Vec<BindMount> {
         let of = |entry: &Entry| BindMount::of(&entry.volume, entry.path.clone());
         self.entries.iter().map(of).collect()
     }
 
     /// Makes what is not there, fills new volumes, and opens all of it. `go_on` fails if the start is to end.
-    pub(crate) fn make(
+    ///
+    /// # Errors
+    /// [`VolumeError`]. Volumes that were made before stay.
+    pub fn make(
         &mut self,
         place: &Place<'_>,
         go_on: &mut dyn FnMut() -> io::Result<()>,
@@ -122,7 +128,10 @@ impl ContainerVolumes {
 
     /// Compares what the container of this process sees with what was opened. Its command has not run, but
     /// others may be able to write where the sources are.
-    pub(crate) fn compare(&self, pid: i32, is_hidden: impl Fn(&Path) -> bool) -> Result<(), VolumeError> {
+    ///
+    /// # Errors
+    /// [`VolumeError::Replaced`] if it is something else. I/O errors.
+    pub fn compare(&self, pid: i32, is_hidden: impl Fn(&Path) -> bool) -> Result<(), VolumeError> {
         let root = PathBuf::from(format!("/proc/{pid}/root"));
         for entry in &self.entries {
             let target = &entry.volume.target;

@@ -96,7 +96,7 @@ pub(super) fn containers(containers: &Path) -> Result<Vec<PathBuf>, VolumeError>
 }
 
 /// The anonymous volumes of the container with this directory, which go with it.
-pub(crate) fn anonymous_of(state: &Path) -> Vec<String> {
+pub fn anonymous_of(state: &Path) -> Vec<String> {
     let uses = read(state).unwrap_or_else(|error| {
         tracing::warn!(%error, "cannot tell which anonymous volumes a container has; `xebec volume prune` removes them");
         Vec::new()
