@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use xebec_container::{ContainerRoot, CopyError, CopyOptions, Note, Side, copy, copy_from_tar, copy_to_tar};
+use xebec_copy::{ContainerRoot, CopyError, CopyOptions, Note, Side, copy, copy_from_tar, copy_to_tar};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 

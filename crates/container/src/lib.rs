@@ -40,7 +40,6 @@
 //! | `supervisor` | the container's life after `create` |
 //! | `bundle`, `layout`, `removal` | a container's files and mounts, and their removal |
 //! | `exec`, `running` | a command that joins a container that runs |
-//! | `copy` | files between a host and a container that runs |
 //! | `usage`, `top` | what a container uses, and its processes |
 //! | `record`, `cleanup` | which containers there are, and what killed supervisors left |
 //! | `spec`, `process`, `user` | the runtime's configuration |
@@ -58,7 +57,6 @@ mod cleanup;
 pub mod confinement;
 mod container;
 mod control_groups;
-mod copy;
 mod env_file;
 mod error;
 mod event;
@@ -109,9 +107,6 @@ pub use container::{
     Container, Containers, FindError, Status, containers, find, is_stopped, pause_before_restart,
 };
 pub use control_groups::{container_of_cgroup, run_of_cgroup};
-pub use copy::{
-    ContainerRoot, CopyError, CopyOptions, Note, Side, Skipped, copy, copy_from_tar, copy_to_tar,
-};
 pub use env_file::{EnvFileError, read as read_env_file};
 pub use error::{RecordError, RunError, RunningError};
 pub use event::Event;

@@ -11,6 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-kernel", &[]),
     ("xebec-trust", &["xebec-format", "xebec-kernel"]),
     ("xebec-network", &["xebec-kernel"]),
+    ("xebec-copy", &["xebec-kernel"]),
     ("xebec-volume", &["xebec-kernel"]),
     (
         "xebec-container",
@@ -134,6 +135,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-daemon",
             "xebec-install",
             "xebec-volume",
+            "xebec-copy",
         ],
     ),
 ];

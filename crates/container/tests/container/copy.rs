@@ -5,9 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use serde_json::json;
-use xebec_container::{
-    ContainerRoot, CopyError, CopyOptions, Note, Record, Side, copy, copy_from_tar, copy_to_tar,
-};
+use xebec_container::Record;
+use xebec_copy::{ContainerRoot, CopyError, CopyOptions, Note, Side, copy, copy_from_tar, copy_to_tar};
 
 use crate::support::{Case, Running, case};
 

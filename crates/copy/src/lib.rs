@@ -1,4 +1,4 @@
-//! Copies files between a host and containers that run.
+//! Copies files between a host and containers that run: `xebec cp`.
 //!
 //! A copy has a source, which passes one [`Entry`] after the other to a sink. A tree of files
 //! ([`tree_source`], [`tree_sink`]) and a tar stream ([`tar_source`], [`tar_sink`]) can be either. Nothing is
@@ -15,6 +15,20 @@
 //! * Device files are never made. On the host, bits that let a program run as its owner are dropped unless
 //!   everything is to be kept (`-a`).
 //! * Directories deeper than [`limits::LEVELS`] are refused.
+//!
+//! # What this crate may use
+//!
+//! `kernel`, and no other crate of Xebec. It knows no containers: its caller opens the root directory of one ([`ContainerRoot`]).
+//!
+//! # Where to look
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | `place` | finding source and destination, by docker's rules |
+//! | `tree_source`, `tar_source` | what passes entries on |
+//! | `tree_sink`, `tar_sink` | what takes them |
+//! | `entry` | what they pass to each other |
+//! | `limits`, `error` | how deep a tree may be; why a copy fails |
 
 mod entry;
 mod error;
