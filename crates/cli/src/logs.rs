@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::Duration;
 
-use xebec_container::log::{Entry, Following, LogRange, LogReader, Stream, Time};
 use xebec_container::{Container, Directories, find};
+use xebec_container_log::{Entry, Following, LogRange, LogReader, Stream, Time};
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 

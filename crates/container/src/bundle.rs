@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
+use xebec_container_log::{LogLimits, LogWriter};
 use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::lock::try_lock_directory;
 use xebec_kernel::mount::{Attributes, Detached, Overlay};
@@ -16,7 +17,6 @@ use xebec_network::{Attaching, Resolver, Wish};
 use xebec_volume::{ContainerVolumes, Place};
 
 use crate::layout::{CONFIG, MERGED, PID_FILE, REMOVE_MARKER, UPPER, WORK};
-use crate::log::{LogLimits, LogWriter};
 use crate::name::{is_container_name, random_name};
 use crate::namespaces::PidNamespace;
 use crate::network::{NetworkPlan, host_name, set_mode, write_network_files};

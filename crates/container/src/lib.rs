@@ -28,7 +28,7 @@
 //!
 //! # What this crate may use
 //!
-//! `kernel`, `network` and `volume`, and no other crate of Xebec. It knows neither images nor the daemon: it gets a
+//! `kernel`, `network`, `volume` and `container-log`, and no other crate of Xebec. It knows neither images nor the daemon: it gets a
 //! directory and an [`ImageConfig`].
 //!
 //! # Where to look
@@ -46,7 +46,6 @@
 //! | `security_context`, `seccomp`, `labels`, `capabilities`, [`confinement`] | what a container may do and use |
 //! | `saved`, `saved_run`, `container` | what is kept of containers, and finding them |
 //! | `lifecycle`, `restart_policy`, `restore` | what users do to containers that exist; when one is started again |
-//! | [`log`] | the output of detached containers |
 //! | `network` | the container's network, and its files in `/etc` that follow from it |
 //! | `probe`, `probe_watch`, `output` | readiness |
 
@@ -68,7 +67,6 @@ mod init;
 mod labels;
 mod layout;
 mod lifecycle;
-pub mod log;
 mod name;
 mod namespaces;
 mod network;

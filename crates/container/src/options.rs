@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use xebec_container_log::LogLimits;
 use xebec_volume::{Tmpfs, Volume};
 
-use crate::log::LogLimits;
 use crate::{Confinement, IpcMode, Net, NetworkOptions, PidMode, Probe, RestartPolicy, StopSignal};
 
 /// How long a container may take to become ready before it is stopped, by default. The slowest start in the

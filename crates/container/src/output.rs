@@ -12,9 +12,9 @@ use std::thread;
 
 use rustix::io::Errno;
 
-use crate::log::LogStream;
 use crate::probe::{LogPattern, Probe};
 use crate::supervisor_event::SupervisorEvent;
+use xebec_container_log::LogStream;
 
 /// Longest part of a line that is searched and kept. Longer lines are data rather than messages.
 const LINE_LIMIT: usize = 64 << 10;

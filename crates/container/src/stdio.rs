@@ -6,12 +6,12 @@ use std::process::Stdio;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use crate::log::{LogWriter, Stream};
 use crate::output::{self, Copying, Destination, LineSearch, Sink, Tail};
 use crate::runtime::Streams;
 use crate::supervisor_event::SupervisorEvent;
 use crate::terminal::{ConsoleSocket, OUTPUT_PATIENCE, Terminal};
 use crate::{RunError, RunOptions};
+use xebec_container_log::{LogWriter, Stream};
 
 /// The ends of the container's standard streams on this side.
 #[derive(Default)]

@@ -11,11 +11,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-kernel", &[]),
     ("xebec-trust", &["xebec-format", "xebec-kernel"]),
     ("xebec-network", &["xebec-kernel"]),
+    ("xebec-container-log", &["xebec-kernel"]),
     ("xebec-copy", &["xebec-kernel"]),
     ("xebec-volume", &["xebec-kernel"]),
     (
         "xebec-container",
-        &["xebec-kernel", "xebec-network", "xebec-volume"],
+        &[
+            "xebec-kernel",
+            "xebec-network",
+            "xebec-volume",
+            "xebec-container-log",
+        ],
     ),
     ("xebec-snapshotter", &["xebec-kernel"]),
     ("xebec-oci", &["xebec-format", "xebec-kernel"]),
@@ -136,6 +142,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-install",
             "xebec-volume",
             "xebec-copy",
+            "xebec-container-log",
         ],
     ),
 ];

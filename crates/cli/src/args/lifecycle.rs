@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use xebec_container::log::{LogLimits, Time};
 use xebec_container::{RestartPolicy, StopSignal};
+use xebec_container_log::{LogLimits, Time};
 use xebec_kernel::size::Bytes;
 
 /// What is kept of a container for its later life.

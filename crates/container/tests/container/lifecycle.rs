@@ -4,11 +4,11 @@ use std::fs;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-use xebec_container::log::{Entry, LogRange, LogReader, Stream};
 use xebec_container::{
     Container, ExitCode, FindError, LifecycleError, Removal, Status, containers, find, remove, rename,
     send_signal, set_paused, stop, wait,
 };
+use xebec_container_log::{Entry, LogRange, LogReader, Stream};
 
 use crate::support::{Case, case, wait_until};
 

@@ -12,11 +12,14 @@ const TEXT_LIMIT: usize = 16 << 10;
 
 /// The log of a container, for all its streams.
 #[derive(Clone)]
-pub(crate) struct LogWriter(Arc<Mutex<Files>>);
+pub struct LogWriter(Arc<Mutex<Files>>);
 
 impl LogWriter {
     /// Opens the log in a container's directory. What earlier starts wrote stays.
-    pub(crate) fn open(directory: &Path, limits: LogLimits) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn open(directory: &Path, limits: LogLimits) -> io::Result<Self> {
         let file = open(directory)?;
         Ok(Self(Arc::new(Mutex::new(Files {
             size: file.metadata()?.len(),
@@ -29,7 +32,7 @@ impl LogWriter {
     }
 
     /// A stream of the container.
-    pub(crate) fn stream(&self, stream: Stream) -> LogStream {
+    pub fn stream(&self, stream: Stream) -> LogStream {
         LogStream {
             writer: self.clone(),
             stream,
@@ -44,7 +47,7 @@ impl LogWriter {
 }
 
 /// What writes one stream of a container into its log. Dropped, it writes what is left of a line without an end.
-pub(crate) struct LogStream {
+pub struct LogStream {
     writer: LogWriter,
     stream: Stream,
     line: Vec<u8>,
@@ -52,7 +55,7 @@ pub(crate) struct LogStream {
 
 impl LogStream {
     /// Writes the next bytes of the stream. The rest of a line waits for its end.
-    pub(crate) fn take(&mut self, bytes: &[u8]) {
+    pub fn take(&mut self, bytes: &[u8]) {
         let time = Time::now().to_string();
         let mut entries = Vec::new();
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
