@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
+use xebec_confinement::SecurityContext;
 use xebec_container_log::{LogLimits, LogWriter};
 use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::lock::try_lock_directory;
@@ -25,7 +26,6 @@ use crate::record::{self, Record};
 use crate::removal::{remove_bundle, remove_layer, remove_unless_kept};
 use crate::runtime::Runtime;
 use crate::saved_run::SavedRun;
-use crate::security_context::SecurityContext;
 use crate::spec::{self, SpecInput};
 use crate::{Again, Directories, ExitCode, ImageConfig, RunError, RunOptions, StopSignal, control_groups};
 

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use xebec_confinement::ConfinementError;
 use xebec_kernel::mount::MountError;
 use xebec_network::NetworkError;
 use xebec_volume::VolumeError;
 
-use crate::{ConfinementError, ExitCode, ImageConfigError, SignalParseError, UserError};
+use crate::{ExitCode, ImageConfigError, SignalParseError, UserError};
 
 /// What kept a container from running, or from becoming ready.
 #[derive(Debug, thiserror::Error)]

@@ -28,8 +28,8 @@
 //!
 //! # What this crate may use
 //!
-//! `kernel`, `network`, `volume` and `container-log`, and no other crate of Xebec. It knows neither images nor the daemon: it gets a
-//! directory and an [`ImageConfig`].
+//! `kernel`, and the crates that each know one thing of a container: `network`, `volume`, `confinement` and
+//! `container-log`. It knows neither images nor the daemon: it gets a directory and an [`ImageConfig`].
 //!
 //! # Where to look
 //!
@@ -43,17 +43,14 @@
 //! | `usage`, `top` | what a container uses, and its processes |
 //! | `record`, `cleanup` | which containers there are, and what killed supervisors left |
 //! | `spec`, `process`, `user` | the runtime's configuration |
-//! | `security_context`, `seccomp`, `labels`, `capabilities`, [`confinement`] | what a container may do and use |
 //! | `saved`, `saved_run`, `container` | what is kept of containers, and finding them |
 //! | `lifecycle`, `restart_policy`, `restore` | what users do to containers that exist; when one is started again |
 //! | `network` | the container's network, and its files in `/etc` that follow from it |
 //! | `probe`, `probe_watch`, `output` | readiness |
 
 mod bundle;
-mod capabilities;
 mod cgroup_warm_up;
 mod cleanup;
-pub mod confinement;
 mod container;
 mod control_groups;
 mod env_file;
@@ -64,7 +61,6 @@ mod exec_fifo;
 mod exit_code;
 mod image_config;
 mod init;
-mod labels;
 mod layout;
 mod lifecycle;
 mod name;
@@ -85,8 +81,6 @@ mod running;
 mod runtime;
 mod saved;
 mod saved_run;
-mod seccomp;
-mod security_context;
 mod signal;
 mod signal_watch;
 mod spec;
@@ -98,9 +92,7 @@ mod top;
 mod usage;
 mod user;
 
-pub use capabilities::{Capability, NAMES as CAPABILITIES};
 pub use cleanup::cleanup_stale;
-pub use confinement::{Confinement, ConfinementError};
 pub use container::{
     Container, Containers, FindError, Status, containers, find, is_stopped, pause_before_restart,
 };

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use xebec_confinement::Confinement;
 use xebec_container_log::LogLimits;
 use xebec_volume::{Tmpfs, Volume};
 
-use crate::{Confinement, IpcMode, Net, NetworkOptions, PidMode, Probe, RestartPolicy, StopSignal};
+use crate::{IpcMode, Net, NetworkOptions, PidMode, Probe, RestartPolicy, StopSignal};
 
 /// How long a container may take to become ready before it is stopped, by default. The slowest start in the
 /// measurements on which Xebec is built (3 GB of python wheels at 100 Mbit/s) took 30 s.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use xebec_confinement::{SecurityContext, Surroundings};
 use xebec_kernel::process::{Linkage, linkage};
 use xebec_volume::check_targets;
 
@@ -15,7 +16,6 @@ use crate::prediction::PredictedCreate;
 use crate::probe_watch::refuse_ready_before;
 use crate::process::Process;
 use crate::runtime::Runtime;
-use crate::security_context::{SecurityContext, Surroundings};
 use crate::supervisor::{EventQueue, PendingCreate, SupervisorConfig, supervise};
 use crate::{
     ConfigNotifier, Directories, Event, ExitCode, ImageConfig, IpcMode, RunError, RunOptions, control_groups,

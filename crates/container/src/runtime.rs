@@ -92,7 +92,7 @@ impl Runtime {
         })
     }
 
-    /// Whether the runtime works under a system call filter ([`crate::seccomp`]). Others than runc and crun
+    /// Whether the runtime works under a system call filter ([`xebec_confinement::seccomp`]). Others than runc and crun
     /// may need more system calls.
     pub(crate) fn takes_filter(&self) -> bool {
         self.is_runc() || self.is_crun()

@@ -7,13 +7,12 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use xebec_confinement::{Confinement, DeviceNode, SecurityContext, seccomp};
 use xebec_volume::{BindMount, Propagation, Tmpfs};
 
-use crate::confinement::{Confinement, DeviceNode};
 use crate::network::Namespace;
 use crate::process::Process;
-use crate::security_context::SecurityContext;
-use crate::{IpcMode, PidMode, seccomp};
+use crate::{IpcMode, PidMode};
 
 /// The version whose members are used. Every runc since 1.0 reads it.
 const SPEC_VERSION: &str = "1.0.2";

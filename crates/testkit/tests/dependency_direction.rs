@@ -11,6 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-kernel", &[]),
     ("xebec-trust", &["xebec-format", "xebec-kernel"]),
     ("xebec-network", &["xebec-kernel"]),
+    ("xebec-confinement", &["xebec-kernel"]),
     ("xebec-container-log", &["xebec-kernel"]),
     ("xebec-copy", &["xebec-kernel"]),
     ("xebec-volume", &["xebec-kernel"]),
@@ -21,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-network",
             "xebec-volume",
             "xebec-container-log",
+            "xebec-confinement",
         ],
     ),
     ("xebec-snapshotter", &["xebec-kernel"]),
@@ -143,6 +145,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-volume",
             "xebec-copy",
             "xebec-container-log",
+            "xebec-confinement",
         ],
     ),
 ];

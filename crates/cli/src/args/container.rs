@@ -6,8 +6,10 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args, ValueHint};
-use xebec_container::confinement::{Cpus, MemorySwap, PidsLimit, SecurityOption, Ulimit};
-use xebec_container::{CAPABILITIES, Capability, Confinement, Probe, RunOptions, read_env_file};
+use xebec_confinement::{
+    CAPABILITIES, Capability, Confinement, Cpus, MemorySwap, PidsLimit, SecurityOption, Ulimit,
+};
+use xebec_container::{Probe, RunOptions, read_env_file};
 use xebec_kernel::size::Bytes;
 use xebec_protocol::wire::ServiceCommand;
 use xebec_recordings::merge_pages::Limit;

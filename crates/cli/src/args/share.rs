@@ -1,7 +1,7 @@
 //! What a container shares with the host and with other containers, and how much of the host it gets.
 
 use clap::Args;
-use xebec_container::confinement::{Confinement, CpuSet, Device, Sysctl};
+use xebec_confinement::{Confinement, CpuSet, Device, Sysctl};
 use xebec_container::{IpcMode, PidMode, RunOptions};
 use xebec_kernel::size::Bytes;
 

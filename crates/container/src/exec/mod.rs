@@ -4,7 +4,7 @@
 //! control groups and inner filter of system calls. The rest is in a `process.json` of ours: the process of
 //! the container's own configuration with another command line ([`process`]). So the command has the
 //! capabilities, the limits, `noNewPrivileges` and the labels of the container, and never more. The outer
-//! filter, which the runtime does not know of ([`crate::seccomp`]), is installed on the runtime again.
+//! filter, which the runtime does not know of ([`seccomp`]), is installed on the runtime again.
 //!
 //! As for `create`, the runtime is told to end once the command runs. This process is then the command's
 //! parent: input and output pass through nobody else, and the exit status is the command's own.
@@ -21,6 +21,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use rustix::process::Signal;
 use serde_json::Value;
 use signal_hook::consts::SIGWINCH;
+use xebec_confinement::seccomp;
 use xebec_kernel::file::read_limited;
 
 use self::files::ExecFiles;
@@ -36,7 +37,7 @@ use crate::supervisor::asks_to_end;
 use crate::supervisor_event::SupervisorEvent;
 use crate::terminal::Terminal;
 use crate::user;
-use crate::{Directories, ExitCode, Record, RunError, RunOptions, seccomp, terminal};
+use crate::{Directories, ExitCode, Record, RunError, RunOptions, terminal};
 
 /// Largest configuration that is read. Command line and environment, which are the largest part of it, are
 /// bounded by the kernel (`ARG_MAX`).

@@ -1,12 +1,11 @@
 use std::sync::LazyLock;
 
+use xebec_confinement::seccomp::{Filter, Filters};
+use xebec_confinement::{Capabilities, Labels};
 use xebec_volume::Volume;
 
 use super::*;
 use crate::Identity;
-use crate::capabilities::Capabilities;
-use crate::labels::Labels;
-use crate::seccomp::{Filter, Filters};
 
 fn process(env: &[(&str, &str)]) -> Process {
     Process {

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use xebec_confinement::ConfinementError;
 use xebec_container::{
-    self, Again, ConfinementError, Directories, Event, Identity, ImageConfig, Prepared, RunError, RunOptions,
+    self, Again, Directories, Event, Identity, ImageConfig, Prepared, RunError, RunOptions,
 };
 use xebec_kernel::size::Bytes;
 use xebec_volume::Mount;

@@ -36,14 +36,15 @@ use serde_json::{Value, json};
 use xebec_kernel::process::Instruction;
 
 pub(crate) use self::custom_profile::{read, version};
-pub(crate) use self::joining::{ANNOTATION, annotation, outer_filter_of};
+use self::joining::annotation;
+pub use self::joining::{ANNOTATION, outer_filter_of};
 use self::policy::{CLONE_FLAGS, ENOSYS, EPERM, FAMILIES, NAMESPACE_FLAGS, PERSONALITIES, SOCKET_MAKERS};
 use self::syscalls::{Action, SYSCALLS, Syscall};
 use crate::capabilities::Capabilities;
 
 /// The choice of a container's filter.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Filter {
+pub enum Filter {
     /// The allow list.
     #[default]
     Default,
@@ -55,7 +56,7 @@ pub(crate) enum Filter {
 
 /// The filters of a container.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Filters {
+pub struct Filters {
     /// The filter that is installed on the runtime.
     pub outer: Option<Vec<Instruction>>,
     /// The note of the outer filter in the runtime's configuration ([`joining`]).
@@ -68,12 +69,7 @@ impl Filters {
     /// The filters of a container with these capabilities. `takes_outer` is whether its runtime works under
     /// the outer filter, and `socketcall` whether programs may make sockets by the old call whose arguments a
     /// filter cannot read.
-    pub(crate) fn new(
-        filter: &Filter,
-        capabilities: Capabilities,
-        takes_outer: bool,
-        socketcall: bool,
-    ) -> Self {
+    pub fn new(filter: &Filter, capabilities: Capabilities, takes_outer: bool, socketcall: bool) -> Self {
         match filter {
             Filter::Unconfined => Filters::default(),
             Filter::Custom(profile) => Filters {

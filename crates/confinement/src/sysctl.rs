@@ -2,15 +2,15 @@
 
 use std::str::FromStr;
 
-use crate::ConfinementError;
+use crate::error::ConfinementError;
 
 /// A setting of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sysctl {
     /// Its name, with dots.
-    pub(crate) name: String,
+    pub name: String,
     /// Its value.
-    pub(crate) value: String,
+    pub value: String,
 }
 
 /// Settings of the IPC namespace; docker's list.

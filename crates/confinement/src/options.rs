@@ -1,23 +1,15 @@
 //! The options that say what a container may do and use: `--cap-add`, `--memory`, `--security-opt` and
 //! others, with docker's names and values.
 
-mod devices;
-mod error;
-mod limits;
-mod security;
-mod sysctl;
-
-pub use self::devices::Device;
-pub(crate) use self::devices::DeviceNode;
-pub use self::error::ConfinementError;
-pub use self::limits::{CpuSet, Cpus, MemorySwap, PidsLimit, Ulimit};
-pub use self::security::SecurityOption;
-pub use self::sysctl::Sysctl;
-
 use serde_json::{Map, Value, json};
 use xebec_kernel::size::Bytes;
 
 use crate::capabilities::Capability;
+use crate::devices::Device;
+use crate::error::ConfinementError;
+use crate::limits::{CpuSet, Cpus, MemorySwap, PidsLimit, Ulimit};
+use crate::security_option::SecurityOption;
+use crate::sysctl::Sysctl;
 
 /// The smallest limit of memory; docker's figure. With less the runtime itself runs out of memory.
 const LEAST_MEMORY: u64 = 6 << 20;
@@ -105,7 +97,7 @@ impl Confinement {
     }
 
     /// The `linux.resources` object of the runtime's configuration.
-    pub(crate) fn resources(&self, can_limit_swap: bool) -> Value {
+    pub fn resources(&self, can_limit_swap: bool) -> Value {
         let mut resources = Map::new();
         // The runtime allows the devices that every container has.
         resources.insert("devices".into(), json!([{ "allow": false, "access": "rwm" }]));

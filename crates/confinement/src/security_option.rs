@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::ConfinementError;
+use crate::error::ConfinementError;
 
 /// A security option.
 #[derive(Clone, Debug, PartialEq, Eq)]

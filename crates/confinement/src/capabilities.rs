@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::ConfinementError;
+use crate::error::ConfinementError;
 
 /// The names of all capabilities by their numbers (`linux/capability.h`), without `CAP_`.
 pub const NAMES: [&str; 41] = [
@@ -105,11 +105,11 @@ impl FromStr for Capability {
 
 /// A set of capabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Capabilities(u64);
+pub struct Capabilities(u64);
 
 impl Capabilities {
     /// Every capability.
-    pub(crate) const ALL: Self = Self((1 << NAMES.len()) - 1);
+    pub const ALL: Self = Self((1 << NAMES.len()) - 1);
 
     /// The capabilities of this process, which it can give to a container.
     pub(crate) fn held() -> Self {
@@ -118,7 +118,7 @@ impl Capabilities {
     }
 
     /// The capabilities of a container, which is on the host's network or not. `held` are those of this process.
-    pub(crate) fn of(added: &[Capability], dropped: &[Capability], on_host: bool, held: Self) -> Self {
+    pub fn of(added: &[Capability], dropped: &[Capability], on_host: bool, held: Self) -> Self {
         let set = |list: &[Capability]| {
             list.iter().fold(Self::default(), |set, one| match one {
                 Capability::All => set,
@@ -152,7 +152,7 @@ impl Capabilities {
     }
 
     /// In the form of the runtime's configuration.
-    pub(crate) fn names(self) -> Vec<String> {
+    pub fn names(self) -> Vec<String> {
         let has = |number: &usize| self.0 & (1 << number) != 0;
         let names = NAMES.iter().enumerate().filter(|(number, _)| has(number));
         names.map(|(_, name)| format!("CAP_{name}")).collect()

@@ -10,7 +10,7 @@ use super::program;
 use crate::capabilities::Capabilities;
 
 /// The annotation of a container with the outer filter.
-pub(crate) const ANNOTATION: &str = "dev.xebec.outer-filter";
+pub const ANNOTATION: &str = "dev.xebec.outer-filter";
 
 /// Its values: the allow list, and the allow list for programs that make sockets by `socketcall(2)`.
 const ALLOW_LIST: &str = "allow-list";
@@ -29,7 +29,7 @@ pub(crate) fn annotation(socketcall: bool) -> &'static str {
 /// Configurations of versions without the annotation have the outer filter if their inner one allows what it
 /// does not name. A profile of the user may do that as well: then the command is confined more than its
 /// container.
-pub(crate) fn outer_filter_of(config: &Value) -> Option<Vec<Instruction>> {
+pub fn outer_filter_of(config: &Value) -> Option<Vec<Instruction>> {
     let noted = &config["annotations"][ANNOTATION];
     let has_one = !noted.is_null() || config["linux"]["seccomp"]["defaultAction"] == json!("SCMP_ACT_ALLOW");
     if !has_one || !cfg!(target_arch = "x86_64") {

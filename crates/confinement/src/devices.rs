@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde_json::{Value, json};
 
-use crate::ConfinementError;
+use crate::error::ConfinementError;
 
 /// Most devices of a directory; `/dev` has a few hundred.
 const LIMIT: usize = 4096;
@@ -63,7 +63,7 @@ fn is_access(text: &str) -> bool {
 
 /// A device as the runtime makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DeviceNode {
+pub struct DeviceNode {
     target: PathBuf,
     kind: &'static str,
     number: u64,
@@ -133,7 +133,7 @@ impl Device {
 
 impl DeviceNode {
     /// In the runtime's list of devices.
-    pub(crate) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({
             "path": self.target, "type": self.kind, "major": rustix::fs::major(self.number),
             "minor": rustix::fs::minor(self.number), "fileMode": self.mode, "uid": self.owner.0, "gid": self.owner.1,
@@ -141,7 +141,7 @@ impl DeviceNode {
     }
 
     /// The rule that lets the container use it.
-    pub(crate) fn rule(&self) -> Value {
+    pub fn rule(&self) -> Value {
         json!({
             "allow": true, "type": self.kind, "major": rustix::fs::major(self.number),
             "minor": rustix::fs::minor(self.number), "access": self.access,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 use xebec_kernel::size::Bytes;
 
-use crate::ConfinementError;
+use crate::error::ConfinementError;
 
 /// Memory and swap together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,8 @@ const ULIMITS: [&str; 15] = [
 /// limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ulimit {
-    pub(crate) name: &'static str,
+    /// Its name, as `nofile`.
+    pub name: &'static str,
     soft: u64,
     hard: u64,
 }
@@ -174,7 +175,7 @@ impl FromStr for Ulimit {
 
 impl Ulimit {
     /// In the form of the runtime's configuration.
-    pub(crate) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let kind = format!("RLIMIT_{}", self.name.to_ascii_uppercase());
         json!({ "type": kind, "soft": self.soft, "hard": self.hard })
     }

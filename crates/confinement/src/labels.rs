@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::ConfinementError;
-use crate::confinement::SecurityOption;
+use crate::error::ConfinementError;
+use crate::security_option::SecurityOption;
 
 /// Profiles for containers, in order of preference: one for Xebec, docker's, containerd's, podman's. A name
 /// that ends with `-` is followed by a version.
@@ -30,7 +30,7 @@ const CATEGORIES: u16 = 1024;
 
 /// The labels of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Labels {
+pub struct Labels {
     /// The AppArmor profile of its processes.
     pub apparmor: Option<String>,
     /// The SELinux labels of its processes, and of its files.

@@ -4,16 +4,23 @@ use std::fs;
 use std::path::Path;
 
 use crate::capabilities::Capabilities;
-use crate::confinement::{Confinement, ConfinementError, Device, DeviceNode, SecurityOption};
+use crate::devices::{Device, DeviceNode};
+use crate::error::ConfinementError;
 use crate::labels::Labels;
+use crate::options::Confinement;
 use crate::seccomp::{self, Filter, Filters};
+use crate::security_option::SecurityOption;
 
 /// The security settings of a container.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SecurityContext {
+pub struct SecurityContext {
+    /// What its processes may do of what root may.
     pub capabilities: Capabilities,
+    /// Which system calls they may make.
     pub filters: Filters,
+    /// How AppArmor and SELinux know its processes and files.
     pub labels: Labels,
+    /// Whether setuid programs run with the privileges of the caller.
     pub no_new_privileges: bool,
     /// The devices of the host that it may use.
     pub devices: Vec<DeviceNode>,
@@ -23,7 +30,7 @@ pub(crate) struct SecurityContext {
 
 /// What a container's settings depend on beside its user's options.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Surroundings {
+pub struct Surroundings {
     /// Whether its runtime works under a filter of system calls ([`crate::seccomp`]).
     pub takes_filter: bool,
     /// Whether it is on the host's network.
@@ -39,10 +46,7 @@ impl SecurityContext {
     ///
     /// # Errors
     /// If options contradict each other, or this host does not support one.
-    pub(crate) fn decide(
-        confinement: &Confinement,
-        surroundings: Surroundings,
-    ) -> Result<Self, ConfinementError> {
+    pub fn decide(confinement: &Confinement, surroundings: Surroundings) -> Result<Self, ConfinementError> {
         let Surroundings {
             takes_filter,
             is_on_hosts_network,
