@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// The crates that each crate of the product may use, directly.
@@ -154,6 +156,10 @@ const FOR_TESTS: &[(&str, &[&str])] = &[
     ("xebec-testkit", &["xebec-format", "xebec-kernel", "xebec-cache"]),
     ("xebec-e2e", &["xebec-format", "xebec-kernel", "xebec-testkit"]),
 ];
+/// How many lines of Rust a crate's `src` has at most, unit tests among them: a larger one has more than one purpose.
+const MOST_LINES: usize = 12_000;
+/// The end-to-end cases: a file each, and as many as are needed.
+const MAY_BE_LARGE: &str = "xebec-e2e";
 /// The one crate in which `unsafe` is allowed.
 const MAY_BE_UNSAFE: &str = "xebec-kernel";
 
@@ -246,4 +252,33 @@ fn unsafe_code_is_allowed_in_one_crate_only() {
             "{name}: lints of the workspace forbid unsafe code"
         );
     }
+}
+
+fn lines_below(directory: &Path) -> usize {
+    let entries = fs::read_dir(directory).unwrap();
+    let lines = entries.map(|entry| {
+        let path = entry.unwrap().path();
+        match path.extension() {
+            _ if path.is_dir() => lines_below(&path),
+            Some(extension) if extension == "rs" => fs::read_to_string(&path).unwrap().lines().count(),
+            _ => 0,
+        }
+    });
+    lines.sum()
+}
+
+#[test]
+fn no_crate_is_too_large_for_one_purpose() {
+    let mut too_large = Vec::new();
+    for (name, package) in packages() {
+        let lines = lines_below(&Path::new(&package.manifest).with_file_name("src"));
+        assert!(lines > 0, "the sources of {name} are not where they were");
+        if lines > MOST_LINES && name != MAY_BE_LARGE {
+            too_large.push(format!("{name} has {lines} lines"));
+        }
+    }
+    assert!(
+        too_large.is_empty(),
+        "{too_large:?}, and a crate has {MOST_LINES} at most: cut it by purpose"
+    );
 }
