@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use xebec_kernel::mount::automount::DOOR_SOURCE;
-use xebec_kernel::mount::{MountInfo, Top, mounts};
+use xebec_kernel::mount::{MountInfo, Top, refuse_mounts_below};
 use xebec_kernel::remove::remove_tree;
 use xebec_volume::anonymous_of;
 
@@ -108,17 +108,7 @@ fn check_that_it_can_go(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_dir()) {
         return Err(io::ErrorKind::NotADirectory.into());
     }
-    // `remove_tree` would leave what an administrator mounted there, and remove the files beside it.
-    let table = mounts().map_err(io::Error::other)?;
-    if let Some(mount) = table.iter().find(|mount| mount.target.starts_with(path)) {
-        let what = format!(
-            "{} is mounted at {}; unmount it first",
-            mount.filesystem,
-            mount.target.display()
-        );
-        return Err(io::Error::other(what));
-    }
-    Ok(())
+    refuse_mounts_below(path)
 }
 
 /// Fails if a container's root does not open in time. While one process waits at its automount for the root

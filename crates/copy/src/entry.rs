@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use xebec_kernel::file::FileIdentity;
+
 use super::error::CopyError;
 
 /// What is kept of every file.
@@ -55,8 +57,8 @@ pub(super) trait Sink {
     /// Takes an entry. Returns why it was left out, if it was.
     fn add(&mut self, entry: Entry<'_, '_>) -> Result<Option<Skipped>, CopyError>;
 
-    /// Whether a directory, by device and inode, is the destination.
-    fn is_destination(&self, _directory: (u64, u64)) -> bool {
+    /// Whether a directory is the destination.
+    fn is_destination(&self, _directory: FileIdentity) -> bool {
         false
     }
 }

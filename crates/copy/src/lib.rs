@@ -45,6 +45,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::AtFlags;
+use xebec_kernel::file::FileIdentity;
 use xebec_kernel::process::raise_open_file_limit;
 
 pub use self::entry::{Note, Skipped};
@@ -198,11 +199,9 @@ fn target(
 fn is_source(source: &Source, base: &OwnedFd, prefix: Option<&OsStr>) -> bool {
     let name = prefix.unwrap_or(OsStr::new("."));
     let found = rustix::fs::statat(base, name, AtFlags::SYMLINK_NOFOLLOW);
-    let is_same = |found: rustix::fs::Stat| {
-        rustix::fs::fstat(&source.opened)
-            .is_ok_and(|own| (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino))
-    };
-    found.is_ok_and(is_same)
+    found.is_ok_and(|found| {
+        FileIdentity::of(&source.opened).is_ok_and(|own| own == FileIdentity::from(&found))
+    })
 }
 
 /// Each level of a tree takes three open files.

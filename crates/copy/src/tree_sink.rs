@@ -14,6 +14,7 @@ use rustix::fs::{
     fchown, fstat, futimens, linkat, mkdirat, mknodat, openat, renameat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
+use xebec_kernel::file::FileIdentity;
 use xebec_kernel::path::{is_mount_point, open_beneath};
 use xebec_kernel::random::random_name;
 
@@ -308,8 +309,8 @@ impl Sink for TreeSink {
         outcome.map(|()| None)
     }
 
-    fn is_destination(&self, directory: (u64, u64)) -> bool {
-        fstat(&self.base).is_ok_and(|status| (status.st_dev, status.st_ino) == directory)
+    fn is_destination(&self, directory: FileIdentity) -> bool {
+        FileIdentity::of(&self.base).is_ok_and(|base| base == directory)
     }
 }
 

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat, fstat, fstatfs, major, minor, openat, readlinkat};
 use rustix::io::Errno;
+use xebec_kernel::file::FileIdentity;
 
 use super::entry::{Content, Entry, Kind, Meta, Note, Sink, Skipped};
 use super::error::CopyError;
@@ -73,8 +74,8 @@ struct Walk<'a> {
     on_note: &'a mut dyn FnMut(Note),
     /// Of what is visited, below the destination.
     path: PathBuf,
-    /// Files with several names, by device and inode.
-    linked: HashMap<(u64, u64), PathBuf>,
+    /// Files with several names.
+    linked: HashMap<FileIdentity, PathBuf>,
     /// What was left out last.
     skipped: Option<PathBuf>,
 }
@@ -145,8 +146,8 @@ impl Walk<'_> {
 
     /// Opens a directory to read its names.
     fn enter(&self, directory: OwnedFd) -> Result<(OwnedFd, Dir), CopyError> {
-        let status = fstat(&directory).map_err(CopyError::file("look at", &self.path))?;
-        if self.sink.is_destination((status.st_dev, status.st_ino)) {
+        let identity = FileIdentity::of(&directory).map_err(CopyError::file("look at", &self.path))?;
+        if self.sink.is_destination(identity) {
             return Err(CopyError::IntoItself {
                 from: self.label.clone(),
                 to: self.path.display().to_string(),
@@ -160,7 +161,7 @@ impl Walk<'_> {
 
     fn visit_file(&mut self, opened: &OwnedFd, status: &Stat) -> Result<(), CopyError> {
         if status.st_nlink > 1 {
-            let file = (status.st_dev, status.st_ino);
+            let file = FileIdentity::from(status);
             if let Some(first) = self.linked.get(&file).cloned() {
                 return self.pass(status, Kind::Same(&first));
             }

@@ -102,10 +102,7 @@ impl Count {
     fn add(&mut self, status: &Stat, is_directory: bool) {
         let is_linked = !is_directory && status.st_nlink > 1;
         let has_room = self.met.len() < MAX_LINKED;
-        let id = FileIdentity {
-            device: status.st_dev,
-            inode: status.st_ino,
-        };
+        let id = FileIdentity::from(status);
         if is_linked && (self.met.contains(&id) || (has_room && !self.met.insert(id))) {
             return;
         }

@@ -189,11 +189,7 @@ impl FileIdentity {
     /// # Errors
     /// Those of `fstat(2)`.
     pub fn of(file: impl AsFd) -> io::Result<Self> {
-        let status = rustix::fs::fstat(file)?;
-        Ok(Self {
-            device: status.st_dev,
-            inode: status.st_ino,
-        })
+        Ok(Self::from(&rustix::fs::fstat(file)?))
     }
 
     /// That of the file to which a path leads, through links too.
@@ -210,6 +206,15 @@ impl From<&fs::Metadata> for FileIdentity {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
+        }
+    }
+}
+
+impl From<&rustix::fs::Stat> for FileIdentity {
+    fn from(status: &rustix::fs::Stat) -> Self {
+        Self {
+            device: status.st_dev,
+            inode: status.st_ino,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;
 
+use crate::resolver::servers;
 use crate::subnet::Subnet;
 
 /// Which addresses and names of interfaces are taken.
@@ -29,10 +30,8 @@ impl Host {
     pub(crate) fn from_texts(routes: &str, interfaces: &str, resolver: &str) -> Self {
         let mut taken = parse_routes(routes);
         // A name server behind the default route would be cut off by a network with its address.
-        let servers = resolver
-            .lines()
-            .filter_map(|line| line.strip_prefix("nameserver"))
-            .filter_map(|address| address.trim().parse::<Ipv4Addr>().ok());
+        let servers = servers(resolver).into_iter();
+        let servers = servers.filter_map(|address| address.parse::<Ipv4Addr>().ok());
         taken.extend(servers.map(|address| {
             let what = format!("the address of this host's name server {address}");
             (Subnet::around(address, 32), what)
@@ -104,7 +103,7 @@ mod tests {
         let host = Host::from_texts(
             ROUTES,
             INTERFACES,
-            "search a\nnameserver 10.6.0.2\nnameserver fe80::1\n",
+            "search a\nnameserver 10.6.0.2\nnameserver 10.7.0.2 # the office's\nnameserver fe80::1\n",
         );
         let collision = |subnet: &str| host.collision(subnet.parse().unwrap()).map(str::to_owned);
         assert!(collision("192.168.1.128/25").unwrap().contains("eth0"));
@@ -115,7 +114,9 @@ mod tests {
         );
         assert!(collision("10.4.7.0/24").unwrap().contains("10.4.0.0/15"));
         assert!(collision("10.5.255.0/24").is_some());
-        assert!(collision("10.6.0.0/24").unwrap().contains("name server"));
+        for subnet in ["10.6.0.0/24", "10.7.0.0/24"] {
+            assert!(collision(subnet).unwrap().contains("name server"), "{subnet}");
+        }
         assert_eq!(collision("10.6.1.0/24"), None, "the default route takes nothing");
         assert!(host.has_interface("xebec0") && host.has_interface("lo") && !host.has_interface("xebec1"));
     }

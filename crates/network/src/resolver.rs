@@ -92,7 +92,7 @@ const NO_SERVER: &str = "the container looks up no names beyond its network: thi
     that a container in a network of its own reaches; give one with --dns ADDRESS";
 
 /// The name servers of a `resolv.conf`.
-fn servers(text: &str) -> Vec<String> {
+pub(crate) fn servers(text: &str) -> Vec<String> {
     let mut servers = Vec::new();
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();

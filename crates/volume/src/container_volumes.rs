@@ -6,11 +6,12 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
-use xebec_kernel::mount::{MountInfo, mounts};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat, openat2};
+use xebec_kernel::file::FileIdentity;
+use xebec_kernel::mount::{MountInfo, mount_id, mounts};
 use xebec_kernel::path::open_in_root;
 
 use super::bind::BindMount;
@@ -140,7 +141,9 @@ impl ContainerVolumes {
             };
             let inside =
                 open_in_root(&root, target).map_err(VolumeError::file("look at the container's", target))?;
-            if numbers(&inside, target)? != numbers(opened, &entry.path)? {
+            let inside = FileIdentity::of(&inside).map_err(VolumeError::file("look at", target))?;
+            let opened = FileIdentity::of(opened).map_err(VolumeError::file("look at", &entry.path))?;
+            if inside != opened {
                 return Err(VolumeError::Replaced {
                     target: target.clone(),
                     path: entry.path.clone(),
@@ -149,11 +152,6 @@ impl ContainerVolumes {
         }
         Ok(())
     }
-}
-
-fn numbers(file: &OwnedFd, path: &Path) -> Result<(u64, u64), VolumeError> {
-    let status = fstat(file).map_err(VolumeError::file("look at", path))?;
-    Ok((status.st_dev, status.st_ino))
 }
 
 /// Makes a volume, fills it if it is empty and no other container can be on it, and notes its use. Returns
@@ -249,7 +247,7 @@ fn check_propagation(path: &Path, opened: &OwnedFd, wanted: Propagation) -> Resu
     };
     let table =
         mounts().map_err(|error| VolumeError::file("find the mount of", path)(io::Error::other(error)))?;
-    let number = mount_number(opened).map_err(VolumeError::file("find the mount of", path))?;
+    let number = mount_id(opened.as_fd()).map_err(VolumeError::file("find the mount of", path))?;
     match table.iter().find(|mount| mount.id == number) {
         Some(mount) if !is_enough(mount) => Err(VolumeError::Propagation {
             path: path.to_owned(),
@@ -263,13 +261,4 @@ fn check_propagation(path: &Path, opened: &OwnedFd, wanted: Propagation) -> Resu
 
 fn has(mount: &MountInfo, field: &str) -> bool {
     mount.propagation.iter().any(|one| one.starts_with(field))
-}
-
-/// The number of the mount that a file is on.
-fn mount_number(file: &OwnedFd) -> io::Result<u64> {
-    use std::os::fd::AsRawFd;
-    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
-    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-    let number = number.and_then(|number| number.trim().parse().ok());
-    number.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }

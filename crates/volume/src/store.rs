@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::RenameFlags;
 use serde::{Deserialize, Serialize};
 use xebec_kernel::clock::seconds_since_1970;
-use xebec_kernel::file::read_limited;
+use xebec_kernel::file::{FileIdentity, read_limited};
 use xebec_kernel::lock::{lock_directory, try_lock_directory};
-use xebec_kernel::mount::mounts;
+use xebec_kernel::mount::refuse_mounts_below;
 use xebec_kernel::remove::remove_tree;
 
 use super::error::VolumeError;
@@ -192,7 +192,8 @@ impl VolumeStore {
             let name = name.to_owned();
             return Err(VolumeError::Used { name, containers });
         }
-        refuse_mounts_below(&path)?;
+        // An administrator's, which is not removed.
+        refuse_mounts_below(&path).map_err(VolumeError::file("remove", &path))?;
         let gone = {
             let _turn = self.turn()?;
             let gone = self.temporary(GONE)?;
@@ -250,10 +251,9 @@ impl VolumeStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             lock => lock.map_err(failed)?,
         };
-        let locked = lock.metadata().map_err(failed)?;
+        let locked = FileIdentity::of(&lock).map_err(failed)?;
         // It may have been removed while this process waited.
-        let is_there = fs::symlink_metadata(&path)
-            .is_ok_and(|now| (now.dev(), now.ino()) == (locked.dev(), locked.ino()));
+        let is_there = fs::symlink_metadata(&path).is_ok_and(|now| FileIdentity::from(&now) == locked);
         Ok(is_there.then_some(lock))
     }
 
@@ -313,21 +313,4 @@ pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), VolumeError> {
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, renameat_with};
     Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
-}
-
-/// Fails if something is mounted in a volume on this host: an administrator's, which is not removed.
-fn refuse_mounts_below(path: &Path) -> Result<(), VolumeError> {
-    let failed = VolumeError::file::<io::Error>("remove", path);
-    let table = match mounts() {
-        Ok(table) => table,
-        Err(error) => return Err(failed(io::Error::other(error))),
-    };
-    match table.iter().find(|mount| mount.target.starts_with(path)) {
-        Some(mount) => Err(failed(io::Error::other(format!(
-            "{} is mounted at {}; unmount it first",
-            mount.filesystem,
-            mount.target.display()
-        )))),
-        None => Ok(()),
-    }
 }

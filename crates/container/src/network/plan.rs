@@ -1,10 +1,10 @@
 //! What is decided of a container's network before anything of the container exists.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use xebec_kernel::file::FileIdentity;
 use xebec_network::{Definition, Networks, new_attachment_id};
 
 use super::net::{Net, RecordedNetwork};
@@ -162,12 +162,12 @@ fn join(name: &str, dirs: &Directories) -> Result<Joined, RunError> {
     if !Record::is_running(&found) {
         return Err(missing());
     }
-    let own = fs::metadata("/proc/self/ns/net").map_err(failed())?;
-    let its = namespace.metadata().map_err(failed())?;
+    let own = FileIdentity::at(Path::new("/proc/self/ns/net")).map_err(failed())?;
+    let its = FileIdentity::of(&namespace).map_err(failed())?;
     Ok(Joined {
         namespace,
         files: dirs.bundles().join(name).join("etc"),
-        is_hosts: (own.dev(), own.ino()) == (its.dev(), its.ino()),
+        is_hosts: own == its,
     })
 }
 

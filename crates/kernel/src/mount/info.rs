@@ -86,6 +86,23 @@ pub fn is_mounted(target: &Path) -> Result<bool, MountError> {
     Ok(mounts()?.iter().any(|mount| mount.target == target))
 }
 
+/// Fails if something is mounted at `directory` or below it, as the table has their paths: who removes the directory would take what
+/// an administrator mounted there for its contents, or leave it and remove the files beside it.
+///
+/// # Errors
+/// An error that names the mount and says to unmount it; [`MountError::Table`].
+pub fn refuse_mounts_below(directory: &Path) -> std::io::Result<()> {
+    let table = mounts().map_err(std::io::Error::other)?;
+    match table.iter().find(|mount| mount.target.starts_with(directory)) {
+        Some(mount) => Err(std::io::Error::other(format!(
+            "{} is mounted at {}; unmount it first",
+            mount.filesystem,
+            mount.target.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
 fn parse_line(line: &[u8]) -> Option<MountInfo> {
     let mut fields = line.split(|byte| *byte == b' ');

@@ -18,11 +18,11 @@ mod top;
 
 pub use erofs::Erofs;
 pub use error::MountError;
-pub use info::{MAX_MOUNTINFO_BYTES, MountInfo, is_mounted, mounts, parse_mountinfo};
+pub use info::{MAX_MOUNTINFO_BYTES, MountInfo, is_mounted, mounts, parse_mountinfo, refuse_mounts_below};
 pub use overlay::Overlay;
 pub use read_ahead::BackingDevice;
 pub use rustix::mount::MountAttrFlags as Attributes;
-pub use top::Top;
+pub use top::{Top, mount_id};
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -108,8 +108,12 @@ impl Top {
     }
 }
 
-/// The number of the mount that a descriptor was opened by (`Documentation/filesystems/proc.rst`, section 3.8).
-fn mount_id(fd: BorrowedFd<'_>) -> std::io::Result<u64> {
+/// The number of the mount that a descriptor was opened by (`Documentation/filesystems/proc.rst`, section 3.8), as
+/// [`MountInfo::id`] has it.
+///
+/// # Errors
+/// If `/proc` is not mounted, or is of another process namespace.
+pub fn mount_id(fd: BorrowedFd<'_>) -> std::io::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
     let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
     number
