@@ -1,23 +1,26 @@
 //! Copies a directory with all that is in it: owners, modes, times, extended attributes, links and devices.
 //!
-//! Neither side is trusted to stay what it is, so each directory is opened by its path below the top one,
+//! Neither side is trusted to stay what it is, so each directory is opened by its name in the one above, which is open,
 //! through no link and onto no other mount. Runs of zeros become holes: a file may be far larger than what is
 //! in it.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, Uid, XattrFlags,
-    chmodat, chownat, lgetxattr, linkat, llistxattr, lsetxattr, mkdirat, mknodat, openat, openat2,
-    readlinkat, statat, symlinkat, utimensat,
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat,
+    fstat, lgetxattr, linkat, llistxattr, lsetxattr, mkdirat, mknodat, openat, readlinkat, statat, symlinkat,
+    utimensat,
 };
 use rustix::io::Errno;
+use xebec_kernel::file::FileIdentity;
+
+use super::levels::{LEVELS, below, too_deep};
 
 /// How much is read at a time.
 const CHUNK: usize = 256 << 10;
@@ -31,82 +34,101 @@ const ATTRIBUTE_LIMIT: usize = 64 << 10;
 /// Attributes that belong to where a file is: the label of the container's overlay, and overlayfs's own.
 const PLACES: [&[u8]; 2] = [b"security.selinux", b"trusted.overlay."];
 
+/// How many files with several names are remembered, so that their other names become links to them. The rest is copied once for
+/// each name.
+const LINKED_FILES: usize = 1 << 20;
+
+/// The longest path that the kernel takes (`PATH_MAX`). A file with a longer one is copied once for each of its names.
+const PATH_LIMIT: usize = 4095;
+
 /// Copies what is in `from`, and what `from` is itself, into `to`, which is empty. `go_on` is asked often.
 pub(super) fn copy_tree(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
     go_on: &mut dyn FnMut() -> io::Result<()>,
 ) -> io::Result<()> {
-    let copy = Copy {
-        from,
+    let mut copy = Copy {
         to,
         linked: HashMap::new(),
         buffer: vec![0; CHUNK],
         attribute: vec![0; ATTRIBUTE_LIMIT],
         go_on,
     };
-    copy.run()
+    let mut levels = vec![Level::enter(from, to, c".")?];
+    while let Some(level) = levels.last_mut() {
+        let Some(entry) = level.from.read() else {
+            // Nothing is added to it after its time is set.
+            let status = fstat(level.from.fd()?)?;
+            copy.dress(level.from.fd()?, level.to.as_fd(), c".", &status)?;
+            levels.pop();
+            continue;
+        };
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        (copy.go_on)()?;
+        if let Some(below) = copy.copy(&levels, name)? {
+            levels.push(below);
+        }
+    }
+    Ok(())
+}
+
+/// A directory that is being copied.
+struct Level {
+    from: Dir,
+    to: OwnedFd,
+    /// In the one above.
+    name: CString,
+}
+
+impl Level {
+    /// A directory in one that is open on both sides.
+    fn enter(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<Self> {
+        Ok(Self {
+            from: Dir::new(below(from, name)?)?,
+            to: below(to, name)?,
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// Where a name in the last of these directories is, from the first one.
+fn path_from_top(levels: &[Level], name: &CStr) -> PathBuf {
+    let above = levels.iter().skip(1).map(|level| level.name.as_c_str());
+    let names = above.chain([name]);
+    names.map(|name| OsStr::from_bytes(name.to_bytes())).collect()
 }
 
 struct Copy<'a> {
-    from: BorrowedFd<'a>,
     to: BorrowedFd<'a>,
-    /// Where files with several names were copied to, by their numbers.
-    linked: HashMap<u64, PathBuf>,
+    /// Where files with several names were copied to.
+    linked: HashMap<FileIdentity, PathBuf>,
     buffer: Vec<u8>,
     attribute: Vec<u8>,
     go_on: &'a mut dyn FnMut() -> io::Result<()>,
 }
 
 impl Copy<'_> {
-    fn run(mut self) -> io::Result<()> {
-        let mut left = vec![PathBuf::from(".")];
-        let mut directories = Vec::new();
-        while let Some(path) = left.pop() {
-            let (from, to) = (open_below(self.from, &path)?, open_below(self.to, &path)?);
-            for entry in Dir::read_from(&from)? {
-                let entry = entry?;
-                let name = entry.file_name();
-                if matches!(name.to_bytes(), b"." | b"..") {
-                    continue;
-                }
-                (self.go_on)()?;
-                let below = path.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
-                if self.copy(from.as_fd(), to.as_fd(), name, &below)? {
-                    left.push(below);
-                }
-            }
-            directories.push(path);
-        }
-        // From below, so that nothing is added to one after its time is set, and each can be entered.
-        for path in directories.iter().rev() {
-            let (from, to) = (open_below(self.from, path)?, open_below(self.to, path)?);
-            let status = statat(&from, c".", AtFlags::SYMLINK_NOFOLLOW)?;
-            self.dress(from.as_fd(), to.as_fd(), c".", &status)?;
-        }
-        Ok(())
-    }
-
-    /// Copies one name. Returns whether it is a directory, which is empty yet.
-    fn copy(
-        &mut self,
-        from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
-        name: &CStr,
-        path: &Path,
-    ) -> io::Result<bool> {
+    /// Copies one name in the last of these directories. Returns a directory, which is empty yet.
+    fn copy(&mut self, levels: &[Level], name: &CStr) -> io::Result<Option<Level>> {
+        let Some(level) = levels.last() else {
+            return Ok(None);
+        };
+        let (from, to) = (level.from.fd()?, level.to.as_fd());
         let status = statat(from, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let kind = FileType::from_raw_mode(status.st_mode);
         if kind == FileType::Directory {
-            mkdirat(to, name, Mode::RWXU)?;
-            return Ok(true);
-        }
-        if status.st_nlink > 1 {
-            if let Some(first) = self.linked.get(&status.st_ino) {
-                linkat(self.to, first.as_path(), to, name, AtFlags::empty())?;
-                return Ok(false);
+            if levels.len() >= LEVELS {
+                return Err(too_deep("add nocopy, so that nothing is copied"));
             }
-            self.linked.insert(status.st_ino, path.to_owned());
+            mkdirat(to, name, Mode::RWXU)?;
+            return Level::enter(from, to, name).map(Some);
+        }
+        if status.st_nlink > 1 && self.link(levels, name, &status)? {
+            return Ok(None);
         }
         match kind {
             FileType::RegularFile => self.copy_contents(from, to, name, &status)?,
@@ -114,6 +136,21 @@ impl Copy<'_> {
             kind => mknodat(to, name, kind, Mode::RUSR, status.st_rdev)?,
         }
         self.dress(from, to, name, &status)?;
+        Ok(None)
+    }
+
+    /// Makes a link to the copy of a file that has several names. Returns false if this is the first of them, or nobody
+    /// remembers.
+    fn link(&mut self, levels: &[Level], name: &CStr, status: &Stat) -> io::Result<bool> {
+        let file = FileIdentity::from(status);
+        if let (Some(first), Some(level)) = (self.linked.get(&file), levels.last()) {
+            linkat(self.to, first.as_path(), &level.to, name, AtFlags::empty())?;
+            return Ok(true);
+        }
+        let path = path_from_top(levels, name);
+        if self.linked.len() < LINKED_FILES && path.as_os_str().len() <= PATH_LIMIT {
+            self.linked.insert(file, path);
+        }
         Ok(false)
     }
 
@@ -206,16 +243,9 @@ impl Copy<'_> {
     }
 }
 
-/// Opens a directory below another one, to list it.
-pub(super) fn open_below(top: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    Ok(openat2(top, path, flags, Mode::empty(), resolve)?)
-}
-
 /// A path by which calls reach a name in a directory that take no descriptor.
-pub(super) fn path_of(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<CString> {
+fn path_of(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<CString> {
     let mut path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-    path.push(std::ffi::OsStr::from_bytes(name.to_bytes()));
+    path.push(OsStr::from_bytes(name.to_bytes()));
     Ok(CString::new(path.into_os_string().into_vec())?)
 }

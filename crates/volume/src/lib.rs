@@ -39,6 +39,12 @@
 //! | `usage` | which container uses which volume |
 //! | `fill`, `copy` | what the image has in a volume's place |
 //! | `relabel` | labels of SELinux |
+//! | `levels` | going down a tree, for both |
+//!
+//! `xebec cp` copies trees as well, by the crate `copy`, and by other rules, so there are two. Into a volume everything is copied as
+//! it is, devices, sockets and attributes among it, from an image that does not change, into a directory that nobody uses yet; half
+//! a copy is thrown away. `xebec cp` copies between trees that containers use meanwhile: it makes no device and keeps no attribute,
+//! drops bits, replaces what is there one file at a time, and a half of it stays. What they have in common is the loop.
 
 mod bind;
 mod container_volumes;
@@ -46,6 +52,7 @@ mod copy;
 mod csv;
 mod error;
 mod fill;
+mod levels;
 mod mount_option;
 mod options;
 mod paths;

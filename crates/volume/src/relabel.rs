@@ -3,16 +3,12 @@
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, XattrFlags, fstat, lsetxattr, openat, setxattr, statat,
-};
-use rustix::io::Errno;
+use rustix::fs::{Dir, FileType, Mode, OFlags, XattrFlags, fstat, openat, setxattr};
 
-use super::copy::{open_below, path_of};
 use super::error::VolumeError;
+use super::levels::{LEVELS, identified, too_deep};
 use super::request::Relabel;
 
 /// The attribute of the label.
@@ -50,46 +46,46 @@ pub(super) fn relabel(
     label_tree(opened.as_fd(), LABEL, label.as_bytes()).map_err(VolumeError::file("label", path))
 }
 
-/// Sets an attribute of a file, or of a directory and all that is in it, through no link and onto no other
-/// mount.
+/// Sets an attribute of a file, or of a directory and all that is in it, through no link and onto no other mount. What was opened
+/// is labelled, not its name again, since whoever uses the directory may put something else in its place at any moment.
 pub(super) fn label_tree(top: BorrowedFd<'_>, attribute: &CStr, label: &[u8]) -> io::Result<()> {
-    // Calls on attributes take no such descriptor.
-    let itself = format!("/proc/self/fd/{}", top.as_raw_fd());
-    setxattr(itself, attribute, label, XattrFlags::empty())?;
-    if FileType::from_raw_mode(fstat(top)?.st_mode) != FileType::Directory {
-        return Ok(());
-    }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let top = openat(top, c".", flags, Mode::empty())?;
-    let mut left = vec![PathBuf::from(".")];
-    while let Some(path) = left.pop() {
-        let directory = match open_below(top.as_fd(), &path) {
-            // Another mount, or gone meanwhile.
-            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::XDEV | Errno::NOENT)) => {
-                continue;
-            }
-            directory => directory?,
+    set(top, attribute, label)?;
+    let mut levels: Vec<Dir> = entered(top)?.into_iter().collect();
+    while let Some(names) = levels.last_mut() {
+        let Some(entry) = names.read() else {
+            levels.pop();
+            continue;
         };
-        for entry in Dir::read_from(&directory)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let Some(opened) = identified(names.fd()?, name)? else {
+            continue;
+        };
+        set(opened.as_fd(), attribute, label)?;
+        match entered(opened.as_fd())? {
+            Some(_) if levels.len() >= LEVELS => {
+                return Err(too_deep("leave z and Z out, and label it with chcon -R"));
             }
-            match lsetxattr(
-                &path_of(directory.as_fd(), name)?,
-                attribute,
-                label,
-                XattrFlags::empty(),
-            ) {
-                Err(Errno::NOENT) => continue,
-                outcome => outcome?,
-            }
-            let status = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            if FileType::from_raw_mode(status.st_mode) == FileType::Directory {
-                left.push(path.join(std::ffi::OsStr::from_bytes(name.to_bytes())));
-            }
+            below => levels.extend(below),
         }
     }
     Ok(())
+}
+
+/// Calls on attributes take no descriptor that only identifies a file. A link is labelled itself.
+fn set(file: BorrowedFd<'_>, attribute: &CStr, label: &[u8]) -> io::Result<()> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(setxattr(path, attribute, label, XattrFlags::empty())?)
+}
+
+/// Opens a directory to read its names. `None` if it is another file.
+fn entered(file: BorrowedFd<'_>) -> io::Result<Option<Dir>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match FileType::from_raw_mode(fstat(file)?.st_mode) {
+        FileType::Directory => Ok(Some(Dir::new(openat(file, c".", flags, Mode::empty())?)?)),
+        _ => Ok(None),
+    }
 }

@@ -264,3 +264,165 @@ fn labels_are_set_through_no_link() {
     );
     assert!(matches!(host, Err(VolumeError::HostsLabel(_))));
 }
+
+/// A tree whose paths are longer than the kernel takes. Returns how many levels it has below `top`.
+fn long_tree(top: &Path) -> usize {
+    let name = "n".repeat(255);
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
+    let mut at = rustix::fs::open(top, flags, rustix::fs::Mode::empty()).unwrap();
+    let levels = 20;
+    for _ in 0..levels {
+        rustix::fs::mkdirat(&at, &*name, rustix::fs::Mode::RWXU).unwrap();
+        at = rustix::fs::openat(&at, &*name, flags, rustix::fs::Mode::empty()).unwrap();
+    }
+    levels
+}
+
+/// How many directories there are, one in the other.
+fn depth(top: &Path) -> usize {
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
+    let mut at = rustix::fs::open(top, flags, rustix::fs::Mode::empty()).unwrap();
+    for depth in 0.. {
+        let mut names = rustix::fs::Dir::read_from(&at)
+            .unwrap()
+            .map(|entry| entry.unwrap());
+        let Some(next) = names.find(|entry| !matches!(entry.file_name().to_bytes(), b"." | b"..")) else {
+            return depth;
+        };
+        at = rustix::fs::openat(&at, next.file_name(), flags, rustix::fs::Mode::empty()).unwrap();
+    }
+    unreachable!()
+}
+
+fn opened(path: &Path) -> std::os::fd::OwnedFd {
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).unwrap()
+}
+
+const ATTRIBUTE: &std::ffi::CStr = c"trusted.xebec-test";
+
+/// Labels a tree. False if the file system takes no attributes.
+fn labelled(top: &Path) -> bool {
+    match relabel::label_tree(opened(top).as_fd(), ATTRIBUTE, b"label") {
+        Ok(()) => true,
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            println!("SKIPPED: the file system or this user sets no attributes of this kind: {error}");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn has_label(path: &Path) -> bool {
+    rustix::fs::lgetxattr(path, ATTRIBUTE, &mut [0_u8; 16][..]).is_ok()
+}
+
+#[test]
+fn trees_with_long_paths_are_copied_and_labelled() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    fs::create_dir(&from).unwrap();
+    fs::create_dir(&to).unwrap();
+    let levels = long_tree(&from);
+    let (one, other) = (fs::File::open(&from).unwrap(), fs::File::open(&to).unwrap());
+    copy_tree(one.as_fd(), other.as_fd(), &mut || Ok(())).unwrap();
+    assert_eq!(depth(&to), levels);
+    labelled(&to);
+}
+
+#[test]
+fn a_tree_that_is_too_deep_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    fs::create_dir(&to).unwrap();
+    fs::create_dir_all(from.join("d/".repeat(levels::LEVELS))).unwrap();
+    let (one, other) = (fs::File::open(&from).unwrap(), fs::File::open(&to).unwrap());
+    let error = copy_tree(one.as_fd(), other.as_fd(), &mut || Ok(())).unwrap_err();
+    assert!(error.to_string().contains("deeper"), "{error}");
+    let error = relabel::label_tree(opened(&from).as_fd(), ATTRIBUTE, b"label").unwrap_err();
+    let is_possible = !matches!(
+        error.kind(),
+        io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied
+    );
+    assert!(!is_possible || error.to_string().contains("deeper"), "{error}");
+}
+
+/// A container that runs may use the directory, too.
+#[test]
+fn labels_are_set_while_directories_and_links_change_places() {
+    let directory = tempfile::tempdir().unwrap();
+    let (top, outside) = (directory.path().join("top"), directory.path().join("outside"));
+    fs::create_dir_all(top.join("a/b")).unwrap();
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "").unwrap();
+    symlink("round", top.join("round")).unwrap();
+    symlink(&outside, top.join("link")).unwrap();
+    if !labelled(&top) {
+        return;
+    }
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let swap = rustix::fs::RenameFlags::EXCHANGE;
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                let cwd = rustix::fs::CWD;
+                rustix::fs::renameat_with(cwd, top.join("a"), cwd, top.join("link"), swap).unwrap();
+            }
+        });
+        let outcomes: Vec<_> = (0..5000)
+            .map(|_| relabel::label_tree(opened(&top).as_fd(), ATTRIBUTE, b"label"))
+            .collect();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let failed = outcomes.into_iter().find_map(Result::err);
+        assert!(failed.is_none(), "{failed:?}");
+    });
+    assert!(!has_label(&outside) && !has_label(&outside.join("file")));
+}
+
+/// Tells the program in a namespace of its own where to mount.
+const MOUNTS: &str = "XEBEC_TEST_MOUNTS";
+
+#[test]
+fn what_is_mounted_in_a_directory_keeps_its_label() {
+    if let Some(directory) = std::env::var_os(MOUNTS) {
+        let (top, other) = (
+            Path::new(&directory).join("top"),
+            Path::new(&directory).join("other"),
+        );
+        let bound = std::process::Command::new("mount")
+            .arg("--bind")
+            .args([&other, &top.join("mounted")])
+            .status();
+        assert!(bound.unwrap().success());
+        if labelled(&top) {
+            assert!(has_label(&top) && has_label(&top.join("after")) && !has_label(&other));
+        }
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["top/mounted", "top/after", "other"] {
+        fs::create_dir_all(directory.path().join(name)).unwrap();
+    }
+    let own = std::process::Command::new("unshare")
+        .args(["-m", "--propagation", "private"])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "tests::files::what_is_mounted_in_a_directory_keeps_its_label",
+            "--nocapture",
+        ])
+        .env(MOUNTS, directory.path())
+        .output()
+        .unwrap();
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root mounts");
+        return;
+    }
+    let said = String::from_utf8_lossy(&own.stdout);
+    assert!(own.status.success() && said.contains("1 passed"), "{own:?}");
+}
