@@ -7,14 +7,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use xebec_container::{
-    Container, Directories, FindError, LifecycleError, Removal, Status, StopSignal, containers, find,
-    to_restore,
+    Container, Directories, FindError, LifecycleError, Removal, Status, StopSignal, cleanup_stale,
+    containers, find, to_restore,
 };
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::args::{AgainArgs, KillArgs, NamesArgs, RenameArgs, RmArgs, StopArgs};
 use crate::container_lookup::{directories, not_found};
+use crate::failures::Failures;
 use crate::{detach, logs};
 
 /// How often it is looked for containers to start again; as often as the daemon looks after containers.
@@ -33,8 +34,8 @@ pub(crate) fn stop(paths: &Paths, args: &StopArgs) -> Result<(), Failure> {
 /// `xebec kill`.
 pub(crate) fn send_signal(paths: &Paths, args: &KillArgs) -> Result<(), Failure> {
     let signal: StopSignal = args.signal;
-    each(paths, &args.names, |directories, container| {
-        xebec_container::send_signal(directories, container, signal)
+    each(paths, &args.names, |_, container| {
+        xebec_container::send_signal(container, signal)
     })
 }
 
@@ -156,6 +157,10 @@ pub(crate) fn prune(paths: &Paths, force: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let directories = directories(paths);
+    // What a killed supervisor left of a container that has ended.
+    if let Err(error) = cleanup_stale(&directories) {
+        tracing::warn!("{error}");
+    }
     let found = containers(&directories).map_err(|error| Failure::host("list containers", error))?;
     let mut failures = Failures::default();
     for container in found
@@ -246,30 +251,6 @@ fn all(names: &NamesArgs, mut act: impl FnMut(&str) -> Result<(), Failure>) -> R
         }
     }
     failures.end()
-}
-
-/// The failures of a command that goes on after one. They are printed in order, the last by whoever gets it; the exit code is that
-/// of the first.
-#[derive(Default)]
-struct Failures {
-    kind: Option<FailureKind>,
-    last: Option<Failure>,
-}
-
-impl Failures {
-    fn add(&mut self, failure: Failure) {
-        self.kind.get_or_insert(failure.kind);
-        if let Some(before) = self.last.replace(failure) {
-            errln!("xebec: {before}");
-        }
-    }
-
-    fn end(self) -> Result<(), Failure> {
-        match (self.last, self.kind) {
-            (Some(last), Some(kind)) => Err(Failure { kind, ..last }),
-            _ => Ok(()),
-        }
-    }
 }
 
 fn failure(error: LifecycleError) -> Failure {

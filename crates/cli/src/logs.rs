@@ -34,12 +34,12 @@ pub(crate) fn logs(paths: &Paths, args: &LogsArgs) -> Result<(), Failure> {
         tail: args.tail.0,
     };
     let mut reader = LogReader::new(&container.directory, range);
-    let print = |entry: Entry| print_entry(&entry, args.timestamps);
-    if let Err(error) = reader.read(print) {
+    let mut printer = Printer::new(args.timestamps);
+    if let Err(error) = reader.read(|entry| printer.print(&entry)) {
         return Err(unreadable(error));
     }
     match args.follow {
-        true => follow_on(&directories, &container, &mut reader, args.timestamps),
+        true => follow_on(&directories, &container, &mut reader, printer),
         false => Ok(()),
     }
 }
@@ -59,14 +59,14 @@ pub(crate) fn follow(
     container: &Container,
     mut reader: LogReader,
 ) -> Result<(), Failure> {
-    follow_on(directories, container, &mut reader, false)
+    follow_on(directories, container, &mut reader, Printer::new(false))
 }
 
 fn follow_on(
     directories: &Directories,
     container: &Container,
     reader: &mut LogReader,
-    with_time: bool,
+    mut printer: Printer,
 ) -> Result<(), Failure> {
     loop {
         // Looked at first: what it wrote before its end is in the log then.
@@ -74,7 +74,7 @@ fn follow_on(
             .ok()
             .filter(|now| now.id() == container.id());
         let is_over = !now.is_some_and(|now| now.is_active() || now.is_closing());
-        match reader.read_more(|entry| print_entry(&entry, with_time)) {
+        match reader.read_more(|entry| printer.print(&entry)) {
             Ok(Following::GoesOn) if !is_over => thread::sleep(LOOK),
             Ok(_) => return Ok(()),
             Err(error) => return Err(unreadable(error)),
@@ -82,25 +82,78 @@ fn follow_on(
     }
 }
 
-fn print_entry(entry: &Entry, with_time: bool) -> io::Result<()> {
-    let mut line = Vec::new();
-    if with_time {
-        line.extend_from_slice(format!("{} ", entry.time).as_bytes());
+/// Prints entries of a log.
+struct Printer {
+    with_time: bool,
+    /// Whether the last line on standard output, and on standard error, goes on in the next entry.
+    goes_on: [bool; 2],
+}
+
+impl Printer {
+    fn new(with_time: bool) -> Self {
+        Self {
+            with_time,
+            goes_on: [false; 2],
+        }
     }
-    line.extend_from_slice(&entry.text);
-    if entry.is_full {
-        line.push(b'\n');
+
+    fn print(&mut self, entry: &Entry) -> io::Result<()> {
+        let line = self.text_of(entry);
+        match entry.stream {
+            Stream::Stdout => print::write_with(|| {
+                let mut out = io::stdout().lock();
+                out.write_all(&line).and_then(|()| out.flush())
+            }),
+            Stream::Stderr => _ = io::stderr().lock().write_all(&line),
+        }
+        Ok(())
     }
-    match entry.stream {
-        Stream::Stdout => print::write_with(|| {
-            let mut out = io::stdout().lock();
-            out.write_all(&line).and_then(|()| out.flush())
-        }),
-        Stream::Stderr => _ = io::stderr().lock().write_all(&line),
+
+    /// A line that was written in parts has one time: that of its first part.
+    fn text_of(&mut self, entry: &Entry) -> Vec<u8> {
+        let [out, err] = &mut self.goes_on;
+        let goes_on = match entry.stream {
+            Stream::Stdout => out,
+            Stream::Stderr => err,
+        };
+        let mut line = Vec::new();
+        if self.with_time && !*goes_on {
+            line.extend_from_slice(format!("{} ", entry.time).as_bytes());
+        }
+        line.extend_from_slice(&entry.text);
+        if entry.is_full {
+            line.push(b'\n');
+        }
+        *goes_on = !entry.is_full;
+        line
     }
-    Ok(())
 }
 
 fn unreadable(error: io::Error) -> Failure {
     Failure::host("read the log", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_in_parts_has_one_time() {
+        let mut printer = Printer::new(true);
+        let time = Time::now();
+        let mut text = |stream, is_full, text: &str| {
+            let text = text.as_bytes().to_vec();
+            let entry = Entry {
+                time,
+                stream,
+                is_full,
+                text,
+            };
+            String::from_utf8_lossy(&printer.text_of(&entry)).into_owned()
+        };
+        assert_eq!(text(Stream::Stdout, false, "lo"), format!("{time} lo"));
+        assert_eq!(text(Stream::Stderr, true, "oops"), format!("{time} oops\n"));
+        assert_eq!(text(Stream::Stdout, true, "gin"), "gin\n");
+        assert_eq!(text(Stream::Stdout, true, "next"), format!("{time} next\n"));
+    }
 }

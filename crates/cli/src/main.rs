@@ -19,6 +19,7 @@ mod detach;
 mod doctor;
 mod exec;
 mod explain;
+mod failures;
 mod footnotes;
 mod images;
 mod init;

@@ -7,6 +7,7 @@ use xebec_protocol::paths::Paths;
 
 use crate::args::{Json, NetworkCommand};
 use crate::container_lookup::directories;
+use crate::failures::Failures;
 use crate::text;
 
 /// `xebec network COMMAND`.
@@ -30,25 +31,21 @@ pub(crate) fn command(paths: &Paths, command: &NetworkCommand) -> Result<(), Fai
             json,
         } => {
             forget_dead_containers(paths);
-            let mut removed = Vec::new();
-            let mut outcome = Ok(());
+            let (mut removed, mut failed) = (Vec::new(), Vec::new());
             for name in names {
                 match networks.remove(name) {
                     Ok(()) => removed.push(name.clone()),
-                    Err(error) => outcome = outcome.and(Err(failure(error))),
+                    Err(error) => failed.push(error),
                 }
             }
             print_names(&removed, *json)?;
-            outcome?;
+            end_with(failed)?;
         }
         NetworkCommand::Prune { json, .. } => {
             forget_dead_containers(paths);
             let (removed, failed) = networks.prune().map_err(failure)?;
             print_names(&removed, *json)?;
-            failed
-                .into_iter()
-                .next()
-                .map_or(Ok(()), |error| Err(failure(error)))?;
+            end_with(failed)?;
         }
     }
     Ok(())
@@ -59,6 +56,13 @@ fn forget_dead_containers(paths: &Paths) {
     if let Err(error) = cleanup_stale(&directories(paths)) {
         tracing::warn!("{error}");
     }
+}
+
+/// Prints the failures of a command that did what it could, and ends it with the code of the first.
+fn end_with(failed: Vec<NetworkError>) -> Result<(), Failure> {
+    let mut failures = Failures::default();
+    failed.into_iter().for_each(|error| failures.add(failure(error)));
+    failures.end()
 }
 
 fn print_names(names: &[String], json: bool) -> Result<(), Failure> {

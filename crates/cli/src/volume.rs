@@ -10,6 +10,7 @@ use xebec_volume::{VolumeError, VolumeInfo, VolumeStore};
 
 use crate::args::{VolumeCommand, VolumeListArgs, VolumePruneArgs, VolumeRemoveArgs};
 use crate::container_lookup::directories;
+use crate::failures::Failures;
 use crate::text;
 
 /// A volume as `--json` shows it, with docker's names.
@@ -94,28 +95,26 @@ fn list(volumes: &VolumeStore, args: &VolumeListArgs) -> Result<(), Failure> {
 
 /// Removes what can be removed, prints its names, and fails if there was something else.
 fn remove(volumes: &VolumeStore, args: &VolumeRemoveArgs) -> Result<(), Failure> {
-    let mut failures = Vec::new();
+    let mut failures = Failures::default();
     for name in &args.names {
         match volumes.remove(name) {
             Ok(()) => outln!("{name}"),
             Err(VolumeError::Missing(_)) if args.force => {}
-            Err(error) => failures.push(failure(error)),
+            Err(error) => failures.add(failure(error)),
         }
     }
-    let Some(first) = failures.first() else {
-        return Ok(());
-    };
-    let messages: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
-    Err(Failure::new(first.kind, messages.join("\n")))
+    failures.end()
 }
 
 fn prune(volumes: &VolumeStore, args: &VolumePruneArgs) -> Result<(), Failure> {
-    let removed = volumes.prune(args.all).map_err(failure)?;
-    if args.json.json {
-        return text::print_json(&removed);
+    let (removed, failed) = volumes.prune(args.all).map_err(failure)?;
+    match args.json.json {
+        true => text::print_json(&removed)?,
+        false => removed.iter().for_each(|name| outln!("{name}")),
     }
-    removed.iter().for_each(|name| outln!("{name}"));
-    Ok(())
+    let mut failures = Failures::default();
+    failed.into_iter().for_each(|error| failures.add(failure(error)));
+    failures.end()
 }
 
 fn failure(error: VolumeError) -> Failure {

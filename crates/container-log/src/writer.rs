@@ -54,7 +54,7 @@ pub struct LogStream {
 }
 
 impl LogStream {
-    /// Writes the next bytes of the stream. The rest of a line waits for its end.
+    /// Writes the next bytes of the stream. The rest of a line waits for its end, or for [`LogStream::flush`].
     pub fn take(&mut self, bytes: &[u8]) {
         let time = Time::now().to_string();
         let mut entries = Vec::new();
@@ -79,6 +79,20 @@ impl LogStream {
         }
     }
 
+    /// Whether a line has begun that is not written yet.
+    pub fn has_rest(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    /// Writes the beginning of a line that does not end for now, such as a prompt. What follows goes on in the next entry.
+    pub fn flush(&mut self) {
+        if self.has_rest() {
+            let mut entries = Vec::new();
+            self.end(&mut entries, &Time::now().to_string(), false);
+            self.writer.write(&entries);
+        }
+    }
+
     fn end(&mut self, entries: &mut Vec<u8>, time: &str, is_full: bool) {
         Entry::append(entries, time, self.stream, is_full, &self.line);
         self.line.clear();
@@ -87,11 +101,7 @@ impl LogStream {
 
 impl Drop for LogStream {
     fn drop(&mut self) {
-        if !self.line.is_empty() {
-            let mut entries = Vec::new();
-            self.end(&mut entries, &Time::now().to_string(), false);
-            self.writer.write(&entries);
-        }
+        self.flush();
     }
 }
 

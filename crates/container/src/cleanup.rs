@@ -29,6 +29,17 @@ use crate::{Directories, RecordError, RunError, control_groups};
 /// # Errors
 /// The first failure, after everything else was tried.
 pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
+    let cleaned = cleanup_locked(dirs);
+    // A plugin may hang, and must not keep others from cleaning up, or from starting their containers.
+    let detached = detach_unrecorded(dirs).into_iter().next();
+    match detached {
+        Some((id, error)) => cleaned.and(Err(stale(&id, &error))),
+        None => cleaned,
+    }
+}
+
+/// All but the networks of containers without a record.
+fn cleanup_locked(dirs: &Directories) -> Result<usize, RecordError> {
     let directory = records(&dirs.run);
     fs::create_dir_all(&directory).map_err(RecordError::file("create", &directory))?;
     // One process cleans up at a time. The lock ends with the descriptor.
@@ -53,9 +64,6 @@ pub fn cleanup_stale(dirs: &Directories) -> Result<usize, RecordError> {
         if !record::path(&dirs.run, &id).exists() && runtime::delete_unrecorded(dirs, &id) {
             cleaned += 1;
         }
-    }
-    for (id, error) in detach_unrecorded(dirs) {
-        outcome = outcome.and(Err(stale(&id, &error)));
     }
     for id in containers_with_bundles(dirs) {
         if let Err(error) = remove_unrecorded_bundle(dirs, &id) {
@@ -96,11 +104,6 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
     }
     // A runtime that was killed before it wrote its state does not know of them.
     control_groups::remove(&group);
-    // Later: a plugin that fails must not keep the container's files.
-    let detached = match &record.network.attachment {
-        Some(attachment) if can_detach() => dirs.network_places().detach(attachment),
-        _ => Ok(()),
-    };
     remove_bundle(dirs, &record.id)?;
     // The record is trusted to name a directory only if that has the container's name.
     if record.state.file_name() == Some(record.id.as_ref()) {
@@ -112,8 +115,9 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
         )?;
     }
     let _ = fs::remove_file(dirs.console_socket(&record.id));
+    // Without it the container is detached from its network, if it had one of its own.
     record::remove(&dirs.run, &record.id);
-    Ok(detached?)
+    Ok(())
 }
 
 /// Whether this process may change networks. The daemon's service may not: then a later command detaches what
@@ -123,12 +127,16 @@ fn can_detach() -> bool {
 }
 
 /// Detaches containers without a record: a supervisor records its container before it attaches it, and detaches
-/// it before it removes the record. Returns those that could not be detached.
+/// it before it removes the record. Returns those that could not be detached. One process does so at a time; others
+/// leave it to that one.
 fn detach_unrecorded(dirs: &Directories) -> Vec<(String, RunError)> {
     let places = dirs.network_places();
     if !can_detach() {
         return Vec::new();
     }
+    let Some(_lock) = places.try_lock_attachments() else {
+        return Vec::new();
+    };
     let (attachments, unreadable) = match Attachment::all(&places) {
         Ok(found) => found,
         Err(error) => return vec![("(any)".to_owned(), error.into())],

@@ -9,7 +9,7 @@ use crate::layout::REMOVE_MARKER;
 use crate::name::is_container_name;
 use crate::record::{self, Record};
 use crate::saved::{Saved, SavedProcess, SavedStatus, stopped_in_boot};
-use crate::{Directories, ExitCode, RecordError, control_groups};
+use crate::{Again, Directories, ExitCode, RecordError, control_groups, saved_run};
 
 /// A container: what is kept of it, and what runs of it.
 #[derive(Clone, Debug)]
@@ -157,7 +157,7 @@ impl Container {
     pub fn is_active(&self) -> bool {
         match self.status() {
             Status::Running | Status::Paused | Status::Restarting => true,
-            Status::Created => self.record.is_some(),
+            Status::Created => self.record.as_ref().is_some_and(|record| !record.is_dead()),
             Status::Exited | Status::Removing | Status::MadeEarlier => false,
         }
     }
@@ -186,7 +186,9 @@ impl Container {
     /// The process id of its first process while it runs.
     pub fn pid(&self) -> Option<i32> {
         let record = self.record.as_ref()?;
-        record.pid.filter(|_| record.is_running())
+        record
+            .pid
+            .filter(|_| record.is_in_this_namespace() && record.is_running())
     }
 
     fn says(&self, status: SavedStatus) -> bool {
@@ -266,6 +268,13 @@ pub fn pause_before_restart(dirs: &Directories, name: &str) -> Option<Duration> 
     let is_own = saved.supervisor.is_some() && saved.supervisor == SavedProcess::own();
     (is_own && saved.status == SavedStatus::Restarting)
         .then(|| Duration::from_millis(saved.pause_ms.unwrap_or(0)))
+}
+
+/// Keeps why a restart policy could not start a container again, if that is known before [`crate::Prepared::begin`].
+pub fn keep_failed_restart(dirs: &Directories, name: &str, reason: &str) {
+    if is_container_name(name) {
+        saved_run::keep_failure(&dirs.state.join(name), Again::ByPolicy, reason);
+    }
 }
 
 /// Whether a user stopped the container in this directory, so that its restart policy rests.

@@ -204,6 +204,14 @@ fn directories(group: &str) -> impl Iterator<Item = PathBuf> {
     hierarchies.map(move |hierarchy| hierarchy.join(group.trim_start_matches('/')))
 }
 
+/// Whether the control groups at `group` are there, and no process is in them, of whatever namespace. Only groups of
+/// version 2 say so; those of version 1 do not list processes of other namespaces.
+pub(crate) fn are_empty(group: &str) -> bool {
+    let texts = directories(group).filter_map(|group| fs::read_to_string(group.join("cgroup.events")).ok());
+    let mut is_empty = texts.map(|text| text.lines().any(|line| line == "populated 0"));
+    is_empty.next() == Some(true) && is_empty.all(|is_empty| is_empty)
+}
+
 /// The processes in the control groups at `group`.
 pub(crate) fn processes(group: &str) -> Vec<Pid> {
     directories(group).flat_map(|group| members(&group)).collect()

@@ -10,6 +10,7 @@ use xebec_kernel::mount::MountError;
 use xebec_network::NetworkError;
 use xebec_volume::VolumeError;
 
+use crate::command_problem::CommandProblem;
 use crate::{ExitCode, ImageConfigError, SignalParseError, UserError};
 
 /// What kept a container from running, or from becoming ready.
@@ -56,6 +57,14 @@ pub enum RunError {
     /// Neither the image nor the user names a command.
     #[error("nothing to run: the image has no Entrypoint and no Cmd; give a command after the image's name")]
     NoCommand,
+    /// The command is not in the image, or cannot be executed.
+    #[error("the command {program:?} cannot be run: {reason}; check the command and --entrypoint")]
+    Command {
+        /// The command, without its arguments.
+        program: String,
+        /// What is wrong with it.
+        reason: CommandProblem,
+    },
     /// No command is to be run in a container that runs.
     #[error("nothing to run: give a command after the container's name")]
     NoExecCommand,
@@ -235,6 +244,8 @@ impl RunError {
     /// before it was ready, 128 plus the signal after an interruption, and 125 for everything else.
     pub fn exit_code(&self) -> ExitCode {
         match self {
+            RunError::Command { reason, .. } if reason.is_missing() => ExitCode(127),
+            RunError::Command { .. } => ExitCode(126),
             RunError::Runtime { message, .. } if names_missing_command(message) => ExitCode(127),
             RunError::Runtime { message, .. } if is_about_command(message) => ExitCode(126),
             RunError::ExitedBeforeReady { code, .. } => ExitCode(code.0.max(1)),
@@ -347,7 +358,8 @@ fn names_missing_command(message: &str) -> bool {
 /// Whether the runtime says that the command exists and cannot be executed.
 fn is_about_command(message: &str) -> bool {
     let message = message.to_lowercase();
-    message.contains("permission denied") && (message.contains("exec") || message.contains("open "))
+    let cannot = message.contains("permission denied") || message.contains("is a directory");
+    cannot && (message.contains("exec") || message.contains("open "))
 }
 
 #[cfg(test)]
@@ -383,6 +395,7 @@ mod tests {
             127
         );
         assert_eq!(code(&format!("{start}exec: \"/x\": permission denied")), 126);
+        assert_eq!(code(&format!("{start}exec: \"/x\": is a directory")), 126);
         assert_eq!(
             code(&format!("{start}error mounting /a: no such file or directory")),
             125

@@ -7,9 +7,11 @@ use std::sync::mpsc::Sender;
 use std::thread;
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, pidfd_open, pidfd_send_signal,
-    set_child_subreaper, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, pidfd_open, set_child_subreaper,
+    waitid,
 };
+
+use xebec_kernel::process::send_signal;
 
 use crate::supervisor_event::SupervisorEvent;
 use crate::{ExitCode, RunError};
@@ -77,8 +79,8 @@ impl Init {
     }
 
     /// Sends a signal to the process, unless it has ended.
-    pub(crate) fn send(&self, signal: Signal) {
-        if let Err(error) = pidfd_send_signal(&self.pidfd, signal) {
+    pub(crate) fn send(&self, signal: i32) {
+        if let Err(error) = send_signal(self.pidfd.as_fd(), signal) {
             tracing::debug!(%error, "the container's first process took no signal");
         }
     }
@@ -96,7 +98,7 @@ fn open_child(pid: Pid) -> io::Result<OwnedFd> {
 
 impl Drop for Init {
     fn drop(&mut self) {
-        self.send(Signal::KILL);
+        self.send(Signal::KILL.as_raw());
         let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
     }
 }
@@ -130,8 +132,8 @@ mod tests {
         let grandchild = Pid::from_raw(number.trim().parse().unwrap()).unwrap();
         let refused = open_child(grandchild).map(drop);
         let other = pidfd_open(grandchild, PidfdFlags::empty()).unwrap();
-        pidfd_send_signal(&other, Signal::KILL).unwrap();
-        pidfd_send_signal(&opened, Signal::KILL).unwrap();
+        send_signal(other.as_fd(), Signal::KILL.as_raw()).unwrap();
+        send_signal(opened.as_fd(), Signal::KILL.as_raw()).unwrap();
         shell.wait().unwrap();
         assert_eq!(
             refused.unwrap_err().raw_os_error(),

@@ -41,8 +41,9 @@
 //! | `bundle`, `layout`, `removal` | a container's files and mounts, and their removal |
 //! | `exec`, `running` | a command that joins a container that runs |
 //! | `usage`, `top` | what a container uses, and its processes |
-//! | `record`, `cleanup` | which containers there are, and what killed supervisors left |
+//! | `record`, `cleanup`, `other_namespace` | which containers there are, and what killed supervisors left |
 //! | `spec`, `process`, `user` | the runtime's configuration |
+//! | `command_check` | whether the command is there, before the runtime looks |
 //! | `saved`, `saved_run`, `container` | what is kept of containers, and finding them |
 //! | `lifecycle`, `restart_policy`, `restore` | what users do to containers that exist; when one is started again |
 //! | `network` | the container's network, and its files in `/etc` that follow from it |
@@ -51,6 +52,8 @@
 mod bundle;
 mod cgroup_warm_up;
 mod cleanup;
+mod command_check;
+mod command_problem;
 mod container;
 mod control_groups;
 mod env_file;
@@ -67,6 +70,7 @@ mod name;
 mod namespaces;
 mod network;
 mod options;
+mod other_namespace;
 mod output;
 mod prediction;
 mod probe;
@@ -93,8 +97,10 @@ mod usage;
 mod user;
 
 pub use cleanup::cleanup_stale;
+pub use command_problem::CommandProblem;
 pub use container::{
-    Container, Containers, FindError, Status, containers, find, is_stopped, pause_before_restart,
+    Container, Containers, FindError, Status, containers, find, is_stopped, keep_failed_restart,
+    pause_before_restart,
 };
 pub use control_groups::{container_of_cgroup, run_of_cgroup};
 pub use env_file::{EnvFileError, read as read_env_file};

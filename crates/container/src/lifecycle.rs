@@ -9,15 +9,16 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use xebec_kernel::file::{is_same, sync_directory};
 use xebec_kernel::lock::try_lock_directory;
-use xebec_kernel::process::start_time;
+use xebec_kernel::process::{send_signal as send_by_number, start_time};
 
 use crate::cleanup::cleanup_stale;
 use crate::container::{self, Container, FindError, Status};
@@ -25,7 +26,6 @@ use crate::layout::REMOVE_MARKER;
 use crate::name::is_container_name;
 use crate::record::Record;
 use crate::removal::{remove_layer, remove_unless_kept};
-use crate::runtime::Runtime;
 use crate::saved::{mark_stopped, open_exit_codes};
 use crate::{Directories, ExitCode, RecordError, RestartPolicy, RunError, StopSignal, control_groups};
 
@@ -72,7 +72,9 @@ pub enum LifecycleError {
     #[error("the container {0} cannot be paused: this host's control groups have no freezer")]
     NoFreezer(String),
     /// Its processes are in another namespace of process ids.
-    #[error("the container {0} was started in another namespace of processes; use xebec there")]
+    #[error(
+        "the container {0} was started in another namespace of processes, and may still run there; use xebec there"
+    )]
     Elsewhere(String),
     /// A name that is taken.
     #[error(
@@ -147,7 +149,7 @@ pub fn stop(
                 signal
             };
             let usual = saved.map_or(STOP_TIMEOUT, |saved| Duration::from_millis(saved.stop_timeout_ms));
-            send(dirs, container, first, signal)?;
+            send(container, first, signal)?;
             if let Some(record) = &container.record {
                 // A frozen process takes no signal.
                 control_groups::set_frozen(&record.control_group(), false);
@@ -179,11 +181,7 @@ pub fn kill_at_once(dirs: &Directories, container: &Container) -> Result<(), Lif
 ///
 /// # Errors
 /// [`LifecycleError::NotRunning`], and others.
-pub fn send_signal(
-    dirs: &Directories,
-    container: &Container,
-    signal: StopSignal,
-) -> Result<(), LifecycleError> {
+pub fn send_signal(container: &Container, signal: StopSignal) -> Result<(), LifecycleError> {
     let processes = Processes::open(container)?;
     let Some(first) = &processes.first else {
         return Err(LifecycleError::NotRunning(container.name.clone()));
@@ -194,7 +192,7 @@ pub fn send_signal(
         mark_stopped(&container.directory)?;
     }
     if number != Signal::KILL.as_raw() {
-        return send(dirs, container, first, number);
+        return send(container, first, number);
     }
     kill_all(container, first);
     Ok(())
@@ -284,7 +282,7 @@ pub fn rename(dirs: &Directories, container: &Container, new: &str) -> Result<()
     }
     let to = dirs.state.join(new);
     match renameat_with(CWD, &container.directory, CWD, &to, RenameFlags::NOREPLACE) {
-        Err(rustix::io::Errno::EXIST) => Err(LifecycleError::Taken(new.to_owned())),
+        Err(Errno::EXIST) => Err(LifecycleError::Taken(new.to_owned())),
         renamed => {
             let renamed = renamed
                 .map_err(io::Error::from)
@@ -391,9 +389,12 @@ struct Processes {
 impl Processes {
     fn open(container: &Container) -> Result<Self, LifecycleError> {
         let record = container.record.as_ref();
-        if record.is_some_and(|record| !record.is_in_this_namespace()) {
+        let elsewhere = record.filter(|record| !record.is_in_this_namespace());
+        if elsewhere.is_some_and(|record| !record.is_dead()) {
             return Err(LifecycleError::Elsewhere(container.name.clone()));
         }
+        // Ids of another namespace or boot are those of other processes here.
+        let record = record.filter(|record| record.is_in_this_namespace() && record.is_of_this_boot());
         let first = record.and_then(|record| open_process(record.pid?, record.pid_started?));
         let recorded = |record: &Record| open_process(record.supervisor, record.supervisor_started);
         let saved = || {
@@ -426,41 +427,22 @@ fn has_ended(process: &OwnedFd, patience: Option<Duration>) -> bool {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref()) {
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Ok(0) => return false,
             _ => return true,
         }
     }
 }
 
-fn send(
-    dirs: &Directories,
-    container: &Container,
-    first: &OwnedFd,
-    signal: i32,
-) -> Result<(), LifecycleError> {
+fn send(container: &Container, first: &OwnedFd, signal: i32) -> Result<(), LifecycleError> {
     let failed = |source| LifecycleError::Signal {
         name: container.name.clone(),
         signal,
         source,
     };
-    let Some(named) = Signal::from_named_raw(signal) else {
-        // A real-time signal.
-        let runtime = container
-            .record
-            .as_ref()
-            .map(|record| Runtime::find(Some(&record.runtime), dirs));
-        let runtime = runtime
-            .transpose()
-            .map_err(|error| failed(io::Error::other(error.to_string())))?;
-        if let Some(runtime) = runtime {
-            runtime.kill(&container.name, signal);
-        }
-        return Ok(());
-    };
-    match pidfd_send_signal(first, named) {
-        Err(rustix::io::Errno::SRCH) | Ok(()) => Ok(()),
-        Err(error) => Err(failed(error.into())),
+    match send_by_number(first.as_fd(), signal) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => Ok(()),
+        sent => sent.map_err(failed),
     }
 }
 

@@ -5,11 +5,13 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::probe::{LogPattern, Probe};
@@ -27,6 +29,10 @@ const TAIL_LINE_LIMIT: usize = 500;
 
 /// One read from a pipe: the size of a pipe's buffer on Linux (`pipe(7)`).
 const READ_SIZE: usize = 64 << 10;
+
+/// How long the beginning of a line waits for its end before it is written to the log. A program that writes a line in pieces
+/// takes less, so that its lines stay whole.
+const REST_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The output of this process to which a stream is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,11 +195,27 @@ impl Sink {
             }
         }
     }
+
+    /// Whether the beginning of a line waits for its end.
+    fn has_rest(&self) -> bool {
+        matches!(self, Self::Log(Some(log)) if log.has_rest())
+    }
+
+    /// Writes the beginning of a line that does not end for now.
+    fn flush(&mut self) {
+        if let Self::Log(Some(log)) = self {
+            log.flush();
+        }
+    }
 }
 
 /// Copies `from` to `sink` until it ends. If an output is closed, the rest is still read and
 /// searched: a container does not block because its output is not read.
-pub(crate) fn copy(from: impl Read + Send + 'static, search: LineSearch, sink: Sink) -> io::Result<Copying> {
+pub(crate) fn copy(
+    from: impl Read + AsFd + Send + 'static,
+    search: LineSearch,
+    sink: Sink,
+) -> io::Result<Copying> {
     let thread = thread::Builder::new().name("container-output".into());
     let (done, ended) = std::sync::mpsc::channel();
     thread.spawn(move || {
@@ -213,10 +235,14 @@ impl Copying {
     }
 }
 
-fn copy_all(mut from: impl Read, mut search: LineSearch, mut sink: Sink) {
+fn copy_all(mut from: impl Read + AsFd, mut search: LineSearch, mut sink: Sink) {
     let mut buffer = vec![0_u8; READ_SIZE];
     let mut open = true;
     loop {
+        // Who follows the log is to see a prompt, and how far something has come.
+        if sink.has_rest() && !is_readable(from.as_fd(), REST_PATIENCE) {
+            sink.flush();
+        }
         match from.read(&mut buffer) {
             // A terminal ends with EIO when its last user has closed it.
             Ok(0) | Err(_) => break,
@@ -229,6 +255,14 @@ fn copy_all(mut from: impl Read, mut search: LineSearch, mut sink: Sink) {
     }
 }
 
+/// Whether a read returns at once, or does within `patience`.
+fn is_readable(from: BorrowedFd<'_>, patience: Duration) -> bool {
+    let mut wait = [PollFd::from_borrowed_fd(from, PollFlags::IN)];
+    let patience = Timespec::try_from(patience).ok();
+    // An error is one of the read, too.
+    poll(&mut wait, patience.as_ref()) != Ok(0)
+}
+
 /// Writes all bytes. Returns whether that succeeded.
 pub(crate) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
@@ -237,11 +271,8 @@ pub(crate) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> bool {
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
                 // Another process made the descriptor non-blocking. Wait as a blocking one does.
-                let mut wait = [rustix::event::PollFd::from_borrowed_fd(
-                    to,
-                    rustix::event::PollFlags::OUT,
-                )];
-                if rustix::event::poll(&mut wait, None).is_err() {
+                let mut wait = [PollFd::from_borrowed_fd(to, PollFlags::OUT)];
+                if poll(&mut wait, None).is_err() {
                     return false;
                 }
             }
@@ -257,6 +288,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use xebec_container_log::{Entry, LogLimits, LogRange, LogReader, LogWriter, Stream};
 
     fn seen(patterns: &[&str], pieces: &[&[u8]]) -> (Vec<usize>, String) {
         let probes: Vec<Probe> = patterns
@@ -292,6 +324,45 @@ mod tests {
             "a pattern never spans lines"
         );
         assert_eq!(seen(&["\\xff"], &["\u{ff}\n".as_bytes()]).0, [0]);
+    }
+
+    /// A prompt is in the log before its line ends, and a line that comes in pieces stays one.
+    #[test]
+    fn a_line_that_does_not_end_is_written_after_a_while() {
+        use std::io::Write;
+        let directory = tempfile::tempdir().unwrap();
+        let log = LogWriter::open(directory.path(), LogLimits::default()).unwrap();
+        let (reader, mut writer) = io::pipe().unwrap();
+        let (sender, _events) = mpsc::channel();
+        let search = LineSearch::new(&[], Destination::Stdout, &Tail::default(), &sender);
+        let copying = copy(reader, search, Sink::Log(Some(log.stream(Stream::Stdout)))).unwrap();
+        let mut read = LogReader::new(directory.path(), LogRange::default());
+        let mut entries = Vec::new();
+        let mut wait_for = |count: usize| {
+            let began = std::time::Instant::now();
+            while entries.len() < count {
+                assert!(began.elapsed() < Duration::from_secs(10), "{entries:?}");
+                let take = |entry: Entry| {
+                    entries.push((entry.is_full, String::from_utf8(entry.text).unwrap()));
+                    Ok(())
+                };
+                read.read_more(take).unwrap();
+                thread::sleep(Duration::from_millis(2));
+            }
+            entries.clone()
+        };
+        writer.write_all(b"one\nlogin: ").unwrap();
+        let seen = wait_for(2);
+        assert_eq!(seen, [(true, "one".to_owned()), (false, "login: ".to_owned())]);
+        writer.write_all(b"root\npie").unwrap();
+        writer.write_all(b"ces\n").unwrap();
+        let seen = wait_for(4);
+        assert_eq!(
+            seen[2..],
+            [(true, "root".to_owned()), (true, "pieces".to_owned())]
+        );
+        drop(writer);
+        copying.finish(Duration::from_secs(10));
     }
 
     #[test]

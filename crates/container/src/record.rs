@@ -12,12 +12,13 @@ use serde::{Deserialize, Serialize};
 use xebec_kernel::clock::seconds_since_1970;
 use xebec_kernel::file::read_limited;
 use xebec_kernel::file::{create_for_this_boot, write_for_this_boot};
-use xebec_kernel::process::start_time;
+use xebec_kernel::process::{boot_id, start_time};
 
 use crate::layout::records;
 use crate::name::is_container_name;
 use crate::network::RecordedNetwork;
-use crate::{RecordError, control_groups};
+use crate::other_namespace::own_namespace;
+use crate::{RecordError, control_groups, other_namespace};
 
 /// Largest record that is read. [`COMMAND_LIMIT`] keeps those that are written far below it.
 const RECORD_LIMIT: u64 = 4 << 20;
@@ -52,6 +53,10 @@ pub struct Record {
     /// above.
     #[serde(default)]
     pub namespace: Option<u64>,
+    /// The boot of the host in which the record was made, by its id. Nothing of it outlived that boot. Absent as
+    /// above.
+    #[serde(default)]
+    pub boot: Option<String>,
     /// The path of the container's control groups, as in `cgroupsPath`. Absent as above; then the container's
     /// name alone names them.
     #[serde(default)]
@@ -102,6 +107,7 @@ impl Record {
             supervisor,
             supervisor_started: start_time(supervisor).ok_or(RecordError::NoStartTime(supervisor))?,
             namespace: own_namespace(),
+            boot: boot_id().ok(),
             control_group: Some(group),
             runtime: PathBuf::new(),
             view: PathBuf::new(),
@@ -150,23 +156,35 @@ impl Record {
         self.namespace.is_none() || self.namespace == own_namespace()
     }
 
+    /// Whether the record was made since the host's last boot. After it a process may have the same id and start
+    /// time.
+    pub(crate) fn is_of_this_boot(&self) -> bool {
+        let boot = self.boot.as_ref().zip(boot_id().ok());
+        boot.is_none_or(|(recorded, now)| *recorded == now)
+    }
+
     /// Whether the container's first process exists and has not ended.
     pub fn is_running(&self) -> bool {
         matches!((self.pid, self.pid_started), (Some(pid), Some(started)) if start_time(pid) == Some(started))
+            && self.is_of_this_boot()
     }
 
     /// Whether the container's supervisor exists and has not ended.
     pub fn is_supervised(&self) -> bool {
-        start_time(self.supervisor) == Some(self.supervisor_started)
+        start_time(self.supervisor) == Some(self.supervisor_started) && self.is_of_this_boot()
     }
 
     /// Whether it is certain that nothing of the container runs, or will: its supervisor is gone, and its
     /// command has ended or was never told to run. A container that runs on without its supervisor is left
-    /// alone.
+    /// alone. So is one in another namespace of process ids, until it is shown that nothing of it is left.
     pub(crate) fn is_dead(&self) -> bool {
-        self.is_in_this_namespace()
-            && !self.is_supervised()
-            && (!self.is_running() || self.has_begun == Some(false))
+        match self.namespace {
+            _ if !self.is_of_this_boot() => true,
+            Some(namespace) if !self.is_in_this_namespace() => {
+                other_namespace::is_gone(namespace, &self.state, &self.control_group())
+            }
+            _ => !self.is_supervised() && (!self.is_running() || self.has_begun == Some(false)),
+        }
     }
 
     /// Writes the record for the first time. Only one process gets a name.
@@ -277,13 +295,6 @@ pub(crate) fn path(run: &Path, id: &str) -> PathBuf {
     records(run).join(format!("{id}.json"))
 }
 
-fn own_namespace() -> Option<u64> {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata("/proc/self/ns/pid")
-        .ok()
-        .map(|namespace| namespace.ino())
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -330,6 +341,18 @@ mod tests {
             1,
             "another process has the id of one that has ended"
         );
+    }
+
+    #[test]
+    fn nothing_of_another_boot_runs_whatever_has_its_ids_now() {
+        let mut record = record("a");
+        record.set_pid(std::process::id() as i32).unwrap();
+        record.has_begun = Some(true);
+        assert!(record.is_running() && record.is_supervised() && !record.is_dead());
+        record.boot = None;
+        assert!(!record.is_dead(), "an earlier version does not note the boot");
+        record.boot = Some("another".into());
+        assert!(!record.is_running() && !record.is_supervised() && record.is_dead());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Preparing a container while its image is still looked for, and running it on the image's view.
 
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Instant;
 
@@ -11,6 +12,7 @@ use crate::bundle::Bundle;
 use crate::cgroup_warm_up::CgroupWarmUp;
 use crate::cleanup::cleanup_stale;
 use crate::init::become_subreaper;
+use crate::name::is_container_name;
 use crate::network::NetworkPlan;
 use crate::prediction::PredictedCreate;
 use crate::probe_watch::refuse_ready_before;
@@ -18,8 +20,8 @@ use crate::process::Process;
 use crate::runtime::Runtime;
 use crate::supervisor::{EventQueue, PendingCreate, SupervisorConfig, supervise};
 use crate::{
-    ConfigNotifier, Directories, Event, ExitCode, ImageConfig, IpcMode, RunError, RunOptions, control_groups,
-    terminal,
+    ConfigNotifier, Directories, Event, ExitCode, ImageConfig, IpcMode, RecordError, RunError, RunOptions,
+    command_check, control_groups, saved_run, terminal,
 };
 
 /// A container that has its name and its directories, and whose runtime has started, before its image is
@@ -56,23 +58,16 @@ impl<'a> Prepared<'a> {
         if is_joined && !terminal::stdin_is_terminal() {
             return Err(RunError::NoTerminal);
         }
-        refuse_dynamic_init(options)?;
-        let mut runtime = Runtime::find(options.runtime.as_deref(), dirs)?;
-        let network = NetworkPlan::decide(options, dirs)?;
-        check_targets(&options.volumes, &options.tmpfs)?;
-        let security = confine(options, &runtime, &network)?;
-        runtime.filter_by(security.filters.outer.clone());
-        // Before signals are caught: a cleanup can take long, and a signal may end it.
-        if let Err(error) = cleanup_stale(dirs) {
-            tracing::warn!(%error, "cannot clean up after containers whose `xebec run` was killed");
-        }
-        let events = EventQueue::open()?;
-        let mut bundle = Bundle::claim(options, dirs, &runtime, security, network)?;
-        let image = events.spawn(find_image)?;
-        // Its plugins run meanwhile, and while the runtime creates the container.
-        bundle.begin_network(options)?;
+        let claimed = claim(options, dirs);
+        let (mut bundle, events) = claimed.inspect_err(|error| keep_failure(dirs, options, error))?;
+        let begun = events.spawn(find_image).and_then(|image| {
+            // Its plugins run meanwhile, and while the runtime creates the container.
+            bundle.begin_network(options)?;
+            Ok((image, PredictedCreate::start(&bundle, options)?))
+        });
+        let (image, create) = begun.inspect_err(|error| bundle.save_failure(&error.to_string()))?;
         let mut prepared = Prepared {
-            create: PredictedCreate::start(&bundle, options)?,
+            create,
             bundle,
             events,
             options,
@@ -152,6 +147,36 @@ impl<'a> Prepared<'a> {
     }
 }
 
+/// Decides all that needs no image, and takes the container's name and directories.
+fn claim(options: &RunOptions, dirs: &Directories) -> Result<(Bundle, EventQueue), RunError> {
+    refuse_dynamic_init(options)?;
+    let mut runtime = Runtime::find(options.runtime.as_deref(), dirs)?;
+    let network = NetworkPlan::decide(options, dirs)?;
+    check_targets(&options.volumes, &options.tmpfs)?;
+    let security = confine(options, &runtime, &network)?;
+    runtime.filter_by(security.filters.outer.clone());
+    // Before signals are caught: a cleanup can take long, and a signal may end it.
+    if let Err(error) = cleanup_stale(dirs) {
+        tracing::warn!(%error, "cannot clean up after containers whose `xebec run` was killed");
+    }
+    let events = EventQueue::open()?;
+    let bundle = Bundle::claim(options, dirs, &runtime, security, network)?;
+    Ok((bundle, events))
+}
+
+/// Keeps why a container that existed before could not be started, if this process had not taken it yet.
+fn keep_failure(dirs: &Directories, options: &RunOptions, error: &RunError) {
+    // One that runs has not failed.
+    let is_running = matches!(error, RunError::Record(RecordError::Running(_)));
+    if let Some(name) = options
+        .id
+        .as_ref()
+        .filter(|name| is_container_name(name) && !is_running)
+    {
+        saved_run::keep_failure(&dirs.state.join(name), options.again, &error.to_string());
+    }
+}
+
 /// The steps of [`Prepared::run`] up to the container's end. The runtime has ended when this returns.
 fn run_in(
     bundle: &mut Bundle,
@@ -174,6 +199,8 @@ fn run_in(
     let mut process = predicted.map_or_else(resolve, Ok)?;
     let root = bundle.mount(view, &process)?;
     events.give_way(|go_on| bundle.make_volumes(go_on))?;
+    // Before the runtime can look for it.
+    command_check::check(root.as_fd(), &process, options)?;
     create.open_root(bundle, &root);
     on_event(Event::Mounted {
         id: bundle.id().to_owned(),

@@ -14,10 +14,12 @@ use crate::{Record, RunningError};
 impl Record {
     /// The container's first process, if it runs.
     pub(crate) fn running_pid(&self) -> Result<i32, RunningError> {
-        if !self.is_in_this_namespace() {
+        if !self.is_in_this_namespace() && !self.is_dead() {
             return Err(RunningError::OtherNamespace(self.id.clone()));
         }
-        let pid = self.pid.filter(|_| self.is_running());
+        let pid = self
+            .pid
+            .filter(|_| self.is_in_this_namespace() && self.is_running());
         pid.ok_or_else(|| RunningError::NotRunning(self.id.clone()))
     }
 
@@ -49,6 +51,7 @@ impl Record {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::other_namespace::tests::OtherNamespace;
 
     #[test]
     fn only_the_recorded_process_is_reached() {
@@ -62,13 +65,16 @@ mod tests {
             ..record.clone()
         };
         assert!(matches!(other.open_root(), Err(RunningError::NotRunning(_))));
-        let elsewhere = Record {
-            namespace: Some(1),
-            ..record
+    }
+
+    #[test]
+    fn a_container_of_another_namespace_is_named_as_such_while_that_is_there() {
+        let Some(other) = OtherNamespace::new() else {
+            return;
         };
-        assert!(matches!(
-            elsewhere.open_root(),
-            Err(RunningError::OtherNamespace(_))
-        ));
+        let mut record = Record::new("box", Path::new("/nowhere/box")).unwrap();
+        record.set_pid(std::process::id().try_into().unwrap()).unwrap();
+        record.namespace = Some(other.inode());
+        assert!(matches!(record.open_root(), Err(RunningError::OtherNamespace(_))));
     }
 }

@@ -168,12 +168,6 @@ impl Runtime {
         self.check(with_default_umask(|| command.status()), &log, "start", id)
     }
 
-    /// Sends a signal by the runtime. Only a real-time signal needs this: `pidfd_send_signal` of rustix takes
-    /// none.
-    pub(crate) fn kill(&self, id: &str, signal: i32) {
-        self.run_quietly(&["kill", id, &signal.to_string()]);
-    }
-
     /// Ends the container if it runs, and removes the runtime's state of it. Without a state there is nothing
     /// to do.
     pub(crate) fn delete(&self, id: &str) {

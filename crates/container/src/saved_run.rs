@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use xebec_kernel::clock::milliseconds_since_1970;
+use xebec_kernel::lock::try_lock_directory;
 
 use crate::restart_policy::pause_after;
 use crate::saved::{
@@ -155,6 +156,31 @@ impl SavedRun {
             tracing::warn!(%error, "what is known of the container is not up to date");
         }
     }
+}
+
+/// Keeps why a container that existed before could not be started again. Nothing is kept if another process has the
+/// container.
+pub(crate) fn keep_failure(directory: &Path, again: Again, reason: &str) {
+    if again == Again::No {
+        return;
+    }
+    let Ok(_lock) = try_lock_directory(directory) else {
+        return;
+    };
+    let Ok(Some(mut saved)) = Saved::read(directory) else {
+        return;
+    };
+    if again == Again::ByPolicy {
+        saved.restarts = saved.restarts.saturating_add(1);
+    }
+    let mut run = SavedRun {
+        directory: directory.to_owned(),
+        saved,
+        again,
+        is_over: false,
+        syncing: None,
+    };
+    run.failed(reason);
 }
 
 impl Saved {

@@ -171,7 +171,7 @@ pub(crate) fn supervise(
         runtime: bundle.runtime().clone(),
     };
     let probe_watch = ProbeWatch::start(&options.probes, &target, &queue.sender)?;
-    let mut supervisor = Supervisor::new(config, on_event, &init, &target, terminal.as_ref());
+    let mut supervisor = Supervisor::new(config, on_event, &init, terminal.as_ref());
     let code = supervisor.handle_events(&queue.receiver)?;
     drop(probe_watch);
     // The last line that the container wrote may be the one that a probe waits for.
@@ -218,7 +218,6 @@ struct Supervisor<'a> {
     config: &'a SupervisorConfig<'a>,
     on_event: &'a mut dyn FnMut(Event),
     init: &'a Init,
-    target: &'a ProbeTarget,
     terminal: Option<&'a Terminal>,
     /// Which probes have not succeeded.
     waiting: Vec<bool>,
@@ -242,7 +241,6 @@ impl<'a> Supervisor<'a> {
         config: &'a SupervisorConfig<'a>,
         on_event: &'a mut dyn FnMut(Event),
         init: &'a Init,
-        target: &'a ProbeTarget,
         terminal: Option<&'a Terminal>,
     ) -> Self {
         let options = config.options;
@@ -250,7 +248,6 @@ impl<'a> Supervisor<'a> {
             config,
             on_event,
             init,
-            target,
             terminal,
             waiting: vec![true; options.probes.len()],
             ready: false,
@@ -360,10 +357,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn send(&self, signal: i32) {
-        match Signal::from_named_raw(signal) {
-            Some(signal) => self.init.send(signal),
-            None => self.target.runtime.kill(&self.target.id, signal),
-        }
+        self.init.send(signal);
     }
 
     /// The outcome of the run, from the container's exit code and the probes.

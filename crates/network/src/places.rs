@@ -3,7 +3,7 @@
 //! ```text
 //! <root>/networks/NAME.conflist       a network; a change of networks locks this directory
 //! <run>/networks/lock                 held by a process that rewrites names
-//! <run>/networks/attachments/ID.json  one container's attachment
+//! <run>/networks/attachments/ID.json  one container's attachment; who detaches those of others locks this directory
 //! <run>/networks/ipam/NAME/           the addresses that are taken, by the plugin host-local
 //! <run>/netns/ID                      the mount point of an attachment's namespace
 //! ```
@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use xebec_kernel::lock::{lock_directory, lock_file};
+use xebec_kernel::lock::{lock_directory, lock_file, try_lock_directory};
 
 use crate::NetworkError;
 
@@ -55,6 +55,12 @@ impl Places {
     pub(crate) fn lock_networks(&self) -> Result<File, NetworkError> {
         make(&self.networks)?;
         lock_directory(&self.networks).map_err(NetworkError::file("lock", &self.networks))
+    }
+
+    /// Until the file is dropped, no other process detaches containers whose supervisors are gone. `None` if one does, or
+    /// if no container was ever attached.
+    pub fn try_lock_attachments(&self) -> Option<File> {
+        try_lock_directory(&self.attachments()).ok()
     }
 
     /// Until the file is dropped, no other process rewrites the names of containers.

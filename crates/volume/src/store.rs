@@ -203,29 +203,27 @@ impl VolumeStore {
         remove_tree(&gone).map_err(VolumeError::file("remove", &gone))
     }
 
-    /// Removes the volumes that no container uses: the anonymous ones, or `all`. Returns their names.
+    /// Removes the volumes that no container uses: the anonymous ones, or `all`. Returns their names, and why others stay.
     ///
     /// # Errors
-    /// The first failure.
-    pub fn prune(&self, all: bool) -> Result<Vec<String>, VolumeError> {
-        let mut removed = Vec::new();
+    /// If the volumes cannot be listed.
+    pub fn prune(&self, all: bool) -> Result<(Vec<String>, Vec<VolumeError>), VolumeError> {
+        let (mut removed, mut failed) = (Vec::new(), Vec::new());
         for volume in self.list()? {
             if !volume.containers.is_empty() || !(all || volume.anonymous) {
                 continue;
             }
             match self.remove(&volume.name) {
+                Ok(()) => removed.push(volume.name),
                 // A container has begun to use it, or another command has removed it.
                 Err(VolumeError::Used { .. } | VolumeError::Missing(_)) => {}
-                outcome => {
-                    outcome?;
-                    removed.push(volume.name);
-                }
+                Err(error) => failed.push(error),
             }
         }
         if self.directory.is_dir() {
             drop(self.turn()?);
         }
-        Ok(removed)
+        Ok((removed, failed))
     }
 
     /// The directory of a volume.

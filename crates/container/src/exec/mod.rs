@@ -18,7 +18,6 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use rustix::process::Signal;
 use serde_json::Value;
 use signal_hook::consts::SIGWINCH;
 use xebec_confinement::seccomp;
@@ -198,9 +197,7 @@ fn wait(
                 }
             }
             Ok(SupervisorEvent::Signal(signal)) => {
-                if let Some(signal) = Signal::from_named_raw(signal) {
-                    init.send(signal);
-                }
+                init.send(signal);
             }
             Ok(_) => {}
             // Cannot be: the caller owns a sender of the channel.

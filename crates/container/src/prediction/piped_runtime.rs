@@ -99,6 +99,10 @@ impl PipedRuntime {
 
 impl Drop for PipedRuntime {
     fn drop(&mut self) {
+        if !self.has_config {
+            // Before it finds the end of its configuration, and complains of that to the container's output.
+            let _ = self.child.kill();
+        }
         self.writer = None;
         if self.has_config && !self.has_root && matches!(self.child.try_wait(), Ok(None)) {
             return process_tree::kill(&mut self.child, &self.group);

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::support::{Case, case, wait_until};
-use xebec_container::{Record, cleanup_stale, list};
+use xebec_container::{Record, Removal, Status, cleanup_stale, find, list, remove};
 use xebec_kernel::mount::{Attributes, Overlay};
 
 /// `SIGKILL`, which a process cannot handle.
@@ -126,6 +126,47 @@ fn a_container_that_never_started_is_cleaned_up() {
     assert_eq!(cleanup_stale(&case.dirs()).unwrap(), 1);
     wait_for_end(&record);
     case.assert_clean();
+}
+
+/// A namespace of processes goes with all that is in it, and the run directory stays. What the containers left is
+/// cleaned up by whoever sees that they are gone, and their names are free again.
+#[test]
+fn containers_of_a_namespace_that_is_gone_are_cleaned_up() {
+    let mut case = case!();
+    for (id, rm) in [("kept", false), ("brief", true)] {
+        case.set("id", id).shell("echo ready; sleep 60");
+        if rm {
+            case.flag("rm");
+        }
+        let mut running = case.start_in_own_namespace();
+        running.wait_for_output("ready");
+        let status = || find(&case.dirs(), id).unwrap().status();
+        wait_until("running elsewhere", || status() == Status::Running);
+        let found = find(&case.dirs(), id).unwrap();
+        let how = Removal {
+            force: true,
+            volumes: false,
+        };
+        let refused = remove(&case.dirs(), &found, how).unwrap_err().to_string();
+        assert!(refused.contains("another namespace"), "{refused}");
+        running.signal(KILL);
+        running.finish();
+        wait_until("it is seen to be gone", || {
+            !find(&case.dirs(), id).unwrap().is_active()
+        });
+        let found = find(&case.dirs(), id).unwrap();
+        match rm {
+            false => {
+                case.flag("again").shell("exit 5");
+                assert_eq!(case.run().code, 5, "it starts again");
+                case.orders_without("again");
+                remove(&case.dirs(), &find(&case.dirs(), id).unwrap(), Removal::default()).unwrap();
+            }
+            true => remove(&case.dirs(), &found, how).unwrap(),
+        }
+        assert!(!case.state().join(id).exists());
+        case.assert_clean();
+    }
 }
 
 /// Two run directories have a container of one name each. Neither the end of the one nor its cleanup changes the

@@ -69,6 +69,16 @@ fn a_container_without_a_filter_has_commands_without_one() {
     case.set("security", "seccomp=unconfined");
     let (own, joined) = confinements(&mut case);
     assert_eq!(own, joined);
+    // This test may run under a filter itself, as in a container.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let inherited: Vec<&str> = status
+        .lines()
+        .filter(|line| line.starts_with("Seccomp"))
+        .collect();
+    assert!(!inherited.is_empty(), "the kernel does not tell");
+    for line in inherited {
+        assert!(own.lines().any(|own| own == line), "{line} is not in {own}");
+    }
 }
 
 #[test]

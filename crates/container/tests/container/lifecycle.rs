@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
 use xebec_container::{
-    Container, ExitCode, FindError, LifecycleError, Removal, Status, containers, find, remove, rename,
-    send_signal, set_paused, stop, wait,
+    Container, ExitCode, FindError, LifecycleError, Removal, SavedStatus, Status, containers, find, remove,
+    rename, send_signal, set_paused, stop, wait,
 };
 use xebec_container_log::{Entry, LogRange, LogReader, Stream};
 
@@ -90,6 +90,37 @@ fn a_start_that_fails_again_keeps_the_layer_and_the_reason() {
     assert_eq!(case.set("user", "nobody-here").run().code, 125);
     let reason = found(&case, "web").saved.unwrap().reason.unwrap();
     assert!(reason.contains("nobody-here"), "{reason}");
+    // What is wrong before the image is looked for.
+    let reason = |case: &Case| found(case, "web").saved.unwrap().reason.unwrap();
+    assert_eq!(case.set("net", "no-such-network").run().code, 125);
+    assert!(reason(&case).contains("no-such-network"), "{}", reason(&case));
+    case.orders_without("net")
+        .set("pid", "container:no-such-container");
+    assert_eq!(case.run().code, 125);
+    assert!(reason(&case).contains("no-such-container"), "{}", reason(&case));
+    case.assert_clean();
+}
+
+/// A restart policy tries again, and what kept it from starting the container is known meanwhile.
+#[test]
+fn a_failed_restart_keeps_its_reason() {
+    let mut case = case!();
+    case.set("id", "web")
+        .set("restart", "always")
+        .set("detached", LIMITS);
+    case.shell("exit 3");
+    assert_eq!(case.run().code, 3);
+    for (order, value) in [("net", "no-such-network"), ("hostname", "a b")] {
+        case.flag("by_policy").set(order, value);
+        assert_eq!(case.run().code, 125);
+        let web = found(&case, "web").saved.unwrap();
+        assert_eq!(web.status, SavedStatus::Restarting, "{web:?}");
+        let reason = web.reason.clone().unwrap_or_default();
+        let wanted = if order == "net" { value } else { "host name" };
+        assert!(reason.contains(wanted) && web.exit_code == Some(125), "{web:?}");
+        case.orders_without(order);
+    }
+    assert_eq!(found(&case, "web").saved.unwrap().restarts, 2);
     case.assert_clean();
 }
 
@@ -171,14 +202,16 @@ fn stop_asks_and_then_kills() {
 fn a_running_container_is_killed_paused_waited_for_and_not_removed() {
     let mut case = case!();
     case.set("id", "web")
-        .shell("trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done");
+        .shell("trap 'echo usr1' USR1; trap 'echo real-time' 37; echo ready; while :; do sleep 0.02; done");
     let mut running = case.start();
     running.wait_for_output("ready");
     let dirs = case.dirs();
     wait_until("running", || found(&case, "web").status() == Status::Running);
     let web = found(&case, "web");
-    send_signal(&dirs, &web, "USR1".parse().unwrap()).unwrap();
-    running.wait_for_output("usr1");
+    for (signal, said) in [("USR1", "usr1"), ("RTMIN+3", "real-time")] {
+        send_signal(&web, signal.parse().unwrap()).unwrap();
+        running.wait_for_output(said);
+    }
     assert!(matches!(
         remove(&dirs, &web, Removal::default()),
         Err(LifecycleError::InUse { .. })
@@ -205,11 +238,11 @@ fn a_running_container_is_killed_paused_waited_for_and_not_removed() {
         move || wait(&dirs, &web)
     });
     std::thread::sleep(Duration::from_millis(50));
-    send_signal(&dirs, &web, "KILL".parse().unwrap()).unwrap();
+    send_signal(&web, "KILL".parse().unwrap()).unwrap();
     assert_eq!(running.finish().code, 137);
     assert_eq!(waiting.join().unwrap().unwrap(), Some(ExitCode(137)));
     assert!(matches!(
-        send_signal(&dirs, &found(&case, "web"), "KILL".parse().unwrap()),
+        send_signal(&found(&case, "web"), "KILL".parse().unwrap()),
         Err(LifecycleError::NotRunning(_))
     ));
     case.assert_clean();
@@ -346,11 +379,7 @@ fn a_policy_asks_for_another_start_unless_a_user_stopped_the_container() {
             (restarts, Some(pause))
         );
     }
-    assert_eq!(
-        saved(&case).status,
-        xebec_container::SavedStatus::Exited,
-        "the limit is reached"
-    );
+    assert_eq!(saved(&case).status, SavedStatus::Exited, "the limit is reached");
     case.orders_without("by_policy")
         .flag("again")
         .set("restart", "always")
@@ -361,6 +390,6 @@ fn a_policy_asks_for_another_start_unless_a_user_stopped_the_container() {
     assert_eq!(saved(&case).restarts, 0, "a user started it");
     stop(&case.dirs(), &found(&case, "web"), Some(Duration::ZERO)).unwrap();
     running.finish();
-    assert_eq!(saved(&case).status, xebec_container::SavedStatus::Exited);
+    assert_eq!(saved(&case).status, SavedStatus::Exited);
     case.assert_clean();
 }

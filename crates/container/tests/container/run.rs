@@ -221,14 +221,24 @@ fn the_error_names_what_cannot_run() {
     case.flag("rm").command(&["/no/such/program"]);
     let run = case.run();
     assert!(
-        run.code == 127 && run.error.contains("/no/such/program"),
+        run.code == 127 && run.error.contains("/no/such/program") && run.stderr.is_empty(),
         "{run:?}"
     );
     case.command(&["/etc/passwd"]);
     let run = case.run();
     assert!(run.code == 126 && run.error.contains("exec"), "{run:?}");
+    for (command, code) in [("nosuch", 127), ("/bin", 126)] {
+        let run = case.command(&[command]).run();
+        assert!(run.code == code && run.error.contains(command), "{run:?}");
+        // The runtime says nothing beside.
+        assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""), "{command}");
+    }
     case.image(r#"{"User":"nobody-here"}"#);
-    assert!(case.run().error.contains("no user \"nobody-here\""));
+    let run = case.run();
+    assert!(
+        run.error.contains("no user \"nobody-here\"") && run.stderr.is_empty(),
+        "{run:?}"
+    );
     case.image("{}").command(&[]);
     assert!(case.run().error.contains("no Entrypoint and no Cmd"));
     case.command(&["/bin/true"]).set("runtime", "/no/such/runtime");

@@ -107,9 +107,9 @@ fn anonymous_volumes_go_with_their_container() {
     );
     let error = volumes(&kept).remove(&all[0].name).unwrap_err();
     assert!(matches!(error, VolumeError::Used { .. }), "{error}");
-    assert!(volumes(&kept).prune(true).unwrap().is_empty());
+    assert!(volumes(&kept).prune(true).unwrap().0.is_empty());
     fs::remove_dir_all(kept.state().join("kept")).unwrap();
-    assert_eq!(volumes(&kept).prune(false).unwrap().len(), 1);
+    assert_eq!(volumes(&kept).prune(false).unwrap().0.len(), 1);
 }
 
 #[test]

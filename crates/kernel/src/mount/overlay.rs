@@ -82,6 +82,30 @@ impl Overlay {
         context.mount(attributes)
     }
 
+    /// Whether an overlay has `upper` for its upper directory: one that is mounted in any namespace, or one that
+    /// only processes have open. Changes nothing.
+    ///
+    /// The kernel locks the upper directory before it looks at the work directory (`ovl_get_upper` and
+    /// `ovl_get_workdir`, `fs/overlayfs/super.c`), and with `index` it refuses one that is locked. A work directory
+    /// that is the upper one is always refused.
+    ///
+    /// # Errors
+    /// [`MountError::Create`] if the kernel refuses for another reason.
+    pub fn is_upper_in_use(upper: &Path) -> Result<bool, MountError> {
+        let mut context = Context::open("overlay", upper.display().to_string())?;
+        for key in ["lowerdir+", "upperdir", "workdir"] {
+            set_directory(&mut context, key, upper)?;
+        }
+        context.set_option("index", "on")?;
+        match rustix::mount::fsconfig_create(&context.fd) {
+            Err(rustix::io::Errno::BUSY) => Ok(true),
+            Err(rustix::io::Errno::INVAL) => Ok(false),
+            Err(errno) => Err(context.error("create".to_owned(), errno)),
+            // It is mounted nowhere, and goes with its descriptor.
+            Ok(()) => Ok(false),
+        }
+    }
+
     /// As [`Overlay::mount`], attached at `target`.
     ///
     /// # Errors

@@ -87,9 +87,7 @@ impl Child {
     /// # Errors
     /// `ESRCH` when it has ended, `EINVAL` for a number that is no signal.
     pub fn signal(&self, number: i32) -> io::Result<()> {
-        let signal =
-            Signal::from_named_raw(number).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-        Ok(rustix::process::pidfd_send_signal(&self.pidfd, signal)?)
+        send_signal(self.pidfd.as_fd(), number)
     }
 
     /// Ends it at once (SIGKILL).
@@ -154,5 +152,26 @@ impl Child {
 impl AsFd for Child {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
+    }
+}
+/// Sends a signal to a process by its descriptor; a real-time signal, too, which rustix has no name for.
+///
+/// # Errors
+/// `ESRCH` when it has ended, `EINVAL` for a number that is no signal.
+pub fn send_signal(process: BorrowedFd<'_>, number: i32) -> io::Result<()> {
+    let (information, flags) = (std::ptr::null::<libc::siginfo_t>(), 0_u32);
+    // SAFETY: it takes numbers, and a pointer that may be null (`pidfd_send_signal(2)`).
+    let code = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            process.as_raw_fd(),
+            number,
+            information,
+            flags,
+        )
+    };
+    match code {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -10,7 +10,7 @@ mod signals;
 mod spawn;
 
 pub use binary::{BinaryError, Linkage, linkage, own_linkage};
-pub use child::{Child, Ending};
+pub use child::{Child, Ending, send_signal};
 pub use filter::{Instruction, filter_system_calls};
 pub use handed_down::{HandedDown, hand_down, is_for_this_process_only};
 pub use init::run_as_init;

@@ -15,17 +15,18 @@ use xebec_kernel::lock::try_lock_file;
 /// How often the lock is tried.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A locked file with these contents, from its beginning.
+/// A locked file with these contents, from its beginning. What a plugin that still runs reads stays as it is.
 pub(super) fn locked(path: &Path, contents: &[u8]) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options
         .read(true)
         .write(true)
         .create(true)
-        .truncate(true)
+        .truncate(false)
         .mode(0o600);
     let mut file = options.open(path)?;
     file.try_lock()?;
+    file.set_len(0)?;
     file.write_all(contents)?;
     file.rewind()?;
     Ok(file)
@@ -70,6 +71,7 @@ mod tests {
         let error = wait_until_free(&path, Duration::from_millis(100)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(locked(&path, b"other").is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"text", "it is read still");
         child.kill().unwrap();
         child.wait().unwrap();
         wait_until_free(&path, Duration::from_secs(10)).unwrap();

@@ -68,7 +68,7 @@ fn volumes_are_made_listed_and_removed() {
         assert!(matches!(store.get(bad), Err(VolumeError::Name(_))), "{bad}");
     }
     assert!(matches!(store.remove("other"), Err(VolumeError::Missing(_))));
-    assert_eq!(store.prune(false).unwrap(), [random]);
+    assert_eq!(store.prune(false).unwrap().0, [random]);
     store.remove("data").unwrap();
     assert_eq!(store.list().unwrap(), []);
 }
@@ -81,7 +81,7 @@ fn a_volume_stays_while_a_container_uses_it() {
     let state = root.container("web", "data");
     let error = store.remove("data").unwrap_err().to_string();
     assert!(error.contains("data") && error.contains("web"), "{error}");
-    assert_eq!(store.prune(true).unwrap(), Vec::<String>::new());
+    assert_eq!(store.prune(true).unwrap().0, Vec::<String>::new());
     assert_eq!(store.get("data").unwrap().containers, ["web"]);
     fs::write(state.join("volumes.json"), "{").unwrap();
     assert!(

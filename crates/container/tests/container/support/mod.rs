@@ -249,6 +249,20 @@ impl Case {
         self.spawn(command)
     }
 
+    /// The same in a namespace of processes and one of mounts, which end with the process that this gives.
+    pub fn start_in_own_namespace(&mut self) -> Running {
+        let supervisor = self.supervisor();
+        let mut unshare = Command::new("unshare");
+        unshare
+            .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+            .arg(supervisor.get_program())
+            .args(supervisor.get_args());
+        for (name, value) in supervisor.get_envs() {
+            unshare.env(name, value.unwrap_or_default());
+        }
+        self.spawn(unshare)
+    }
+
     /// Starts a process of the case, with the case's input.
     fn spawn(&self, mut command: Command) -> Running {
         // A process group of its own, as a shell gives it: the automount lets this group pass.

@@ -1,0 +1,169 @@
+//! Whether a container's command is there, before the runtime is asked to run it.
+//!
+//! A runtime says what it cannot run on the standard error that the container has, beside what it says to Xebec,
+//! and once more if it was started early. So what users mistype is found here, and told once.
+
+use std::io::ErrorKind;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use rustix::fs::{FileType, fstat};
+use xebec_kernel::path::{LastLink, open_in_root_at};
+
+use crate::command_problem::CommandProblem;
+use crate::process::Process;
+use crate::{RunError, RunOptions};
+
+/// Permission bits of a file that somebody may execute.
+const EXECUTABLE: u32 = 0o111;
+
+/// What a path is in the container's root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Executable,
+    NotExecutable,
+    Directory,
+    Nothing,
+    /// The runtime will see: there is a link, or what the kernel says is something else.
+    Unknown,
+}
+
+/// Refuses a command that is certainly not in `root`, the container's root directory without its mounts, or
+/// certainly cannot be executed.
+pub(crate) fn check(root: BorrowedFd<'_>, process: &Process, options: &RunOptions) -> Result<(), RunError> {
+    // What is mounted may bring the command; and with `--init` another program looks for it.
+    let is_all = options.volumes.is_empty() && options.tmpfs.is_empty() && options.init.is_none();
+    let Some(program) = process.args.first().filter(|_| is_all) else {
+        return Ok(());
+    };
+    let refused = |reason| {
+        Err(RunError::Command {
+            program: program.clone(),
+            reason,
+        })
+    };
+    if program.contains('/') {
+        return match look(root, &Path::new(&process.cwd).join(program)) {
+            Found::Nothing => refused(CommandProblem::Missing),
+            Found::NotExecutable => refused(CommandProblem::NotExecutable),
+            Found::Directory => refused(CommandProblem::Directory),
+            Found::Executable | Found::Unknown => Ok(()),
+        };
+    }
+    let path = process.env.iter().find(|(name, _)| name == "PATH");
+    let path = path.map_or("", |(_, path)| path);
+    // As the runtime does, which passes over what cannot be executed.
+    let is_nowhere = path.split(':').all(|directory| {
+        let is_absolute = directory.starts_with('/');
+        let found = look(root, &Path::new(directory).join(program));
+        is_absolute && !matches!(found, Found::Executable | Found::Unknown)
+    });
+    match is_nowhere {
+        true => refused(CommandProblem::NotInPath(path.to_owned())),
+        false => Ok(()),
+    }
+}
+
+fn look(root: BorrowedFd<'_>, path: &Path) -> Found {
+    let file = match open_in_root_at(root, path, LastLink::Follow) {
+        Ok(file) => file,
+        Err(error) => {
+            let is_missing = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+            // A link may lead to what is there once /proc is mounted.
+            let is_link = open_in_root_at(root, path, LastLink::Open).is_ok();
+            return match is_missing && !is_link {
+                true => Found::Nothing,
+                false => Found::Unknown,
+            };
+        }
+    };
+    let Ok(stat) = fstat(&file) else {
+        return Found::Unknown;
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Found::Directory,
+        FileType::RegularFile if stat.st_mode & EXECUTABLE == 0 => Found::NotExecutable,
+        FileType::RegularFile => Found::Executable,
+        _ => Found::Unknown,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs::{self, File, Permissions};
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::ImageConfig;
+
+    fn problem(
+        root: &Path,
+        command: &[&str],
+        change: impl FnOnce(&mut RunOptions),
+    ) -> Option<CommandProblem> {
+        let mut options = RunOptions {
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            workdir: Some("/srv".into()),
+            env: vec![("PATH".into(), "/none:/bin".into())],
+            ..RunOptions::default()
+        };
+        change(&mut options);
+        let process = Process::resolve(root, &ImageConfig::default(), &options).unwrap();
+        match check(File::open(root).unwrap().as_fd(), &process, &options) {
+            Ok(()) => None,
+            Err(RunError::Command { reason, .. }) => Some(reason),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn what_is_certainly_wrong_is_refused_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        for name in ["bin", "srv", "etc"] {
+            fs::create_dir(root.join(name)).unwrap();
+        }
+        for (name, mode) in [("bin/app", 0o755), ("bin/text", 0o644), ("srv/own", 0o700)] {
+            fs::write(root.join(name), "").unwrap();
+            fs::set_permissions(root.join(name), Permissions::from_mode(mode)).unwrap();
+        }
+        symlink("/bin/app", root.join("bin/link")).unwrap();
+        symlink("/proc/self/exe", root.join("bin/odd")).unwrap();
+        let found = |word: &str| problem(root, &[word], |_| ());
+        for fine in [
+            "app",
+            "/bin/app",
+            "link",
+            "/bin/link",
+            "odd",
+            "/bin/odd",
+            "./own",
+            "../bin/app",
+        ] {
+            assert_eq!(found(fine), None, "{fine}");
+        }
+        let nowhere = CommandProblem::NotInPath("/none:/bin".into());
+        for (word, wrong) in [
+            ("/bin/nosuch", CommandProblem::Missing),
+            ("/bin/app/below", CommandProblem::Missing),
+            ("./app", CommandProblem::Missing),
+            ("nosuch", nowhere.clone()),
+            ("text", nowhere),
+            ("/bin/text", CommandProblem::NotExecutable),
+            ("/etc", CommandProblem::Directory),
+        ] {
+            assert_eq!(found(word), Some(wrong), "{word}");
+        }
+        // What is mounted may bring it.
+        let with_volume = problem(root, &["/bin/nosuch"], |options| {
+            options.volumes.push("/tmp:/bin".parse().unwrap());
+        });
+        assert_eq!(with_volume, None);
+        let relative = problem(root, &["nosuch"], |options| {
+            options.env.push(("PATH".into(), "bin:/bin".into()));
+        });
+        assert_eq!(relative, None);
+    }
+}
