@@ -191,10 +191,10 @@ fn print_fills(status: &Status) {
     outln!("spans written            {}", counters.spans);
     outln!("fetched for fills        {}", text::size(counters.bytes_fetched));
     outln!(
-        "network                  {} in {} requests, {} retries",
+        "network                  {} in {}, {}",
         text::size(counters.network_bytes),
-        counters.network_requests,
-        counters.network_retries
+        text::count(counters.network_requests, "request"),
+        text::count(counters.network_retries, "retry")
     );
     outln!("failed fills             {}", counters.failures);
 }
@@ -249,9 +249,9 @@ fn print_views(paths: &Paths, status: &Status) {
     }
     for view in &status.views {
         outln!(
-            "{}: {} layers, {} complete; used by {}",
+            "{}: {}, {} complete; used by {}",
             view.reference,
-            view.layers,
+            text::layers(view.layers as u64),
             view.complete_layers,
             users(&view.path, &view.holders, &containers).join(", ")
         );

@@ -100,10 +100,7 @@ fn print(explanation: &Explanation, slow: bool) {
 }
 
 fn waits(count: usize) -> String {
-    match count {
-        1 => "1 wait".to_owned(),
-        count => format!("{count} waits"),
-    }
+    text::count(count as u64, "wait")
 }
 
 /// Since when waits are remembered; nothing if none ever was.
@@ -131,7 +128,7 @@ fn reasons(wait: &WaitReport) -> String {
         ));
     }
     if wait.retries > 0 {
-        parts.push(format!("{} retries", wait.retries));
+        parts.push(text::count(wait.retries.into(), "retry"));
     }
     match wait.state {
         WaitState::Served => {}

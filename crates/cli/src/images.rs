@@ -163,8 +163,10 @@ pub(crate) fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
     }
     let wrong: u64 = layers.iter().map(|layer| layer.wrong_spans).sum();
     if wrong > 0 {
+        let verb = if wrong == 1 { "is" } else { "are" };
+        let spans = text::count(wrong, "span");
         let message =
-            format!("{wrong} spans in the cache are not what the index says; remove the layers named above");
+            format!("{spans} in the cache {verb} not what the index says; remove the layers named above");
         return Err(Failure::new(FailureKind::Integrity, message));
     }
     Ok(())
@@ -186,7 +188,11 @@ fn prove(daemon: &Daemon, args: &CheckArgs, image: ImageRequest, progress: &Prog
     }
     let failed = layers.iter().filter(|layer| layer.problem.is_some()).count();
     if failed > 0 {
-        let message = format!("{failed} of {} layers are not proven", layers.len());
+        let verb = if failed == 1 { "is" } else { "are" };
+        let message = format!(
+            "{failed} of {} {verb} not proven",
+            text::layers(layers.len() as u64)
+        );
         return Err(Failure::new(FailureKind::Integrity, message));
     }
     Ok(())

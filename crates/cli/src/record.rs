@@ -143,9 +143,9 @@ fn merge_recordings(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
 fn print_merged(merged: &Merged) {
     let bytes = merged.stored_bytes + merged.recording_bytes;
     outln!(
-        "{} recordings and {} profiles merged: {} pages ({}), {} in the runtime image, {} of the image",
-        merged.recordings.len(),
-        merged.profiles,
+        "{} and {} merged: {} pages ({}), {} in the runtime image, {} of the image",
+        text::count(merged.recordings.len() as u64, "recording"),
+        text::count(merged.profiles, "profile"),
         merged.pages,
         text::size(merged.pages * xebec_format::PAGE_SIZE),
         text::size(bytes),

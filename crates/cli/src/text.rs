@@ -112,12 +112,18 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How many of something.
+pub(crate) fn count(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        number if what == "retry" => format!("{number} retries"),
+        number => format!("{number} {what}s"),
+    }
+}
+
 /// How many layers.
 pub(crate) fn layers(number: u64) -> String {
-    match number {
-        1 => "1 layer".to_owned(),
-        number => format!("{number} layers"),
-    }
+    count(number, "layer")
 }
 
 /// Milliseconds for people.

@@ -67,7 +67,8 @@ fn print(report: &StartReport) {
         let text = format!("  and {} more files", report.more_files);
         rows.push(vec![String::new(), text]);
     }
-    let waited = format!("{} reads, {} in all", report.waits, text::time(report.waited_ms));
+    let reads = text::count(report.waits, "read");
+    let waited = format!("{reads}, {} in all", text::time(report.waited_ms));
     rows.push(vec!["waited".to_owned(), waited]);
     if let Some(learned) = &report.learned {
         rows.push(vec!["learned".to_owned(), learned_text(learned)]);
@@ -77,8 +78,9 @@ fn print(report: &StartReport) {
     }
     if report.earlier > 0 {
         let earlier = format!(
-            "{} earlier starts are remembered; this is the last",
-            report.earlier
+            "{} {} remembered; this is the last",
+            text::count(report.earlier, "earlier start"),
+            if report.earlier == 1 { "is" } else { "are" }
         );
         rows.push(vec!["note".to_owned(), earlier]);
     }
@@ -112,10 +114,10 @@ fn recording(report: &StartReport) -> String {
     let problem = problem.map_or_else(String::new, |problem| format!("; {problem}"));
     let name = name.get(..SHORT).unwrap_or(&name);
     format!(
-        "{name}{root}; brought {} as {} in {} requests, {}{problem}",
+        "{name}{root}; brought {} as {} in {}, {}{problem}",
         pages(loaded.injected),
         text::size(loaded.bytes),
-        loaded.requests,
+        text::count(loaded.requests, "request"),
         text::time(loaded.milliseconds),
     )
 }
@@ -190,5 +192,9 @@ fn notes(report: &StartReport) -> Vec<&'static str> {
 
 /// A number of pages, and how many bytes they are.
 fn pages(pages: u64) -> String {
-    format!("{pages} pages ({})", text::size(pages * PAGE_SIZE))
+    format!(
+        "{} ({})",
+        text::count(pages, "page"),
+        text::size(pages * PAGE_SIZE)
+    )
 }
