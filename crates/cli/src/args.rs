@@ -373,6 +373,13 @@ pub(crate) struct InspectArgs {
     pub(crate) service: Option<String>,
 }
 
+impl InspectArgs {
+    /// Whether the name may be that of a container or of an image.
+    pub(crate) fn may_be_a_container(&self) -> bool {
+        self.kind.is_none() && !self.runtime_image && self.image.image.platform.is_none()
+    }
+}
+
 /// What `xebec inspect` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum InspectType {
@@ -512,6 +519,10 @@ pub(crate) struct RmiArgs {
     /// The images, by name or by their manifest's digest.
     #[arg(required = true, value_name = "IMAGE")]
     pub(crate) images: Vec<String>,
+    /// Remove an image, too, of which there are containers that do not run. To start one of them again, its image is asked for
+    /// at its registry.
+    #[arg(short, long)]
+    pub(crate) force: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

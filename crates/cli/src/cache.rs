@@ -11,6 +11,7 @@ use xebec_protocol::wire::CacheReport;
 use xebec_protocol::wire::{Collected, Forgotten, ImageRequest, PullPolicy, Reply, Request};
 
 use crate::args::{CacheCommand, GcArgs, ImageArgs, Json, RmiArgs};
+use crate::failures::Failures;
 use crate::{caller, text};
 
 /// `xebec cache`.
@@ -56,8 +57,8 @@ fn stat(paths: &Paths, args: Json) -> Result<(), Failure> {
     }
     out!("{}", text::table(&rows));
     outln!(
-        "{} layers, {} on disk in {}, {} of it can be evicted; {}",
-        report.layers.len(),
+        "{}, {} on disk in {}, {} of it can be evicted; {}",
+        text::layers(report.layers.len() as u64),
         text::size(report.used_bytes),
         paths.root().display(),
         text::size(report.evictable_bytes),
@@ -144,7 +145,7 @@ fn pin(paths: &Paths, image: &ImageArgs, pinned: bool) -> Result<(), Failure> {
 /// `xebec rmi IMAGE...`.
 pub(crate) fn remove(paths: &Paths, args: &RmiArgs) -> Result<(), Failure> {
     let daemon = Daemon::new(paths.clone());
-    let mut all = Vec::new();
+    let (mut all, mut failures) = (Vec::new(), Failures::default());
     for reference in &args.images {
         let image = ImageRequest {
             reference: reference.clone(),
@@ -152,17 +153,20 @@ pub(crate) fn remove(paths: &Paths, args: &RmiArgs) -> Result<(), Failure> {
             docker_config: None,
             pull: PullPolicy::Always,
             part: None,
+            manifest: None,
         };
-        match daemon.ask(&Request::Forget { image }, &mut |_| ())? {
-            Reply::Forgotten(forgotten) if args.json => all.push(*forgotten),
-            Reply::Forgotten(forgotten) => print_forgotten(&forgotten),
-            _ => return Err(unexpected_reply()),
+        let force = args.force;
+        match daemon.ask(&Request::Forget { image, force }, &mut |_| ()) {
+            Ok(Reply::Forgotten(forgotten)) if args.json => all.push(*forgotten),
+            Ok(Reply::Forgotten(forgotten)) => print_forgotten(&forgotten),
+            Ok(_) => return Err(unexpected_reply()),
+            Err(failure) => failures.add(failure),
         }
     }
     if args.json {
-        return text::print_json(&all);
+        text::print_json(&all)?;
     }
-    Ok(())
+    failures.end()
 }
 
 fn print_forgotten(forgotten: &Forgotten) {

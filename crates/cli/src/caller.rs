@@ -56,5 +56,6 @@ pub(crate) fn image_request(args: &ImageArgs) -> ImageRequest {
         docker_config,
         pull: PullPolicy::Always,
         part: None,
+        manifest: None,
     }
 }

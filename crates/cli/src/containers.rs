@@ -234,8 +234,7 @@ struct Inspected<'a> {
 
 /// `xebec inspect` of a container. Returns false if an image is meant.
 pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<bool, Failure> {
-    let is_of_an_image = args.runtime_image || args.image.image.platform.is_some();
-    if args.kind == Some(InspectType::Image) || (args.kind.is_none() && is_of_an_image) {
+    if args.kind != Some(InspectType::Container) && !args.may_be_a_container() {
         return Ok(false);
     }
     let container = match find(&directories(paths), &args.image.image.image) {

@@ -9,7 +9,8 @@ use xebec_images::known_images::known_images;
 use xebec_images::lazy::is_small;
 use xebec_images::outages::reporting;
 use xebec_kernel::clock::seconds_since_1970;
-use xebec_protocol::failure::Failure;
+use xebec_oci::Reference;
+use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::ImageRequest;
 use xebec_recordings::recordings::Recordings;
@@ -26,6 +27,9 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
         return Ok(());
     }
     let recordings = Recordings::open(paths)?;
+    if args.may_be_a_container() {
+        refuse_unknown(recordings.images(), &args.image.image.image)?;
+    }
     if let Some(file) = &args.svg {
         return draw_runtime_image(&recordings, args, file);
     }
@@ -78,6 +82,23 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
     out!("{}", text::table(&rows));
     notes.lines().iter().for_each(|line| outln!("{line}"));
     Ok(())
+}
+
+/// Refuses a name that only the default registry could know: as a rule it is a mistyped name of a container.
+fn refuse_unknown(images: &Images, name: &str) -> Result<(), Failure> {
+    if Reference::names_registry(name) || images.records().named(name)?.is_some() {
+        return Ok(());
+    }
+    let mut message = format!(
+        "no container has the name or id {name:?}, and this host knows no image of that name; `xebec ps -a` and `xebec images` list \
+         those that there are"
+    );
+    if let Ok(reference) = name.parse::<Reference>() {
+        message.push_str(&format!(
+            "; to ask a registry, name it: xebec inspect {reference}"
+        ));
+    }
+    Err(Failure::new(FailureKind::NotFound, message))
 }
 
 /// Whether an image is lazy, but for layers that are too small to matter.

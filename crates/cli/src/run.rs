@@ -10,8 +10,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use xebec_container::{Again, ConfigNotifier, Event, Identity, ImageConfig, Prepared, RunError, RunOptions};
+use xebec_format::digest::Digest;
 use xebec_keeper::client::{Daemon, unexpected_reply};
-use xebec_oci::Reference;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{
@@ -71,8 +71,9 @@ pub(crate) struct Start {
     /// The name of a container that exists.
     pub(crate) name: Option<String>,
     pub(crate) again: Again,
-    /// The manifest of its image, by an earlier start.
-    pub(crate) manifest: Option<String>,
+    /// The manifest of its image, by an earlier start. A container that exists is started with that image, whatever the tag
+    /// names by now.
+    pub(crate) manifest: Option<Digest>,
     /// The container's name, once it has one.
     pub(crate) claimed: OnceCell<String>,
 }
@@ -125,13 +126,13 @@ pub(crate) fn run_container(
     let request = job.mount_request(&holder);
     let progress = Arc::new(Progress::of(format!("start {}", args.service.image.image)));
     let prepared = Prepared::begin(&options, &directories(paths), {
-        let (daemon, progress, manifest) = (daemon.clone(), progress.clone(), job.manifest.clone());
+        let (daemon, progress) = (daemon.clone(), progress.clone());
         move |notifier| {
             if is_detached {
                 // It keeps no file system of the caller from being unmounted.
                 let _ = std::env::set_current_dir("/");
             }
-            mount_same(&daemon, request, manifest.as_deref(), &progress, notifier)
+            mount(&daemon, &request, &progress, notifier)
         }
     });
     // It may still be shown how far its image has come.
@@ -293,6 +294,7 @@ impl Start {
         Request::Mount {
             image: ImageRequest {
                 pull: pull.into(),
+                manifest: self.manifest,
                 docker_config: self.origin.docker_config.clone().filter(|path| path.is_file()),
                 ..caller::image_request(&args.service.image)
             },
@@ -332,32 +334,6 @@ impl Start {
             ..args.container.options(&args.service.image, &args.service.command)
         })
     }
-}
-
-/// Mounts the image of a container that ran before, if there is one, even if its tag names another image by now.
-fn mount_same(
-    daemon: &Daemon,
-    mut request: Request,
-    manifest: Option<&str>,
-    progress: &Progress,
-    notifier: &ConfigNotifier,
-) -> Result<Mounted, Failure> {
-    let mounted = mount(daemon, &request, progress, notifier)?;
-    let Some(manifest) = manifest.filter(|manifest| *manifest != mounted.manifest.to_string()) else {
-        return Ok(mounted);
-    };
-    let wrong = |error: &dyn std::fmt::Display| Failure::new(FailureKind::Usage, error);
-    let reference: Reference = mounted.reference.parse().map_err(|error| wrong(&error))?;
-    let digest = manifest.parse().map_err(|error| wrong(&error))?;
-    if let Request::Mount { image, holder, .. } = &mut request {
-        image.reference = reference.repository().at(digest).to_string();
-        let release = Request::Release {
-            view: Some(mounted.view),
-            holder: holder.clone(),
-        };
-        daemon.ask(&release, &mut |_| ())?;
-    }
-    mount(daemon, &request, progress, notifier)
 }
 
 fn mount(

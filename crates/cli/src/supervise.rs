@@ -8,7 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::{CommandFactory, FromArgMatches};
-use xebec_container::{Again, Container, RestartPolicy, find, is_stopped, pause_before_restart};
+use xebec_container::{
+    Again, Container, RestartPolicy, find, is_stopped, keep_failed_restart, pause_before_restart,
+};
+use xebec_format::digest::Digest;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
@@ -62,8 +65,13 @@ pub(crate) fn supervise(paths: &Paths, start: Start, mut report: Report) -> Resu
         if !pause_unless_stopped(&paths.containers().join(&name), pause) {
             break;
         }
-        let again = saved_start(paths, &name, Again::ByPolicy)?;
-        outcome = run_container(paths, &again, Some(&mut report));
+        outcome = match saved_start(paths, &name, Again::ByPolicy) {
+            Ok(again) => run_container(paths, &again, Some(&mut report)),
+            Err(failure) => {
+                keep_failed_restart(&directories, &name, &failure.message);
+                Err(failure.into())
+            }
+        };
     }
     outcome.map_or_else(Problem::end, |code| match report.is_made() {
         true => Ok(ExitCode::SUCCESS),
@@ -106,6 +114,7 @@ fn saved_start(paths: &Paths, name: &str, again: Again) -> Result<Start, Failure
         );
         return Err(Failure::host(doing, error));
     }
+    let manifest = manifest_of(&container)?;
     let mut args = parse(&origin.arguments)?;
     args.container.env.clone_from(&origin.env);
     // They are of the first start.
@@ -114,7 +123,7 @@ fn saved_start(paths: &Paths, name: &str, again: Again) -> Result<Start, Failure
         args,
         origin,
         again,
-        manifest: container.saved.and_then(|saved| saved.manifest),
+        manifest,
         name: Some(container.name),
         claimed: OnceCell::new(),
     })
@@ -136,6 +145,19 @@ fn origin(container: &Container) -> Result<Origin, Failure> {
             "an earlier version of Xebec made it, and did not note how; `xebec rm {name}` removes it"
         ))),
     }
+}
+
+/// The manifest of a container's image, once it has run.
+fn manifest_of(container: &Container) -> Result<Option<Digest>, Failure> {
+    let saved = container.saved.as_ref();
+    let manifest = saved.and_then(|saved| saved.manifest.as_deref());
+    let manifest = manifest.map(str::parse).transpose();
+    manifest.map_err(|error| {
+        Failure::host(
+            format!("find the image of the container {}", container.name),
+            error,
+        )
+    })
 }
 
 /// The arguments of a `run`, without reading again what its variables came from.

@@ -100,7 +100,8 @@ fn is_confined() -> bool {
         .any(|line| line.split_whitespace().eq(["NoNewPrivs:", "0"]))
 }
 
-fn directories(paths: &Paths) -> Directories {
+/// Where containers are kept.
+pub(crate) fn directories(paths: &Paths) -> Directories {
     Directories {
         state: paths.containers(),
         run: paths.run().to_owned(),
@@ -116,6 +117,7 @@ fn look_after_containers(paths: &Paths, named: &mut BTreeSet<String>) {
     }
     match cleanup_stale(&directories) {
         Ok(0) => {}
+        Ok(1) => info!("cleaned up after a container whose `xebec run` was killed"),
         Ok(cleaned) => info!("cleaned up after {cleaned} containers whose `xebec run` was killed"),
         Err(error) => warn!("{error}"),
     }

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use xebec_cache::evict::{Action, Step};
-use xebec_cache::store::LayerKey;
+use xebec_container::{Container, Record};
+use xebec_format::digest::Digest;
 use xebec_images::check::known_image;
 use xebec_images::images::Images;
 use xebec_images::inventory;
 use xebec_images::record::ImageRecord;
 use xebec_protocol::failure::{Failure, FailureKind};
-use xebec_protocol::wire::{Forgotten, ImageRequest, users};
+use xebec_protocol::wire::{Forgotten, Holder, ImageRequest, users};
 use xebec_recordings::recording_store::KeptRecordings;
-use xebec_views::views::Views;
+use xebec_views::views::{ViewRecord, Views};
 
+use crate::containers;
 use crate::eviction::Eviction;
 
 /// Forgets and keeps images.
@@ -25,11 +27,11 @@ pub(crate) struct Removal {
 
 impl Removal {
     /// Takes a name from an image; when it was the last, or the image was named by digest, forgets the image and removes
-    /// the layers that no other image refers to.
+    /// the layers that no other image refers to. With `force` it may be the image of containers that do not run.
     ///
     /// # Errors
     /// When the image is not known, is pinned, or is in use.
-    pub(crate) fn forget_image(&self, request: &ImageRequest) -> Result<Forgotten, Failure> {
+    pub(crate) fn forget_image(&self, request: &ImageRequest, force: bool) -> Result<Forgotten, Failure> {
         let mut record = known_image(&self.images, request)?;
         let mut forgotten = Forgotten {
             reference: request.reference.clone(),
@@ -52,7 +54,7 @@ impl Removal {
             })?;
             return Ok(forgotten);
         }
-        self.check_unneeded(request, &record)?;
+        self.check_unneeded(request, &record, force)?;
         self.views
             .take_down_unused(|view| view.manifest == record.manifest_digest);
         self.images.records().remove(record.manifest_digest)?;
@@ -61,23 +63,46 @@ impl Removal {
         Ok(forgotten)
     }
 
-    /// Fails when an image is pinned or in use.
-    fn check_unneeded(&self, request: &ImageRequest, record: &ImageRecord) -> Result<(), Failure> {
+    /// Fails when an image is pinned, in use, or the image of containers.
+    fn check_unneeded(
+        &self,
+        request: &ImageRequest,
+        record: &ImageRecord,
+        force: bool,
+    ) -> Result<(), Failure> {
+        let (name, manifest) = (&request.reference, record.manifest_digest);
+        let refused = |message: String| Err(Failure::new(FailureKind::Usage, message));
         if record.pinned {
-            let message = format!(
-                "{} is pinned; run `xebec cache unpin {}` first",
-                request.reference, request.reference
-            );
-            return Err(Failure::new(FailureKind::Usage, message));
+            return refused(format!("{name} is pinned; run `xebec cache unpin {name}` first"));
         }
-        if let Some(users) = self.users_of(record) {
-            let message = format!(
-                "{} is in use by {users}; stop or unmount these first",
-                request.reference
-            );
-            return Err(Failure::new(FailureKind::Usage, message));
+        let directories = containers::directories(self.images.paths());
+        // A record that cannot be read costs a name only.
+        let found = xebec_container::containers(&directories)
+            .unwrap_or_default()
+            .containers;
+        let users = users_of(manifest, &self.views.held(), &found);
+        if !users.is_empty() {
+            let users = users.join(", ");
+            return refused(format!(
+                "{name} is in use by {users}; stop or unmount these first"
+            ));
         }
-        Ok(())
+        let its = containers_of(manifest, &found);
+        if its.is_empty() || force {
+            return Ok(());
+        }
+        let names = its.join(" ");
+        refused(match its.len() {
+            1 => format!(
+                "{name} is the image of the container {names}; remove that first (xebec rm {names}), or use \
+                 `xebec rmi --force {name}`: then the container needs the image's registry to start again"
+            ),
+            _ => format!(
+                "{name} is the image of the containers {}; remove these first (xebec rm {names}), or use \
+                 `xebec rmi --force {name}`: then the containers need the image's registry to start again",
+                its.join(", ")
+            ),
+        })
     }
 
     /// Removes the layers of an image that no other image has.
@@ -120,18 +145,43 @@ impl Removal {
             false => known_image(&self.images, request).map(drop),
         }
     }
+}
 
-    /// Who has the image mounted: views made for it, and those that another image with the same files shares with it.
-    fn users_of(&self, record: &ImageRecord) -> Option<String> {
-        let views = self.views.held();
-        let reads_all = |pairs: &[LayerKey]| record.layers.iter().all(|layer| pairs.contains(&layer.key()));
-        let view = views.iter().find(|view| {
-            let keys: Vec<LayerKey> = view.layers.iter().map(|pair| (*pair).into()).collect();
-            view.manifest == record.manifest_digest || (!record.layers.is_empty() && reads_all(&keys))
-        })?;
-        // A record that cannot be read costs a name only.
-        let containers = xebec_container::list(self.images.paths().run());
-        let containers = containers.map_or_else(|_| Vec::new(), |listed| listed.records);
-        Some(users(&view.path, &view.holders, &containers).join(", "))
-    }
+/// Who has an image mounted. A view may be that of several images of the same layers: each holder has its own.
+fn users_of(manifest: Digest, views: &[ViewRecord], found: &[Container]) -> Vec<String> {
+    let running = found.iter().filter(|container| container.is_active());
+    let running: Vec<Record> = running.filter_map(|container| container.record.clone()).collect();
+    let its_users = views.iter().flat_map(|view| {
+        let holders = view.holders.iter().cloned();
+        let (its, others): (Vec<Holder>, Vec<Holder>) =
+            holders.partition(|holder| view.image_of(holder).1 == manifest);
+        if its.is_empty() {
+            return Vec::new();
+        }
+        let is_anothers = |record: &Record| others.iter().any(|holder| is_supervisor(holder, record));
+        let on_it: Vec<Record> = running
+            .iter()
+            .filter(|record| !is_anothers(record))
+            .cloned()
+            .collect();
+        users(&view.path, &its, &on_it)
+    });
+    its_users.collect()
+}
+
+/// Whether a view is held by the supervisor of a container.
+fn is_supervisor(holder: &Holder, record: &Record) -> bool {
+    matches!(holder, Holder::Process { pid, .. } if *pid == record.supervisor.unsigned_abs())
+}
+
+/// The names of the containers that are started again with an image.
+fn containers_of(manifest: Digest, found: &[Container]) -> Vec<String> {
+    let manifest = manifest.to_string();
+    let is_its = |container: &&Container| {
+        let saved = container.saved.as_ref();
+        saved.and_then(|saved| saved.manifest.as_ref()) == Some(&manifest)
+    };
+    let mut names: Vec<String> = found.iter().filter(is_its).map(|one| one.name.clone()).collect();
+    names.sort();
+    names
 }

@@ -82,7 +82,7 @@ impl Requests {
             Request::Cache => self.survey().await,
             Request::Collect { target, dry_run } => self.collect(target, dry_run).await,
             Request::Pin { image, pinned } => self.removal.pin(&image, pinned).map(|()| Reply::Done),
-            Request::Forget { image } => self.forget(image).await,
+            Request::Forget { image, force } => self.forget(image, force).await,
             Request::Status => Ok(Reply::Status(Box::new(self.status.status()))),
             Request::Explain { name } => self.explain(name).await,
             Request::ExplainStart { name } => {
@@ -110,9 +110,9 @@ impl Requests {
         Ok(Reply::Collected(Box::new(collected.await?)))
     }
 
-    async fn forget(&self, image: ImageRequest) -> Result<Reply, Failure> {
+    async fn forget(&self, image: ImageRequest, force: bool) -> Result<Reply, Failure> {
         let removal = self.removal.clone();
-        let forgotten = self.background.run(move || removal.forget_image(&image));
+        let forgotten = self.background.run(move || removal.forget_image(&image, force));
         Ok(Reply::Forgotten(Box::new(forgotten.await??)))
     }
 

@@ -1,5 +1,6 @@
 //! What a start that is over read, and what is learned from it: looked at in its view's page cache, never on the start's way.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,12 +8,14 @@ use std::time::Instant;
 
 use tracing::debug;
 use xebec_cache::store::LayerKey;
-use xebec_container::Record;
+use xebec_container::{Directories, Record};
 use xebec_fill::access_log::AllAsked;
 use xebec_fill::fill_service::FillService;
 use xebec_fill::page_set::PageSet;
 use xebec_fill::waits::WaitRecord;
 use xebec_format::PAGE_SIZE;
+use xebec_format::digest::Digest;
+use xebec_images::lookup::by_first_digits;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::history::History;
 use xebec_protocol::paths::Paths;
@@ -24,6 +27,7 @@ use xebec_views::views::Views;
 
 use crate::background::run_without_turn;
 use crate::container_runs::run_of;
+use crate::containers;
 use crate::learning::profile;
 use crate::start_facts::{Facts, Over, Seen, report};
 use crate::start_table::{ActiveStart, StartTable, lock};
@@ -37,8 +41,8 @@ pub(crate) struct StartReports {
     pub(crate) fills: Arc<FillService>,
     pub(crate) views: Arc<Views>,
     pub(crate) profiles: Profiles,
-    /// The run directory, where containers are recorded.
-    pub(crate) run: PathBuf,
+    /// Where containers are kept and recorded.
+    pub(crate) containers: Directories,
     /// Where it is kept what happened.
     pub(crate) history: PathBuf,
 }
@@ -166,7 +170,7 @@ impl StartReports {
         let Holder::Process { pid, start_time, .. } = holder else {
             return None;
         };
-        let running = xebec_container::list(&self.run).ok()?;
+        let running = xebec_container::list(&self.containers.run).ok()?;
         let mut own = running.records.into_iter();
         own.find(|record| {
             record.supervisor.unsigned_abs() == *pid && record.supervisor_started == *start_time
@@ -185,7 +189,8 @@ impl StartReports {
         let found = run_without_turn(move || {
             let mut history = History::read(&this.history);
             history.add([], this.table.past());
-            last_start(history.starts, name.as_deref(), goes_on)
+            let meant = Meant::of(name.as_deref(), &this.containers, &history.starts)?;
+            last_start(history.starts, &meant, goes_on)
         });
         found.await?
     }
@@ -205,29 +210,109 @@ fn run_of_waits(waits: &[WaitRecord], container: &str) -> Option<String> {
 pub fn explain_start_without_daemon(paths: &Paths, name: Option<&str>) -> Result<StartReport, Failure> {
     let mut history = History::read(&paths.history());
     history.add([], []);
-    last_start(history.starts, name, false)
+    let meant = Meant::of(name, &containers::directories(paths), &history.starts)?;
+    last_start(history.starts, &meant, false)
 }
 
-/// The newest of the starts that are meant, with how many others are.
-fn last_start(starts: Vec<StartReport>, name: Option<&str>, goes_on: bool) -> Result<StartReport, Failure> {
-    let reference = name.and_then(|name| name.parse::<xebec_oci::Reference>().ok());
-    let reference = reference.map(|reference| reference.to_string());
-    let mut meant = starts;
-    meant.retain(|start| name.is_none_or(|name| start.is_of(name, reference.as_deref())));
-    meant.sort_by_key(|start| start.began_ms);
-    let Some(mut last) = meant.pop() else {
-        let what = name.map_or_else(String::new, |name| format!(" of {name}"));
-        let goes_on = match goes_on {
-            true => {
-                "; a start that goes on is shown when it is over: when its probe answers, or after a minute"
-            }
-            false => "",
+/// What a user asks for the last start of.
+#[derive(Default)]
+struct Meant<'a> {
+    /// As it was named; all starts if it was not.
+    name: Option<&'a str>,
+    /// The reference of an image of that name, in full.
+    reference: Option<String>,
+    /// The image's manifest, if its first digits were given.
+    manifest: Option<Digest>,
+    /// The name of the container that there is now, and when it was made.
+    container: Option<(String, u64)>,
+}
+
+impl<'a> Meant<'a> {
+    fn of(name: Option<&'a str>, dirs: &Directories, starts: &[StartReport]) -> Result<Self, Failure> {
+        let Some(named) = name else {
+            return Ok(Self::default());
         };
-        let message =
-            format!("no start{what} is remembered{goes_on}; those with --no-runtime-image are not watched");
-        return Err(Failure::new(FailureKind::NotFound, message));
+        let reference = named.parse::<xebec_oci::Reference>().ok();
+        let container = xebec_container::find(dirs, named).ok();
+        let manifest = match &container {
+            Some(_) => None,
+            None => {
+                let manifests: BTreeSet<Digest> = starts.iter().map(|start| start.manifest).collect();
+                by_first_digits(
+                    manifests,
+                    named,
+                    "images",
+                    |manifest| *manifest,
+                    Digest::to_string,
+                )?
+            }
+        };
+        Ok(Self {
+            name,
+            reference: reference.map(|reference| reference.to_string()),
+            manifest,
+            container: container.map(|container| (container.name.clone(), container.created_ms())),
+        })
+    }
+
+    fn includes(&self, start: &StartReport) -> bool {
+        let name = match &self.container {
+            Some((name, _)) => Some(name.as_str()),
+            None => self.name,
+        };
+        name.is_none_or(|name| start.is_of(name, self.reference.as_deref()))
+            || self.manifest == Some(start.manifest)
+    }
+
+    /// Whether a start is one of an earlier container, which had the name of the one that there is now.
+    fn is_of_an_earlier_container(&self, start: &StartReport) -> bool {
+        let container = self.container.as_ref();
+        container.is_some_and(|(name, created_ms)| {
+            start.container.as_ref() == Some(name) && start.began_ms < *created_ms
+        })
+    }
+}
+
+/// The newest of the starts that are meant, with how many others are. A container that there is now is meant before one that had
+/// its name earlier.
+fn last_start(
+    mut starts: Vec<StartReport>,
+    meant: &Meant<'_>,
+    goes_on: bool,
+) -> Result<StartReport, Failure> {
+    starts.retain(|start| meant.includes(start));
+    starts.sort_by_key(|start| start.began_ms);
+    let newest = starts.pop_if(|newest| !meant.is_of_an_earlier_container(newest));
+    let Some(mut last) = newest else {
+        return Err(none_remembered(meant, starts.last(), goes_on));
     };
     // Of what was named: of all starts there are always others.
-    last.earlier = name.map_or(0, |_| meant.len() as u64);
+    last.earlier = meant.name.map_or(0, |_| starts.len() as u64);
     Ok(last)
 }
+
+fn none_remembered(meant: &Meant<'_>, earlier: Option<&StartReport>, goes_on: bool) -> Failure {
+    let what = match (&meant.container, meant.name) {
+        (Some((name, _)), _) => format!(" of the container {name}"),
+        (None, Some(name)) => format!(" of {name}"),
+        (None, None) => String::new(),
+    };
+    let goes_on = match goes_on {
+        true => "; a start that goes on is shown when it is over: when its probe answers, or after a minute",
+        false => "",
+    };
+    let mut message =
+        format!("no start{what} is remembered{goes_on}; those with --no-runtime-image are not watched");
+    let of_earlier =
+        earlier.and_then(|start| Some((start.container.as_ref()?, start.container_run.as_ref()?)));
+    if let Some((name, run)) = of_earlier {
+        message.push_str(&format!(
+            "; an earlier container of that name was started: xebec explain --start {name}@{run}"
+        ));
+    }
+    Failure::new(FailureKind::NotFound, message)
+}
+
+#[cfg(test)]
+#[path = "start_reports_tests.rs"]
+mod tests;

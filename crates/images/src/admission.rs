@@ -220,6 +220,7 @@ mod tests {
             docker_config: None,
             pull: PullPolicy::Always,
             part: None,
+            manifest: None,
         };
         images.judge_known(&request, manifest_digest, 1).unwrap()
     }

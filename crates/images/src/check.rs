@@ -5,7 +5,6 @@ use xebec_format::digest::Digest;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::ImageRequest;
 
-use crate::first_digits::by_first_digits;
 use crate::images::Images;
 use crate::record::ImageRecord;
 
@@ -74,21 +73,7 @@ pub fn check_image(images: &Images, request: &ImageRequest) -> Result<Vec<Checke
 /// # Errors
 /// When there is none, or several manifests begin with these digits.
 pub fn known_image(images: &Images, request: &ImageRequest) -> Result<ImageRecord, Failure> {
-    let by_digest = request
-        .reference
-        .parse::<Digest>()
-        .ok()
-        .and_then(|digest| images.records().get(digest));
-    let by_name = || {
-        let reference: xebec_oci::Reference = request.reference.parse().ok()?;
-        let by_digest = reference.digest().and_then(|digest| images.records().get(digest));
-        by_digest.or_else(|| images.records().find(&reference.to_string()))
-    };
-    if let Some(record) = by_digest.or_else(by_name) {
-        return Ok(record);
-    }
-    // Last: the digits may be an image's name as well.
-    by_first_digits(&images.records().list(), &request.reference)?.ok_or_else(|| {
+    images.records().named(&request.reference)?.ok_or_else(|| {
         let message = format!(
             "{} is not known on this host; `xebec images` lists those that are, and `xebec pull {}` makes it known",
             request.reference, request.reference

@@ -10,7 +10,7 @@ use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_kernel::disk_usage;
-use xebec_oci::Descriptor;
+use xebec_oci::{Descriptor, Reference};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{CacheReport, CachedLayerInfo, ImageRequest};
 
@@ -154,20 +154,35 @@ fn cached_layer(images: &Images, key: LayerKey) -> CachedLayerInfo {
     }
 }
 
-/// A request by a name of the image, if it was made by the digest of one that this host knows.
+/// A request by a name of the image, if it was made by the digest of one that this host knows, or the first digits of that.
 fn by_name(images: &Images, request: &ImageRequest) -> Result<ImageRequest, Failure> {
-    if request.reference.parse::<Digest>().is_err() {
+    let record = match request.reference.parse::<Digest>() {
+        Ok(_) => known_image(images, request)?,
+        Err(_) => match images.records().named(&request.reference)? {
+            Some(record) => record,
+            None => return Ok(request.clone()),
+        },
+    };
+    let reference = request.reference.parse::<Reference>().ok();
+    let is_its_name = |reference: &Reference| {
+        reference.digest() == Some(record.manifest_digest)
+            || record.references.contains(&reference.to_string())
+    };
+    if reference.as_ref().is_some_and(is_its_name) {
         return Ok(request.clone());
     }
-    let record = known_image(images, request)?;
     let reference = record.references.first().cloned().ok_or_else(|| {
-        Failure::new(
-            FailureKind::NotFound,
-            "that image has no name on this host any more",
-        )
+        let message = format!(
+            "the image {} has no name on this host any more, so that no registry can be asked for it; name it as \
+             REPOSITORY@{}",
+            request.reference, record.manifest_digest
+        );
+        Failure::new(FailureKind::NotFound, message)
     })?;
     Ok(ImageRequest {
         reference,
+        // Its name may lead elsewhere by now.
+        manifest: Some(record.manifest_digest),
         ..request.clone()
     })
 }

@@ -46,6 +46,13 @@ impl Images {
             .reference
             .parse()
             .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        if let Some(manifest) = request.manifest {
+            if let Some(known) = self.known_by_name(&reference, manifest) {
+                return Ok((known, None));
+            }
+            let exactly = reference.repository().at(manifest);
+            return self.resolve_named(request, exactly, carriers, report).await;
+        }
         let Some(part) = request.part else {
             return self.resolve_named(request, reference, carriers, report).await;
         };
@@ -189,6 +196,16 @@ impl Images {
         let image = client.resolve_located(located, config).await?;
         let found = FoundImage { user, ..found(image) };
         Ok((found, referrers))
+    }
+
+    /// A manifest that an earlier start found by `reference`, if that is still what this host knows the reference to name. A
+    /// policy may ask how the user named it.
+    fn known_by_name(&self, reference: &Reference, manifest: Digest) -> Option<FoundImage> {
+        let record = self.records.get(manifest)?;
+        let is_named_so = record.references.contains(&reference.to_string());
+        is_named_so
+            .then(|| from_record(reference.clone(), &record, false))
+            .flatten()
     }
 
     /// A digest names one manifest for ever, so a record of it needs no question. (An image index named by digest

@@ -121,6 +121,11 @@ impl Reference {
         &self.repository.registry
     }
 
+    /// Whether a text names a registry itself, and does not leave it to the default.
+    pub fn names_registry(text: &str) -> bool {
+        text.split_once('/').is_some_and(|(first, _)| is_host(first))
+    }
+
     /// Registry and path.
     pub fn repository(&self) -> &Repository {
         &self.repository

@@ -42,6 +42,10 @@ pub struct ImageRequest {
     /// Of this manifest, and of it only the lower layers, wherever the reference leads now.
     #[serde(default)]
     pub part: Option<ImagePart>,
+    /// This manifest, which an earlier start found by the reference, wherever that leads now. A registry is asked only if this
+    /// host does not know the manifest.
+    #[serde(default)]
+    pub manifest: Option<Digest>,
 }
 
 /// When the registry is asked what a reference means. The contents of files come from it whenever they are missing.
@@ -193,6 +197,9 @@ pub enum Request {
     Forget {
         /// The image.
         image: ImageRequest,
+        /// Even if there are containers of it that do not run.
+        #[serde(default)]
+        force: bool,
     },
     /// What the daemon is doing.
     Status,

@@ -1,7 +1,10 @@
 //! The recordings that this host keeps, of all images: for `xebec record --list` and `--rm`. No registry is asked.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use xebec_format::digest::Digest;
+use xebec_images::lookup::by_first_digits;
 use xebec_images::record::ImageRecord;
 use xebec_oci::Reference;
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -10,9 +13,6 @@ use xebec_trust::{Naming, Policy, RepositoryName};
 use crate::recording_store::KeptRecording;
 use crate::recordings::Recordings;
 use crate::summary::{RecordedService, judged, recorded};
-
-/// Fewest digits of a recording's digest by which it can be named.
-const SHORTEST: usize = 6;
 
 /// The recordings that this host keeps of one image.
 #[derive(Clone, Debug, Serialize)]
@@ -78,37 +78,24 @@ impl Recordings {
     }
 
     fn choose(&self, name: &str) -> Result<Vec<(Digest, KeptRecording)>, Failure> {
-        let digits = name.strip_prefix("sha256:").unwrap_or(name);
-        let is_digest = digits.len() >= SHORTEST && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let all = || {
-            let images = self.kept.images().into_iter();
-            images.flat_map(|manifest| {
-                self.kept
-                    .list(manifest)
-                    .into_iter()
-                    .map(move |kept| (manifest, kept))
-            })
-        };
-        if is_digest {
-            let mut found: Vec<_> = all()
-                .filter(|(_, kept)| kept.name.hex().starts_with(digits))
-                .collect();
-            found.sort_by_key(|(_, kept)| kept.name);
-            let several = found.windows(2).any(|two| match two {
-                [one, other] => one.1.name != other.1.name,
-                _ => false,
-            });
-            if several {
-                let message = format!("several recordings begin with {digits}; give more digits");
-                return Err(Failure::new(FailureKind::Usage, message));
+        let images = self.kept.images();
+        let all = images.iter().flat_map(|manifest| {
+            let kept = self.kept.list(*manifest).into_iter();
+            kept.map(move |kept| (*manifest, kept))
+        });
+        let all: Vec<(Digest, KeptRecording)> = all.collect();
+        // A recording may be kept of several images.
+        let names: BTreeSet<Digest> = all.iter().map(|(_, kept)| kept.name).collect();
+        let recording = by_first_digits(names, name, "recordings", |name| *name, Digest::to_string)?;
+        let found: Vec<_> = match recording {
+            Some(recording) => all
+                .into_iter()
+                .filter(|(_, kept)| kept.name == recording)
+                .collect(),
+            None => {
+                let manifest = self.manifest_of(name, &images)?;
+                all.into_iter().filter(|(of, _)| Some(*of) == manifest).collect()
             }
-            if !found.is_empty() {
-                return Ok(found);
-            }
-        }
-        let found: Vec<_> = match self.manifest_of(name) {
-            Some(manifest) => all().filter(|(of, _)| *of == manifest).collect(),
-            None => Vec::new(),
         };
         match found.is_empty() {
             false => Ok(found),
@@ -122,16 +109,22 @@ impl Recordings {
         }
     }
 
-    /// The manifest of an image by its name on this host, or by its digest.
-    fn manifest_of(&self, name: &str) -> Option<Digest> {
-        if let Ok(manifest) = name.parse::<Digest>() {
-            return Some(manifest);
+    /// The manifest of an image by a name that it has on this host; of one that was forgotten, by its digest.
+    fn manifest_of(&self, name: &str, kept: &[Digest]) -> Result<Option<Digest>, Failure> {
+        if let Some(record) = self.images.records().named(name)? {
+            return Ok(Some(record.manifest_digest));
         }
-        let reference: Reference = name.parse().ok()?;
-        let by_name = self.images.records().find(&reference.to_string());
-        by_name
-            .map(|record| record.manifest_digest)
-            .or(reference.digest())
+        let reference = name.parse::<Reference>().ok();
+        match reference.and_then(|reference| reference.digest()) {
+            Some(manifest) => Ok(Some(manifest)),
+            None => by_first_digits(
+                kept.iter().copied(),
+                name,
+                "images",
+                |name| *name,
+                Digest::to_string,
+            ),
+        }
     }
 }
 

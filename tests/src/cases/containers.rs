@@ -34,12 +34,20 @@ pub(crate) fn cases() -> Vec<Case> {
         case("supervisor-killed", supervisor_killed),
         case("restored", restored),
         case("same-image", same_image),
+        case("images-of-containers", images_of_containers),
+        case("unknown-names", unknown_names),
         case("given-up", given_up),
     ]
 }
 
 /// An image with a shell.
 fn image(lab: &Lab<'_>, file: &[u8]) -> Result<Names> {
+    let image = ImageBuilder::new().layer(&base_layer(file)?, Compression::Gzip(1))?;
+    lab.push_indexed(&image.build(), "app")
+}
+
+/// A layer with a shell.
+fn base_layer(file: &[u8]) -> Result<Vec<u8>> {
     let mut layer = TarBuilder::new();
     for directory in ["bin", "etc", "lib", "lib/x86_64-linux-gnu", "lib64", "tmp"] {
         layer.directory(directory);
@@ -53,8 +61,7 @@ fn image(lab: &Lab<'_>, file: &[u8]) -> Result<Names> {
         layer.file_with(&header, &fs::read(path).with_context(|| format!("read {path}"))?);
     }
     layer.file("etc/version", file);
-    let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(1))?;
-    lab.push_indexed(&image.build(), "app")
+    Ok(layer.into_bytes())
 }
 
 /// `run -d` of a shell's script.
@@ -294,6 +301,7 @@ fn same_image(world: &World) -> Result<Outcome> {
     let root = |words: &[&str]| lab.xebec("root", words);
     run_detached(&lab, &names, "old", &[], "/bin/busybox cat /etc/version")?;
     root(&["wait", "old"])?.expect(0, &["0"])?;
+    let first = names;
     let names = image(&lab, b"2\n")?;
     run_detached(
         &lab,
@@ -307,8 +315,105 @@ fn same_image(world: &World) -> Result<Outcome> {
     ensure!(logs.out == "1\n1\n", "{logs:?}");
     let is_new = || Ok(root(&["logs", "new"])?.out == "2\n");
     wait_until(SOON, "the tag names the new image", is_new)?;
-    root(&["rm", "-f", "new", "old"])?.expect(0, &[])?;
-    Ok(Outcome::Passed("the tag had moved".to_owned()))
+    root(&["rm", "-f", "new"])?.expect(0, &[])?;
+    // Its tag was removed.
+    let gone = || Fault::Answer {
+        status: 404,
+        content_type: "application/json",
+        body: r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#.to_owned(),
+    };
+    for method in ["GET", "HEAD"] {
+        let tag = When::any().method(method).path("/manifests/latest");
+        lab.registry.inject(tag, gone());
+    }
+    root(&["start", "-a", "old"])?.expect(0, &[])?;
+    // Its layers are complete, and its registry is away.
+    root(&["pull", "--complete", &first.digest])?.expect(0, &[])?;
+    lab.registry.set_down(true);
+    root(&["start", "-a", "old"])?.expect(0, &[])?;
+    let logs = root(&["logs", "old"])?;
+    ensure!(logs.out == "1\n1\n1\n1\n", "{logs:?}");
+    root(&["rm", "old"])?.expect(0, &[])?;
+    Ok(Outcome::Passed(
+        "the tag had moved, was removed, and its registry went".to_owned(),
+    ))
+}
+
+/// An image goes that only shares a layer with one in use; one of a container does not, unless that is forced.
+fn images_of_containers(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let root = |words: &[&str]| lab.xebec("root", words);
+    let base = base_layer(b"1\n")?;
+    let mut own = TarBuilder::new();
+    own.file("etc/own", b"own\n");
+    let below = ImageBuilder::new().layer(&base, Compression::Gzip(1))?.build();
+    let above = ImageBuilder::new().layer(&base, Compression::Gzip(1))?;
+    let above = above.layer(&own.into_bytes(), Compression::Gzip(1))?.build();
+    let (below, above) = (
+        lab.push_indexed(&below, "below")?,
+        lab.push_indexed(&above, "above")?,
+    );
+    run_detached(
+        &lab,
+        &above,
+        "web",
+        &[],
+        "cat /etc/own; exec /bin/busybox sleep 600",
+    )?;
+    root(&["pull", &below.tag])?.expect(0, &[])?;
+    // Its only layer is one of the container's, which stays.
+    root(&["rmi", &below.tag])?.expect(0, &["removed"])?;
+    root(&["exec", "web", "/bin/busybox", "cat", "/etc/version"])?.expect(0, &["1"])?;
+    for words in [&["rmi", &above.tag][..], &["rmi", "--force", &above.tag]] {
+        root(words)?.expect(2, &["in use by container web"])?;
+    }
+    root(&["stop", "-t", "0", "web"])?.expect(0, &[])?;
+    root(&["pull", &below.tag])?.expect(0, &[])?;
+    // One that cannot go does not keep the other.
+    let refused = root(&["rmi", &above.tag, &below.tag, "no/such:image"])?;
+    refused.expect(
+        2,
+        &[
+            "the container web",
+            "xebec rm web",
+            "--force",
+            "no/such:image",
+            "removed",
+        ],
+    )?;
+    root(&["start", "web"])?.expect(0, &[])?;
+    root(&["stop", "-t", "0", "web"])?.expect(0, &[])?;
+    root(&["rmi", "--force", &above.tag])?.expect(0, &["removed"])?;
+    root(&["start", "web"])?.expect(0, &[])?;
+    root(&["rm", "-f", "web"])?.expect(0, &[])?;
+    Ok(Outcome::Passed(
+        "a shared layer, a running and a stopped container".to_owned(),
+    ))
+}
+
+/// No registry is asked for a name that is mistyped; and images go by the first digits that `images` prints.
+fn unknown_names(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let names = image(&lab, b"1")?;
+    let root = |words: &[&str]| lab.xebec("root", words);
+    root(&["inspect", "wbe"])?.expect(
+        3,
+        &["no container", "\"wbe\"", "xebec ps -a", "docker.io/library/wbe"],
+    )?;
+    run_detached(&lab, &names, "web", &[], "true")?;
+    root(&["wait", "web"])?.expect(0, &[])?;
+    let listed = root(&["images", "--json"])?;
+    let listed: Value = serde_json::from_str(&listed.out)?;
+    let manifest = listed[0]["manifest_digest"].as_str().unwrap_or_default();
+    let digits = manifest.get(7..19).context("no manifest is listed")?;
+    root(&["inspect", digits])?.expect(0, &[&names.tag, manifest])?;
+    root(&["explain", digits])?.expect(0, &[manifest])?;
+    root(&["record", "--rm", digits])?.expect(3, &["record --list"])?;
+    root(&["rm", "web"])?.expect(0, &[])?;
+    root(&["rmi", digits])?.expect(0, &["removed"])?;
+    Ok(Outcome::Passed(
+        "a mistyped name, and an image by its first digits".to_owned(),
+    ))
 }
 
 /// Who interrupts `run -d` while its image is looked for leaves nothing.

@@ -256,6 +256,7 @@ mod tests {
             docker_config: None,
             pull: PullPolicy::Always,
             part: None,
+            manifest: None,
         };
         let report: Report = Arc::new(|_| ());
         let interrupted = tokio::time::sleep(Duration::from_millis(50));

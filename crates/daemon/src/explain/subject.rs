@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, HashMap};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_images::record::Records;
-use xebec_oci::Reference;
 use xebec_protocol::explain::WaitReport;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::history::History;
@@ -87,18 +86,16 @@ impl Known<'_> {
     /// # Errors
     /// When nothing of that name is known.
     pub(super) fn subject(&self, name: &str) -> Result<Subject, Failure> {
-        self.container(name)
-            .or_else(|| self.view(name))
-            .or_else(|| self.image(name))
-            .ok_or_else(|| {
-                Failure::new(
-                    FailureKind::NotFound,
-                    format!(
-                        "{name} is no container, view or image that this host knows; `xebec ps`, `xebec daemon status` \
-                         and `xebec images` list them"
-                    ),
-                )
-            })
+        if let Some(subject) = self.container(name).or_else(|| self.view(name)) {
+            return Ok(subject);
+        }
+        self.image(name)?.ok_or_else(|| {
+            let message = format!(
+                "{name} is no container, view or image that this host knows; `xebec ps`, `xebec daemon status` and \
+                 `xebec images` list them"
+            );
+            Failure::new(FailureKind::NotFound, message)
+        })
     }
 
     /// The containers of a name, by what tells them apart, with the last time that something is known of each.
@@ -183,24 +180,18 @@ impl Known<'_> {
         })
     }
 
-    fn image(&self, name: &str) -> Option<Subject> {
-        let records = self.records;
-        let by_digest = name.parse::<Digest>().ok().and_then(|digest| records.get(digest));
-        let by_reference = || {
-            let reference: Reference = name.parse().ok()?;
-            records
-                .find(&reference.to_string())
-                .or_else(|| records.get(reference.digest()?))
+    fn image(&self, name: &str) -> Result<Option<Subject>, Failure> {
+        let Some(record) = self.records.named(name)? else {
+            return Ok(None);
         };
-        let record = by_digest.or_else(by_reference)?;
-        Some(Subject {
+        Ok(Some(Subject {
             text: format!("image {name} ({})", record.manifest_digest),
             others: Vec::new(),
             whose: Whose::Images {
                 layers: record.layers.iter().map(|layer| layer.key()).collect(),
                 manifests: vec![record.manifest_digest],
             },
-        })
+        }))
     }
 }
 

@@ -6,6 +6,7 @@ use super::cache::CacheServices;
 use super::opened::Opened;
 use super::pulling::PullServices;
 use crate::background::Background;
+use crate::containers;
 use crate::injections::Injections;
 use crate::load_ahead::LoadAhead;
 use crate::mounts::Mounts;
@@ -111,7 +112,7 @@ fn start_reports(opened: &Opened, table: &Arc<StartTable>) -> StartReports {
         fills: opened.fills.clone(),
         views: opened.views.clone(),
         profiles: opened.recordings.profiles().clone(),
-        run: opened.images.paths().run().to_owned(),
+        containers: containers::directories(opened.images.paths()),
         history: opened.images.paths().history(),
     }
 }

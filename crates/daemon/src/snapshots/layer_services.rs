@@ -48,6 +48,7 @@ impl LayerServices {
             docker_config: self.docker_config.clone(),
             pull: PullPolicy::Always,
             part,
+            manifest: None,
         }
     }
 }

@@ -103,6 +103,7 @@ mod tests {
             docker_config: None,
             pull: PullPolicy::Always,
             part: None,
+            manifest: None,
         };
         let notices = Arc::new(Mutex::new(Vec::new()));
         let told = notices.clone();

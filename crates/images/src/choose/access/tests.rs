@@ -115,6 +115,7 @@ fn request(registry: &FaultyRegistry, repository: &str) -> ImageRequest {
         docker_config: None,
         pull: PullPolicy::Always,
         part: None,
+        manifest: None,
     }
 }
 
