@@ -27,8 +27,6 @@ pub(crate) struct Failover {
     attempts: Attempts,
     /// Bytes received since the last fault.
     gained: u64,
-    /// Whoever listens was told that the call waits for the registry.
-    told: bool,
 }
 
 impl Client {
@@ -45,7 +43,6 @@ impl Client {
             current,
             attempts,
             gained: 0,
-            told: false,
         }
     }
 
@@ -62,7 +59,6 @@ impl Client {
             current,
             attempts,
             gained: 0,
-            told: false,
         }
     }
 }
@@ -143,7 +139,6 @@ impl Failover {
         let waited = self
             .attempts
             .after(fault, &self.current.server.gate, &self.target);
-        self.told = true;
         waited.await.map_err(|error| self.explained(error))?;
         if self.current.mirror_of.is_some() || self.by_digest {
             let servers = &self.client.transport.servers;
@@ -158,7 +153,7 @@ impl Failover {
 impl Failover {
     /// Tells whoever listens that the call goes on, if they were told that it waits.
     fn went_on(&mut self) {
-        if std::mem::take(&mut self.told) {
+        if self.attempts.take_told() {
             outage::tell(|| Outage::Over {
                 registry: self.target.registry.clone(),
             });

@@ -185,6 +185,8 @@ pub(crate) struct Attempts {
     time: Duration,
     begun: Instant,
     deadline: Instant,
+    /// Whoever listens was told that the call waits for the registry.
+    told: bool,
 }
 
 impl Attempts {
@@ -201,7 +203,13 @@ impl Attempts {
             time,
             begun,
             deadline,
+            told: false,
         }
+    }
+
+    /// Whether whoever listens was told that the call waits, since this was asked last.
+    pub(crate) fn take_told(&mut self) -> bool {
+        std::mem::take(&mut self.told)
     }
 
     /// How long the call may take.
@@ -274,6 +282,7 @@ impl Attempts {
         self.counters.retry(&fault);
         self.counters.waits(Wait::Pause);
         let bears = self.patience.bears(&fault).unwrap_or(Duration::MAX);
+        self.told = true;
         outage::tell(|| Outage::Waits {
             registry: target.registry.clone(),
             why: fault.to_string(),

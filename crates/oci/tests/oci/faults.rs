@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use xebec_oci::config::Mirror;
-use xebec_oci::{Budget, Client, ClientConfig, ClientError, Observer, Platform, RangeAnswer, Wait};
+use xebec_oci::{
+    Budget, Client, ClientConfig, ClientError, Listener, Observer, Outage, Platform, RangeAnswer, Wait,
+    listening,
+};
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
 
 use crate::support::{Image, NAME, client, config, put_image, repository, tagged};
@@ -496,4 +499,32 @@ async fn damaged_mirrors_are_avoided_and_resting_ones_asked_when_nobody_else_is_
     let begin = Instant::now();
     read(&client).await;
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+}
+
+/// A call that is given up at once has not waited, and nobody is told that a wait is over.
+#[tokio::test]
+async fn the_end_of_a_wait_is_told_to_who_was_told_of_the_wait() {
+    for (attempts, wanted) in [(1, vec![]), (2, vec!["waits", "over"])] {
+        let config = config();
+        let client = Client::new(ClientConfig {
+            budget: Budget {
+                attempts,
+                ..config.budget
+            },
+            ..config
+        });
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let listener: Listener = Arc::new({
+            let heard = heard.clone();
+            move |outage| {
+                heard.lock().unwrap().push(match outage {
+                    Outage::Waits { .. } => "waits",
+                    Outage::Over { .. } => "over",
+                });
+            }
+        });
+        let probed = listening(listener, client.unwrap().probe("127.0.0.1:1", None)).await;
+        probed.unwrap_err();
+        assert_eq!(*heard.lock().unwrap(), wanted, "{attempts} attempts");
+    }
 }
