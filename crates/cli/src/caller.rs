@@ -3,11 +3,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use xebec_kernel::process::with_umask;
 use xebec_oci::Reference;
-use xebec_oci::credentials::{docker_file, has_login, usual_files};
+use xebec_oci::credentials::{CredentialError, docker_file, find_login, usual_files};
 use xebec_protocol::closed;
 use xebec_protocol::wire::{ImageRequest, PullPolicy};
 
@@ -15,6 +15,8 @@ use crate::args::ImageArgs;
 
 /// The mask that the caller had.
 static MASK: OnceLock<u32> = OnceLock::new();
+/// Damaged files of logins are named once, however many images a command asks for.
+static NAMED: Once = Once::new();
 
 /// From here on what this process makes is closed to other users. Called before the first file is made.
 pub(crate) fn close_files() {
@@ -36,13 +38,39 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]> + Send) -> io::Resul
     }
 }
 
-/// The caller's file with a login for `repository` of `registry`; docker's, if no file has one.
+/// The caller's file with a login for `repository` of `registry`. If no file has one it is the first that is damaged, which a refusal
+/// names then, else docker's. Says which damaged files are passed over.
 pub(crate) fn login_file(registry: &str, repository: &str) -> Option<PathBuf> {
-    let mut files = usual_files().into_iter();
-    let file = files.find(|file| has_login(file, registry, repository));
-    let file = file.or_else(docker_file).filter(|file| file.is_file())?;
+    let (mut found, mut damaged) = (None, Vec::new());
+    for file in usual_files() {
+        match find_login(&file, registry, repository) {
+            Ok(false) => {}
+            Ok(true) => {
+                found = Some(file);
+                break;
+            }
+            Err(error) => damaged.push((file, error)),
+        }
+    }
+    warn_of(&damaged);
+    let damaged = damaged.into_iter().next().map(|(file, _)| file);
+    let file = found
+        .or(damaged)
+        .or_else(docker_file)
+        .filter(|file| file.is_file())?;
     // The daemon has another working directory.
     std::path::absolute(file).ok()
+}
+
+fn warn_of(damaged: &[(PathBuf, CredentialError)]) {
+    if damaged.is_empty() {
+        return;
+    }
+    NAMED.call_once(|| {
+        for (_, error) in damaged {
+            errln!("xebec: warning: {error}; no login from it is used: correct or remove it");
+        }
+    });
 }
 
 /// The image as the daemon is asked for it, with the caller's credentials.

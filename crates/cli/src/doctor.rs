@@ -2,6 +2,7 @@
 
 mod configuration;
 mod finding;
+mod logins;
 mod networks;
 mod registry;
 mod runtimes;
@@ -72,6 +73,7 @@ fn host(paths: Result<&Paths, &String>) -> Vec<Finding> {
     findings.push(networks::check());
     if let Ok(paths) = paths {
         findings.extend(configuration::check(paths));
+        findings.extend(logins::check(paths));
     }
     findings
 }

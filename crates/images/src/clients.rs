@@ -1,12 +1,15 @@
-//! One registry client for each docker configuration: they share connections, tokens and budgets. Logins of pulls that are
+//! One registry client for each docker configuration: they share connections, tokens and budgets. When `registries.toml` changes,
+//! calls that begin then get new clients, and those under way go on with the old ones. Logins of pulls that are
 //! under way, of which nothing is known yet, are used by clients of their own: by those pulls, and by readers who are refused
 //! otherwise, so that no reader is refused for such a login.
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use tracing::{info, warn};
 use xebec_oci::credentials::Login;
 use xebec_oci::{Client, ClientConfig, Stats};
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -27,8 +30,31 @@ pub struct Clients {
     clients: Arc<Mutex<Made>>,
 }
 
-/// Clients by docker configuration and files of logins.
-type Made = HashMap<(Option<PathBuf>, Vec<PathBuf>), Client>;
+/// Docker configuration and files of logins.
+type Key = (Option<PathBuf>, Vec<PathBuf>);
+
+/// The clients that were made.
+#[derive(Debug, Default)]
+struct Made {
+    clients: HashMap<Key, Client>,
+    /// Of which `registries.toml` they are.
+    of: Option<Version>,
+    /// The one that they were not made of, since something is wrong with it.
+    refused: Option<Version>,
+    /// What clients of earlier versions came to.
+    before: Stats,
+}
+
+/// A version of a file; its absence is one, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version(Option<(u64, u64, i64, i64)>);
+
+impl Version {
+    fn of(file: &Path) -> Self {
+        let status = fs::metadata(file).ok();
+        Self(status.map(|status| (status.ino(), status.size(), status.mtime(), status.mtime_nsec())))
+    }
+}
 
 impl Clients {
     /// Clients with the settings of `registries.toml`, which keep what they learn of registries in `registries.json`.
@@ -62,16 +88,42 @@ impl Clients {
         self.tried.exists().then(|| self.trying())
     }
 
-    /// The client that uses the credentials of `docker_config`.
+    /// The client that uses the credentials of `docker_config`. If `registries.toml` was damaged since one was made, it is that one:
+    /// readers wait for it.
     ///
     /// # Errors
-    /// When `registries.toml` or the credentials' file is damaged.
+    /// When `registries.toml` is damaged.
     pub fn get(&self, docker_config: Option<&Path>) -> Result<Client, Failure> {
-        let mut clients = self.lock();
         let key = (docker_config.map(Path::to_owned), self.logins.clone());
-        if let Some(client) = clients.get(&key) {
+        let mut made = self.lock();
+        // Before it is read: what is written meanwhile is seen by the next call.
+        let version = Some(Version::of(&self.settings));
+        let known = made.clients.get(&key).cloned();
+        if let Some(client) = &known
+            && (made.of == version || made.refused == version)
+        {
             return Ok(client.clone());
         }
+        match (self.make(&key), known) {
+            (Ok(client), _) => {
+                if made.of != version {
+                    made.begin_anew(version);
+                }
+                made.clients.insert(key, client.clone());
+                Ok(client)
+            }
+            (Err(failure), Some(client)) => {
+                warn!(
+                    "{failure}; until it is corrected, registries are asked with the settings as they were"
+                );
+                made.refused = version;
+                Ok(client)
+            }
+            (Err(failure), None) => Err(failure),
+        }
+    }
+
+    fn make(&self, key: &Key) -> Result<Client, Failure> {
         let mut config = self.settings()?;
         // What somebody brings along comes first, what happens to be there for root last.
         match &key.0 {
@@ -79,10 +131,8 @@ impl Clients {
             None => config.docker_configs_before.extend(self.logins.clone()),
         }
         config.docker_config = key.0.clone().or(config.docker_config);
-        let client = Client::remembering(config, self.memory.clone())
-            .map_err(|error| Failure::new(FailureKind::Registry, error))?;
-        clients.insert(key, client.clone());
-        Ok(client)
+        Client::remembering(config, self.memory.clone())
+            .map_err(|error| Failure::new(FailureKind::Registry, error))
     }
 
     /// A client that sends this login to every registry, to see whether one takes it.
@@ -113,18 +163,7 @@ impl Clients {
 
     /// Counters of all clients together.
     pub fn stats(&self) -> Stats {
-        let clients = self.lock();
-        clients
-            .values()
-            .map(Client::stats)
-            .fold(Stats::default(), |sum, one| Stats {
-                requests: sum.requests + one.requests,
-                bytes_received: sum.bytes_received + one.bytes_received,
-                bytes_sent: sum.bytes_sent + one.bytes_sent,
-                retries: sum.retries + one.retries,
-                tokens: sum.tokens + one.tokens,
-                redirects: sum.redirects + one.redirects,
-            })
+        self.lock().stats()
     }
 
     fn read_settings(&self) -> Result<ClientConfig, Failure> {
@@ -145,5 +184,66 @@ impl Clients {
         self.clients
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Made {
+    /// The clients are of another version of the settings from now on.
+    fn begin_anew(&mut self, version: Option<Version>) {
+        if !self.clients.is_empty() {
+            info!("registries.toml has changed: registries are asked with the new settings");
+        }
+        self.before = self.stats();
+        self.clients.clear();
+        self.of = version;
+    }
+
+    fn stats(&self) -> Stats {
+        let each = self.clients.values().map(Client::stats);
+        each.fold(self.before, |sum, one| Stats {
+            requests: sum.requests + one.requests,
+            bytes_received: sum.bytes_received + one.bytes_received,
+            bytes_sent: sum.bytes_sent + one.bytes_sent,
+            retries: sum.retries + one.retries,
+            tokens: sum.tokens + one.tokens,
+            redirects: sum.redirects + one.redirects,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use xebec_testkit::registry::{FaultyRegistry, Options};
+
+    use super::*;
+
+    /// A daemon that runs asks as the file says now, and goes on as before while something is wrong with the file.
+    #[test]
+    fn a_changed_file_counts_for_the_next_call() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = Paths::create(&directory.path().join("root"), &directory.path().join("run")).unwrap();
+        let registry = FaultyRegistry::with(Options::default()).unwrap();
+        let clients = Clients::new(&paths);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let probe = || runtime.block_on(clients.get(None).unwrap().probe(&registry.host(), None));
+        probe().unwrap();
+        let before = clients.stats().requests;
+        assert!(before > 0);
+        let write = |text: &str| fs::write(paths.registries(), text).unwrap();
+        write("[budget]\ntotal_deadline = \"0s\"\n");
+        probe().unwrap_err();
+        write("plain_htp = []\n");
+        probe().unwrap_err();
+        Clients::new(&paths).get(None).unwrap_err();
+        fs::remove_file(paths.registries()).unwrap();
+        probe().unwrap();
+        assert!(
+            clients.stats().requests > before,
+            "what was counted before counts"
+        );
     }
 }

@@ -21,8 +21,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose;
 use credential::read_bytes;
 pub use credential::{Credential, CredentialError};
-use entries::{DockerConfig, entry_credential, find_entry, keys_of};
-pub use files::{docker_file, has_login, usual_files};
+use entries::{DockerConfig, keys_of};
+pub use files::{count_logins, docker_file, find_login, has_login, usual_files};
 use helper::{program, run_helper};
 use providers::ProviderSettings;
 pub use sent::{Login, SentLogin};
@@ -158,25 +158,15 @@ impl CredentialStore {
                 return Ok(Some(Login { credential, from }));
             }
         }
-        let entry = find_entry(&config.auths, &keys, repository);
-        let parsed = entry.map(|entry| entry_credential(&entry)).transpose();
-        let found = parsed.map_err(|reason| CredentialError::Parse {
-            path: file.to_owned(),
-            reason,
-        })?;
+        let found = config.credential(file, &keys, repository)?;
         let from = file.display().to_string();
-        Ok(found.flatten().map(|credential| Login { credential, from }))
+        Ok(found.map(|credential| Login { credential, from }))
     }
 }
 
 async fn read(path: &Path) -> Result<Option<DockerConfig>, CredentialError> {
-    let parsed = |bytes: &[u8]| {
-        serde_json::from_slice(bytes).map_err(|error| CredentialError::Parse {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })
-    };
-    read_bytes(path).await?.map(|bytes| parsed(&bytes)).transpose()
+    let bytes = read_bytes(path).await?;
+    bytes.map(|bytes| DockerConfig::parse(path, &bytes)).transpose()
 }
 
 /// The value of an `Authorization: Basic` header.
@@ -269,6 +259,33 @@ mod tests {
             Err(CredentialError::Parse { .. })
         ));
         assert_eq!(look_up("{}", "r.example", "x").await.unwrap(), None);
+        assert_eq!(
+            look_up("\n", "r.example", "x").await.unwrap(),
+            None,
+            "as docker has it"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_file_is_said_by_its_line_and_without_its_secrets() {
+        for (json, said) in [
+            ("{\n \"auths\": {\n}", "line 3"),
+            (
+                "{\"auths\":\n {\"r.example\": \"aHVudGVyMg==\"}}",
+                "line 2 column",
+            ),
+            (
+                "{\"auths\": {\"r.example\": {\"auth\": \"aHVudGVyMg==\"}}}",
+                "of r.example, the \"auth\" entry",
+            ),
+        ] {
+            let error = look_up(json, "r.example", "x").await.unwrap_err().to_string();
+            assert!(error.contains("config.json") && error.contains(said), "{error}");
+            assert!(
+                !error.contains("aHVudGVyMg") && !error.contains("hunter2"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -165,15 +165,14 @@ fn reach_advice(cause: &Fault, target: &Target, settings: &Path) -> String {
     match cause {
         // What a server without TLS answers looks like none of its messages.
         Fault::Tls(text) if text.contains("InvalidMessage") || text.contains("corrupt message") => format!(
-            "it does not seem to speak TLS: if that is right, write plain_http = [{registry:?}] into {settings}, \
-             and have a running daemon read it by `xebec daemon upgrade`"
+            "it does not seem to speak TLS: if that is right, write plain_http = [{registry:?}] into {settings}"
         ),
         Fault::Tls(_) => format!(
             "if its certificate is right, name the file of the authority that issued it under ca_files in {settings}"
         ),
         _ => format!(
             "check its name and port, the network, and the proxy settings; if it speaks no TLS, write plain_http = \
-             [{registry:?}] into {settings}, and have a running daemon read it by `xebec daemon upgrade`"
+             [{registry:?}] into {settings}"
         ),
     }
 }
@@ -491,6 +490,17 @@ impl ClientError {
             Self::RateLimited { .. } | Self::WrongDigest { .. } => true,
             Self::Unreachable { cause, .. } | Self::Failed { cause, .. } => cause.is_retryable(),
             _ => false,
+        }
+    }
+
+    /// For how long the call waited for an answer, if it gave up because none came.
+    pub fn silence(&self) -> Option<Duration> {
+        match self {
+            Self::Failed {
+                cause: Fault::Timeout(_, time),
+                ..
+            } => Some(*time),
+            _ => None,
         }
     }
 

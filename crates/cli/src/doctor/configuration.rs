@@ -16,7 +16,7 @@ use super::finding::Finding;
 /// Permissions by which others change what is not theirs.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Checks `daemon.toml`, `registries.toml`, `trust.toml`, and the keys that the last one names.
+/// Checks `daemon.toml`, `registries.toml`, `trust.toml`, and who can change the files that the last two name.
 pub(super) fn check(paths: &Paths) -> Vec<Finding> {
     let settings = Settings::load(&paths.settings(), &Overrides::new());
     let mut findings = vec![
@@ -40,8 +40,42 @@ pub(super) fn check(paths: &Paths) -> Vec<Finding> {
     });
     findings.push(file("trust.toml", &trust, described));
     let keys = Policy::key_files(&trust).unwrap_or_default();
-    findings.extend(keys.iter().filter_map(|(name, file)| key(name, file)));
+    findings.extend(
+        keys.iter()
+            .filter_map(|(name, file)| changeable(&format!("key {name:?} of trust.toml"), "your key", file)),
+    );
+    findings.extend(named_by_registries(paths));
     findings
+}
+
+/// What `registries.toml` names: whoever can change it makes Xebec trust a registry of his own, or run a program of his own.
+fn named_by_registries(paths: &Paths) -> Vec<Finding> {
+    let Ok(settings) = Clients::new(paths).settings() else {
+        return Vec::new();
+    };
+    let certificates = settings.ca_files.iter().map(|file| ("ca_files", file));
+    let logins = settings.docker_config.iter().map(|file| ("docker_config", file));
+    let helpers = settings
+        .helper_directory
+        .iter()
+        .map(|file| ("helper_directory", file));
+    let providers = settings.credential_providers.iter();
+    let providers = providers.flat_map(|providers| {
+        [
+            ("credential_providers", &providers.config),
+            ("credential_providers", &providers.directory),
+        ]
+    });
+    let named = certificates.chain(logins).chain(helpers).chain(providers);
+    named
+        .filter_map(|(setting, file)| {
+            changeable(
+                &format!("{setting} of registries.toml"),
+                "what you put there",
+                file,
+            )
+        })
+        .collect()
 }
 
 fn file<E: ToString>(name: &str, path: &Path, checked: Result<String, E>) -> Finding {
@@ -55,8 +89,8 @@ fn file<E: ToString>(name: &str, path: &Path, checked: Result<String, E>) -> Fin
     }
 }
 
-/// What is wrong with who can change a trusted key. Whoever can, can make Xebec trust a key of his own.
-fn key(name: &str, file: &Path) -> Option<Finding> {
+/// What is wrong with who can change a file that is trusted. Whoever can, can make Xebec trust a key of his own.
+fn changeable(name: &str, what: &str, file: &Path) -> Option<Finding> {
     let path = file.display();
     let status = fs::metadata(file).ok()?;
     let own = rustix::process::geteuid().as_raw();
@@ -64,23 +98,19 @@ fn key(name: &str, file: &Path) -> Option<Finding> {
         let mode = status.mode() & 0o7777;
         (
             format!("others may write to {path} (mode {mode:04o})"),
-            format!("see whether it is still your key, then run: chmod go-w {path}"),
+            format!("see whether it is still {what}, then run: chmod go-w {path}"),
         )
     } else if status.uid() != 0 && status.uid() != own {
         (
             format!("{path} belongs to user {}", status.uid()),
-            format!("see whether it is still your key, then run: chown {own} {path}"),
+            format!("see whether it is still {what}, then run: chown {own} {path}"),
         )
     } else {
         let way = closed::replaceable(file)?;
         (
             format!("{path} is below {way}"),
-            "another key could be put in its place: move the key into the root directory".to_owned(),
+            "another could be put in its place: move it into the root directory".to_owned(),
         )
     };
-    Some(Finding::broken(
-        format!("key {name:?} of trust.toml"),
-        problem,
-        Some(advice),
-    ))
+    Some(Finding::broken(name, problem, Some(advice)))
 }

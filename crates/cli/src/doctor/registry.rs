@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use xebec_images::images::Images;
-use xebec_oci::{ProbeReport, Reference};
+use xebec_oci::{ClientError, ProbeReport, Reference};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::{caller, runtime};
+
+/// How long a registry may take for each thing that it is asked: a person waits, and one that is well answers within a second.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// A name without a slash is a registry's; anything else is an image in one.
 pub(super) fn probe(paths: &Paths, name: &str) -> Result<ProbeReport, Failure> {
@@ -21,9 +24,24 @@ pub(super) fn probe(paths: &Paths, name: &str) -> Result<ProbeReport, Failure> {
     let registry = image.as_ref().map_or(name, |image| image.registry());
     let repository = image.as_ref().map_or("", |image| image.repository().name());
     let logins = caller::login_file(registry, repository);
-    let client = Images::open(paths)?.clients().get(logins.as_deref())?;
+    let client = Images::open(paths)?
+        .clients()
+        .get(logins.as_deref())?
+        .hasty(ANSWER);
     let probed = runtime::start()?.block_on(client.probe(registry, image.as_ref()));
-    probed.map_err(|error| Failure::new(FailureKind::Registry, error))
+    probed.map_err(|error| Failure::new(FailureKind::Registry, told(&error)))
+}
+
+/// What a client advises is to ask the doctor, who is asked here.
+fn told(error: &ClientError) -> String {
+    match (error.silence(), error.target()) {
+        (Some(time), Some(target)) => format!(
+            "{target}: it did not answer within {} s; see whether it runs and is reached by this name and port, and what is between \
+             this host and it: the network, a firewall, the proxy settings",
+            time.as_secs_f64()
+        ),
+        _ => error.to_string(),
+    }
 }
 
 /// Prints what was found, or why nothing was.

@@ -1,9 +1,11 @@
 //! What `xebec doctor` says of a host where something is wrong.
 
 use std::fs::{self, Permissions};
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -164,6 +166,27 @@ fn a_key_that_others_can_change_is_named() {
     }
 }
 
+#[test]
+fn certificates_that_others_can_change_are_named() {
+    let host = Host::new();
+    let outside = host.root.parent().unwrap().join("certificates");
+    fs::create_dir(&outside).unwrap();
+    let file = outside.join("ca.pem");
+    fs::write(&file, "").unwrap();
+    host.write("registries.toml", &format!("ca_files = [{file:?}]\n"));
+    let name = "ca_files of registries.toml";
+    for (mode, trouble) in [(0o755, None), (0o777, Some("is below"))] {
+        fs::set_permissions(&outside, Permissions::from_mode(mode)).unwrap();
+        let (_, finding) = host.doctor(name);
+        let detail = finding["detail"].as_str();
+        assert_eq!(detail.is_some(), trouble.is_some(), "{finding}");
+        assert!(
+            trouble.is_none_or(|trouble| detail.unwrap().contains(trouble)),
+            "{finding}"
+        );
+    }
+}
+
 /// What a user prepares before the first command, in a directory that others may read.
 #[test]
 fn keys_beside_trust_toml_are_no_reason_to_refuse_the_directory() {
@@ -269,4 +292,23 @@ fn a_host_without_a_runtime_is_told_what_to_install() {
         finding["advice"].as_str().unwrap().contains("install"),
         "{finding}"
     );
+}
+
+#[test]
+fn a_registry_that_stays_silent_is_not_waited_for_longer_than_it_says() {
+    let host = Host::new();
+    // The kernel takes connections for it, and nobody reads what they send.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let begun = Instant::now();
+    let output = host.program.output(&["doctor", "--json", &address]);
+    let took = begun.elapsed();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let said = report["registry_error"].as_str().unwrap();
+    assert!(
+        said.contains(&address) && said.contains("did not answer within 5 s"),
+        "{said}"
+    );
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert_ne!(output.status.code(), Some(0));
 }

@@ -104,6 +104,38 @@ fn a_refusal_says_which_login_was_sent_and_from_which_file() {
 }
 
 #[test]
+fn a_damaged_file_of_logins_is_named_before_and_in_the_refusal() {
+    let (program, registry) = (Program::new(), private());
+    let file = program.path("session/containers/auth.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "{\n  \"auths\": {\n").unwrap();
+    let (code, said) = inspect(&program, &registry, "team/app:v1");
+    assert_eq!(code, Some(4), "{said}");
+    let (warning, refusal) = said.split_once('\n').unwrap();
+    let path = file.display().to_string();
+    for line in [warning, refusal] {
+        assert!(line.contains(&path) && line.contains("line 3"), "{said}");
+    }
+    assert!(warning.starts_with("xebec: warning: "), "{said}");
+    let doctor = program.output(&["doctor"]);
+    let doctor = text(&doctor.stdout);
+    let wanted = format!("warn  logins: {path} is no file of logins");
+    assert!(doctor.contains(&wanted), "{doctor}");
+    // Another file has a login: it is used, and the damaged one is named all the same.
+    let docker = program.path(".docker/config.json");
+    std::fs::create_dir_all(docker.parent().unwrap()).unwrap();
+    let host = registry.host();
+    let login = format!(r#"{{"auths": {{"{host}": {{"auth": "YW5uOnJpZ2h0Om9uZQ=="}}}}}}"#);
+    std::fs::write(&docker, login).unwrap();
+    let (code, said) = inspect(&program, &registry, "team/app:v1");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.starts_with("xebec: warning: ") && said.lines().count() == 1,
+        "{said}"
+    );
+}
+
+#[test]
 fn the_settings_of_registries_are_named_by_their_file() {
     let program = Program::new();
     let output = program.output(&["inspect", "127.0.0.1:1/team/app:v1"]);

@@ -238,9 +238,17 @@ impl Authenticator {
             .await;
         // What the error says is more than which login was sent before.
         self.note_sent(renewal, SentLogin::Unknown);
-        let login = found.map_err(|error| Fault::Credentials(error.to_string()))?;
-        let nothing = || self.0.store.nothing_sent(&renewal.registry);
-        self.note_sent(renewal, login.as_ref().map_or_else(nothing, SentLogin::of));
+        let (sent, login) = match found {
+            Ok(Some(login)) => (SentLogin::of(&login), Some(login)),
+            Ok(None) => (self.0.store.nothing_sent(&renewal.registry), None),
+            // Much can be read without a login. What cannot is refused, and the refusal says this.
+            Err(error) if error.is_of_a_file() => {
+                tracing::info!(registry = renewal.registry, "asks without a login: {error}");
+                (SentLogin::Damaged(error.to_string()), None)
+            }
+            Err(error) => return Err(Fault::Credentials(error.to_string())),
+        };
+        self.note_sent(renewal, sent);
         let credential = login.map(|login| login.credential);
         let asked = Instant::now();
         match (&renewal.challenge, credential) {

@@ -124,7 +124,10 @@ impl Client {
             Some(Challenge::Bearer { realm, .. }) => AuthKind::Bearer(realm),
         };
         let credential = self.transport.store.look_up(&endpoint.server.authority, "").await;
-        let credential = credential.map_err(|error| Fault::Credentials(error.to_string()))?;
+        let credential = match credential {
+            Err(error) if error.is_of_a_file() => None,
+            found => found.map_err(|error| Fault::Credentials(error.to_string()))?,
+        };
         Ok(ProbeReport {
             registry: registry.to_owned(),
             scheme: answer.url().scheme().to_owned(),

@@ -84,6 +84,13 @@ pub enum CredentialError {
     },
 }
 
+impl CredentialError {
+    /// Whether a file of logins is to blame, and not a program that was asked: it stays so until a person mends it.
+    pub fn is_of_a_file(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Parse { .. })
+    }
+}
+
 /// What is in a file; `None` if it is not there.
 pub(super) async fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, CredentialError> {
     let failed = |source| CredentialError::Read {

@@ -1,13 +1,14 @@
 //! What a file of logins says, as docker and podman write it.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
 
-use super::credential::Credential;
+use super::credential::{Credential, CredentialError};
 
 /// The key under which docker keeps credentials of its own registry.
 const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
@@ -29,6 +30,59 @@ pub(super) struct AuthEntry {
     password: Option<String>,
     identitytoken: Option<String>,
     registrytoken: Option<String>,
+}
+
+impl DockerConfig {
+    /// What the file at `path` says. An empty one says nothing, as docker has it.
+    pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CredentialError> {
+        if bytes.trim_ascii().is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_slice(bytes).map_err(|error| wrong(path, said(&error)))
+    }
+
+    /// What it has for `repository` of `registry`, whose `keys` are given.
+    pub(super) fn credential(
+        &self,
+        path: &Path,
+        keys: &[String],
+        repository: &str,
+    ) -> Result<Option<Credential>, CredentialError> {
+        let entry = find_entry(&self.auths, keys, repository);
+        let found = entry.map(|entry| entry_credential(&entry)).transpose();
+        let registry = keys.first().map_or("", String::as_str);
+        let found = found.map_err(|reason| wrong(path, format!("of {registry}, {reason}")))?;
+        Ok(found.flatten())
+    }
+
+    /// How many logins it has or names helpers for.
+    pub(super) fn logins(&self, path: &Path) -> Result<usize, CredentialError> {
+        for (key, entry) in &self.auths {
+            let checked = entry.as_ref().map(entry_credential).transpose();
+            checked.map_err(|reason| wrong(path, format!("of {key}, {reason}")))?;
+        }
+        let helped = self.cred_helpers.keys();
+        Ok(self.auths.len() + helped.filter(|key| !self.auths.contains_key(*key)).count())
+    }
+}
+
+/// What is wrong with JSON, without anything of it: it may be a secret.
+fn said(error: &serde_json::Error) -> String {
+    match error.is_data() {
+        false => error.to_string(),
+        true => format!(
+            "another kind of value is expected at line {} column {}",
+            error.line(),
+            error.column()
+        ),
+    }
+}
+
+fn wrong(path: &Path, reason: String) -> CredentialError {
+    CredentialError::Parse {
+        path: path.to_owned(),
+        reason,
+    }
 }
 
 /// The spellings under which a registry's credentials may be filed, the usual one first.
@@ -104,7 +158,7 @@ pub(super) fn entry_credential(entry: &AuthEntry) -> Result<Option<Credential>, 
 fn decode_auth(auth: &str) -> Result<Credential, String> {
     let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let engine = GeneralPurpose::new(&base64::alphabet::STANDARD, lenient);
-    let wrong = || "an \"auth\" entry is not base64 of \"name:password\"".to_owned();
+    let wrong = || "the \"auth\" entry is not base64 of \"name:password\"".to_owned();
     let bytes = engine.decode(auth.trim()).map_err(|_| wrong())?;
     let text = String::from_utf8(bytes).map_err(|_| wrong())?;
     let (username, password) = text.split_once(':').ok_or_else(wrong)?;

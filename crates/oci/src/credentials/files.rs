@@ -3,10 +3,11 @@
 //! Source: containers-auth.json(5) and docker's documentation of `docker login`.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::credential::MAX_CONFIG_JSON;
-use super::entries::{DockerConfig, entry_credential, find_entry, keys_of};
+use super::credential::{CredentialError, MAX_CONFIG_JSON};
+use super::entries::{DockerConfig, find_entry, keys_of};
 
 /// The files of the user of this process, in the order in which they are asked. Docker's is the last one. None of them need exist.
 pub fn usual_files() -> Vec<PathBuf> {
@@ -47,20 +48,60 @@ fn docker_by_environment(variable: impl Fn(&str) -> Option<OsString>) -> Option<
 }
 
 /// Whether a file has a login for `repository` of `registry`, or names a helper that keeps one. Helpers are not run. A file that
-/// cannot be read has none.
+/// is damaged has none.
 pub fn has_login(file: &Path, registry: &str, repository: &str) -> bool {
-    let is_small = std::fs::metadata(file).is_ok_and(|file| file.is_file() && file.len() <= MAX_CONFIG_JSON);
-    let bytes = is_small.then(|| std::fs::read(file).ok()).flatten();
-    let config = bytes.and_then(|bytes| serde_json::from_slice::<DockerConfig>(&bytes).ok());
-    let Some(config) = config else { return false };
+    find_login(file, registry, repository).unwrap_or(false)
+}
+
+/// The same.
+///
+/// # Errors
+/// If the file is there but is damaged, or what it has for that repository is.
+pub fn find_login(file: &Path, registry: &str, repository: &str) -> Result<bool, CredentialError> {
+    let Some(config) = read(file)? else {
+        return Ok(false);
+    };
     let keys = keys_of(registry);
     if keys.iter().any(|key| config.cred_helpers.contains_key(key)) {
-        return true;
+        return Ok(true);
     }
-    let entry = find_entry(&config.auths, &keys, repository);
     // An entry with nothing in it says that the helper has the secret.
-    let by_helper = config.creds_store.is_some_and(|name| !name.is_empty());
-    entry.is_some_and(|entry| by_helper || !matches!(entry_credential(&entry), Ok(None)))
+    let by_helper = config.creds_store.as_ref().is_some_and(|name| !name.is_empty());
+    if by_helper && find_entry(&config.auths, &keys, repository).is_some() {
+        return Ok(true);
+    }
+    Ok(config.credential(file, &keys, repository)?.is_some())
+}
+
+/// How many logins a file has, those included that helpers keep; `None` if it is not there.
+///
+/// # Errors
+/// If the file is there but is damaged.
+pub fn count_logins(file: &Path) -> Result<Option<usize>, CredentialError> {
+    read(file)?.map(|config| config.logins(file)).transpose()
+}
+
+fn read(file: &Path) -> Result<Option<DockerConfig>, CredentialError> {
+    let failed = |source| CredentialError::Read {
+        path: file.to_owned(),
+        source,
+    };
+    let status = match std::fs::metadata(file) {
+        Ok(status) => status,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    // A FIFO would be waited for.
+    let problem = match (status.is_file(), status.len()) {
+        (false, _) => Some("it is no regular file"),
+        (true, length) => (length > MAX_CONFIG_JSON).then_some("it has more than a mebibyte"),
+    };
+    if let Some(problem) = problem {
+        return Err(failed(std::io::Error::other(problem)));
+    }
+    DockerConfig::parse(file, &std::fs::read(file).map_err(failed)?).map(Some)
 }
 
 #[cfg(test)]
@@ -122,13 +163,30 @@ mod tests {
         let store = r#"{"credsStore": "s", "auths": {"empty.example": {}}}"#;
         assert!(has(store, "empty.example", "x") && !has(store, "r.example", "x"));
         assert!(has(r#"{"credHelpers": {"r.example": "h"}}"#, "r.example", "x"));
-        // Damaged: whoever uses it is told.
-        assert!(has(
-            r#"{"auths": {"r.example": {"auth": "%"}}}"#,
-            "r.example",
-            "x"
-        ));
-        assert!(!has("{", "r.example", "x"));
-        assert!(!has_login(directory.path(), "r.example", "x"));
+    }
+
+    #[test]
+    fn a_damaged_file_has_no_login_and_is_told_from_one_without() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("auth.json");
+        let find = |json: &str| {
+            std::fs::write(&file, json).unwrap();
+            (find_login(&file, "r.example", "x"), count_logins(&file))
+        };
+        for damaged in ["{", "3", r#"{"auths": {"r.example": {"auth": "%"}}}"#] {
+            let (found, counted) = find(damaged);
+            assert!(found.unwrap_err().is_of_a_file() && counted.is_err(), "{damaged}");
+            assert!(!has_login(&file, "r.example", "x"));
+        }
+        let (found, counted) = find(r#"{"auths": {"other.example": {"auth": "%"}}}"#);
+        assert!(!found.unwrap(), "what is not asked for does no harm");
+        counted.unwrap_err();
+        let (found, counted) =
+            find(r#"{"auths": {"r.example": {}, "o.example": null}, "credHelpers": {"h.example": "h"}}"#);
+        assert_eq!((found.unwrap(), counted.unwrap()), (false, Some(3)));
+        find_login(directory.path(), "r.example", "x").unwrap_err();
+        let missing = directory.path().join("missing.json");
+        assert!(!find_login(&missing, "r.example", "x").unwrap());
+        assert_eq!(count_logins(&missing).unwrap(), None);
     }
 }

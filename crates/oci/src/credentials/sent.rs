@@ -27,6 +27,8 @@ pub enum SentLogin {
         /// The files that were asked, some of which need not exist.
         files: Vec<PathBuf>,
     },
+    /// None, since what should have one is damaged; why, for people.
+    Damaged(String),
     /// This one.
     Sent {
         /// Who it is of; absent of a token, which does not say.
@@ -63,6 +65,7 @@ impl fmt::Display for SentLogin {
                     "; Xebec sent no login, as there is none for {registry} in {files}"
                 )
             }
+            Self::Damaged(reason) => write!(f, "; Xebec sent no login: {reason}"),
             Self::Sent {
                 user: Some(user),
                 from,

@@ -113,6 +113,38 @@ async fn wrong_or_missing_credentials_say_what_to_do() {
     }
 }
 
+/// A file that is damaged hides nothing that is public, and is named where its login is missed.
+#[tokio::test]
+async fn a_damaged_file_is_no_reason_to_refuse_what_is_public() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config.json");
+    let basic = Access::Basic {
+        username: "user".to_owned(),
+        password: "pass".to_owned(),
+    };
+    let long = Duration::from_secs(300);
+    for access in [Access::anonymous_tokens(long), basic, login(long)] {
+        let registry = registry(access.clone());
+        put_image(&registry, 1000);
+        let client = client_with(directory.path(), &registry.host(), USER);
+        std::fs::write(&file, "{\n\"auths\": {\n").unwrap();
+        let resolved = client.resolve(&tagged(&registry), &amd64()).await;
+        if access == Access::anonymous_tokens(long) {
+            resolved.unwrap();
+            let report = client.probe(&registry.host(), None).await.unwrap();
+            assert!(!report.has_credentials);
+            continue;
+        }
+        let error = resolved.unwrap_err();
+        assert!(matches!(error, ClientError::Unauthorized { .. }), "{error}");
+        let said = error.to_string();
+        let path = file.display().to_string();
+        for part in [path.as_str(), "line 3", "sent no login"] {
+            assert!(said.contains(part), "{part:?} is not in {said:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn one_token_for_many_readers() {
     let registry = registry(Access::anonymous_tokens(Duration::from_secs(300)));
