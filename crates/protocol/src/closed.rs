@@ -14,6 +14,7 @@
 mod above;
 mod error;
 mod named;
+mod ours;
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
@@ -27,6 +28,7 @@ use xebec_kernel::file::is_temporary;
 
 pub use error::ClosedError;
 use error::{OTHERS_WRITE, failed};
+use ours::{check_mode, check_owner};
 
 /// Permissions that nobody but the owner has.
 const OTHERS: RawMode = 0o077;
@@ -241,12 +243,15 @@ fn examine(path: &Path, of: Use) -> Result<(PathBuf, OwnedFd, Stat, Vec<String>)
     let is_open = status.st_mode & OTHERS != 0;
     let is_marked = names.iter().any(|name| of.marks().contains(&name.as_str()));
     let named = match of {
-        Use::Root if is_open || !is_marked => named::names(&directory, &path),
+        Use::Root if is_open || !is_marked => named::files(&directory, &path),
         _ => BTreeSet::new(),
     };
     check_names(&names, &named, &status, &path, of)?;
     if is_open {
-        check_settings(&directory, &names, &named, &path)?;
+        check_settings(&directory, &names, &path)?;
+        named
+            .iter()
+            .try_for_each(|file| named::check(&directory, &path, file))?;
     }
     Ok((path, directory, status, names))
 }
@@ -276,24 +281,16 @@ fn check_file_system(directory: &OwnedFd, path: &Path) -> Result<(), ClosedError
 
 /// What a user wrote for Xebec to obey. In a directory that others can get into, one that they may write to is not obeyed: it may
 /// say what they like.
-fn check_settings(
-    directory: &OwnedFd,
-    names: &[String],
-    named: &BTreeSet<String>,
-    path: &Path,
-) -> Result<(), ClosedError> {
-    let is_setting = |name: &&String| SETTINGS.contains(&name.as_str()) || named.contains(*name);
+fn check_settings(directory: &OwnedFd, names: &[String], path: &Path) -> Result<(), ClosedError> {
+    let is_setting = |name: &&String| SETTINGS.contains(&name.as_str());
     for name in names.iter().filter(is_setting) {
         let path = path.join(name);
         let status = statat(directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
         let status = status.map_err(|error| failed("look at", &path)(error.into()))?;
         check_owner(&status, &path)?;
         let is_link = FileType::from_raw_mode(status.st_mode) == FileType::Symlink;
-        if !is_link && status.st_mode & OTHERS_WRITE != 0 {
-            return Err(ClosedError::Writable {
-                path,
-                mode: status.st_mode & 0o7777,
-            });
+        if !is_link {
+            check_mode(status.st_mode, &path)?;
         }
     }
     Ok(())
@@ -302,7 +299,7 @@ fn check_settings(
 /// Whether a directory is empty, or Xebec's and for this use.
 fn check_names(
     names: &[String],
-    named: &BTreeSet<String>,
+    named: &BTreeSet<PathBuf>,
     status: &Stat,
     path: &Path,
     of: Use,
@@ -319,8 +316,10 @@ fn check_names(
             asked: of.named(),
         });
     }
+    let named: Vec<&str> = named.iter().filter_map(|file| named::first_part(file)).collect();
     let is_known = |name: &String| {
-        name == MADE_WITH || is_temporary(name) || is_one_of(of.names())(&name) || named.contains(name)
+        let is_own = name == MADE_WITH || is_temporary(name) || is_one_of(of.names())(&name);
+        is_own || named.contains(&name.as_str())
     };
     match names.iter().find(|name| !is_known(name)) {
         None => Ok(()),
@@ -432,18 +431,6 @@ fn names(directory: &OwnedFd, path: &Path) -> Result<Vec<String>, ClosedError> {
 
 fn look(directory: &OwnedFd, path: &Path) -> Result<Stat, ClosedError> {
     fstat(directory).map_err(|error| failed("look at", path)(error.into()))
-}
-
-fn check_owner(status: &Stat, path: &Path) -> Result<(), ClosedError> {
-    let own = rustix::process::geteuid().as_raw();
-    match status.st_uid == own {
-        true => Ok(()),
-        false => Err(ClosedError::Owner {
-            path: path.to_owned(),
-            owner: status.st_uid,
-            own,
-        }),
-    }
 }
 
 #[cfg(test)]

@@ -44,6 +44,20 @@ pub enum ClosedError {
         /// What is wrong with that, in words.
         why: String,
     },
+    /// Somebody else could put another file in the place of one that the configuration names.
+    #[error(
+        "{}, which trust.toml or registries.toml names, is below {}, which {why}: another file could be put in its place; let only \
+         root and this user change what is on the way to it (chown, chmod), or move it beside the file that names it", .path.display(),
+        .above.display()
+    )]
+    Named {
+        /// The file.
+        path: PathBuf,
+        /// What is on the way to it.
+        above: PathBuf,
+        /// What is wrong with that, in words.
+        why: String,
+    },
     /// It is open, and closing it may harm others.
     #[error(
         "{} is open to other users (mode {mode:04o}) and holds what is not Xebec's, as {found}; choose an empty directory by \

@@ -21,6 +21,10 @@ fn open_up(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
+fn open_up_file(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
 #[test]
 fn a_new_directory_is_closed_whatever_is_above_it() {
     let top = tempfile::tempdir().unwrap();
@@ -183,6 +187,53 @@ fn what_others_may_have_written_is_not_obeyed() {
         assert_eq!(mode(&root), 0o755);
         fs::set_permissions(root.join(name), Permissions::from_mode(0o644)).unwrap();
         close(&root, Use::Root).unwrap();
+    }
+}
+
+/// Whoever may write to a directory on the way to a key can put another one there.
+#[test]
+fn each_part_of_the_way_to_what_the_configuration_names_is_looked_at() {
+    for (file, setting) in [
+        ("keys/of/ci.pub", "trust.toml"),
+        ("keys/of/ca.pem", "registries.toml"),
+    ] {
+        let top = tempfile::tempdir().unwrap();
+        let root = top.path().join("root");
+        put(&root.join(file), 0o644);
+        let text = match setting {
+            "trust.toml" => format!("[[key]]\nname = \"ci\"\nfile = {file:?}\nrepositories = [\"**\"]\n"),
+            _ => format!("ca_files = [{:?}]\n", root.join(file)),
+        };
+        fs::write(root.join(setting), text).unwrap();
+        open_up(&root, 0o755);
+        for (part, good, bad) in [
+            ("keys", 0o755, 0o775),
+            ("keys/of", 0o755, 0o1777),
+            (file, 0o644, 0o666),
+        ] {
+            open_up_file(&root.join(part), bad);
+            let refused = close(&root, Use::Root).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{part} (mode {bad:04o})")), "{refused}");
+            open_up_file(&root.join(part), good);
+        }
+        // The same where a link leads.
+        let outside = top.path().join("outside/further");
+        put(&outside.join("key"), 0o644);
+        fs::remove_file(root.join(file)).unwrap();
+        symlink(outside.join("key"), root.join(file)).unwrap();
+        open_up(&top.path().join("outside"), 0o777);
+        let refused = close(&root, Use::Root).unwrap_err().to_string();
+        assert!(
+            refused.contains("another file could be put in its place"),
+            "{refused}"
+        );
+        open_up(&top.path().join("outside"), 0o755);
+        open_up_file(&outside.join("key"), 0o646);
+        let refused = close(&root, Use::Root).unwrap_err().to_string();
+        assert!(refused.contains("(mode 0646)"), "{refused}");
+        open_up_file(&outside.join("key"), 0o644);
+        close(&root, Use::Root).unwrap();
+        assert_eq!(mode(&root), 0o700);
     }
 }
 
