@@ -141,13 +141,32 @@ fn debian(world: &World) -> Result<Outcome> {
     }
     ensure!(inside(&install)?.contains("nothing to change"));
     ensure!(systemctl.ran()?.is_empty(), "commands ran again for nothing");
-    // The owner's choice outlives an upgrade, and the program that runs gives way to the new one.
-    inside(&["dpkg", "-i", "--force-depends", "/xebec.deb"])?;
+    // The owner's choice outlives an upgrade, and the program that runs gives way to the new one. Only what the version before did
+    // not have is enabled, once: a version that wrote no list of what it enabled had two of the units.
+    let upgrade = ["dpkg", "-i", "--force-depends", "/xebec.deb"];
+    for new in [
+        &[
+            "enable xebec-containers.service",
+            "start xebec-containers.service",
+        ][..],
+        &[],
+    ] {
+        inside(&upgrade)?;
+        let ran = systemctl.ran()?;
+        let enabled = ran.lines();
+        let enabled: Vec<&str> = enabled
+            .filter(|line| line.starts_with("enable") || line.starts_with("start"))
+            .collect();
+        ensure!(ran.contains("reload xebec.service") && enabled == new, "{ran:?}");
+    }
+    // Who removes it and installs it again has all of them.
+    inside(&["dpkg", "--remove", "xebec"])?;
+    ensure!(systemctl.ran()?.contains("disable xebec.socket xebec.service"));
+    inside(&upgrade)?;
     let ran = systemctl.ran()?;
-    ensure!(
-        ran.contains("reload xebec.service") && !ran.contains("enable"),
-        "{ran:?}"
-    );
+    for unit in ["xebec.socket", "xebec.service", "xebec-containers.service"] {
+        ensure!(ran.contains(&format!("enable {unit}")), "{ran:?}");
+    }
 
     let state = root.join("var/lib/xebec/containers");
     fs::create_dir_all(&state)?;
