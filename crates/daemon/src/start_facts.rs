@@ -19,6 +19,7 @@ use xebec_views::page_cache_residency::Touched;
 use xebec_views::view_tree::{FilePart, ViewTree};
 use xebec_views::views::Populated;
 
+use xebec_recordings::earlier::EarlierVersion;
 use xebec_recordings::find::FoundRecording;
 
 /// Files that a report names.
@@ -333,6 +334,24 @@ fn file_of(parts: &[FilePart], wait: &WaitRecord) -> Option<InodeId> {
     let place = parts.partition_point(|part| (part.key, part.pages.end) <= (key, first));
     let part = parts.get(place)?;
     (part.key == key && part.pages.start < end).then_some(part.inode)
+}
+
+/// Whether the advice is to record the service.
+pub(super) fn is_to_be_recorded(report: &StartReport) -> bool {
+    report.loaded.is_none() && report.advice.is_some()
+}
+
+/// The advice to record a service again, which was recorded for another version of its image.
+pub(super) fn advice_to_record_again(report: &StartReport, earlier: &EarlierVersion) -> String {
+    let tag = earlier
+        .tag
+        .as_ref()
+        .map_or_else(String::new, |tag| format!(", tag {tag}"));
+    format!(
+        "this command line was recorded for an earlier version of the image ({}{tag}), and not for this one: `xebec record \
+         [--probe …] {} [CMD…]` lets starts bring these pages by one request",
+        earlier.manifest, report.reference
+    )
 }
 
 /// What is to be gained, in one sentence.

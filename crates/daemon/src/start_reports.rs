@@ -16,12 +16,14 @@ use xebec_fill::waits::WaitRecord;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_images::lookup::by_first_digits;
+use xebec_oci::Reference;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::history::History;
 use xebec_protocol::paths::Paths;
 use xebec_protocol::start_report::{Learned, StartReport};
 use xebec_protocol::wire::Holder;
-use xebec_recordings::profile::Profiles;
+use xebec_recordings::earlier::EarlierVersion;
+use xebec_recordings::recordings::Recordings;
 use xebec_views::page_cache_residency::Touched;
 use xebec_views::views::Views;
 
@@ -29,7 +31,7 @@ use crate::background::run_without_turn;
 use crate::container_runs::run_of;
 use crate::containers;
 use crate::learning::profile;
-use crate::start_facts::{Facts, Over, Seen, report};
+use crate::start_facts::{Facts, Over, Seen, advice_to_record_again, is_to_be_recorded, report};
 use crate::start_table::{ActiveStart, StartTable, lock};
 
 /// Files of complete layers that are looked at: some 10 µs each, if nobody did before.
@@ -40,7 +42,7 @@ pub(crate) struct StartReports {
     pub(crate) table: Arc<StartTable>,
     pub(crate) fills: Arc<FillService>,
     pub(crate) views: Arc<Views>,
-    pub(crate) profiles: Profiles,
+    pub(crate) recordings: Recordings,
     /// Where containers are kept and recorded.
     pub(crate) containers: Directories,
     /// Where it is kept what happened.
@@ -95,6 +97,11 @@ impl StartReports {
             is_shared: is_shared || start.is_shared.load(Ordering::Relaxed),
         };
         let mut report = report(facts, &over, &seen, tree.as_ref());
+        if is_to_be_recorded(&report)
+            && let Some(earlier) = self.earlier_version(&report)
+        {
+            report.advice = Some(advice_to_record_again(&report, &earlier));
+        }
         if start.learns {
             report.learned = Some(self.learn(facts, &over, &seen));
         }
@@ -104,6 +111,13 @@ impl StartReports {
             "reported what a start read"
         );
         self.table.remember(report);
+    }
+
+    /// The version of the image for which the service was recorded before.
+    fn earlier_version(&self, report: &StartReport) -> Option<EarlierVersion> {
+        let reference: Reference = report.reference.parse().ok()?;
+        self.recordings
+            .earlier_version(report.manifest, reference.repository(), &report.command)
     }
 
     /// Ends the watch over a start's layers. Gives their pages whose reads raise no events, by the end of the start.
@@ -130,7 +144,7 @@ impl StartReports {
     /// Keeps a profile of a start.
     fn learn(&self, facts: &Facts, over: &Over, seen: &Seen) -> Learned {
         let learned = profile(facts, over, seen).and_then(|profile| {
-            let kept = self.profiles.add(&profile);
+            let kept = self.recordings.profiles().add(&profile);
             kept.map(|()| profile).map_err(|failure| failure.to_string())
         });
         match learned {

@@ -201,6 +201,7 @@ mod tests {
         let reference = format!("registry.example/app@{manifest_digest}");
         let record = ImageRecord {
             references: [reference.clone()].into(),
+            former: Default::default(),
             indexes: Default::default(),
             platforms: Default::default(),
             manifest_digest,

@@ -79,6 +79,7 @@ impl FoundImage {
         let reference = self.reference.to_string();
         let index = self.image_index.as_ref();
         ImageRecord {
+            former: Default::default(),
             indexes: index
                 .map(|(digest, _)| (reference.clone(), *digest))
                 .into_iter()

@@ -132,6 +132,7 @@ mod tests {
         let manifest = manifest.to_string();
         ImageRecord {
             references: ["registry.example.com/app:1".to_owned()].into(),
+            former: BTreeSet::new(),
             indexes: BTreeMap::new(),
             platforms: BTreeSet::new(),
             manifest_digest: Digest::of(manifest.as_bytes()),

@@ -83,6 +83,7 @@ mod tests {
     fn record(manifest: &str) -> ImageRecord {
         ImageRecord {
             references: ["registry.example.com/app:1".to_owned()].into(),
+            former: BTreeSet::new(),
             indexes: BTreeMap::new(),
             platforms: BTreeSet::new(),
             manifest_digest: Digest::of(manifest.as_bytes()),

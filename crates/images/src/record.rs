@@ -24,6 +24,9 @@ const SAME_USE: u64 = 60;
 pub struct ImageRecord {
     /// References by which it was asked for, in full.
     pub references: BTreeSet<String>,
+    /// References by which it was asked for until they named another manifest.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub former: BTreeSet<String>,
     /// The image indexes that led to the manifest, by the reference that named one: what an index binds counts for the reference that named it.
     #[serde(default)]
     pub indexes: BTreeMap<String, Digest>,
@@ -183,6 +186,11 @@ impl Records {
                 }
             }
             record.references.extend(known.references.iter().cloned());
+            let former = known
+                .former
+                .iter()
+                .filter(|name| !record.references.contains(*name));
+            record.former = former.cloned().collect();
             record.platforms.extend(known.platforms.iter().cloned());
             record.pinned = known.pinned;
             record.kept_for = record.kept_for.max(known.kept_for);
@@ -193,11 +201,14 @@ impl Records {
         }
         let mut poorer = Vec::new();
         for mut other in self.list() {
-            let before = other.references.len();
-            other
-                .references
-                .retain(|reference| !record.references.contains(reference));
-            if other.manifest_digest != record.manifest_digest && other.references.len() != before {
+            if other.manifest_digest == record.manifest_digest {
+                continue;
+            }
+            let taken = other.references.intersection(&record.references);
+            let taken: BTreeSet<String> = taken.cloned().collect();
+            if !taken.is_empty() {
+                other.references.retain(|reference| !taken.contains(reference));
+                other.former.extend(taken);
                 poorer.push(other);
             }
         }
@@ -336,6 +347,7 @@ mod tests {
     fn record(reference: &str) -> ImageRecord {
         ImageRecord {
             references: [reference.to_owned()].into(),
+            former: BTreeSet::new(),
             indexes: BTreeMap::new(),
             platforms: BTreeSet::new(),
             manifest_digest: Digest::of(b"manifest"),

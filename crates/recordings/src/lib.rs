@@ -11,7 +11,8 @@
 //! * **A recording:** [`recorder`] notes which pages are read, [`record`] runs the service under it, [`publish`] makes the recording and
 //!   its zone, keeps and pushes them ([`artifact`]), with [`bundled_indexes`] and pages of earlier recordings ([`segment_dedup`]).
 //! * **A merge:** [`merge`] makes one recording of all recordings and profiles of an image, by [`merge_pages`] and `page_reads`.
-//! * [`summary`], [`chart`]: the recorded services, as text and as a picture; [`inventory`]: those that this host keeps.
+//! * [`summary`], [`chart`]: the recorded services, as text and as a picture; [`inventory`]: those that this host keeps; [`earlier`]:
+//!   those of other versions of an image.
 //!
 //! Promises: a recording is used only if the policy admits it for the image as the user named it; the pages that it brings are noted
 //! before the first one is written, so that they can be checked and corrected later.
@@ -24,6 +25,7 @@ pub mod bandwidth;
 mod buffered_body;
 pub mod bundled_indexes;
 pub mod chart;
+pub mod earlier;
 pub mod find;
 mod index_from_recording;
 pub mod inventory;

@@ -111,7 +111,7 @@ fn start_reports(opened: &Opened, table: &Arc<StartTable>) -> StartReports {
         table: table.clone(),
         fills: opened.fills.clone(),
         views: opened.views.clone(),
-        profiles: opened.recordings.profiles().clone(),
+        recordings: opened.recordings.clone(),
         containers: containers::directories(opened.images.paths()),
         history: opened.images.paths().history(),
     }

@@ -62,6 +62,7 @@ pub(in super::super) fn record(image: u8, is_for_commands: bool) -> ImageRecord 
     });
     ImageRecord {
         references: Default::default(),
+        former: Default::default(),
         indexes: Default::default(),
         platforms: Default::default(),
         manifest_digest: digest("manifest", image),
