@@ -90,10 +90,11 @@ impl HistoryWriter {
         }
     }
 
-    /// Whether anything ended that is not written. An idle worker is not to start a thread for nothing.
+    /// Whether anything ended that is to be written now. A worker is not to start a thread for nothing, however long a read waits
+    /// again that was refused before.
     fn has_news(&self) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.fills.waits().last_ended() > state.last_wait || self.starts.count() > state.starts_written
+        self.fills.waits().has_ended_since(state.last_wait) || self.starts.count() > state.starts_written
     }
 
     /// Writes what is new, for the last time. Blocks.

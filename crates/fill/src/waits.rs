@@ -328,9 +328,11 @@ impl Waits {
         lock(&self.past).push(record);
     }
 
-    /// The number of the wait that ended last; 0 if none did.
-    pub fn last_ended(&self) -> u64 {
-        lock(&self.past).count
+    /// Whether any wait ended since, of which no more may come: [`Self::ended_since`] has it.
+    pub fn has_ended_since(&self, after: u64) -> bool {
+        let past = lock(&self.past);
+        let first = past.ended.partition_point(|ended| ended.number <= after);
+        past.ended.get(first).is_some_and(Ended::is_settled)
     }
 
     /// The waits that ended since, in the order in which they did, up to the first of which more may come; each with its number,
@@ -531,11 +533,17 @@ mod tests {
         };
         assert_eq!(ended(0, false), [(1, 1)]);
         assert_eq!(ended(0, true), [(1, 1), (2, 2)]);
+        assert!(
+            waits.has_ended_since(0) && !waits.has_ended_since(1),
+            "the kernel may ask again"
+        );
         let again = waits.begin(&event(3, now()), None, 8 << 20..9 << 20);
         assert_eq!(ended(0, true), [(1, 1)], "it goes on");
+        assert!(!waits.has_ended_since(1), "it goes on");
         waits.end(&again, Some("gone".to_owned()));
         std::thread::sleep(SAME_READ + Duration::from_millis(50));
         assert_eq!(ended(1, false), [(3, 3)]);
+        assert!(waits.has_ended_since(1) && !waits.has_ended_since(3));
         assert!(ended(3, true).is_empty());
     }
 
