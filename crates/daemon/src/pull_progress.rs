@@ -37,12 +37,12 @@ impl<'a> PullProgress<'a> {
     }
 
     /// Does `work`, which brings all of a layer of `size` bytes in, and tells how far it has come.
-    pub(crate) async fn layer<T>(
+    pub(crate) async fn layer<T, E>(
         &mut self,
         served: &ServedLayer,
         size: u64,
-        work: impl Future<Output = T>,
-    ) -> T {
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let mut work = pin!(work);
         let mut ticks = tokio::time::interval(EACH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -53,9 +53,16 @@ impl<'a> PullProgress<'a> {
             }
         };
         self.waits_for(None);
-        self.done += size;
-        self.say(self.done);
+        self.is_over(size, worked.is_ok());
         worked
+    }
+
+    /// A layer of `size` bytes is in, or will not be.
+    fn is_over(&mut self, size: u64, is_in: bool) {
+        if is_in {
+            self.done += size;
+            self.say(self.done);
+        }
     }
 
     fn tell(&mut self, served: &ServedLayer, size: u64) {
@@ -86,5 +93,32 @@ impl<'a> PullProgress<'a> {
             None if std::mem::take(&mut self.waits) => (self.report)(Reply::waits_no_more(registry)),
             None => {}
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn a_layer_that_failed_does_not_count() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let report: Report = Arc::new({
+            let told = told.clone();
+            move |reply| match reply {
+                Reply::Progress { done, total, .. } => told.lock().unwrap().push((done, total)),
+                reply => unreachable!("{reply:?}"),
+            }
+        });
+        let reference: Reference = "r.example/app:1".parse().unwrap();
+        let mut progress = PullProgress::new(&reference, 30, &report);
+        progress.is_over(10, true);
+        progress.is_over(20, false);
+        assert_eq!(*told.lock().unwrap(), [(10, Some(30))]);
+        progress.is_over(20, true);
+        assert_eq!(told.lock().unwrap().last(), Some(&(30, Some(30))));
     }
 }
