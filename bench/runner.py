@@ -4,6 +4,7 @@ scripts/bench.sh (`make bench-runner`). Cold: nothing of the image or of its net
 Environment: as for bench.py.
 """
 
+import json
 import os
 import statistics
 import subprocess
@@ -55,11 +56,18 @@ def start(image, options, port):
     return took
 
 
+def forget():
+    """Also the networks, while their records are there: a bridge without one stays on the host."""
+    for one in json.loads(bench.xebec("network", "ls", "--json")):
+        bench.xebec("network", "rm", one["name"])
+    bench.forget()
+
+
 def measure(image, rate):
     found = {(way, state): [] for way in WAYS for state in ("cold", "warm")}
     for _ in range(RUNS):
         for way, (options, port) in WAYS.items():
-            bench.forget()
+            forget()
             for state in ("cold", "warm"):
                 bench.drop_caches()
                 with network.shaped(rate):
@@ -79,7 +87,7 @@ def main():
             first = statistics.median(found["in the foreground", state])
             ratios = [f"{way} {statistics.median(found[way, state]) / first:.2f}" for way in list(WAYS)[1:]]
             bench.note(f"{state}, beside the foreground: {', '.join(ratios)}")
-    bench.forget()
+    forget()
     bench.keep_values()
 
 

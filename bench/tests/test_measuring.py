@@ -13,10 +13,22 @@ for name in ("XEBEC_BIN", "BENCH_PROGRAMS", "BENCH_IMAGES", "XEBEC_BUILD", "REGI
 
 import bench
 import cost
+import runner
 import services
 import stored
 import tasks
 from systems import xebec
+
+
+class Forgotten(unittest.TestCase):
+    def test_networks_go_before_their_records(self):
+        done = []
+        def told(*arguments):
+            done.append(" ".join(arguments))
+            return '[{"name": "bridge"}, {"name": "shop"}]' if "ls" in arguments else ""
+        with mock.patch.object(bench, "xebec", told), mock.patch.object(bench, "forget", lambda: done.append("forget")):
+            runner.forget()
+        self.assertEqual(done, ["network ls --json", "network rm bridge", "network rm shop", "forget"])
 
 
 class Counted(unittest.TestCase):
