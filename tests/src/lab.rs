@@ -17,7 +17,7 @@ use serde_json::Value;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Image, ImageBuilder};
 use xebec_testkit::registry::{FaultyRegistry, Options};
-use xebec_testkit::tar::TarBuilder;
+use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
 use crate::world::{World, run};
 
@@ -364,6 +364,23 @@ pub(crate) fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
         tar.file(path, contents);
     }
     tar.into_bytes()
+}
+
+/// A shell with its tools, and what it needs if it is not linked statically.
+pub(crate) const BUSYBOX: &[&str] = &[
+    "/bin/busybox",
+    "/lib64/ld-linux-x86-64.so.2",
+    "/lib/x86_64-linux-gnu/libc.so.6",
+];
+
+/// Puts programs of this host where they are here, with this mode. The directories that they are in are the caller's to put.
+pub(crate) fn put_programs(tar: &mut TarBuilder<Vec<u8>>, paths: &[&str], mode: u32) -> Result<()> {
+    for path in paths {
+        let program = fs::read(path).with_context(|| format!("read {path} (make setup-test)"))?;
+        let header = Header::new(path.trim_start_matches('/'), Kind::File).mode(mode);
+        tar.file_with(&header, &program);
+    }
+    Ok(())
 }
 
 /// An image whose layers hold these files.

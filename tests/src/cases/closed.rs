@@ -16,7 +16,7 @@ use xebec_testkit::image::{Image, ImageBuilder};
 use xebec_testkit::registry::{Fault, When};
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
-use crate::lab::{Lab, Running, wait_until};
+use crate::lab::{self, Lab, Running, wait_until};
 use crate::runner::{Case, Outcome};
 use crate::world::{World, run};
 
@@ -28,13 +28,6 @@ const TRY_ALL: &str = r#"while IFS= read -r path; do
 done 2>/dev/null"#;
 /// Lists all below a directory, mounts in it too.
 const LIST: &[&str] = &["-not", "-name", "*\n*", "-not", "-type", "l"];
-/// A program of the containers, and what it needs.
-const CAT: &[&str] = &[
-    "/bin/cat",
-    "/bin/busybox",
-    "/lib64/ld-linux-x86-64.so.2",
-    "/lib/x86_64-linux-gnu/libc.so.6",
-];
 
 pub(crate) fn cases() -> Vec<Case> {
     let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
@@ -60,11 +53,8 @@ fn image() -> Result<Image> {
     for directory in ["bin", "lib", "lib/x86_64-linux-gnu", "lib64", "etc", "tmp"] {
         tar.directory(directory);
     }
-    for path in CAT {
-        let contents = fs::read(path).with_context(|| format!("read {path}"))?;
-        let header = Header::new(path.trim_start_matches('/'), Kind::File).mode(0o755);
-        tar.file_with(&header, &contents);
-    }
+    lab::put_programs(&mut tar, lab::BUSYBOX, 0o755)?;
+    lab::put_programs(&mut tar, &["/bin/cat"], 0o755)?;
     let suid = Header::new("bin/suid-cat", Kind::File).mode(0o4755);
     tar.file_with(&suid, &fs::read("/bin/cat")?);
     tar.file_with(

@@ -10,9 +10,9 @@ use serde_json::Value;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::registry::{Fault, When};
-use xebec_testkit::tar::{Header, Kind, TarBuilder};
+use xebec_testkit::tar::TarBuilder;
 
-use crate::lab::{Lab, Names, wait_until};
+use crate::lab::{self, Lab, Names, wait_until};
 use crate::runner::{Case, Outcome};
 use crate::world::World;
 
@@ -52,14 +52,7 @@ fn base_layer(file: &[u8]) -> Result<Vec<u8>> {
     for directory in ["bin", "etc", "lib", "lib/x86_64-linux-gnu", "lib64", "tmp"] {
         layer.directory(directory);
     }
-    for path in [
-        "/bin/busybox",
-        "/lib64/ld-linux-x86-64.so.2",
-        "/lib/x86_64-linux-gnu/libc.so.6",
-    ] {
-        let header = Header::new(path.trim_start_matches('/'), Kind::File).mode(0o755);
-        layer.file_with(&header, &fs::read(path).with_context(|| format!("read {path}"))?);
-    }
+    lab::put_programs(&mut layer, lab::BUSYBOX, 0o755)?;
     layer.file("etc/version", file);
     Ok(layer.into_bytes())
 }

@@ -8,9 +8,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
-use xebec_testkit::tar::{Header, Kind, TarBuilder};
+use xebec_testkit::tar::TarBuilder;
 
-use crate::lab::{Lab, Names, Running, wait_until};
+use crate::lab::{self, Lab, Names, Running, wait_until};
 use crate::runner::{Case, Outcome};
 use crate::world::World;
 
@@ -34,8 +34,7 @@ fn image(lab: &Lab<'_>) -> Result<Names> {
     for directory in ["bin", "etc", "tmp"] {
         layer.directory(directory);
     }
-    let program = fs::read("/bin/busybox").context("read /bin/busybox (apt install busybox-static)")?;
-    layer.file_with(&Header::new("bin/busybox", Kind::File).mode(0o755), &program);
+    lab::put_programs(&mut layer, &["/bin/busybox"], 0o755)?;
     layer.file(
         "etc/passwd",
         b"root:x:0:0::/root:/bin/sh\napp:x:1000:1000::/home/app:/bin/sh\n",

@@ -15,7 +15,7 @@ use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
-use crate::lab::{Lab, Names, wait_until};
+use crate::lab::{self, Lab, Names, wait_until};
 use crate::runner::{Case, Outcome};
 use crate::world::{World, run};
 
@@ -37,10 +37,9 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// Busybox with a page to serve, and a client.
 fn image(lab: &Lab<'_>) -> Result<Names> {
-    let program = fs::read("/bin/busybox").context("busybox-static is not installed")?;
     let mut layer = TarBuilder::new();
     layer.directory("bin");
-    layer.file_with(&Header::new("bin/busybox", Kind::File).mode(0o755), &program);
+    lab::put_programs(&mut layer, &["/bin/busybox"], 0o755)?;
     let client = fs::read(World::go_tool("reach")?)?;
     layer.file_with(&Header::new("bin/reach", Kind::File).mode(0o755), &client);
     layer.directory("www");
@@ -50,7 +49,7 @@ fn image(lab: &Lab<'_>) -> Result<Names> {
 }
 
 /// Why there can be no networks here.
-fn missing() -> Option<Outcome> {
+pub(super) fn missing() -> Option<Outcome> {
     let needed = ["/usr/lib/cni/bridge", "/usr/sbin/iptables"];
     let missing = needed.into_iter().find(|path| !Path::new(path).exists())?;
     Some(Outcome::Skipped(format!(

@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
-use xebec_testkit::tar::{Header, Kind, TarBuilder};
+use xebec_testkit::tar::TarBuilder;
 
-use crate::lab::Lab;
+use crate::lab::{self, Lab};
 use crate::runner::{Case, Outcome};
 use crate::world::{World, run};
 
@@ -112,14 +112,7 @@ fn beside_xebec(world: &World) -> Result<Outcome> {
     ] {
         tar.directory(directory);
     }
-    for path in [
-        "/bin/busybox",
-        "/lib64/ld-linux-x86-64.so.2",
-        "/lib/x86_64-linux-gnu/libc.so.6",
-    ] {
-        let header = Header::new(path.trim_start_matches('/'), Kind::File).mode(0o755);
-        tar.file_with(&header, &fs::read(path).with_context(|| format!("read {path}"))?);
-    }
+    lab::put_programs(&mut tar, lab::BUSYBOX, 0o755)?;
     tar.file("etc/said", b"of the image\n");
     let image = ImageBuilder::new()
         .layer(&tar.into_bytes(), Compression::Gzip(1))?

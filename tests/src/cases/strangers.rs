@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
-use xebec_testkit::tar::{Header, Kind, TarBuilder};
+use xebec_testkit::tar::TarBuilder;
 
-use crate::lab::{Lab, Running, wait_until};
+use crate::lab::{self, Lab, Running, wait_until};
 use crate::runner::{Case, Outcome};
 use crate::world::{World, run};
 
@@ -134,14 +134,7 @@ fn look_around(world: &World) -> Result<Outcome> {
     for directory in ["bin", "lib", "lib/x86_64-linux-gnu", "lib64", "etc"] {
         tar.directory(directory);
     }
-    for path in [
-        "/bin/busybox",
-        "/lib64/ld-linux-x86-64.so.2",
-        "/lib/x86_64-linux-gnu/libc.so.6",
-    ] {
-        let header = Header::new(path.trim_start_matches('/'), Kind::File).mode(0o4755);
-        tar.file_with(&header, &fs::read(path).with_context(|| format!("read {path}"))?);
-    }
+    lab::put_programs(&mut tar, lab::BUSYBOX, 0o4755)?;
     let image = ImageBuilder::new()
         .layer(&tar.into_bytes(), Compression::Gzip(1))?
         .build();

@@ -3,18 +3,17 @@
 mod commands;
 mod restarts;
 
-use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Image, ImageBuilder};
-use xebec_testkit::tar::{Header, Kind, TarBuilder};
+use xebec_testkit::tar::TarBuilder;
 
 use crate::containerd::{Containerd, Line, Snapshots};
 use crate::docker::{Docker, Relay};
-use crate::lab::{Lab, Names, contents, wait_until};
+use crate::lab::{self, Lab, Names, contents, wait_until};
 use crate::runner::{Case, Outcome};
 use crate::world::World;
 
@@ -127,8 +126,7 @@ impl<'a> Host<'a> {
 
 fn shell(large: &[u8]) -> Result<Image> {
     let mut lower = TarBuilder::new();
-    let busybox = fs::read("/bin/busybox").context("busybox is missing (make setup)")?;
-    lower.file_with(&Header::new("bin/busybox", Kind::File).mode(0o755), &busybox);
+    lab::put_programs(&mut lower, &["/bin/busybox"], 0o755)?;
     for name in ["sh", "cat", "sleep", "sha256sum", "mkdir"] {
         lower.symlink(format!("bin/{name}"), "busybox");
     }
