@@ -3,25 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+pub(crate) use xebec_protocol::amounts::size;
 use xebec_protocol::failure::{Failure, FailureKind};
-
-/// A size: `48.8 MB`. Decimal units, as registries and networks count.
-pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
-    if bytes < 1000 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64;
-    let mut unit = "B";
-    for next in UNITS {
-        if value < 999.95 {
-            break;
-        }
-        value /= 1000.0;
-        unit = next;
-    }
-    format!("{value:.1} {unit}")
-}
 
 /// A share in per cent; `-` of nothing. Only all of it is 100 %, and only nothing is 0 %.
 pub(crate) fn share(part: u64, whole: u64) -> String {
@@ -138,19 +121,6 @@ pub(crate) fn time(milliseconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1000, "1.0 kB"),
-            (48_800_000, "48.8 MB"),
-            (999_960, "1.0 MB"),
-        ] {
-            assert_eq!(size(bytes), text);
-        }
-    }
 
     #[test]
     fn times_are_said_as_docker_says_them() {

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use xebec_format::digest::Digest;
+use xebec_images::facts::repository_name;
 use xebec_images::lookup::by_first_digits;
 use xebec_images::record::ImageRecord;
 use xebec_oci::Reference;
 use xebec_protocol::failure::{Failure, FailureKind};
-use xebec_trust::{Naming, Policy, RepositoryName};
+use xebec_trust::{Naming, Policy};
 
 use crate::recording_store::KeptRecording;
 use crate::recordings::Recordings;
@@ -137,7 +138,7 @@ fn kept_services(
     let reference = record.and_then(|record| record.references.first()?.parse::<Reference>().ok());
     let repository = reference
         .as_ref()
-        .and_then(|reference| RepositoryName::new(reference.registry(), reference.repository().name()).ok());
+        .and_then(|reference| repository_name(reference.repository()).ok());
     let root = reference.zip(repository).map(|(reference, repository)| {
         let naming = Naming::of(reference.digest().is_some());
         kept.evidence.root(policy, &repository, naming)

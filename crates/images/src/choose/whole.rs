@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use tracing::info;
+use xebec_protocol::amounts::size;
 use xebec_protocol::wire::Reply;
 
 use super::choice::Choice;
@@ -40,15 +41,6 @@ impl Choice<'_> {
             );
             report(Reply::Notice { text });
         }
-    }
-}
-
-/// A size for people, in the units of registries.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
 }
 
