@@ -189,6 +189,12 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
+    /// Makes a root whose commands wait for a registry as long as usual.
+    pub(crate) fn settle_patiently(&self, root: &str) -> Result<()> {
+        fs::create_dir_all(self.path(root))?;
+        write_settings(&self.path(root).join("registries.toml"), "").context("write registries.toml")
+    }
+
     /// Adds to a root's `daemon.toml`.
     pub(crate) fn daemon_settings(&self, root: &str, more: &str) -> Result<()> {
         self.settle(root)?;

@@ -24,6 +24,7 @@ use crate::building::Building;
 use crate::durability::Durability;
 use crate::loaded_images::Loadings;
 use crate::snapshot_binds::unbind_all;
+use crate::stopping::Stopping;
 use crate::view_cleanup::ViewCleanup;
 
 /// How long what is just ending by itself (a refused reader, a sync) may take, before the client that stops the daemon is told
@@ -43,6 +44,7 @@ pub(crate) struct EndingParts {
     pub(crate) building: Arc<Building>,
     pub(crate) durability: Arc<Durability>,
     pub(crate) cleanup: Arc<ViewCleanup>,
+    pub(crate) stopping: Arc<Stopping>,
 }
 
 /// Ends the daemon.
@@ -83,7 +85,10 @@ impl Ending {
         }
         let reason = match force {
             true => self.begin_to_end(),
-            false => self.end_in_a_moment(),
+            false => {
+                self.parts.stopping.set(true);
+                self.end_in_a_moment()
+            }
         };
         match reason {
             None => {
@@ -92,6 +97,7 @@ impl Ending {
             }
             Some(reason) if force => Ok(Reply::Stays { reason }),
             Some(reason) => {
+                self.parts.stopping.set(false);
                 let message = format!("{reason}. End those processes first, or use --force");
                 Err(Failure::new(FailureKind::Usage, message))
             }
@@ -114,6 +120,7 @@ impl Ending {
             unbind_all(self.parts.images.paths());
             self.parts.views.clear();
             self.parts.loadings.retain(|_| false);
+            self.parts.stopping.set(true);
             self.parts.fills.refuse(true);
         }
         let reason = self.end_in_a_moment();
@@ -154,15 +161,18 @@ impl Ending {
         }
         if self.parts.fills.is_refusing() {
             info!("a client asked for an image: the daemon goes on");
+            self.parts.stopping.set(false);
             self.parts.fills.refuse(false);
         }
         Ok(true)
     }
 
-    /// Ends, or gives the reason why not; what is just ending by itself is waited for. Blocks.
+    /// Ends, or gives the reason why not; what is just ending by itself is waited for, and what requests wait for is given up. Blocks.
     fn end_in_a_moment(&self) -> Option<String> {
         let deadline = Instant::now() + MOMENT;
         loop {
+            // A request that is given up may begin one more fetch before it notices.
+            self.parts.fills.abandon();
             let reason = self.end_if_unused();
             if reason.is_none() || Instant::now() > deadline {
                 return reason;

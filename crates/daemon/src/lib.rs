@@ -7,7 +7,8 @@
 //! * [`worker`]: the start of the process, and what it waits for. `services`: makes the services, each with only what it uses.
 //! * `server`: the command line's socket; `requests`: passes each request on. `mounts`, `preparation`: prepare and mount an image
 //!   for a holder; `view_lease`: takes or builds the view of a request; `pulls`: brings images here without a view; `completion`:
-//!   fetches whole layers; `proofs`: proves them; `removal`: removes and pins images; `ending`: when the daemon may end.
+//!   fetches whole layers; `proofs`: proves them; `removal`: removes and pins images; `ending`: when the daemon may end; `stopping`:
+//!   what requests wait for is given up then.
 //! * `runtime_images`: loads runtime images, `load_ahead` with a pull; `injections`: into which layers their pages may go;
 //!   `populate`: prefills the page cache of a view with them; `integrity_check`: compares unverified pages of earlier recordings
 //!   before a stricter reader uses the layer; `corrections`: the alarm when they were wrong.
@@ -75,6 +76,7 @@ pub mod start_reports;
 mod start_table;
 mod starts;
 mod status;
+mod stopping;
 mod upkeep;
 mod view_cleanup;
 mod view_lease;

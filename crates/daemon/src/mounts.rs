@@ -1,14 +1,17 @@
 //! An image is mounted for somebody: prepared, admitted for what its layers are read by, loaded, held.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use xebec_fill::usage::Reservation;
 use xebec_images::images::{Images, Report};
 use xebec_images::prepare::PreparedImage;
+use xebec_oci::Reference;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Completion, Holder, ImageRequest, LayerPair, Mounted, Purpose, Reply};
 use xebec_views::recording_admission::{RecordingAdmission, TrustGuard, TrustRequirement};
-use xebec_views::views::Views;
+use xebec_views::views::{Shown, Views};
 
 use crate::background::Background;
 use crate::building::Building;
@@ -23,6 +26,7 @@ use crate::runtime_images::RuntimeImages;
 use crate::start_facts::Over;
 use crate::start_table::StartPlan;
 use crate::starts::{MountedStart, Starts};
+use crate::stopping::Stopping;
 use crate::view_cleanup::ViewCleanup;
 use crate::view_lease::ViewLeases;
 use crate::view_read_ahead::ViewReadAhead;
@@ -34,6 +38,14 @@ struct FollowUp {
     holder: Holder,
     /// Some pages are read in place of the blob cache.
     is_free: bool,
+}
+
+/// An image that only has to be mounted, and stays until that is done.
+struct Ready {
+    prepared: PreparedImage,
+    loading: Option<Loading>,
+    guard: TrustGuard,
+    reservation: Reservation,
 }
 
 /// Mounts images.
@@ -51,6 +63,7 @@ pub(crate) struct Mounts {
     pub(crate) completions: Arc<Completions>,
     pub(crate) cleanup: Arc<ViewCleanup>,
     pub(crate) ending: Arc<Ending>,
+    pub(crate) stopping: Arc<Stopping>,
     pub(crate) background: Background,
 }
 
@@ -63,30 +76,18 @@ impl Mounts {
         mut order: Order,
         report: &Report,
     ) -> Result<Reply, Failure> {
-        if let Holder::Directory { path } = &order.holder {
-            // Before anything is fetched.
-            self.views.check_target(path)?;
+        // Before anything is fetched.
+        let shown = self.look_at_target(request, &order)?;
+        let ready = self.make_ready(request, require_lazy, &order.purpose, report);
+        let Ready {
+            prepared,
+            loading,
+            guard,
+            reservation,
+        } = self.stopping.unless_told(ready).await?;
+        if let Some(shown) = shown {
+            return self.mounted_already(shown, &prepared, order.completion);
         }
-        let service = match &order.purpose {
-            Purpose::Service(command) => Some(command),
-            Purpose::Files | Purpose::Recording => None,
-        };
-        let (start, reservation) = self
-            .preparation
-            .prepare(request, require_lazy, service, report)
-            .await?;
-        let (mut prepared, recording) = (start.image, start.recording);
-        if order.purpose != Purpose::Recording {
-            self.fetch_contents(request, &mut prepared).await;
-        }
-        let policy = self.images.policy()?;
-        let guard = self
-            .recording_admission
-            .claim(TrustRequirement::of(&prepared, &order.purpose), &policy)
-            .await;
-        self.integrity.check_injected(&prepared, &order.purpose).await?;
-        let loading = self.runtime_images.begin(&prepared, recording).await?;
-        prepared.written().await?;
         let plan = match order.holder {
             // containerd does not say when it is ready, or what it is.
             Holder::Snapshot { .. } => None,
@@ -108,6 +109,86 @@ impl Mounts {
             return Ok(Reply::Again);
         };
         self.follow_mount(follow, &mounted, view, loading);
+        Ok(Reply::Mounted(Box::new(mounted)))
+    }
+
+    /// Prepares an image, and what is loaded of its recording before it is mounted.
+    async fn make_ready(
+        &self,
+        request: &ImageRequest,
+        require_lazy: bool,
+        purpose: &Purpose,
+        report: &Report,
+    ) -> Result<Ready, Failure> {
+        let service = match purpose {
+            Purpose::Service(command) => Some(command),
+            Purpose::Files | Purpose::Recording => None,
+        };
+        let (start, reservation) = self
+            .preparation
+            .prepare(request, require_lazy, service, report)
+            .await?;
+        let (mut prepared, recording) = (start.image, start.recording);
+        if *purpose != Purpose::Recording {
+            self.fetch_contents(request, &mut prepared).await;
+        }
+        let policy = self.images.policy()?;
+        let guard = self
+            .recording_admission
+            .claim(TrustRequirement::of(&prepared, purpose), &policy)
+            .await;
+        self.integrity.check_injected(&prepared, purpose).await?;
+        let loading = self.runtime_images.begin(&prepared, recording).await?;
+        prepared.written().await?;
+        Ok(Ready {
+            prepared,
+            loading,
+            guard,
+            reservation,
+        })
+    }
+
+    /// Sees to it that a directory can show the image; gives what it shows already, if that may be the same.
+    fn look_at_target(&self, request: &ImageRequest, order: &Order) -> Result<Option<Shown>, Failure> {
+        let Holder::Directory { path } = &order.holder else {
+            return Ok(None);
+        };
+        let Some(shown) = self.views.shown_on(path)? else {
+            return self.views.check_target(path).map(|()| None);
+        };
+        let named = request.reference.parse::<Reference>();
+        let is_named = named.is_ok_and(|named| named.to_string() == shown.reference);
+        match is_named && shown.allowed == order.allowed {
+            true => Ok(Some(shown)),
+            false => Err(shown.refusal()),
+        }
+    }
+
+    /// A directory shows the image already, if the name still means the same one. So a command that is asked for twice, since the
+    /// worker that carried it out died before it could say so, mounts once.
+    fn mounted_already(
+        &self,
+        shown: Shown,
+        prepared: &PreparedImage,
+        completion: Option<Completion>,
+    ) -> Result<Reply, Failure> {
+        if shown.manifest != prepared.found.manifest_digest {
+            return Err(shown.refusal());
+        }
+        let view = shown.view;
+        if let Some(completion) = completion {
+            self.views.complete_later(&view.name, completion);
+            let layers = view.layers.iter();
+            let layers = layers.filter_map(|pair| self.completions.fills.find((*pair).into()));
+            self.completions.begin(layers.collect(), Some(completion));
+        }
+        let mounted = Mounted {
+            path: view.path,
+            view: view.name,
+            layers: view.layers,
+            already: true,
+            ..describe(prepared)?
+        };
         Ok(Reply::Mounted(Box::new(mounted)))
     }
 
@@ -171,35 +252,21 @@ impl Mounts {
     ) -> Result<(Mounted, HeldView), Failure> {
         let start = Instant::now();
         let view = self.leases.hold(&prepared, &order, loading, guard)?;
-        let mut stages_ms: std::collections::BTreeMap<String, f64> = prepared
-            .stages_ms
-            .iter()
-            .map(|(name, ms)| ((*name).to_owned(), *ms))
-            .collect();
-        stages_ms.insert("view".to_owned(), view.built_ms);
-        stages_ms.insert(
+        let mut mounted = describe(&prepared)?;
+        mounted.stages_ms.insert("view".to_owned(), view.built_ms);
+        mounted.stages_ms.insert(
             "mount".to_owned(),
             start.elapsed().as_secs_f64() * 1e3 - view.built_ms,
         );
-        let config: serde_json::Value = serde_json::from_slice(&prepared.found.config_bytes)
-            .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
-        let lazy = !prepared.layers.iter().any(|layer| layer.read_whole);
         let layers = view.layers.iter().map(|served| LayerPair {
             layer: served.layer().key().layer,
             index: served.layer().key().index,
         });
+        mounted.layers = layers.collect();
+        mounted.path.clone_from(&view.path);
+        mounted.view.clone_from(&view.name);
         let is_recording = order.purpose == Purpose::Recording;
-        let mounted = Mounted {
-            layers: layers.collect(),
-            path: view.path.clone(),
-            reference: prepared.found.reference.to_string(),
-            manifest: prepared.found.manifest_digest,
-            config,
-            stages_ms,
-            lazy,
-            recording: is_recording.then(|| self.images.paths().recording_mounts().join(&view.name)),
-            view: view.name.clone(),
-        };
+        mounted.recording = is_recording.then(|| self.images.paths().recording_mounts().join(&view.name));
         Ok((mounted, view))
     }
 
@@ -212,4 +279,23 @@ impl Mounts {
             self.images.fetch_contents(request, &prepared.found, layer).await;
         }
     }
+}
+
+/// What is said of an image when it is mounted; the view is not known yet.
+fn describe(prepared: &PreparedImage) -> Result<Mounted, Failure> {
+    let config = serde_json::from_slice(&prepared.found.config_bytes)
+        .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
+    let stages = prepared.stages_ms.iter();
+    Ok(Mounted {
+        view: String::new(),
+        path: PathBuf::new(),
+        layers: Vec::new(),
+        reference: prepared.found.reference.to_string(),
+        manifest: prepared.found.manifest_digest,
+        config,
+        stages_ms: stages.map(|(name, ms)| ((*name).to_owned(), *ms)).collect(),
+        lazy: !prepared.layers.iter().any(|layer| layer.read_whole),
+        recording: None,
+        already: false,
+    })
 }

@@ -16,6 +16,7 @@ use crate::preparation::Preparation;
 use crate::proofs::{Proofs, alarm};
 use crate::pull_progress::PullProgress;
 use crate::quota::Quota;
+use crate::stopping::Stopping;
 use crate::view_cleanup::ViewCleanup;
 
 /// Brings images to this host.
@@ -27,16 +28,33 @@ pub(crate) struct Pulls {
     pub(crate) proofs: Arc<Proofs>,
     pub(crate) quota: Arc<Quota>,
     pub(crate) cleanup: Arc<ViewCleanup>,
+    pub(crate) stopping: Arc<Stopping>,
     pub(crate) background: Background,
 }
 
 impl Pulls {
+    /// Brings an image here, and all of its layers if they are to be `complete`.
     pub(crate) async fn pull(
         &self,
         request: &ImageRequest,
         complete: bool,
         report: &Report,
     ) -> Result<Reply, Failure> {
+        self.stopping
+            .unless_told(self.bring(request, complete, report))
+            .await
+    }
+
+    /// Brings an image here, all of it, and proves each of its layers.
+    pub(crate) async fn prove_image(
+        &self,
+        request: &ImageRequest,
+        report: &Report,
+    ) -> Result<Reply, Failure> {
+        self.stopping.unless_told(self.prove(request, report)).await
+    }
+
+    async fn bring(&self, request: &ImageRequest, complete: bool, report: &Report) -> Result<Reply, Failure> {
         let before = self.images.clients().stats().bytes_received;
         let (start, _reservation) = self.preparation.prepare(request, false, None, report).await?;
         let mut prepared = start.image;
@@ -66,11 +84,7 @@ impl Pulls {
         })
     }
 
-    pub(crate) async fn prove_image(
-        &self,
-        request: &ImageRequest,
-        report: &Report,
-    ) -> Result<Reply, Failure> {
+    async fn prove(&self, request: &ImageRequest, report: &Report) -> Result<Reply, Failure> {
         let (start, _reservation) = self.preparation.prepare(request, false, None, report).await?;
         let mut prepared = start.image;
         self.preparation.keep(&mut prepared).await?;

@@ -199,8 +199,13 @@ impl FillService {
         self.refusing.send_replace(refusing);
         if refusing {
             // They would keep their files open for as long as a registry is away.
-            self.all().iter().for_each(|served| served.filler().abandon());
+            self.abandon();
         }
+    }
+
+    /// Gives up every fetch under way. A reader that waits for one has another begun if it still waits.
+    pub fn abandon(&self) {
+        self.all().iter().for_each(|served| served.filler().abandon());
     }
 
     /// Whether pages that are missing are refused.

@@ -99,12 +99,13 @@ impl Daemon {
     /// # Errors
     /// When views are in use and `force` is not given, or it does not end.
     pub fn stop(&self, force: bool) -> Result<Option<String>, Failure> {
-        self.with_keeper()?;
+        let (_, keeper) = self.with_keeper()?;
         if let Reply::Stays { reason } = self.ask(&Request::Stop { force }, &mut |_| ())? {
             return Ok(Some(reason));
         }
         let deadline = Instant::now() + STOP_TIMEOUT;
-        while self.paths.run().join("keeper.pid").exists() {
+        // A command that asks for an image just now starts another daemon, with a keeper of its own.
+        while !keeper.has_ended().unwrap_or(true) {
             if Instant::now() > deadline {
                 let message = format!("the daemon did not end within {} s", STOP_TIMEOUT.as_secs());
                 return Err(Failure::new(FailureKind::Host, message));

@@ -433,6 +433,9 @@ pub struct Mounted {
     pub layers: Vec<LayerPair>,
     /// For a recording: the mount through which its devices are read.
     pub recording: Option<PathBuf>,
+    /// The directory that it was asked for shows it already; nothing was mounted.
+    #[serde(default)]
+    pub already: bool,
 }
 
 /// A layer that was, or was not, proven.

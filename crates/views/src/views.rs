@@ -9,6 +9,7 @@ mod queries;
 mod readers;
 mod record;
 mod restore;
+mod shown;
 mod table;
 mod view_cache;
 
@@ -33,6 +34,7 @@ use crate::views::own_mounts::{remove_own_mount, remove_unused_mount, unmount_vi
 pub use crate::views::populated::{Populated, PopulatedNote};
 use crate::views::record::same;
 pub use crate::views::record::{HeldImage, ViewRecord};
+pub use crate::views::shown::Shown;
 pub use crate::views::table::Views;
 pub use crate::views::view_cache::{KnownView, ViewKey};
 

@@ -5,11 +5,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
+use xebec_testkit::registry::{Fault, When};
 
 use super::succession::one_file;
 use crate::lab::{Lab, expect_contents, is_eio, wait_until};
@@ -38,6 +39,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("stop-by-force-in-an-outage", stop_in_an_outage),
         case("stop-by-signal", stop_by_signal),
         case("stop-while-replaced", stop_while_replaced),
+        case("stop-while-pulling", stop_while_pulling),
     ]
 }
 
@@ -256,4 +258,54 @@ fn stop_while_replaced(world: &World) -> Result<Outcome> {
         return Ok(Outcome::Passed(format!("at attempt {attempt}")));
     }
     anyhow::bail!("the reader was never ended in time")
+}
+
+/// The registry is silent while images are brought here, in each way: a stop without force ends the commands that wait, and the
+/// daemon, and each of them says so. The same command goes on later.
+fn stop_while_pulling(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let (names, wanted) = one_file(&lab)?;
+    lab.settle_patiently("root")?;
+    let place = lab.mount_point("mnt")?.to_string_lossy().into_owned();
+    let commands: [(&str, When, &[&str]); 4] = [
+        ("pull", When::manifest(), &["pull", &names.tag]),
+        ("mount", When::manifest(), &["mount", &names.tag, &place]),
+        ("check", When::blob(), &["check", "--prove", "--all", &names.tag]),
+        ("pull", When::blob(), &["pull", "--complete", &names.tag]),
+    ];
+    let mut took = Vec::new();
+    for (name, when, words) in commands {
+        lab.registry.inject(when, Fault::Hang);
+        lab.registry.clear_log();
+        let (stopped, ended) = std::thread::scope(|scope| -> Result<_> {
+            let waiting = scope.spawn(|| lab.xebec("root", words));
+            wait_until(SOON, "the registry is asked", || {
+                Ok(!lab.registry.log().is_empty())
+            })?;
+            // Meanwhile it asks, or waits for the next try.
+            std::thread::sleep(Duration::from_millis(500));
+            let keeper = lab.pid("root", "keeper_pid")?;
+            let began = Instant::now();
+            lab.xebec("root", &["daemon", "stop"])?.expect(0, &[])?;
+            let took = began.elapsed();
+            ensure!(test_kill_process(keeper).is_err(), "the daemon is still there");
+            let ended = waiting.join().map_err(|_| anyhow::anyhow!("{name} died"))??;
+            Ok((took, ended))
+        })?;
+        ended
+            .expect(125, &["told to stop"])
+            .with_context(|| words.join(" "))?;
+        ensure!(stopped < SOON, "{name}: stopped after {stopped:?}");
+        took.push(format!("{:.1} s", stopped.as_secs_f64()));
+        lab.registry.clear_faults();
+        let ended = lab.xebec("root", &["daemon", "status"])?;
+        ended.expect(3, &["no daemon is running"])?;
+    }
+    lab.xebec("root", &["pull", "--complete", &names.tag])?
+        .expect(0, &[])?;
+    lab.registry.set_down(true);
+    let mounted = lab.mount("root", &names.digest, &["--require-lazy"])?;
+    expect_contents(&mounted.join("file"), &wanted)?;
+    lab.umount("root", &mounted)?;
+    Ok(Outcome::Passed(format!("stops took {}", took.join(", "))))
 }

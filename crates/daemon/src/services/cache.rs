@@ -12,6 +12,7 @@ use crate::ending::{Ending, EndingParts};
 use crate::eviction::Eviction;
 use crate::loaded_images::Loadings;
 use crate::quota::{Quota, QuotaParts};
+use crate::stopping::Stopping;
 use crate::view_cleanup::ViewCleanup;
 
 /// What keeps the cache right while layers come and go.
@@ -25,6 +26,7 @@ pub(super) struct CacheServices {
     pub(super) eviction: Arc<Eviction>,
     pub(super) quota: Arc<Quota>,
     pub(super) ending: Arc<Ending>,
+    pub(super) stopping: Arc<Stopping>,
 }
 
 impl CacheServices {
@@ -65,7 +67,20 @@ impl CacheServices {
             building: building.clone(),
             limit: opened.cache_limit(),
         });
-        let ending = ending(opened, &loadings, &building, &durability, &cleanup);
+        // An ending daemon syncs what it serves and gives it up, so these services are made before.
+        let stopping = Arc::<Stopping>::default();
+        let ending = Ending::new(EndingParts {
+            images: opened.images.clone(),
+            fills: fills.clone(),
+            views: views.clone(),
+            suspects: suspects.clone(),
+            journal: opened.journal.clone(),
+            loadings: loadings.clone(),
+            building: building.clone(),
+            durability: durability.clone(),
+            cleanup: cleanup.clone(),
+            stopping: stopping.clone(),
+        });
         Self {
             shared,
             loadings,
@@ -76,27 +91,7 @@ impl CacheServices {
             eviction,
             quota,
             ending,
+            stopping,
         }
     }
-}
-
-/// An ending daemon syncs what it serves and gives it up, so these services are made before.
-fn ending(
-    opened: &Opened,
-    loadings: &Arc<Loadings>,
-    building: &Arc<Building>,
-    durability: &Arc<Durability>,
-    cleanup: &Arc<ViewCleanup>,
-) -> Arc<Ending> {
-    Ending::new(EndingParts {
-        images: opened.images.clone(),
-        fills: opened.fills.clone(),
-        views: opened.views.clone(),
-        suspects: opened.suspects.clone(),
-        journal: opened.journal.clone(),
-        loadings: loadings.clone(),
-        building: building.clone(),
-        durability: durability.clone(),
-        cleanup: cleanup.clone(),
-    })
 }

@@ -69,6 +69,7 @@ impl MountServices {
             completions: pulls.completions.clone(),
             cleanup: cache.cleanup.clone(),
             ending: cache.ending.clone(),
+            stopping: cache.stopping.clone(),
             background: background.clone(),
         });
         Self {

@@ -62,6 +62,7 @@ impl PullServices {
             proofs: proofs.clone(),
             quota: cache.quota.clone(),
             cleanup: cache.cleanup.clone(),
+            stopping: cache.stopping.clone(),
             background: background.clone(),
         });
         Self {

@@ -18,6 +18,7 @@ use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::Holder;
 
 use super::record::{ViewRecord, same};
+use super::shown::shown;
 use super::table::Views;
 use crate::view;
 
@@ -89,7 +90,7 @@ impl Views {
         Ok(Some(over.map(|record| record.name.clone()).collect()))
     }
 
-    /// Whether a view may be mounted on a directory: one that is empty, or where a view is.
+    /// Whether a view may be mounted on a directory: one that is empty, and where nothing is mounted.
     ///
     /// # Errors
     /// [`FailureKind::Usage`], which says why not.
@@ -123,18 +124,18 @@ impl Views {
         let copy = copy.map_err(|error| Failure::host("open the mount point", error))?;
         let top = Top::of(copy).map_err(|error| Failure::host("look at the mount point", error))?;
         if let Some(top) = top {
-            if !table
+            let info = top.info();
+            let view = table
                 .values()
-                .any(|record| self.is_view(record, top.info(), top.table()))
-            {
-                let info = top.info();
-                return Err(refused(format!(
+                .find(|record| self.is_view(record, info, top.table()));
+            return Err(match view {
+                Some(view) => shown(view, target, &info.options).refusal(),
+                None => refused(format!(
                     "{} from {} is mounted there, and would be hidden; choose an empty directory",
                     info.filesystem,
                     info.source.display()
-                )));
-            }
-            return Ok(directory);
+                )),
+            });
         }
         let listed = fs::read_dir(format!(
             "/proc/self/fd/{}",
@@ -150,7 +151,7 @@ impl Views {
     }
 
     /// Whether a mount is the view of a record, or bound from it.
-    fn is_view(&self, record: &ViewRecord, info: &MountInfo, table: &[MountInfo]) -> bool {
+    pub(super) fn is_view(&self, record: &ViewRecord, info: &MountInfo, table: &[MountInfo]) -> bool {
         let device = |mount: &MountInfo| (mount.major, mount.minor);
         let own = table.iter().rfind(|mount| mount.target == record.path);
         info.filesystem == "erofs"
