@@ -6,6 +6,8 @@
 )]
 
 mod absent;
+#[cfg(test)]
+mod command_table;
 mod complete;
 mod container;
 mod containerd;
@@ -19,6 +21,8 @@ mod service;
 mod share;
 #[cfg(test)]
 mod tests;
+mod usage;
+mod variables;
 mod verbose;
 mod volume;
 
@@ -27,7 +31,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use complete::{CompleteArgs, NameKind};
-pub(crate) use container::{RecordArgs, RunArgs, no_variables};
+pub(crate) use container::{RecordArgs, RunArgs};
 pub(crate) use containerd::{CtrPullArgs, DockerRelayArgs};
 pub(crate) use exec::{CopyArgs, ExecArgs, StatsArgs, TopArgs};
 pub(crate) use image::{ImageArgs, Pull};
@@ -38,6 +42,7 @@ pub(crate) use lifecycle::{
 };
 pub(crate) use login::{LoginArgs, LoginPlace, LogoutArgs};
 pub(crate) use network::NetworkCommand;
+pub(crate) use variables::no_variables;
 pub(crate) use volume::{
     ListArgs as VolumeListArgs, PruneArgs as VolumePruneArgs, RemoveArgs as VolumeRemoveArgs, VolumeCommand,
 };
@@ -107,11 +112,8 @@ impl Cli {
                 ..cli
             })
         };
-        read().map_err(|error: clap::Error| {
-            // The same with the arguments as they are documented.
-            let documented = Self::documented().try_get_matches_from(&words);
-            documented.err().unwrap_or(error)
-        })
+        // The same with the arguments as they are documented.
+        read().map_err(|error: clap::Error| usage::told(error, &Self::documented(), &words))
     }
 
     /// Whether a command line that cannot be read asks for JSON: the command has `--json`, and the word stands there.
@@ -395,7 +397,7 @@ pub(crate) struct MountArgs {
     /// The image.
     #[command(flatten)]
     pub(crate) image: ImageArgs,
-    /// The directory to mount the image on.
+    /// The directory to mount the image on: one that is empty, or shows this image already.
     pub(crate) dir: PathBuf,
     /// When to ask the registry which image a tag names.
     #[arg(long, value_name = "WHEN", default_value = "always")]

@@ -1,17 +1,14 @@
 //! `xebec ctr-pull`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 use xebec_daemon::ctr_pull::{Pulled, PulledLayer, Target, pull};
 use xebec_images::clients::Clients;
-use xebec_images::outages::reporting;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
 use crate::args::CtrPullArgs;
-use crate::progress::Progress;
 use crate::{caller, runtime, text};
 
 /// `xebec ctr-pull IMAGE`.
@@ -25,9 +22,7 @@ pub(crate) fn ctr_pull(paths: &Paths, args: &CtrPullArgs) -> Result<(), Failure>
         require_lazy: args.require_lazy,
     };
     let request = caller::image_request(&args.image);
-    let progress = Arc::new(Progress::of(format!("pull {}", args.image.image)));
-    let report = progress.report();
-    let pulled = runtime::start()?.block_on(async {
+    let pulled = runtime::with_progress(format!("pull {}", args.image.image), async |report| {
         let ask = |kind| signal(kind).map_err(|error| Failure::host("wait for a signal", error));
         let mut terminate = ask(SignalKind::terminate())?;
         let mut interrupt = ask(SignalKind::interrupt())?;
@@ -37,10 +32,8 @@ pub(crate) fn ctr_pull(paths: &Paths, args: &CtrPullArgs) -> Result<(), Failure>
                 _ = interrupt.recv() => (),
             }
         };
-        let pulling = pull(&clients, &request, &target, interrupted, &report);
-        reporting(&report, pulling).await
+        pull(&clients, &request, &target, interrupted, report).await
     })?;
-    progress.end();
     if args.json {
         return text::print_json(&pulled);
     }

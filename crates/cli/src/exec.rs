@@ -15,7 +15,7 @@ use crate::text;
 pub(crate) fn exec(paths: &Paths, args: &ExecArgs) -> Result<ExitCode, Failure> {
     let options = ExecOptions {
         command: args.command().to_vec(),
-        env: args.variables(),
+        env: args.variables.all(),
         workdir: args.workdir.clone(),
         user: args.user.clone(),
         interactive: args.interactive,

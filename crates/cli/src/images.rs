@@ -1,11 +1,9 @@
 //! `xebec mount`, `umount`, `index`, `pull` and `check`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use xebec_images::check::{CheckedLayer, check_image};
 use xebec_images::images::Images;
-use xebec_images::outages::reporting;
 use xebec_images::publish::{PublishOptions, Published};
 use xebec_keeper::client::{Daemon, unexpected_reply};
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -44,7 +42,12 @@ pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
     match reply {
         Reply::Mounted(mounted) if args.json => text::print_json(&mounted),
         Reply::Mounted(mounted) => {
-            outln!("{} is mounted on {}", mounted.reference, directory.display());
+            let already = if mounted.already { " already" } else { "" };
+            outln!(
+                "{} is mounted on {}{already}",
+                mounted.reference,
+                directory.display()
+            );
             Ok(())
         }
         _ => Err(unexpected_reply()),
@@ -85,17 +88,15 @@ pub(crate) fn pull(paths: &Paths, args: &PullArgs) -> Result<(), Failure> {
 /// `xebec index IMAGE`.
 pub(crate) fn index(paths: &Paths, args: &IndexArgs) -> Result<(), Failure> {
     let images = Images::open(paths)?;
-    let progress = Arc::new(Progress::of(format!("index {}", args.image.image)));
-    let report = progress.report();
     let options = PublishOptions {
         push: args.push,
         bind: args.bind,
         sign: args.sign.clone(),
     };
     let request = caller::image_request(&args.image);
-    let publishing = reporting(&report, images.publish(&request, &options, &report));
-    let published = runtime::start()?.block_on(publishing)?;
-    progress.end();
+    let published = runtime::with_progress(format!("index {}", args.image.image), async |report| {
+        images.publish(&request, &options, report).await
+    })?;
     if args.json {
         return text::print_json(&published);
     }

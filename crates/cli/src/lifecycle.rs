@@ -2,7 +2,7 @@
 //!
 //! A command of several containers does what it can: it names each that failed, and ends with the code of the first failure.
 
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use xebec_protocol::paths::Paths;
 use crate::args::{AgainArgs, KillArgs, NamesArgs, RenameArgs, RmArgs, StopArgs};
 use crate::container_lookup::{directories, not_found};
 use crate::failures::Failures;
-use crate::{detach, logs};
+use crate::{detach, logs, prompt};
 
 /// How often it is looked for containers to start again; as often as the daemon looks after containers.
 const LOOK: Duration = Duration::from_secs(20);
@@ -205,13 +205,13 @@ fn is_confirmed() -> Result<bool, Failure> {
         let message = "container prune asks before it removes all containers that do not run; use --force without a terminal";
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    crate::print::err(format_args!(
-        "This removes all containers that do not run, with their layers and logs. Go on? [y/N] "
-    ));
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| Failure::host("read the answer", error))?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    let question = "This removes all containers that do not run, with their layers and logs. Go on? [y/N] ";
+    match prompt::line(question) {
+        Ok(answer) => Ok(matches!(answer.as_str(), "y" | "Y" | "yes")),
+        // Ctrl-D is no answer.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(Failure::host("read the answer", error)),
+    }
 }
 
 /// Does something to each container, and prints its name.

@@ -1,13 +1,11 @@
 //! `xebec inspect` and `images`.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use xebec_images::images::{Images, Report};
 use xebec_images::inventory::{ImageInfo, inspect_image};
 use xebec_images::known_images::known_images;
 use xebec_images::lazy::is_small;
-use xebec_images::outages::reporting;
 use xebec_kernel::clock::seconds_since_1970;
 use xebec_oci::Reference;
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -17,7 +15,6 @@ use xebec_recordings::recordings::Recordings;
 
 use crate::args::{ImageJson, InspectArgs, Json};
 use crate::footnotes::Footnotes;
-use crate::progress::Progress;
 use crate::record::trust;
 use crate::{caller, runtime, text};
 
@@ -130,11 +127,10 @@ fn with_progress<T>(
     args: &ImageJson,
     work: impl AsyncFnOnce(&ImageRequest, &Report) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let progress = Arc::new(Progress::of(format!("inspect {}", args.image.image)));
-    let (request, report) = (caller::image_request(&args.image), progress.report());
-    let found = runtime::start()?.block_on(reporting(&report, work(&request, &report)))?;
-    progress.end();
-    Ok(found)
+    let request = caller::image_request(&args.image);
+    runtime::with_progress(format!("inspect {}", args.image.image), async |report| {
+        work(&request, report).await
+    })
 }
 
 fn draw_runtime_image(recordings: &Recordings, args: &InspectArgs, file: &Path) -> Result<(), Failure> {

@@ -5,7 +5,6 @@ mod list;
 use std::sync::Arc;
 
 use xebec_images::images::Report;
-use xebec_images::outages::reporting;
 use xebec_keeper::client::Daemon;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
@@ -53,14 +52,12 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
         tracing::warn!("cannot protect memory from other processes: {error}");
     }
     let recordings = Recordings::open(paths)?;
-    let progress = Arc::new(Progress::of(format!(
-        "share the recording of {}",
-        args.service.image.image
-    )));
-    let report = progress.report();
-    let publishing = recordings.publish_recording(&image, &session, &options, &publish, &report);
-    let published = runtime::start()?.block_on(reporting(&report, publishing))?;
-    progress.end();
+    let what = format!("share the recording of {}", args.service.image.image);
+    let published = runtime::with_progress(what, async |report| {
+        recordings
+            .publish_recording(&image, &session, &options, &publish, report)
+            .await
+    })?;
     if args.json {
         return text::print_json(&published);
     }

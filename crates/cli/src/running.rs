@@ -1,6 +1,6 @@
 //! Containers that run, by the names and ids that a user writes.
 
-use xebec_container::{Record, RunningError, Status, find as find_container, list};
+use xebec_container::{Container, Record, RunningError, Status, find as find_container, list};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
@@ -14,19 +14,26 @@ pub(crate) fn all(paths: &Paths) -> Result<Vec<Record>, Failure> {
 
 /// The container of that name, id or beginning of an id, if it runs.
 pub(crate) fn find(paths: &Paths, wanted: &str) -> Result<Record, Failure> {
-    let container = find_container(&directories(paths), wanted).map_err(not_found)?;
-    let name = container.name;
-    let not_running = || Failure::new(FailureKind::NotFound, RunningError::NotRunning(name));
-    container.record.ok_or_else(not_running)
+    running(look_up(paths, wanted)?)
 }
 
 /// The same, if it is not paused: a command could join it, and would stand still.
 pub(crate) fn find_going_on(paths: &Paths, wanted: &str) -> Result<Record, Failure> {
-    let container = find_container(&directories(paths), wanted).map_err(not_found)?;
+    let container = look_up(paths, wanted)?;
     if container.status() == Status::Paused {
         let name = container.name;
         let message = format!("container {name} is paused; let it go on first (`xebec unpause {name}`)");
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    find(paths, wanted)
+    running(container)
+}
+
+fn look_up(paths: &Paths, wanted: &str) -> Result<Container, Failure> {
+    find_container(&directories(paths), wanted).map_err(not_found)
+}
+
+fn running(container: Container) -> Result<Record, Failure> {
+    let name = container.name;
+    let not_running = || Failure::new(FailureKind::NotFound, RunningError::NotRunning(name));
+    container.record.ok_or_else(not_running)
 }

@@ -116,7 +116,7 @@ fn saved_start(paths: &Paths, name: &str, again: Again) -> Result<Start, Failure
     }
     let manifest = manifest_of(&container)?;
     let mut args = parse(&origin.arguments)?;
-    args.container.env.clone_from(&origin.env);
+    args.container.variables.env.clone_from(&origin.env);
     // They are of the first start.
     args.stats = None;
     Ok(Start {
@@ -171,7 +171,7 @@ fn parse(arguments: &[String]) -> Result<RunArgs, Failure> {
         .and_then(|matches| Cli::from_arg_matches(&matches));
     match cli.map(|cli| cli.command) {
         Ok(Command::Run(mut args)) => {
-            args.container.env_file.clear();
+            args.container.variables.env_file.clear();
             Ok(*args)
         }
         Ok(_) => Err(Failure::host(
@@ -198,7 +198,7 @@ impl Origin {
             }
             arguments.push(text.into_owned());
         }
-        let variables = args.container.variables().into_iter();
+        let variables = args.container.variables.all().into_iter();
         Ok(Self {
             arguments,
             env: variables.map(|(name, value)| format!("{name}={value}")).collect(),
@@ -231,7 +231,7 @@ mod tests {
         let args = parse(&words.map(str::to_owned)).unwrap();
         assert_eq!(args.name.as_deref(), Some("web"));
         assert_eq!(args.service.command, ["--env-file", "x"]);
-        assert!(args.kept.detach && args.container.env_file.is_empty());
+        assert!(args.kept.detach && args.container.variables.env_file.is_empty());
         assert!(parse(&["ps".to_owned()]).is_err());
     }
 }

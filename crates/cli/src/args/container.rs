@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
-use clap::{Args, ValueHint};
 use xebec_confinement::{
     CAPABILITIES, Capability, Confinement, Cpus, MemorySwap, PidsLimit, SecurityOption, Ulimit,
 };
-use xebec_container::{Probe, RunOptions, read_env_file};
+use xebec_container::{Probe, RunOptions};
 use xebec_kernel::size::Bytes;
 use xebec_protocol::wire::ServiceCommand;
 use xebec_recordings::merge_pages::Limit;
@@ -20,6 +20,7 @@ use super::lifecycle::KeptArgs;
 use super::network::NetworkArgs;
 use super::service::{ServiceArgs, WORDS};
 use super::share::ShareArgs;
+use super::variables::VariableArgs;
 use super::volume::VolumeArgs;
 
 /// `xebec run`.
@@ -103,12 +104,9 @@ pub(crate) struct ContainerArgs {
     /// Options of docker's that are not here.
     #[command(flatten)]
     pub(crate) absent: AbsentArgs,
-    /// Set an environment variable; K alone takes the caller's value.
-    #[arg(short, long = "env", value_name = "K=V")]
-    pub(crate) env: Vec<String>,
-    /// Set variables from a file: a line is K=V, or K for the caller's value. Repeatable; --env wins.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = variables)]
-    pub(crate) env_file: Vec<Variables>,
+    /// The container's variables.
+    #[command(flatten)]
+    pub(crate) variables: VariableArgs,
     /// Give the container a capability, such as NET_ADMIN, or ALL. Repeatable.
     #[arg(long, value_name = "CAPABILITY", value_parser = CapabilityParser, hide_possible_values = true)]
     pub(crate) cap_add: Vec<Capability>,
@@ -158,14 +156,6 @@ pub(crate) struct ContainerArgs {
 }
 
 impl ContainerArgs {
-    /// Those of the files first, as in docker.
-    pub(crate) fn variables(&self) -> Vec<(String, String)> {
-        let files = self.env_file.iter().flat_map(|file| file.0.clone());
-        files
-            .chain(self.env.iter().filter_map(|text| variable(text)))
-            .collect()
-    }
-
     /// What replaces the image's entrypoint: an empty one is none, as in docker.
     fn entrypoint(&self) -> Option<Vec<String>> {
         let program = self.entrypoint.as_ref()?;
@@ -197,7 +187,7 @@ impl ContainerArgs {
         ServiceCommand {
             entrypoint: self.entrypoint(),
             command: command.to_vec(),
-            env: self.variables(),
+            env: self.variables.all(),
             has_probe: !self.probe.is_empty(),
             learn: false,
             is_said_later: false,
@@ -210,7 +200,7 @@ impl ContainerArgs {
             image: image.image.clone(),
             command: command.to_vec(),
             entrypoint: self.entrypoint(),
-            env: self.variables(),
+            env: self.variables.all(),
             confinement: self.confinement(image),
             workdir: self.workdir.clone(),
             user: self.user.clone(),
@@ -225,21 +215,6 @@ impl ContainerArgs {
             ..RunOptions::default()
         })
     }
-}
-
-/// What a file of variables sets.
-#[derive(Clone, Debug)]
-pub(crate) struct Variables(pub(super) Vec<(String, String)>);
-
-/// The variables of a container that is started again are kept with it, and its files are not read again.
-pub(crate) fn no_variables(_path: &str) -> Result<Variables, std::convert::Infallible> {
-    Ok(Variables(Vec::new()))
-}
-
-pub(super) fn variables(path: &str) -> Result<Variables, String> {
-    let text = std::fs::read(path).map_err(|error| error.to_string())?;
-    let variables = read_env_file(&text, |name| std::env::var(name).ok());
-    variables.map(Variables).map_err(|error| error.to_string())
 }
 
 /// Takes names of capabilities as they are written, and has a shell complete them.
@@ -261,14 +236,6 @@ impl TypedValueParser for CapabilityParser {
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let names = CAPABILITIES.iter().chain(&["ALL"]);
         Some(Box::new(names.map(|name| PossibleValue::new(*name))))
-    }
-}
-
-/// A variable as it was given; a name alone takes the caller's value, if there is one.
-pub(super) fn variable(text: &str) -> Option<(String, String)> {
-    match text.split_once('=') {
-        Some((name, value)) => Some((name.to_owned(), value.to_owned())),
-        None => Some((text.to_owned(), std::env::var(text).ok()?)),
     }
 }
 

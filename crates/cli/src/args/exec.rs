@@ -1,8 +1,8 @@
 //! What reaches into containers that run: `xebec exec`, `cp`, `stats` and `top`.
 
-use clap::{Args, ValueHint};
+use clap::Args;
 
-use super::container::{Variables, variable, variables};
+use super::variables::VariableArgs;
 
 /// `xebec exec`.
 #[derive(Debug, Args)]
@@ -23,12 +23,9 @@ pub(crate) struct ExecArgs {
     /// Do not wait for the command. It has no input and no output.
     #[arg(short, long, conflicts_with_all = ["interactive", "tty"])]
     pub(crate) detach: bool,
-    /// Set an environment variable; K alone takes the caller's value. Repeatable.
-    #[arg(short, long = "env", value_name = "K=V")]
-    pub(crate) env: Vec<String>,
-    /// Set variables from a file: a line is K=V, or K for the caller's value. Repeatable; --env wins.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = variables)]
-    pub(crate) env_file: Vec<Variables>,
+    /// The command's variables, beside those of the container.
+    #[command(flatten)]
+    pub(crate) variables: VariableArgs,
     /// Working directory; by default the container's.
     #[arg(short, long, value_name = "DIR")]
     pub(crate) workdir: Option<String>,
@@ -50,14 +47,6 @@ impl ExecArgs {
     /// The command and its arguments.
     pub(crate) fn command(&self) -> &[String] {
         self.line.get(1..).unwrap_or_default()
-    }
-
-    /// Those of the files first, as in docker.
-    pub(crate) fn variables(&self) -> Vec<(String, String)> {
-        let files = self.env_file.iter().flat_map(|file| file.0.clone());
-        files
-            .chain(self.env.iter().filter_map(|text| variable(text)))
-            .collect()
     }
 }
 
@@ -156,7 +145,7 @@ mod tests {
         std::fs::write(file.path(), "A=0\nC=3\n").unwrap();
         let file = file.path().to_str().unwrap();
         let args = exec(&["-e", "A=1", "--env-file", file, "-e", "B=x=y", "box", "env"]);
-        let variables = args.map(|args| args.variables()).unwrap_or_default();
+        let variables = args.map(|args| args.variables.all()).unwrap_or_default();
         let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         // Of two of one name the later one counts.
         assert_eq!(

@@ -1,8 +1,5 @@
 //! `xebec record --list` and `--rm`: which recordings there are, and without which one starts from now on.
 
-use std::sync::Arc;
-
-use xebec_images::outages::reporting;
 use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
@@ -12,7 +9,6 @@ use xebec_recordings::summary::RecordedService;
 
 use crate::args::RecordArgs;
 use crate::footnotes::Footnotes;
-use crate::progress::Progress;
 use crate::{caller, runtime, text};
 
 /// `xebec record --list [IMAGE]`.
@@ -22,15 +18,11 @@ pub(super) fn list(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     let images = match has_image {
         false => recordings.kept_images()?,
         true => {
-            let progress = Arc::new(Progress::of(format!(
-                "list recordings of {}",
-                args.service.image.image
-            )));
-            let report = progress.report();
+            let what = format!("list recordings of {}", args.service.image.image);
             let request = caller::image_request(&args.service.image);
-            let finding = recordings.runtime_images(&request, &report);
-            let found = runtime::start()?.block_on(reporting(&report, finding))?;
-            progress.end();
+            let found = runtime::with_progress(what, async |report| {
+                recordings.runtime_images(&request, report).await
+            })?;
             vec![KeptImage {
                 references: vec![found.reference],
                 manifest: found.manifest,

@@ -13,4 +13,5 @@ mod progress;
 mod recordings;
 mod registry;
 mod terminal;
+mod usage;
 mod volume;

@@ -1,0 +1,29 @@
+//! What a user who made a mistake is shown of a command's use.
+
+use std::ffi::OsString;
+
+use clap::builder::Resettable;
+use clap::error::ErrorKind;
+use clap::{Command, Error};
+
+/// What is wrong with words that `error` says cannot be read, with the usage of `documented`.
+pub(super) fn told(error: Error, documented: &Command, words: &[OsString]) -> Error {
+    let is_asked_for = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    let command = match is_asked_for {
+        true => documented.clone(),
+        // clap takes an option that a variable sets for one that was given, and shows it as if it had to be.
+        false => without_variables(documented.clone()),
+    };
+    command.try_get_matches_from(words).err().unwrap_or(error)
+}
+
+fn without_variables(command: Command) -> Command {
+    command
+        .mut_args(|argument| argument.env(Resettable::<clap::builder::OsStr>::Reset))
+        .mut_subcommands(without_variables)
+}
