@@ -90,7 +90,7 @@ fn is_unused(directory: &Path) -> bool {
 }
 
 fn namespace_of(process: &Path) -> Result<u64, Errno> {
-    Ok(stat(&process.join("ns/pid"))?.st_ino)
+    Ok(stat(process.join("ns/pid"))?.st_ino)
 }
 
 #[cfg(test)]

@@ -185,3 +185,60 @@ fn containers_of(manifest: Digest, found: &[Container]) -> Vec<String> {
     names.sort();
     names
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Images of the same layers have one view, and an image may have layers of another: each holder says which it uses.
+    #[test]
+    fn only_who_holds_the_image_itself_uses_it() {
+        let [one, two, other] = ["one", "two", "other"].map(|name| Digest::of(name.as_bytes()));
+        let holder =
+            |pid: u32| json!({"kind": "process", "name": format!("run-{pid}"), "pid": pid, "start_time": 1});
+        let view: ViewRecord = serde_json::from_value(json!({
+            "name": "v", "path": "/v", "reference": "r/one:1", "manifest": one, "layers": [],
+            "holders": [holder(1), holder(2)],
+            "images": [
+                {"holder": holder(1), "reference": "r/one:1", "manifest": one},
+                {"holder": holder(2), "reference": "r/two:1", "manifest": two},
+            ],
+        }))
+        .unwrap();
+        let views = [view];
+        assert_eq!(users_of(one, &views, &[]), ["run-1 (process 1)"]);
+        assert_eq!(users_of(two, &views, &[]), ["run-2 (process 2)"]);
+        assert!(users_of(other, &views, &[]).is_empty());
+    }
+
+    #[test]
+    fn containers_that_do_not_run_have_their_image() {
+        let top = tempfile::tempdir().unwrap();
+        let directories = xebec_container::Directories {
+            state: top.path().join("state"),
+            run: top.path().join("run"),
+        };
+        let [one, two] = ["one", "two"].map(|name| Digest::of(name.as_bytes()));
+        for (name, manifest) in [("b", Some(one)), ("a", Some(one)), ("c", Some(two)), ("d", None)] {
+            let saved = json!({
+                "version": 1, "id": "0123456789ab", "image": "r.lan/one:1", "manifest": manifest, "command": [],
+                "created_ms": 1, "started_ms": 2, "finished_ms": 3, "status": "exited", "exit_code": 0,
+                "reason": null, "oom_killed": false, "restart": "no", "restarts": 0, "pause_ms": null, "supervisor": null,
+                "labels": {}, "detached": true, "stop_signal": 0, "stop_timeout_ms": 0, "caller": null,
+            });
+            std::fs::create_dir_all(directories.state.join(name)).unwrap();
+            std::fs::write(
+                directories.state.join(name).join("container.json"),
+                saved.to_string(),
+            )
+            .unwrap();
+        }
+        let found = xebec_container::containers(&directories).unwrap().containers;
+        assert_eq!(containers_of(one, &found), ["a", "b"]);
+        assert_eq!(containers_of(two, &found), ["c"]);
+        assert!(containers_of(Digest::of(b"other"), &found).is_empty());
+    }
+}

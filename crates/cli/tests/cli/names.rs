@@ -72,6 +72,52 @@ fn images_have_sizes_and_json_has_objects() {
     assert_eq!(first.get("cached_size"), Some(&json!(0)));
 }
 
+/// A mistyped name is no reason to ask docker.io, and the first digits that `images` prints are a name everywhere.
+#[test]
+fn no_registry_is_asked_for_a_name_without_one() {
+    let program = known();
+    let mistyped = program.output(&["inspect", "wbe"]);
+    assert_eq!(mistyped.status.code(), Some(3));
+    let said = text(&mistyped.stderr);
+    for word in [
+        "\"wbe\"",
+        "xebec ps -a",
+        "xebec images",
+        "xebec inspect docker.io/library/wbe",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let explained = program.output(&["explain", "111111111111"]);
+    let said = text(&explained.stdout);
+    assert!(
+        explained.status.success() && said.contains(&"1".repeat(64)),
+        "{said}"
+    );
+    // An image that begins with the same digits.
+    let images = program.root().join("images");
+    let twin = format!("{}{}", "1".repeat(20), "2".repeat(44));
+    let record = fs::read_to_string(images.join(format!("{}.json", "1".repeat(64)))).unwrap();
+    fs::write(
+        images.join(format!("{twin}.json")),
+        record.replace(&"1".repeat(64), &twin),
+    )
+    .unwrap();
+    for words in [
+        &["inspect", "111111111111"][..],
+        &["explain", "111111111111"],
+        &["record", "--rm", "111111111111"],
+        &["check", "111111111111"],
+    ] {
+        let output = program.output(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(
+            said.contains("2 images begin with 111111111111") && said.contains(&twin),
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn names_are_printed_as_they_are_begun() {
     let program = known();
