@@ -214,7 +214,7 @@ impl Made {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
-    use xebec_testkit::registry::{FaultyRegistry, Options};
+    use xebec_testkit::registry::{Fault, FaultyRegistry, Options, When};
 
     use super::*;
 
@@ -229,21 +229,33 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let probe = || runtime.block_on(clients.get(None).unwrap().probe(&registry.host(), None));
-        probe().unwrap();
-        let before = clients.stats().requests;
-        assert!(before > 0);
+        let tries = || {
+            registry.clear_log();
+            let client = clients.get(None).unwrap();
+            let probed = runtime.block_on(client.probe(&registry.host(), None));
+            probed.unwrap_err();
+            registry.log().len()
+        };
         let write = |text: &str| fs::write(paths.registries(), text).unwrap();
-        write("[budget]\ntotal_deadline = \"0s\"\n");
-        probe().unwrap_err();
-        write("plain_htp = []\n");
-        probe().unwrap_err();
+        write("[budget]\nattempts = 2\nbase_delay = \"1ms\"\n");
+        registry.inject(
+            When::any(),
+            Fault::Status {
+                code: 503,
+                retry_after: None,
+            },
+        );
+        assert_eq!(tries(), 2);
+        assert_eq!(tries(), 2);
+        write("[budget]\nattempts = 5\nbase_delay = \"1ms\"\n");
+        assert_eq!(tries(), 5);
+        write("atempts = 1\n");
+        assert_eq!(tries(), 5, "as before, until it is corrected");
         Clients::new(&paths).get(None).unwrap_err();
         fs::remove_file(paths.registries()).unwrap();
-        probe().unwrap();
-        assert!(
-            clients.stats().requests > before,
-            "what was counted before counts"
-        );
+        write("[budget]\nattempts = 1\n");
+        assert_eq!(tries(), 1);
+        let counted = clients.stats().requests;
+        assert!(counted >= 2 + 2 + 5 + 5 + 1, "{counted}");
     }
 }

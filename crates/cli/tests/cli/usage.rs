@@ -24,19 +24,31 @@ fn no_usage_asks_for_what_a_variable_sets() {
     let program = Program::new();
     let mut left = commands_of(&program, &[]);
     assert!(left.len() > 20, "{left:?}");
-    let mut seen = 0;
+    let (mut seen, mut lacking) = (0, 0);
     while let Some(words) = left.pop() {
         left.extend(commands_of(&program, &words));
-        let mut wrong: Vec<&str> = words.iter().map(String::as_str).collect();
-        wrong.push("--no-such-option");
-        let said = text(&program.output(&wrong).stderr);
-        assert!(said.contains("Usage: xebec "), "{wrong:?}: {said}");
-        for option in ["--root", "--run "] {
-            assert!(!said.contains(option), "{wrong:?}: {said}");
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let help = text(&program.output(&[&words[..], &["--help"]].concat()).stdout);
+        let usage = help.lines().find(|line| line.starts_with("Usage: "));
+        let mut mistakes = vec![[&words[..], &["--no-such-option"]].concat()];
+        // Such a command does nothing without its arguments.
+        if usage.unwrap().contains(" <") {
+            mistakes.push(words);
+            lacking += 1;
+        }
+        for wrong in mistakes {
+            let output = program.output(&wrong);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{wrong:?}: {said}");
+            assert!(said.contains("Usage: xebec "), "{wrong:?}: {said}");
+            for option in ["--root", "--run "] {
+                let usage = said.lines().find(|line| line.starts_with("Usage: "));
+                assert!(!usage.unwrap().contains(option), "{wrong:?}: {said}");
+            }
         }
         seen += 1;
     }
-    assert!(seen > 50, "{seen} commands");
+    assert!(seen > 50 && lacking > 20, "{seen} commands, {lacking} with arguments");
     let help = text(&program.output(&["mount", "--help"]).stdout);
     assert!(help.contains("XEBEC_ROOT"), "{help}");
 }
