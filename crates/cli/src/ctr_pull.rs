@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tokio::signal::unix::{SignalKind, signal};
-use xebec_daemon::ctr_pull::{Pulled, PulledLayer, Target, pull};
+use xebec_engines::ctr_pull::{Pulled, PulledLayer, Target, pull};
 use xebec_images::clients::Clients;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tokio::signal::unix::{SignalKind, signal};
-use xebec_daemon::relay::{Place, serve};
+use xebec_engines::relay::{Place, serve};
 use xebec_images::clients::Clients;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;

@@ -18,8 +18,7 @@
 //!   view is on its way; `view_cleanup`: gives up what went with its views.
 //! * `upkeep`: work on the cache in the background; `durability`: what is brought to the disk later; `background`: threads for what
 //!   blocks; `containers`: cleans up after containers whose command was killed.
-//! * `snapshots`: containerd's snapshots; `logins`: the logins of the kubelet's pulls; [`ctr_pull`]: a lazy pull for `ctr`;
-//!   [`relay`]: between containerd and Docker.
+//! * `snapshots`: containerd's snapshots.
 //! * `status`: the daemon's report of itself; [`explain`]: why readers waited; `history_writer`: writes that down for later;
 //!   `container_runs`: which containers run, on which images; `metrics`, `metrics_server`: for Prometheus.
 //!   [`failpoints`]: where tests end the process on purpose.
@@ -35,7 +34,6 @@ mod completion;
 mod container_runs;
 mod containers;
 mod corrections;
-pub mod ctr_pull;
 mod durability;
 mod ending;
 mod eviction;
@@ -49,7 +47,6 @@ mod integrity_check;
 mod learning;
 mod load_ahead;
 mod loaded_images;
-mod logins;
 mod metrics;
 mod metrics_server;
 mod mounts;
@@ -61,7 +58,6 @@ mod proofs;
 mod pull_progress;
 mod pulls;
 mod quota;
-pub mod relay;
 mod removal;
 mod requests;
 mod runtime_images;

@@ -27,10 +27,10 @@ use xebec_snapshotter::containerd::owners::Owners;
 use xebec_snapshotter::image_service::ImageService;
 use xebec_snapshotter::server::{self, Opened};
 
-use crate::logins::KeptLogins;
 use crate::snapshot_service::{Serving, Snapshots};
 use layer_services::LayerServices;
 use lazy::Layers;
+use xebec_engines::logins::KeptLogins;
 
 /// How long it is until a store is tried again that could not be opened, the first time; then twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);

@@ -10,7 +10,7 @@ mod command;
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use xebec_daemon::relay::USUAL_LINK;
+use xebec_engines::relay::USUAL_LINK;
 use xebec_format::digest::Digest;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::settings::USUAL_CONTAINERD;

@@ -57,6 +57,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "xebec-engines",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-snapshotter",
+            "xebec-oci",
+            "xebec-protocol",
+            "xebec-images",
+        ],
+    ),
+    (
         "xebec-fill",
         &[
             "xebec-format",
@@ -103,6 +114,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "xebec-daemon",
         &[
+            "xebec-engines",
             "xebec-format",
             "xebec-kernel",
             "xebec-trust",
@@ -121,16 +133,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "xebec-install",
         &[
+            "xebec-engines",
             "xebec-format",
             "xebec-kernel",
             "xebec-protocol",
             "xebec-keeper",
-            "xebec-daemon",
         ],
     ),
     (
         "xebec-cli",
         &[
+            "xebec-engines",
             "xebec-format",
             "xebec-kernel",
             "xebec-network",

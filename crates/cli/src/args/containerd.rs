@@ -73,7 +73,7 @@ pub(crate) struct DockerRelayArgs {
     #[arg(long, value_name = "SOCKET", env = "CONTAINERD_ADDRESS")]
     pub(crate) address: Option<PathBuf>,
     /// The link by which Docker finds containerd. Xebec makes its directory, and closes it to other users.
-    #[arg(long, value_name = "LINK", default_value = xebec_daemon::relay::USUAL_LINK)]
+    #[arg(long, value_name = "LINK", default_value = xebec_engines::relay::USUAL_LINK)]
     pub(crate) link: PathBuf,
     #[command(flatten)]
     pub(crate) named: SnapshotterName,

@@ -48,7 +48,10 @@ fn no_usage_asks_for_what_a_variable_sets() {
         }
         seen += 1;
     }
-    assert!(seen > 50 && lacking > 20, "{seen} commands, {lacking} with arguments");
+    assert!(
+        seen > 50 && lacking > 20,
+        "{seen} commands, {lacking} with arguments"
+    );
     let help = text(&program.output(&["mount", "--help"]).stdout);
     assert!(help.contains("XEBEC_ROOT"), "{help}");
 }

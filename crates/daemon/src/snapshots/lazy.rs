@@ -26,8 +26,8 @@ use xebec_snapshotter::{ErrorKind, LazyImages, SnapshotError};
 
 use super::admission_cache::{AdmissionCache, Asker};
 use super::layer_services::LayerServices;
-use crate::logins::KeptLogins;
 use crate::order::Order;
+use xebec_engines::logins::KeptLogins;
 
 /// How long a tag is shown another's layers of the same chain, before its registry is asked again for its own: a start asks
 /// for mounts twice, and a container that fails is started over and over.

@@ -31,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The files, and who changes them.
 #[derive(Debug)]
-pub(crate) struct KeptLogins {
+pub struct KeptLogins {
     file: PathBuf,
     tried_file: PathBuf,
     /// How long a login is kept that no pull brings again.
@@ -93,7 +93,7 @@ impl From<&Login> for Entry {
 
 impl KeptLogins {
     /// Keeps them in these files. What was being tried when its last keeper died is not tried any more.
-    pub(crate) fn new(file: PathBuf, tried_file: PathBuf, age: Option<Duration>) -> Self {
+    pub fn new(file: PathBuf, tried_file: PathBuf, age: Option<Duration>) -> Self {
         let kept = Self {
             file,
             tried_file,
@@ -108,7 +108,7 @@ impl KeptLogins {
     }
 
     /// Whether a pull of the image is under way that brings a login.
-    pub(crate) fn are_tried(&self, image: &str) -> bool {
+    pub fn are_tried(&self, image: &str) -> bool {
         let tried = self.lock();
         key(image).is_ok_and(|key| {
             let mut pulls = tried.pulls.values();
@@ -117,7 +117,7 @@ impl KeptLogins {
     }
 
     /// Forgets logins that are too old, and says how long it is until that is worth doing again; `None` if it never is.
-    pub(crate) fn forget_old(&self) -> Option<Duration> {
+    pub fn forget_old(&self) -> Option<Duration> {
         let age = self.age?;
         let _one = self.lock();
         if let Err(error) = self.change(|_| {}) {
