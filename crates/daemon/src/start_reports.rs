@@ -328,5 +328,4 @@ fn none_remembered(meant: &Meant<'_>, earlier: Option<&StartReport>, goes_on: bo
 }
 
 #[cfg(test)]
-#[path = "start_reports_tests.rs"]
 mod tests;
