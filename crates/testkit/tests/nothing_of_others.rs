@@ -37,6 +37,8 @@ const CALLS: &[&str] = &[
     "kill(",
     "kill_process(",
     "pidfd_send_signal(",
+    // The same by the kernel crate, for signals without a name.
+    "send_signal(self.",
     ".signal(",
     "set_permissions(",
     "chmod(",
