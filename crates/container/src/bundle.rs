@@ -13,7 +13,7 @@ use xebec_confinement::SecurityContext;
 use xebec_container_log::{LogLimits, LogWriter};
 use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::lock::try_lock_directory;
-use xebec_kernel::mount::{Attributes, Detached, Overlay};
+use xebec_kernel::mount::{Attributes, Detached, MountError, Overlay};
 use xebec_network::{Attaching, Resolver, Wish};
 use xebec_volume::{ContainerVolumes, Place};
 
@@ -126,7 +126,7 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// Mounts the overlay on the view of an image. The view and the command line are noted for the record,
+    /// Mounts the overlay on the view of an image where nobody sees it yet. The view and the command line are noted for the record,
     /// which is written when the container's process is known.
     pub(crate) fn mount(&mut self, view: &Path, process: &Process) -> Result<Detached, RunError> {
         let view = fs::canonicalize(view).map_err(RunError::file("find the image view", view))?;
@@ -135,6 +135,12 @@ impl Bundle {
         self.record.set_command(&process.args);
         self.saved.set_command(&process.args);
         Ok(root)
+    }
+
+    /// Mounts the overlay where the runtime looks for the container's root.
+    pub(crate) fn attach(&self, root: &Detached) -> Result<(), RunError> {
+        root.attach(&self.root())
+            .map_err(|source| self.overlay_failed(source))
     }
 
     /// Makes the volumes that are not there, and fills new ones with what the image has in their places.
@@ -391,11 +397,15 @@ impl Bundle {
         if let Some((_, label)) = &self.security.labels.selinux {
             overlay = overlay.option("context", Some(label));
         }
-        let mounted = overlay.mount_at(&self.root(), Attributes::empty());
-        mounted.map_err(|source| RunError::Overlay {
+        let mounted = overlay.mount(Attributes::empty());
+        mounted.map_err(|source| self.overlay_failed(source))
+    }
+
+    fn overlay_failed(&self, source: MountError) -> RunError {
+        RunError::Overlay {
             id: self.id().to_owned(),
             source,
-        })
+        }
     }
 
     /// Writes the files that `config.json` refers to, and then `config.json`, which appears whole or not at

@@ -201,6 +201,8 @@ fn run_in(
     events.give_way(|go_on| bundle.make_volumes(go_on))?;
     // Before the runtime can look for it.
     command_check::check(root.as_fd(), &process, options)?;
+    // A runtime that comes from now on does not wait for its root, and mounts what it finds.
+    bundle.attach(&root)?;
     create.open_root(bundle, &root);
     on_event(Event::Mounted {
         id: bundle.id().to_owned(),

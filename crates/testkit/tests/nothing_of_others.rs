@@ -15,6 +15,7 @@ const CALLS: &[&str] = &[
     "Top::detach",
     "move_mount(",
     "detached.attach(",
+    "root.attach(",
     "Automount::attach(",
     "mount_at(",
     "bind_private(",

@@ -55,6 +55,24 @@ fn a_new_volume_shows_what_the_image_has_there() {
     assert!(!data.exists());
 }
 
+/// The runtime is slower than the mount of the root, and is there before all is copied.
+#[test]
+fn a_volume_that_takes_long_to_fill_is_mounted_full() {
+    const FILES: usize = 20_000;
+    let mut case = case!();
+    let directory = case.view().join("srv/many");
+    fs::create_dir_all(&directory).unwrap();
+    for number in 0..FILES {
+        fs::File::create(directory.join(number.to_string())).unwrap();
+    }
+    case.flag("rm")
+        .set("volume", "data:/srv/many")
+        .shell("ls /srv/many | wc -l");
+    let run = case.run();
+    assert_eq!(run.stdout.trim(), FILES.to_string(), "{run:?}");
+    case.assert_clean();
+}
+
 #[test]
 fn a_volume_is_not_filled_against_the_users_will() {
     let mut case = case!();
