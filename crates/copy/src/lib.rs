@@ -1,20 +1,20 @@
 //! Copies files between a host and containers that run: `xebec cp`.
 //!
-//! A copy has a source, which passes one [`Entry`] after the other to a sink. A tree of files
-//! ([`tree_source`], [`tree_sink`]) and a tar stream ([`tar_source`], [`tar_sink`]) can be either. Nothing is
+//! A copy has a source, which passes one `Entry` after the other to a sink. A tree of files
+//! (`tree_source`, `tree_sink`) and a tar stream (`tar_source`, `tar_sink`) can be either. Nothing is
 //! held whole, so sizes are unbounded.
 //!
 //! A container is an attacker, who may replace any name by a link at any moment, and a directory of the host
 //! may be a volume of it. So:
 //!
-//! * A path in a container is looked up with the container's root as the root ([`place`]): no link leads out
+//! * A path in a container is looked up with the container's root as the root (`place`): no link leads out
 //!   of it.
 //! * Below the directory that is copied, or copied into, each name is opened in its directory, which is open,
 //!   and never through a link. What was opened is looked at and then read, not the name again.
 //! * A file appears under a temporary name and is then renamed, so no link in its place is followed.
 //! * Device files are never made. On the host, bits that let a program run as its owner are dropped unless
 //!   everything is to be kept (`-a`).
-//! * Directories deeper than [`limits::LEVELS`] are refused.
+//! * Trees deeper than 1,000 directories are refused.
 //!
 //! # What this crate may use
 //!

@@ -59,7 +59,7 @@ pub enum Filter {
 pub struct Filters {
     /// The filter that is installed on the runtime.
     pub outer: Option<Vec<Instruction>>,
-    /// The note of the outer filter in the runtime's configuration ([`joining`]).
+    /// The note of the outer filter in the runtime's configuration ([`ANNOTATION`]).
     pub annotation: Option<&'static str>,
     /// The `linux.seccomp` object of the runtime's configuration.
     pub profile: Option<Value>,
