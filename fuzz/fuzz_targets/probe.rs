@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use xebec_container::{Mount, Probe, Source, StopSignal, Volume};
+use xebec_container::{Probe, StopSignal};
+use xebec_volume::{Mount, Source, Volume};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     if let Ok(probe) = text.parse::<Probe>() {
