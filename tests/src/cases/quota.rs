@@ -30,6 +30,7 @@ pub(crate) fn cases() -> Vec<Case> {
     };
     vec![
         case("oldest-goes-first", oldest_goes_first),
+        case("freed-after-a-stop", freed_after_a_stop),
         case("in-use-stays", in_use_stays),
         case("limit-is-kept", limit_is_kept),
         case("full-disk-makes-room", full_disk_makes_room),
@@ -131,6 +132,58 @@ fn oldest_goes_first(world: &World) -> Result<Outcome> {
         "{used} bytes brought to {left}: one layer removed, {} pages of another punched; all right afterwards",
         punched[1].unwrap_or(&Value::Null)
     )))
+}
+
+/// Images of several layers are fetched whole, and the daemon is stopped at once: nothing that it left keeps the next one from
+/// evicting all of them.
+fn freed_after_a_stop(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let mut images = Vec::new();
+    let compressions = [
+        Compression::Gzip(6),
+        Compression::Gzip(6),
+        Compression::Zstd,
+        Compression::Tar,
+    ];
+    for (seed, compression) in (1..).zip(compressions) {
+        let files = [0, 1, 2].map(|layer| contents(10 * seed + layer, FILE / 4));
+        // The lowest one is the same in the first two.
+        let base = contents(1, FILE / 4);
+        let layers: [&[(&str, &[u8])]; 4] = [
+            &[("base", &base)],
+            &[("file", &files[0])],
+            &[("file", &files[1]), ("other", &files[0])],
+            &[("last", &files[2])],
+        ];
+        images.push(lab.push_indexed(&lab::image(&layers, compression)?, &format!("image{seed}"))?);
+    }
+    let mut freed = 0;
+    for round in 1..=3 {
+        for names in &images {
+            lab.xebec("root", &["pull", "--complete", &names.tag])?
+                .expect(0, &[])?;
+        }
+        lab.xebec("root", &["daemon", "stop"])?.expect(0, &[])?;
+        let done = json(&lab, &["cache", "gc", "--to", "0", "--json"])?;
+        let steps = list(&done, "layers")?;
+        ensure!(!steps.is_empty(), "round {round}: {done}");
+        for step in steps {
+            ensure!(step.get("kept") == Some(&Value::Null), "round {round}: {done}");
+        }
+        freed += number(&done, "used_before")? - number(&done, "used_after")?;
+        let after = json(&lab, &["cache", "stat", "--json"])?;
+        ensure!(list(&after, "layers")?.is_empty(), "round {round}: {after}");
+    }
+    for names in &images {
+        lab.xebec("root", &["pull", "--complete", &names.tag])?
+            .expect(0, &[])?;
+        let checked = lab.check("root", &names.tag)?;
+        ensure!(
+            checked.wrong == 0 && checked.present == checked.pages,
+            "{checked:?}"
+        );
+    }
+    Ok(Outcome::Passed(format!("{freed} bytes freed in three rounds")))
 }
 
 /// What a view reads stays; what a reader holds whose view was unmounted under it stays too, even if nobody knows.
