@@ -126,10 +126,15 @@ fn mounting(world: &World) -> Result<Outcome> {
     ensure!(fs::read_to_string(full.join("kept"))? == "theirs");
     run(Command::new("umount").arg(&others))?;
 
-    // One upon the other is allowed: both are views.
+    // The same image is mounted once, however often it is asked for. Another one is refused.
+    let before = table()?;
     let path = mnt.to_str().context("a path that is no text")?;
     lab.xebec("root", &["mount", &names.tag, path])?.expect(0, &[])?;
-    lab.umount("root", &mnt)?;
+    ensure!(table()? == before, "it was mounted twice");
+    let other = lab::image(&[&[("file", b"other")]], Compression::Gzip(6))?;
+    let other = lab.push_indexed(&other, "other")?;
+    lab.xebec("root", &["mount", &other.tag, path])?
+        .expect(USAGE, &[path, &names.tag])?;
     expect_contents(&mnt.join("file"), &file)?;
     lab.umount("root", &mnt)?;
     lab.xebec("root", &["umount", path])?

@@ -288,7 +288,7 @@ fn stop_while_pulling(world: &World) -> Result<Outcome> {
             let began = Instant::now();
             lab.xebec("root", &["daemon", "stop"])?.expect(0, &[])?;
             let took = began.elapsed();
-            ensure!(test_kill_process(keeper).is_err(), "the daemon is still there");
+            wait_for_the_end(keeper)?;
             let ended = waiting.join().map_err(|_| anyhow::anyhow!("{name} died"))??;
             Ok((took, ended))
         })?;
