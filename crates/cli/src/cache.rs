@@ -73,11 +73,10 @@ fn stat(paths: &Paths, args: Json) -> Result<(), Failure> {
 /// From the daemon if there is one; else nothing is in use, and the files tell the rest.
 fn report(paths: &Paths) -> Result<CacheReport, Failure> {
     let daemon = Daemon::new(paths.clone());
-    if daemon.is_running() {
-        return match daemon.ask(&Request::Cache, &mut |_| ())? {
-            Reply::Cache(report) => Ok(*report),
-            _ => Err(unexpected_reply()),
-        };
+    match daemon.ask_running(&Request::Cache)? {
+        Some(Reply::Cache(report)) => return Ok(*report),
+        Some(_) => return Err(unexpected_reply()),
+        None => (),
     }
     let limit = Settings::load(&paths.settings(), &Overrides::new())?.cache_size;
     Ok(survey(&Images::open(paths)?, limit.map(|size| size.0), |_| None))

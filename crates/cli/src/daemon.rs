@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use xebec_daemon::{failpoints, worker};
 use xebec_fill::events::{Inherited, take_inherited};
-use xebec_keeper::client::{Daemon, unexpected_reply};
+use xebec_keeper::client::{Daemon, not_running, unexpected_reply};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::{Overrides, Settings};
@@ -60,10 +60,7 @@ fn start(paths: &Paths, args: &StartArgs) -> Result<(), Failure> {
 }
 
 fn status(paths: &Paths, daemon: &Daemon, is_json: bool) -> Result<(), Failure> {
-    daemon.require_running()?;
-    let Reply::Status(status) = daemon.ask(&Request::Status, &mut |_| ())? else {
-        return Err(unexpected_reply());
-    };
+    let status = daemon.status()?;
     if is_json {
         return text::print_json(&status);
     }
@@ -72,8 +69,7 @@ fn status(paths: &Paths, daemon: &Daemon, is_json: bool) -> Result<(), Failure> 
 }
 
 fn metrics(daemon: &Daemon) -> Result<(), Failure> {
-    daemon.require_running()?;
-    let Reply::Metrics { text } = daemon.ask(&Request::Metrics, &mut |_| ())? else {
+    let Reply::Metrics { text } = daemon.ask_running(&Request::Metrics)?.ok_or_else(not_running)? else {
         return Err(unexpected_reply());
     };
     out!("{text}");
@@ -81,9 +77,6 @@ fn metrics(daemon: &Daemon) -> Result<(), Failure> {
 }
 
 fn stop(daemon: &Daemon, force: bool) -> Result<(), Failure> {
-    if !daemon.is_running() {
-        return Ok(());
-    }
     if let Some(reason) = daemon.stop(force)? {
         errln!(
             "xebec: everything is unmounted, but {reason}: its reads of missing pages fail with EIO. The daemon stops \

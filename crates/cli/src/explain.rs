@@ -18,14 +18,16 @@ use crate::{text, wait_text};
 /// `xebec explain`.
 pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> {
     let daemon = Daemon::new(paths.clone());
-    let is_running = daemon.require_running().is_ok();
     if args.start {
-        return start::explain(paths, is_running.then_some(&daemon), args);
+        return start::explain(paths, &daemon, args);
     }
     let name = args.name.clone().unwrap_or_default();
-    let explain = |name: &str| match is_running {
-        true => ask(&daemon, name.to_owned()),
-        false => xebec_daemon::explain::explain_without_daemon(paths, name),
+    let explain = |name: &str| match daemon.ask_running(&Request::Explain {
+        name: name.to_owned(),
+    })? {
+        Some(Reply::Explained(explanation)) => Ok(*explanation),
+        Some(_) => Err(unexpected_reply()),
+        None => xebec_daemon::explain::explain_without_daemon(paths, name),
     };
     let mut explanation = match explain(&name) {
         // The daemon knows mounts by their whole paths.
@@ -48,13 +50,6 @@ pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> 
     }
     print(&explanation, args.slow);
     Ok(())
-}
-
-fn ask(daemon: &Daemon, name: String) -> Result<Explanation, Failure> {
-    match daemon.ask(&Request::Explain { name }, &mut |_| ())? {
-        Reply::Explained(explanation) => Ok(*explanation),
-        _ => Err(unexpected_reply()),
-    }
 }
 
 fn print(explanation: &Explanation, slow: bool) {

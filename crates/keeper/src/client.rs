@@ -42,6 +42,14 @@ pub fn unexpected_reply() -> Failure {
     )
 }
 
+/// No daemon runs, and the command must not start one.
+pub fn not_running() -> Failure {
+    Failure::new(
+        FailureKind::NotFound,
+        "no daemon is running; the next `xebec run`, `mount` or `pull` starts it",
+    )
+}
+
 impl Daemon {
     /// The daemon of the installation at `paths`, running or not.
     pub fn new(paths: Paths) -> Self {
@@ -53,33 +61,45 @@ impl Daemon {
         UnixStream::connect(self.paths.socket()).is_ok()
     }
 
-    /// Fails unless a daemon is running. For questions about a running daemon, which must not start one.
-    ///
-    /// # Errors
-    /// `NotFound` when no daemon is running.
-    pub fn require_running(&self) -> Result<(), Failure> {
-        if self.is_running() {
-            return Ok(());
-        }
-        Err(Failure::new(
-            FailureKind::NotFound,
-            "no daemon is running; the next `xebec run`, `mount` or `pull` starts it",
-        ))
-    }
-
     /// Sends `request`, starting the daemon if need be, and gives its final reply; the others go to `listen`.
     ///
     /// # Errors
     /// The daemon's own failures; a daemon that does not start or dies again and again.
     pub fn ask(&self, request: &Request, listen: &mut dyn FnMut(&Reply)) -> Result<Reply, Failure> {
+        let connect = || self.connect().map(Some);
+        let reply = self.exchange(request, listen, &connect)?;
+        reply.ok_or_else(not_running)
+    }
+
+    /// Sends `request` to the daemon that runs and gives its final reply. `None` when no daemon runs: none is started, not even
+    /// when the daemon ends while it is asked.
+    ///
+    /// # Errors
+    /// The daemon's own failures; a daemon that dies again and again.
+    pub fn ask_running(&self, request: &Request) -> Result<Option<Reply>, Failure> {
+        let connect = || match UnixStream::connect(self.paths.socket()) {
+            Ok(stream) => self.check_root().map(|()| Some(stream)),
+            Err(_) => Ok(None),
+        };
+        self.exchange(request, &mut |_| (), &connect)
+    }
+
+    fn exchange(
+        &self,
+        request: &Request,
+        listen: &mut dyn FnMut(&Reply),
+        connect: &dyn Fn() -> Result<Option<UnixStream>, Failure>,
+    ) -> Result<Option<Reply>, Failure> {
         let mut attempt = 1;
         loop {
-            let stream = self.connect()?;
+            let Some(stream) = connect()? else {
+                return Ok(None);
+            };
             match converse(&stream, request, listen) {
                 Ok(Reply::Failed(failure)) => return Err(failure),
                 // Not its fault, so not counted; each time costs a worker's start.
                 Ok(Reply::Again) => tracing::debug!("the worker is being replaced; asking the next one"),
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => return Ok(Some(reply)),
                 Err(error) if attempt < ATTEMPTS => {
                     tracing::debug!(%error, attempt, "the daemon's worker went away; asking again");
                     attempt += 1;
@@ -93,14 +113,17 @@ impl Daemon {
         }
     }
 
-    /// Stops the daemon and waits until it is gone; by force it may have to stay for readers, which it refuses: then it
+    /// Stops the daemon, if one runs, and waits until it is gone; by force it may have to stay for readers, which it refuses: then it
     /// is not waited for, and the reason is given.
     ///
     /// # Errors
     /// When views are in use and `force` is not given, or it does not end.
     pub fn stop(&self, force: bool) -> Result<Option<String>, Failure> {
-        let (_, keeper) = self.with_keeper()?;
-        if let Reply::Stays { reason } = self.ask(&Request::Stop { force }, &mut |_| ())? {
+        let (_, keeper) = match self.with_keeper() {
+            Err(failure) if failure.kind == FailureKind::NotFound => return Ok(None),
+            found => found?,
+        };
+        if let Some(Reply::Stays { reason }) = self.ask_running(&Request::Stop { force })? {
             return Ok(Some(reason));
         }
         let deadline = Instant::now() + STOP_TIMEOUT;
@@ -192,10 +215,15 @@ impl Daemon {
             .map_err(|error| Failure::host("start the daemon", error))
     }
 
-    fn status(&self) -> Result<Status, Failure> {
-        match self.ask(&Request::Status, &mut |_| ())? {
-            Reply::Status(status) => Ok(*status),
-            _ => Err(unexpected_reply()),
+    /// What the daemon that runs says of itself.
+    ///
+    /// # Errors
+    /// `NotFound` when no daemon runs; as [`Daemon::ask_running`].
+    pub fn status(&self) -> Result<Status, Failure> {
+        match self.ask_running(&Request::Status)? {
+            Some(Reply::Status(status)) => Ok(*status),
+            Some(_) => Err(unexpected_reply()),
+            None => Err(not_running()),
         }
     }
 
@@ -372,5 +400,28 @@ fn converse(stream: &UnixStream, request: &Request, listen: &mut dyn FnMut(&Repl
             return Ok(reply);
         }
         listen(&reply);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_dies_while_it_is_asked_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = Paths::create(&directory.path().join("root"), &directory.path().join("run")).unwrap();
+        let listener = UnixListener::bind(paths.socket()).unwrap();
+        let dying = std::thread::spawn(move || drop(listener.accept().unwrap()));
+        let daemon = Daemon::new(paths.clone());
+        assert!(daemon.ask_running(&Request::Status).unwrap().is_none());
+        dying.join().unwrap();
+        assert_eq!(daemon.status().unwrap_err().kind, FailureKind::NotFound);
+        assert_eq!(daemon.stop(false).unwrap(), None);
+        let log = paths.run().join("daemon.log");
+        assert!(!log.exists(), "a daemon was started");
     }
 }

@@ -16,9 +16,11 @@ use crate::text;
 const SHORT: usize = 19;
 
 /// `xebec explain --start`.
-pub(super) fn explain(paths: &Paths, daemon: Option<&Daemon>, args: &ExplainArgs) -> Result<(), Failure> {
-    let report = match daemon {
-        Some(daemon) => ask(daemon, args.name.clone())?,
+pub(super) fn explain(paths: &Paths, daemon: &Daemon, args: &ExplainArgs) -> Result<(), Failure> {
+    let name = args.name.clone();
+    let report = match daemon.ask_running(&Request::ExplainStart { name })? {
+        Some(Reply::Start(report)) => *report,
+        Some(_) => return Err(unexpected_reply()),
         None => explain_start_without_daemon(paths, args.name.as_deref())?,
     };
     if args.json {
@@ -26,13 +28,6 @@ pub(super) fn explain(paths: &Paths, daemon: Option<&Daemon>, args: &ExplainArgs
     }
     print(&report);
     Ok(())
-}
-
-fn ask(daemon: &Daemon, name: Option<String>) -> Result<StartReport, Failure> {
-    match daemon.ask(&Request::ExplainStart { name }, &mut |_| ())? {
-        Reply::Start(report) => Ok(*report),
-        _ => Err(unexpected_reply()),
-    }
 }
 
 fn print(report: &StartReport) {
