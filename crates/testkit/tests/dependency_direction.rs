@@ -32,6 +32,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-index", &["xebec-format", "xebec-kernel"]),
     ("xebec-cache", &["xebec-format", "xebec-kernel", "xebec-index"]),
     (
+        "xebec-registry",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-trust",
+            "xebec-oci",
+            "xebec-index",
+        ],
+    ),
+    (
         "xebec-protocol",
         &[
             "xebec-format",

@@ -1,0 +1,1 @@
+//! What was done by whom: a line of JSON for each request that changes something.

@@ -1,0 +1,1 @@
+//! Each layer's index, made when the layer was pushed or has come from another registry.

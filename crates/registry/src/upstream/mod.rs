@@ -1,0 +1,1 @@
+//! Images of other registries, fetched when they are asked for.
