@@ -68,6 +68,11 @@ wrk                   | apt    | wrk                   | bench                  
 redis-benchmark       | apt    | redis-tools           | bench                      | loads databases
 registry              | go     | github.com/distribution/distribution/v3/cmd/registry@v3.0.0 | test,bench | a registry with the referrers API, which Debian'"'"'s lacks
 crane                 | go     | github.com/google/go-containerregistry/cmd/crane@v0.20.6 | test,bench | another client
+regctl                | go     | github.com/regclient/regclient/cmd/regctl@v0.11.7 | test | another client
+oras                  | go     | oras.land/oras/cmd/oras@v1.3.6 | test           | another client
+conformance           | go     | github.com/opencontainers/distribution-spec/conformance@v0.0.0-20260831232431-97274622c111 | test | the specification'"'"'s own test of registries
+versitygw             | go     | github.com/versity/versitygw/cmd/versitygw@v1.8.0 | test,bench | an object store for the registry
+/usr/lib/postgresql/15/bin/postgres | apt | postgresql-15 | test,bench          | a database for the registry
 containerd            | go     | github.com/containerd/containerd/v2/cmd/containerd@v2.4.2 | test,bench | Debian'"'"'s 1.6 knows no snapshotter by proxy for what is tested
 containerd-shim-runc-v2 | go   | github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2@v2.4.2 | test,bench | as containerd
 ctr                   | go     | github.com/containerd/containerd/v2/cmd/ctr@v2.4.2 | test,bench | as containerd
@@ -170,6 +175,11 @@ install_packages() {
     [[ $(id -u) -eq 0 ]] || sudo=(sudo)
     "${sudo[@]}" apt-get update -q >&2
     [[ $# -gt 0 ]] || return 0
+    # PostgreSQL's package would make a database and start it. Tests make their own.
+    if [[ " $* " == *" postgresql-"* && ! -e /etc/postgresql-common/createcluster.conf ]]; then
+        "${sudo[@]}" mkdir -p /etc/postgresql-common
+        "${sudo[@]}" tee /etc/postgresql-common/createcluster.conf <<<"create_main_cluster = false" >/dev/null
+    fi
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >&2
 }
 
