@@ -1,0 +1,74 @@
+//! What happened to the contents of the registry, for those who write it down or pass it on.
+//!
+//! The API tells each [`Listener`] after the client has got what it asked for, or what it sent is on the disk. A listener must not wait:
+//! what takes time goes into a queue of its own.
+
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// A manifest was read.
+    PullManifest,
+    /// A blob, or a part of one, was read.
+    PullBlob,
+    /// A manifest was written, perhaps with tags.
+    PushManifest,
+    /// A blob was written.
+    PushBlob,
+    /// A blob was taken over from another repository.
+    MountBlob,
+    /// A manifest was deleted, with its tags.
+    DeleteManifest,
+    /// A blob was deleted.
+    DeleteBlob,
+    /// A tag was deleted; its manifest stays.
+    DeleteTag,
+}
+
+/// Who asked, and by which request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The user's name; none for somebody who did not log in.
+    pub user: Option<String>,
+    /// The other end of the connection.
+    pub peer: Option<SocketAddr>,
+    /// The request's id, which is in its answer and in the log, too.
+    pub request_id: String,
+    /// The host that the client asked, as it named it.
+    pub host: String,
+    /// The client's own word on what it is.
+    pub user_agent: String,
+    /// The method of the request.
+    pub method: String,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What.
+    pub kind: EventKind,
+    /// When.
+    pub time: SystemTime,
+    /// In which repository.
+    pub repository: String,
+    /// Of which manifest or blob.
+    pub digest: Option<String>,
+    /// Under which tags.
+    pub tags: Vec<String>,
+    /// The media type, where it is known.
+    pub media_type: Option<String>,
+    /// The number of bytes, where it is known.
+    pub size: Option<u64>,
+    /// The repository that a blob was taken over from.
+    pub from: Option<String>,
+    /// By whom.
+    pub origin: Origin,
+}
+
+/// Who is told what happened.
+pub trait Listener: Send + Sync {
+    /// Takes note of an event, at once.
+    fn happened(&self, event: &Event);
+}
