@@ -2,8 +2,8 @@
 //! taken from the manifest itself.
 #![no_main]
 
+use xebec_artifact::artifact::Artifact;
 use xebec_format::digest::Digest;
-use xebec_images::artifact::Artifact;
 use xebec_oci::Manifest;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::{Value, json};
+use xebec_artifact::artifact::{Artifact, BlobRef, LayerBlobs};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
     CarriedIndex, PageRun, RecordedLayer, Recording, SeenRun, Segment, SegmentDigest, Service, ServiceKey,
     Zone,
 };
 use xebec_fuzz::{plain_numbers_of_recording, plain_sections_of_index};
-use xebec_images::artifact::{Artifact, BlobRef, LayerBlobs};
 use xebec_index::indexer::{IndexOptions, index_layer};
 use xebec_oci::Descriptor;
 use xebec_testkit::compression::Compression;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use tracing::warn;
+use xebec_artifact::own_table::has_table_of_contents;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{DecodeError, LayerIndex, MERGED_ENTRY};
@@ -430,7 +431,7 @@ impl<'a> Choice<'a> {
                 Ok(Some(_))
             )
         });
-        binds || lazy::has_table_of_contents(descriptor) || self.policy.has_keys_for(&self.repository)
+        binds || has_table_of_contents(descriptor) || self.policy.has_keys_for(&self.repository)
     }
 
     /// Decodes an index and checks that it speaks of this image's layer.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use serde::Serialize;
+use xebec_artifact::own_table::has_table_of_contents;
 use xebec_cache::store::LayerKey;
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
@@ -18,7 +19,7 @@ use crate::check::known_image;
 use crate::choose::NotChosen;
 use crate::facts;
 use crate::images::{Images, Report};
-use crate::lazy::{self, has_table_of_contents};
+use crate::lazy;
 use crate::prepared_layer::PreparedLayer;
 
 /// What [`LayerInfo::lazy_by`] says of a layer that is not lazy.

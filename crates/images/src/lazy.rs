@@ -2,8 +2,6 @@
 
 use xebec_format::layer::LayerIndex;
 use xebec_index::indexer::Laziness;
-use xebec_index::toc::{Blob, TableOfContents};
-use xebec_oci::Descriptor;
 
 /// Layers below this size take a request each way or another: reading one whole takes as long as finding its index. Whether an image
 /// may start at all under `--require-lazy` does not depend on it.
@@ -20,13 +18,4 @@ pub fn why_not(index: &LayerIndex) -> Option<String> {
         Laziness::Lazy => None,
         Laziness::NotLazy { reason } => Some(reason),
     }
-}
-
-/// Whether a layer brings a table of contents of its own that its manifest vouches for.
-pub fn has_table_of_contents(descriptor: &Descriptor) -> bool {
-    let blob = Blob {
-        digest: descriptor.digest,
-        size: descriptor.size,
-    };
-    TableOfContents::detect(blob, &descriptor.annotations).is_ok_and(|found| found.is_some())
 }

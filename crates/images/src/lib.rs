@@ -7,12 +7,13 @@
 //! * [`resolve`]: reference → manifest and configuration, from the registry or, when it is down, from a [`record`]; [`referrers`]: what
 //!   the registry lists beside the image.
 //! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the blob's own table of
-//!   contents, one that is offered, the image's index [`artifact`]. [`signatures`] vouch for artifacts, [`facts`] are what this host
+//!   contents, one that is offered, the image's index artifact (`xebec_artifact`). [`signatures`] vouch for artifacts, [`facts`] are what this host
 //!   knows of an index, [`budget`] bounds what indexes may take in memory, `index_cache` has those that are decoded.
 //! * [`streaming`]: a layer that has none of these is read whole and indexed while it streams in; [`lazy`] says why.
 //! * [`admission`]: which layers of an image could be lazy, without making any so.
 //! * [`background_write`]: writes a start's notes while the start goes on; `deferred_sync`: syncs them to the disk after it.
-//! * [`publish`]: indexes go to the registry as an artifact that refers to the image.
+//! * [`publish`]: indexes go to the registry as an artifact that refers to the image. [`embedded_config`]: the image's configuration
+//!   inside an artifact's manifest.
 //! * [`clients`]: the registry clients, [`registry_memory`] what earlier processes learned of registries.
 //! * [`origin`]: where fills get bytes from; [`whole_blob_download`] helps with registries that ignore ranges.
 //! * [`outages`]: who asked hears for which registry the request waits.
@@ -22,17 +23,17 @@
 //! Promises: every chosen index is admitted by the policy for the image as the user named it; a layer of another repository is used
 //! only if the image's own repository shows that it has the layer; everything that a registry sends has a limit.
 //!
-//! May use: `format`, `index`, `oci`, `cache`, `kernel`, `trust`, `protocol`, and `container` for configurations of images. It
+//! May use: `format`, `index`, `oci`, `artifact`, `cache`, `kernel`, `trust`, `protocol`, and `container` for configurations of images. It
 //! knows no recordings: the crate `recordings` offers indexes and configurations from them.
 
 pub mod admission;
-pub mod artifact;
 pub mod background_write;
 pub mod budget;
 pub mod check;
 pub mod choose;
 pub mod clients;
 mod deferred_sync;
+pub mod embedded_config;
 pub mod facts;
 pub mod found_image;
 pub mod images;

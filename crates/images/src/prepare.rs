@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use xebec_artifact::artifact::{BlobRef, CONTENTS_TYPE};
 use xebec_format::digest::Digest;
 use xebec_kernel::file::write_for_this_boot;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::ImageRequest;
 
-use crate::artifact::{BlobRef, CONTENTS_TYPE};
 use crate::background_write::BackgroundWrite;
 use crate::choose::Choice;
 use crate::found_image::FoundImage;

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{self, Write};
 
+use xebec_artifact::artifact::{BlobRef, FRAME_TYPE};
 use xebec_cache::layer::CachedLayer;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
@@ -14,7 +15,6 @@ use xebec_kernel::file::write_atomically;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_trust::Record;
 
-use crate::artifact::{BlobRef, FRAME_TYPE};
 use crate::facts;
 use crate::images::Images;
 use crate::origin;

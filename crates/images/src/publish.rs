@@ -5,6 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use xebec_artifact::artifact::{Artifact, BlobRef, EMPTY_CONFIG, LayerBlobs};
+use xebec_artifact::own_table::has_table_of_contents;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{LayerIndex, Section};
@@ -13,11 +15,9 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{ImageRequest, Reply};
 use xebec_trust::{BoundArtifact, Original, PrivateKey, RepositoryName, Root};
 
-use crate::artifact::{Artifact, BlobRef, EMPTY_CONFIG, LayerBlobs};
 use crate::facts;
 use crate::found_image::FoundImage;
 use crate::images::{Images, Report};
-use crate::lazy::has_table_of_contents;
 use crate::record::{KeptFor, LayerRecord};
 use crate::registry_failure::registry_failure;
 use crate::signatures;

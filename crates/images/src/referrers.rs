@@ -16,7 +16,7 @@ use xebec_format::digest::Digest;
 use xebec_oci::media_type::ACCEPT_IMAGE;
 use xebec_oci::{Client, ClientError, Descriptor, FetchedManifest, Manifest, Repository};
 
-use crate::artifact::config_user;
+use crate::embedded_config::config_user;
 
 /// Artifacts that are fetched for the configuration they may carry, at the same time. They are small, are needed next, and
 /// few images have more recordings.

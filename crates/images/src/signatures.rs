@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use tracing::{debug, warn};
+use xebec_artifact::artifact::BlobRef;
 use xebec_format::digest::Digest;
 use xebec_oci::media_type::{ACCEPT_IMAGE, OCI_MANIFEST};
 use xebec_oci::{BlobSource, Client, ClientError, Repository};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_trust::{MAX_PAYLOAD, Policy, PrivateKey, RepositoryName, SignatureManifest, Signing};
 
-use crate::artifact::BlobRef;
 use crate::registry_failure::registry_failure;
 
 /// The signature of `artifact` by a key that counts for the repository, if there is one.

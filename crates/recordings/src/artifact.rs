@@ -8,12 +8,11 @@
 
 use std::collections::BTreeMap;
 
+use xebec_artifact::artifact::{self, ArtifactError, BlobRef, EMPTY_CONFIG};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Zone;
 use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
 use xebec_oci::{Descriptor, ImageManifest, Manifest};
-
-use xebec_images::artifact::{self, ArtifactError, BlobRef, EMPTY_CONFIG};
 
 /// `artifactType` of the manifest.
 pub const RUNTIME_IMAGE_TYPE: &str = "application/vnd.xebec.runtime-image.v1";

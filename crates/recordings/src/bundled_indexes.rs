@@ -7,14 +7,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use xebec_artifact::artifact::{BlobRef, LAYER_ANNOTATION, WINDOWS_TYPE};
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 use xebec_format::layer::{LayerIndex, Section};
 use xebec_format::runtime_image::{CarriedIndex, RecordedLayer, Recording, Zone};
 use xebec_oci::Descriptor;
 use xebec_protocol::failure::{Failure, FailureKind};
-
-use xebec_images::artifact::{BlobRef, LAYER_ANNOTATION, WINDOWS_TYPE};
 
 /// Most bytes of indexes that one zone carries; what is more is had from the index artifact.
 pub const MAX_CARRIED: u64 = 64 << 20;

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde::Serialize;
+use xebec_artifact::artifact::{BlobRef, EMPTY_CONFIG};
+use xebec_artifact::own_table::has_table_of_contents;
 use xebec_cache::layer::CachedLayer;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::PAGE_SIZE;
@@ -13,10 +15,9 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
     CarriedIndex, LaidOut, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, lay_out,
 };
-use xebec_images::artifact::{BlobRef, EMPTY_CONFIG, embedded_config};
+use xebec_images::embedded_config::embedded_config;
 use xebec_images::found_image::FoundImage;
 use xebec_images::images::Report;
-use xebec_images::lazy;
 use xebec_images::publish::read_key;
 use xebec_images::registry_failure::registry_failure;
 use xebec_images::signatures;
@@ -144,10 +145,7 @@ impl Recordings {
     ) -> impl Fn(LayerKey) -> bool + use<> {
         let record = self.images.records().get(found.manifest_digest);
         let roots = record.map(|record| record.layers).unwrap_or_default();
-        let own = found
-            .layers
-            .iter()
-            .filter(|layer| lazy::has_table_of_contents(layer));
+        let own = found.layers.iter().filter(|layer| has_table_of_contents(layer));
         let own: Vec<Digest> = own.map(|layer| layer.digest).collect();
         move |key| {
             let is_vouched = || {

@@ -32,6 +32,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-index", &["xebec-format", "xebec-kernel"]),
     ("xebec-cache", &["xebec-format", "xebec-kernel", "xebec-index"]),
     (
+        "xebec-artifact",
+        &["xebec-format", "xebec-trust", "xebec-oci", "xebec-index"],
+    ),
+    (
         "xebec-registry",
         &[
             "xebec-format",
@@ -39,6 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-trust",
             "xebec-oci",
             "xebec-index",
+            "xebec-artifact",
         ],
     ),
     (
@@ -64,6 +69,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-index",
             "xebec-cache",
             "xebec-protocol",
+            "xebec-artifact",
         ],
     ),
     (
@@ -119,6 +125,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-images",
             "xebec-fill",
             "xebec-views",
+            "xebec-artifact",
         ],
     ),
     (

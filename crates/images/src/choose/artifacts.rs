@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tracing::warn;
+use xebec_artifact::artifact::{ARTIFACT_TYPE, Artifact, BlobRef, INDEX_TYPE, LayerBlobs, MAX_INDEX};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::Section;
@@ -12,7 +13,6 @@ use xebec_protocol::failure::Failure;
 use xebec_trust::{Binding, Listing, Record, Signing};
 
 use super::choice::{Choice, FoundArtifact, Outcome};
-use crate::artifact::{ARTIFACT_TYPE, Artifact, BlobRef, INDEX_TYPE, LayerBlobs, MAX_INDEX};
 use crate::prepared_layer::PreparedLayer;
 use crate::registry_failure::registry_failure;
 

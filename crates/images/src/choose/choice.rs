@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio::sync::{OnceCell, Semaphore};
+use xebec_artifact::artifact::Artifact;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_oci::Client;
@@ -13,7 +14,6 @@ use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::ImageRequest;
 use xebec_trust::{Binding, Evidence, Policy, Refusal, RepositoryName, Signing};
 
-use crate::artifact::Artifact;
 use crate::budget::Account;
 use crate::found_image::FoundImage;
 use crate::images::Images;

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use xebec_container::Identity;
 use xebec_format::digest::Digest;
 use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
 use xebec_oci::{Descriptor, ImageManifest, Manifest};
@@ -220,29 +219,6 @@ impl Artifact {
         }
         Ok(Self { layers })
     }
-}
-
-/// Annotation of the configuration's descriptor: JSON that says who the configuration's `User` is by the image's lists.
-pub const USER_ANNOTATION: &str = "dev.xebec.user";
-
-/// Largest configuration of an image that travels inside a manifest. Most have a few thousand bytes.
-const MAX_INLINE_CONFIG: usize = 64 << 10;
-
-/// The configuration of an image, as an artifact of it lists it, with the numbers of its user; `None` where it is too large to travel
-/// inside.
-pub fn embedded_config(media_type: &str, bytes: &[u8], user: Option<&Identity>) -> Option<Descriptor> {
-    let mut descriptor =
-        (bytes.len() <= MAX_INLINE_CONFIG).then(|| Descriptor::embedding(media_type, bytes))?;
-    let user = user.and_then(|user| serde_json::to_string(user).ok());
-    descriptor
-        .annotations
-        .extend(user.map(|user| (USER_ANNOTATION.to_owned(), user)));
-    Some(descriptor)
-}
-
-/// Who the image's user is, where the configuration's descriptor says so.
-pub fn config_user(config: &Descriptor) -> Option<Identity> {
-    Identity::remembered(config.annotations.get(USER_ANNOTATION)?)
 }
 
 #[cfg(test)]
