@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use xebec_artifact::artifact::{Artifact, BlobRef, EMPTY_CONFIG, LayerBlobs};
+use xebec_artifact::made::blobs_of;
 use xebec_artifact::own_table::has_table_of_contents;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
-use xebec_format::layer::{LayerIndex, Section};
+use xebec_format::layer::LayerIndex;
 use xebec_oci::{BlobSource, Client, Repository};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{ImageRequest, Reply};
@@ -95,9 +96,13 @@ impl Images {
             let bytes = self.store().index_bytes(key)?;
             let index =
                 LayerIndex::decode(&bytes).map_err(|error| Failure::new(FailureKind::Integrity, error))?;
+            let stored = BlobRef {
+                digest: key.index,
+                size: bytes.len() as u64,
+            };
             artifact
                 .layers
-                .insert(descriptor.digest, blobs_of(key, bytes.len() as u64, &index));
+                .insert(descriptor.digest, blobs_of(stored, &index));
             layers.push(PublishedLayer::new(key, bytes.len() as u64, &index));
         }
         self.keep_record(&found, &layers)?;
@@ -237,24 +242,6 @@ impl PublishedLayer {
             sections_size: 0,
             not_lazy: None,
         }
-    }
-}
-
-fn blobs_of(key: LayerKey, index_size: u64, index: &LayerIndex) -> LayerBlobs {
-    let blob = |section: &Option<Section>| {
-        section.as_ref().map(|section| BlobRef {
-            digest: section.digest,
-            size: section.size,
-        })
-    };
-    LayerBlobs {
-        index: BlobRef {
-            digest: key.index,
-            size: index_size,
-        },
-        windows: blob(&index.windows),
-        frame: blob(&index.frame),
-        contents: blob(&index.contents),
     }
 }
 

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use tokio::sync::mpsc;
+use xebec_artifact::made::MadeIndex;
 use xebec_cache::disk::DiskFile;
 use xebec_cache::room::Room;
 use xebec_cache::store::{LayerKey, StagedLayer};
 use xebec_format::digest::Digest;
-use xebec_index::indexer::{DataSink, IndexError, IndexOptions, IndexedLayer, index_layer};
+use xebec_index::indexer::{DataSink, IndexError, IndexOptions, index_layer};
 use xebec_oci::{BlobStream, Client, Descriptor};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Reply;
@@ -98,42 +99,35 @@ impl Images {
             held,
         });
         let sink = sink.as_mut().map(|sink| sink as &mut dyn DataSink);
-        let IndexedLayer {
-            mut index,
-            windows,
-            frame,
-            contents,
-            ..
-        } = index_layer(Parts::new(receiver), &IndexOptions::default(), sink).map_err(not_indexed)?;
-        check("digest", descriptor.digest, index.layer)?;
-        check("diff ID", diff_id, index.diff_id.unwrap_or(index.layer))?;
-        index.diff_id = Some(diff_id);
-        let encoded = index.encode();
+        let indexed =
+            index_layer(Parts::new(receiver), &IndexOptions::default(), sink).map_err(not_indexed)?;
+        let made = MadeIndex::new(indexed, descriptor.digest, diff_id)
+            .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
+        let (encoded, sections) = (&made.encoded, made.sections());
         let key = LayerKey {
             layer: descriptor.digest,
-            index: Digest::of(&encoded),
+            index: Digest::of(encoded),
         };
-        let sections = [("windows", &windows), ("frame", &frame), ("contents", &contents)];
         if self.store.contains(key) {
             // The same index is there already, perhaps with data and in use: only what it lacks is added.
-            self.store.add(key, &encoded)?;
+            self.store.add(key, encoded)?;
             let directory = self.store.directory().join(key.folder());
             for (name, bytes) in sections {
                 xebec_kernel::file::write_atomically(&directory.join(name), bytes)
                     .map_err(|error| Failure::host(format!("write {name} of {key}"), error))?;
             }
             if keep_data {
-                self.keep_spans(key, &encoded, &staged)?;
+                self.keep_spans(key, encoded, &staged)?;
             }
         } else {
-            staged.keep_file("index", &encoded)?;
+            staged.keep_file("index", encoded)?;
             for (name, bytes) in sections {
                 staged.keep_file(name, bytes)?;
             }
             if keep_data {
-                staged.claim_all(&index)?;
+                staged.claim_all(&made.index)?;
             }
-            staged.publish(key, index.data_size)?;
+            staged.publish(key, made.index.data_size)?;
         }
         Ok(key)
     }
@@ -161,15 +155,6 @@ fn not_indexed(error: IndexError) -> Failure {
         _ => FailureKind::Integrity,
     };
     Failure::new(kind, error)
-}
-
-fn check(what: &str, wanted: Digest, found: Digest) -> Result<(), Failure> {
-    if wanted == found {
-        return Ok(());
-    }
-    let message =
-        format!("the layer's {what} is {found}, but the image says {wanted}; Xebec keeps nothing of it");
-    Err(Failure::new(FailureKind::Integrity, message))
 }
 
 /// Runs what may take as long as a registry likes, in a thread of its own.
