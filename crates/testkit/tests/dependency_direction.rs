@@ -35,6 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "xebec-artifact",
         &["xebec-format", "xebec-trust", "xebec-oci", "xebec-index"],
     ),
+    ("xebec-store", &["xebec-kernel"]),
     (
         "xebec-registry",
         &[
@@ -44,6 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-oci",
             "xebec-index",
             "xebec-artifact",
+            "xebec-store",
         ],
     ),
     (
@@ -70,6 +72,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-cache",
             "xebec-protocol",
             "xebec-artifact",
+            "xebec-store",
         ],
     ),
     (
@@ -126,6 +129,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-fill",
             "xebec-views",
             "xebec-artifact",
+            "xebec-store",
         ],
     ),
     (

@@ -1,0 +1,93 @@
+//! What a store is told when it is opened.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where things are kept, and for how long.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// The directory for the embedded database and for objects.
+    pub root: PathBuf,
+    /// Where records are kept.
+    pub database: DatabaseConfig,
+    /// Where objects are kept.
+    pub objects: ObjectsConfig,
+    /// An upload that nobody continues for so long is given up.
+    pub upload_timeout: Duration,
+    /// What nothing refers to any more is condemned after this time, and deleted after this time once more. A client that was told
+    /// that a blob is here has at least half of it to push the manifest.
+    pub grace: Duration,
+    /// No manifest is larger than so many bytes.
+    pub max_manifest: u64,
+    /// No blob is larger than so many bytes.
+    pub max_blob: u64,
+}
+
+impl StoreConfig {
+    /// With nothing but a directory: embedded database, objects in files, a day of grace.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        Self {
+            root: root.into(),
+            database: DatabaseConfig::Embedded,
+            objects: ObjectsConfig::Directory,
+            upload_timeout: 7 * DAY,
+            grace: DAY,
+            max_manifest: 4 << 20,
+            max_blob: 1 << 40,
+        }
+    }
+}
+
+/// Which metadata database.
+#[derive(Clone, PartialEq, Eq)]
+pub enum DatabaseConfig {
+    /// SQLite in the root directory.
+    Embedded,
+    /// PostgreSQL, for more than one node.
+    Postgres {
+        /// As libpq takes it: `postgresql://user:password@host/database`, or `host=/run/postgresql user=xebec`.
+        url: String,
+    },
+}
+
+/// Which object store.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ObjectsConfig {
+    /// Files in the root directory.
+    Directory,
+    /// A bucket of an S3-compatible store, for more than one node.
+    S3 {
+        /// The server: `https://s3.example.com`; none for Amazon's own.
+        endpoint: Option<String>,
+        /// The bucket.
+        bucket: String,
+        /// What stands before each key in the bucket, without a slash at its end.
+        prefix: String,
+        /// The region; many servers take any.
+        region: String,
+        /// The access key; none where the host itself has the right.
+        access_key: Option<String>,
+        /// The secret that belongs to the access key.
+        secret_key: Option<String>,
+    },
+}
+
+// Neither is shown: both may hold a password.
+impl std::fmt::Debug for DatabaseConfig {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Embedded => "Embedded",
+            Self::Postgres { .. } => "Postgres",
+        })
+    }
+}
+
+impl std::fmt::Debug for ObjectsConfig {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Directory => formatter.write_str("Directory"),
+            Self::S3 { bucket, .. } => write!(formatter, "S3({bucket:?})"),
+        }
+    }
+}

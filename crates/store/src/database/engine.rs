@@ -1,0 +1,73 @@
+//! The engines behind one face: a function of `records` goes in, its result comes out.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::postgres::Postgres;
+use super::sqlite::Sqlite;
+use super::transaction::{DatabaseError, Job, Transaction};
+use crate::config::DatabaseConfig;
+
+/// The metadata database.
+#[derive(Clone)]
+pub(crate) enum Database {
+    Sqlite(Arc<Sqlite>),
+    Postgres(Arc<Postgres>),
+}
+
+impl Database {
+    /// Opens it, and brings its schema up to date. Blocks.
+    pub(crate) fn open(config: &DatabaseConfig, root: &Path) -> Result<Self, DatabaseError> {
+        match config {
+            DatabaseConfig::Embedded => Ok(Self::Sqlite(Arc::new(Sqlite::open(&root.join("records.db"))?))),
+            DatabaseConfig::Postgres { url } => Ok(Self::Postgres(Arc::new(Postgres::open(url)?))),
+        }
+    }
+
+    /// Reads, all from one moment.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut dyn Transaction) -> Result<T, DatabaseError> + Send + 'static,
+    ) -> Result<T, DatabaseError> {
+        let (job, result) = job(work);
+        match self {
+            Self::Sqlite(engine) => engine.read(job).await?,
+            Self::Postgres(engine) => engine.read(job).await?,
+        }
+        taken(&result)
+    }
+
+    /// Writes. When this has returned, what was written is on the disk.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut dyn Transaction) -> Result<T, DatabaseError> + Send + 'static,
+    ) -> Result<T, DatabaseError> {
+        let (job, result) = job(work);
+        match self {
+            Self::Sqlite(engine) => engine.write(job).await?,
+            Self::Postgres(engine) => engine.write(job).await?,
+        }
+        taken(&result)
+    }
+}
+
+type Slot<T> = Arc<Mutex<Option<T>>>;
+
+/// A job that leaves its result of the last run in a slot.
+fn job<T: Send + 'static>(
+    mut work: impl FnMut(&mut dyn Transaction) -> Result<T, DatabaseError> + Send + 'static,
+) -> (Job, Slot<T>) {
+    let slot: Slot<T> = Slot::default();
+    let filled = Arc::clone(&slot);
+    let job: Job = Box::new(move |transaction| {
+        let result = work(transaction)?;
+        *filled.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        Ok(())
+    });
+    (job, slot)
+}
+
+fn taken<T>(slot: &Slot<T>) -> Result<T, DatabaseError> {
+    let result = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    result.ok_or(DatabaseError::Closed)
+}

@@ -1,0 +1,155 @@
+//! What a store refuses, and what fails in it. Each message names the thing, the cause and the next step.
+
+use std::io;
+
+use crate::database::DatabaseError;
+use crate::digest::Digest;
+use crate::name::{RepositoryName, Tag, UploadId};
+
+/// A result of the store.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// Why the store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The metadata database.
+    #[error("cannot {doing} in the metadata database: {source}")]
+    Database {
+        /// What was to be done.
+        doing: &'static str,
+        /// Why it was not.
+        source: DatabaseError,
+    },
+    /// The object store.
+    #[error(
+        "cannot {doing} (object {key}): {source}; see that the object store answers and has room, then try again"
+    )]
+    Object {
+        /// What was to be done.
+        doing: &'static str,
+        /// The object's key.
+        key: String,
+        /// Why it was not.
+        source: io::Error,
+    },
+    /// The root directory, or the object store as a whole, when it is opened.
+    #[error("cannot open {what}: {source}; see that it exists and that this user may write there")]
+    Open {
+        /// What was to be opened.
+        what: String,
+        /// Why it was not.
+        source: io::Error,
+    },
+    /// The kernel gave no random bytes, or a task was ended.
+    #[error("cannot {doing}: {source}; try again")]
+    System {
+        /// What was to be done.
+        doing: &'static str,
+        /// Why it was not.
+        source: io::Error,
+    },
+    /// A blob whose record is here and whose object is not.
+    #[error("blob {0} has a record and no object; push it again, or restore it from a backup")]
+    Lost(Digest),
+    /// No such upload in this repository, or none any more.
+    #[error(
+        "upload {id} of {repository} is unknown: it was finished, cancelled, or given up after its time; begin another"
+    )]
+    UnknownUpload {
+        /// The repository.
+        repository: RepositoryName,
+        /// The upload.
+        id: UploadId,
+    },
+    /// Another request continues this upload.
+    #[error("upload {0} is being continued by another request; wait for its end")]
+    Busy(UploadId),
+    /// What was sent is not what was named.
+    #[error(
+        "the bytes that were sent have digest {found}, not {wanted}; nothing of them is kept, send them again"
+    )]
+    DigestMismatch {
+        /// The digest that the client named.
+        wanted: Digest,
+        /// That of what it sent.
+        found: Digest,
+    },
+    /// A manifest names what its repository lacks.
+    #[error(
+        "the manifest names what {repository} lacks: {}; push it first, then the manifest again",
+        list(missing)
+    )]
+    MissingReferences {
+        /// The repository.
+        repository: RepositoryName,
+        /// What is missing.
+        missing: Vec<Digest>,
+    },
+    /// A tag that may not be moved names another manifest.
+    #[error("tag {tag} of {repository} names {digest} and may not be moved; push by another tag")]
+    ImmutableTag {
+        /// The repository.
+        repository: RepositoryName,
+        /// The tag.
+        tag: Tag,
+        /// What it names.
+        digest: Digest,
+    },
+    /// A manifest of more bytes than are taken.
+    #[error("the manifest has {size} bytes, and {limit} are taken at most; move its data into layers")]
+    ManifestTooLarge {
+        /// Its size.
+        size: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// What the store is asked is not possible with its engines.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+fn list(digests: &[Digest]) -> String {
+    let shown: Vec<String> = digests.iter().take(8).map(Digest::to_string).collect();
+    match digests.len().saturating_sub(shown.len()) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// Why bytes were not added to an upload.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// No such upload in this repository, or none any more.
+    #[error(
+        "upload {id} of {repository} is unknown: it was finished, cancelled, or given up after its time; begin another"
+    )]
+    Unknown {
+        /// The repository.
+        repository: RepositoryName,
+        /// The upload.
+        id: UploadId,
+    },
+    /// The bytes do not follow those that are here.
+    #[error("the upload goes on at byte {at}; send the bytes from there")]
+    WrongOffset {
+        /// Where it goes on.
+        at: u64,
+    },
+    /// Another request continues this upload.
+    #[error(
+        "upload {0} is being continued by another request; wait for its end, ask how far it is, and go on from there"
+    )]
+    Busy(UploadId),
+    /// The body broke off. What came before is kept.
+    #[error("the body broke off: {0}; ask how far the upload is, and go on from there")]
+    Body(io::Error),
+    /// More bytes than a blob may have.
+    #[error("a blob may have {limit} bytes at most")]
+    TooLarge {
+        /// The limit.
+        limit: u64,
+    },
+    /// The store itself.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,53 @@
+//! What a registry keeps: blobs, manifests, tags and uploads; collection, scrub and backup. It knows no HTTP.
+//!
+//! Bytes of blobs are *objects*, in a directory or in a bucket of S3. Everything else is *records*, in SQLite or PostgreSQL. The
+//! records are the truth: an object that no record names does not count, and nothing lists objects to decide anything.
+//!
+//! # Promises
+//!
+//! * What was acknowledged is durable: the object first, then the one transaction that makes it a blob.
+//! * A process that is killed at any step leaves nothing half-visible, and nothing that a collection does not take.
+//! * A blob that was promised to a client, by an upload, a mount or [`Store::blob`], stays for half the grace time, whatever is
+//!   collected meanwhile; one that a manifest names stays until the manifest goes.
+//! * An upload takes three batches of 128 KiB of memory, whatever its size; a reader takes one piece of 128 KiB at a time.
+//!
+//! # What this crate may use
+//!
+//! `kernel`, and no other crate of Xebec.
+//!
+//! # Where to look
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | `operations` | what a [`Store`] does, by subject |
+//! | `records` | functions over one transaction, a file for each table |
+//! | `database` | the two engines of records, and migrations |
+//! | `objects` | the two engines of objects |
+//! | `sessions` | uploads that this process continues |
+//! | `pulls` | when things were pulled, until it is written |
+//! | `digest`, `name`, `model`, `config`, `error` | what goes in and comes out |
+
+mod config;
+mod database;
+mod digest;
+mod error;
+mod model;
+mod name;
+mod objects;
+mod operations;
+mod pulls;
+mod records;
+mod sessions;
+mod store;
+
+pub use self::config::{DatabaseConfig, ObjectsConfig, StoreConfig};
+pub use self::database::DatabaseError;
+pub use self::digest::{Algorithm, Digest, Hasher, InvalidDigest};
+pub use self::error::{AppendError, Result, StoreError};
+pub use self::model::{
+    Blob, Manifest, NewManifest, Page, PutManifest, Reference, ReferenceKind, Referrer, TagRecord, Usage,
+};
+pub use self::name::{InvalidName, LONGEST_NAME, LONGEST_TAG, RepositoryName, Tag, UploadId};
+pub use self::objects::BlobReader;
+pub use self::operations::{CollectOptions, Collected};
+pub use self::store::Store;

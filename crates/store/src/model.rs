@@ -1,0 +1,190 @@
+//! What a store takes and gives.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::digest::Digest;
+use crate::name::{RepositoryName, Tag};
+
+/// A blob that is here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blob {
+    /// Its digest.
+    pub digest: Digest,
+    /// How many bytes it has.
+    pub size: u64,
+    /// The key of the object that has its bytes.
+    pub object: String,
+}
+
+/// What a reference leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ReferenceKind {
+    /// An image's configuration: a blob.
+    Config,
+    /// A layer, or any other blob.
+    Layer,
+    /// A manifest that an index lists.
+    Manifest,
+}
+
+impl ReferenceKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Layer => "layer",
+            Self::Manifest => "manifest",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let all = [Self::Config, Self::Layer, Self::Manifest];
+        all.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// What a manifest names. A subject is none: it may be absent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reference {
+    /// What it leads to.
+    pub kind: ReferenceKind,
+    /// Of which digest.
+    pub digest: Digest,
+    /// Whether the manifest is refused while this is absent. A layer that clients fetch elsewhere need not be here.
+    pub required: bool,
+}
+
+/// A manifest that is pushed, and what its caller has read in it.
+#[derive(Clone, Debug)]
+pub struct NewManifest {
+    /// The digest of `content`, which the store computes again.
+    pub digest: Digest,
+    /// As the client called it.
+    pub media_type: String,
+    /// The bytes, as they came.
+    pub content: Bytes,
+    /// The blobs and manifests that it names.
+    pub references: Vec<Reference>,
+    /// The manifest that it refers to.
+    pub subject: Option<Digest>,
+    /// Its artifact type, or its configuration's media type, as referrers list it.
+    pub artifact_type: Option<String>,
+    /// As referrers list them.
+    pub annotations: BTreeMap<String, String>,
+    /// Of the tags that are to name it, those that may not be moved: if one names another manifest, nothing is written.
+    pub immutable: Vec<Tag>,
+}
+
+/// What a push of a manifest changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PutManifest {
+    /// The repository had no such manifest.
+    pub is_new: bool,
+    /// Tags that named another manifest, or did not exist, and what they named.
+    pub moved: Vec<(Tag, Option<Digest>)>,
+}
+
+/// A manifest that is here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// Its digest.
+    pub digest: Digest,
+    /// As the client called it.
+    pub media_type: String,
+    /// The bytes, as they came.
+    pub content: Bytes,
+    /// The manifest that it refers to.
+    pub subject: Option<Digest>,
+    /// As referrers list it.
+    pub artifact_type: Option<String>,
+    /// As referrers list them.
+    pub annotations: BTreeMap<String, String>,
+    /// When it was pushed to this repository first, in milliseconds since 1970.
+    pub created: u64,
+    /// When it was pulled last, as far as was noted; 0: never.
+    pub pulled: u64,
+}
+
+/// A manifest without its bytes, as listings have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referrer {
+    /// Its digest.
+    pub digest: Digest,
+    /// As the client called it.
+    pub media_type: String,
+    /// How many bytes it has.
+    pub size: u64,
+    /// Its artifact type, or its configuration's media type.
+    pub artifact_type: Option<String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// The manifest that it refers to.
+    pub subject: Option<Digest>,
+    /// When it was pushed to this repository first, in milliseconds since 1970.
+    pub created: u64,
+    /// When it was pulled last, as far as was noted; 0: never.
+    pub pulled: u64,
+}
+
+/// A tag, and the manifest that it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagRecord {
+    /// The tag.
+    pub name: Tag,
+    /// The manifest.
+    pub digest: Digest,
+    /// When the tag was pushed first, in milliseconds since 1970.
+    pub created: u64,
+    /// When it was pushed last.
+    pub updated: u64,
+    /// When it was pulled last, as far as was noted; 0: never.
+    pub pulled: u64,
+}
+
+/// A part of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// In the order of their bytes.
+    pub items: Vec<T>,
+    /// Whether there are more after the last of them.
+    pub next: bool,
+}
+
+impl<T> Page<T> {
+    /// Of one more than was asked for, if there are as many.
+    pub(crate) fn cut(mut items: Vec<T>, n: usize) -> Self {
+        let next = items.len() > n;
+        items.truncate(n);
+        Self { items, next }
+    }
+}
+
+/// What repositories take up. What several of them share counts once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of distinct blobs and manifests.
+    pub bytes: u64,
+    /// Distinct blobs.
+    pub blobs: u64,
+    /// Distinct manifests.
+    pub manifests: u64,
+}
+
+/// An upload under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UploadRecord {
+    pub(crate) repository: RepositoryName,
+    pub(crate) object: String,
+    pub(crate) size: u64,
+    pub(crate) progress: Option<Vec<u8>>,
+    pub(crate) touched: u64,
+}
+
+/// An object that no upload and no blob has, and that is to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Garbage {
+    pub(crate) object: String,
+    pub(crate) size: u64,
+    pub(crate) progress: Option<Vec<u8>>,
+}

@@ -1,0 +1,236 @@
+//! Objects as files: `<root>/objects/ab/abcdef…`.
+//!
+//! A file has its final name from its first byte on. Nobody looks for it before a record names it as a blob's, and that is written
+//! after file and name are synced.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+use xebec_kernel::file::sync_directory;
+
+use crate::digest::{Algorithm, Hasher};
+
+/// So many bytes are read at once. Each reader holds a few pieces of this size.
+const PIECE: u64 = 128 << 10;
+
+#[derive(Clone)]
+pub(crate) struct Directory {
+    top: PathBuf,
+}
+
+impl Directory {
+    pub(super) fn open(top: &Path) -> io::Result<Self> {
+        make_directory(top)?;
+        Ok(Self { top: top.to_owned() })
+    }
+
+    /// Where an object's file is. Keys come from records; one that leads elsewhere is damaged.
+    pub(crate) fn path(&self, key: &str) -> io::Result<PathBuf> {
+        let is_below = |part| matches!(part, Component::Normal(_));
+        match !key.is_empty() && Path::new(key).components().all(is_below) {
+            true => Ok(self.top.join(key)),
+            false => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{key:?} is no key of an object"),
+            )),
+        }
+    }
+
+    pub(super) async fn size(&self, key: &str) -> io::Result<Option<u64>> {
+        let path = self.path(key)?;
+        blocking(move || match fs::symlink_metadata(path) {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        })
+        .await
+    }
+
+    pub(super) async fn read(
+        &self,
+        key: &str,
+        range: Range<u64>,
+    ) -> io::Result<BoxStream<'static, io::Result<Bytes>>> {
+        let path = self.path(key)?;
+        let file = Arc::new(blocking(move || File::open(path)).await?);
+        let pieces = stream::try_unfold(range, move |range| {
+            let file = Arc::clone(&file);
+            async move {
+                if range.is_empty() {
+                    return Ok(None);
+                }
+                let length = PIECE.min(range.end - range.start);
+                let piece = blocking(move || read_piece(&file, range.start, length)).await?;
+                Ok(Some((piece, range.start + length..range.end)))
+            }
+        });
+        Ok(pieces.boxed())
+    }
+
+    pub(super) async fn delete(&self, key: &str) -> io::Result<()> {
+        let path = self.path(key)?;
+        blocking(move || match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        })
+        .await
+    }
+
+    pub(super) async fn resume(&self, key: &str) -> io::Result<FileWriter> {
+        let path = self.path(key)?;
+        blocking(move || FileWriter::open(&path)).await
+    }
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    path.parent().map_or(Ok(()), sync_directory)
+}
+
+fn read_piece(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
+    let mut piece = BytesMut::zeroed(usize::try_from(length).unwrap_or(0));
+    file.read_exact_at(&mut piece, at)?;
+    Ok(piece.freeze())
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
+}
+
+/// A file that is being written, at its end.
+pub(crate) struct FileWriter {
+    file: File,
+    path: PathBuf,
+    size: u64,
+    hasher: Hasher,
+}
+
+impl FileWriter {
+    /// What an earlier writer left is hashed again: a killed process wrote no state of its hash.
+    fn open(path: &Path) -> io::Result<Self> {
+        path.parent().map_or(Ok(()), make_directory)?;
+        let mut options = File::options();
+        let mut file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
+        let mut hasher = Hasher::new(Algorithm::Sha256);
+        let mut buffer = vec![0; 256 << 10];
+        let mut size = 0;
+        loop {
+            let read = match file.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            if read == 0 {
+                break;
+            }
+            hasher.update(buffer.get(..read).unwrap_or_default());
+            size += read as u64;
+        }
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            size,
+            hasher,
+        })
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) async fn write(mut self, pieces: Vec<Bytes>) -> io::Result<Self> {
+        blocking(move || {
+            for piece in pieces {
+                self.file.write_all(&piece)?;
+                self.hasher.update(&piece);
+                self.size += piece.len() as u64;
+            }
+            Ok(self)
+        })
+        .await
+    }
+
+    pub(super) async fn sync(self) -> io::Result<Self> {
+        blocking(move || {
+            self.file.sync_data()?;
+            self.path.parent().map_or(Ok(()), sync_directory)?;
+            Ok(self)
+        })
+        .await
+    }
+
+    pub(super) async fn complete(self) -> io::Result<(u64, Hasher)> {
+        let synced = self.sync().await?;
+        Ok((synced.size, synced.hasher))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_stay_below_the_directory() {
+        let top = tempfile::tempdir().unwrap();
+        let directory = Directory::open(top.path()).unwrap();
+        for key in ["", "/etc/passwd", "../x", "a/../../x", ".", "a/./../.."] {
+            assert!(directory.path(key).is_err(), "{key}");
+        }
+        assert_eq!(directory.path("ab/cd").unwrap(), top.path().join("ab/cd"));
+    }
+
+    #[tokio::test]
+    async fn a_writer_goes_on_where_another_was_killed() {
+        let top = tempfile::tempdir().unwrap();
+        let directory = Directory::open(top.path()).unwrap();
+        let first = directory.resume("ab/x").await.unwrap();
+        let written = first
+            .write(vec![Bytes::from_static(b"one "), Bytes::from_static(b"two")])
+            .await;
+        drop(written);
+        let second = directory.resume("ab/x").await.unwrap();
+        assert_eq!(second.size(), 7);
+        let second = second.write(vec![Bytes::from_static(b" three")]).await.unwrap();
+        let (size, hasher) = second.complete().await.unwrap();
+        let wanted = crate::digest::Digest::of(Algorithm::Sha256, b"one two three");
+        assert_eq!((size, hasher.finish()), (13, wanted));
+        let pieces: Vec<Bytes> = directory
+            .read("ab/x", 4..13)
+            .await
+            .unwrap()
+            .map(Result::unwrap)
+            .collect()
+            .await;
+        assert_eq!(pieces.concat(), b"two three");
+        directory.delete("ab/x").await.unwrap();
+        directory.delete("ab/x").await.unwrap();
+        assert_eq!(directory.size("ab/x").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_shorter_than_its_record_is_an_error() {
+        let top = tempfile::tempdir().unwrap();
+        let directory = Directory::open(top.path()).unwrap();
+        fs::write(top.path().join("x"), b"short").unwrap();
+        let mut reader = directory.read("x", 0..10).await.unwrap();
+        let error = reader.next().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

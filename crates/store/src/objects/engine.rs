@@ -1,0 +1,137 @@
+//! The engines behind one face.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::stream::BoxStream;
+
+use super::directory::{Directory, FileWriter};
+use super::s3::{PartWriter, S3};
+use crate::config::ObjectsConfig;
+use crate::digest::Hasher;
+
+/// An object store.
+#[derive(Clone)]
+pub(crate) enum Objects {
+    Directory(Directory),
+    S3(S3),
+}
+
+/// The bytes of a blob, or a range of them, in pieces.
+pub struct BlobReader(BoxStream<'static, io::Result<Bytes>>);
+
+impl Stream for BlobReader {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.as_mut().poll_next(context)
+    }
+}
+
+impl Objects {
+    /// Opens it. Blocks.
+    pub(crate) fn open(config: &ObjectsConfig, root: &Path) -> io::Result<Self> {
+        match config {
+            ObjectsConfig::Directory => Directory::open(&root.join("objects")).map(Self::Directory),
+            ObjectsConfig::S3 { .. } => S3::open(config).map(Self::S3),
+        }
+    }
+
+    /// A key that no object has.
+    pub(crate) fn new_key() -> io::Result<String> {
+        let name = xebec_kernel::random::random_name(16)?;
+        // Directories with fewer names are faster.
+        Ok(format!("{}/{name}", &name[..2]))
+    }
+
+    /// How many bytes an object has; `None` if it is not there.
+    pub(crate) async fn size(&self, key: &str) -> io::Result<Option<u64>> {
+        match self {
+            Self::Directory(directory) => directory.size(key).await,
+            Self::S3(s3) => s3.size(key).await,
+        }
+    }
+
+    /// Reads a range of an object, which has these bytes.
+    ///
+    /// # Errors
+    /// `NotFound` if the object is not there.
+    pub(crate) async fn read(&self, key: &str, range: Range<u64>) -> io::Result<BlobReader> {
+        Ok(BlobReader(match self {
+            Self::Directory(directory) => directory.read(key, range).await?,
+            Self::S3(s3) => s3.read(key, range).await?,
+        }))
+    }
+
+    /// Removes an object, or what there is of an unfinished one. It need not be there.
+    pub(crate) async fn delete(&self, key: &str, progress: Option<&[u8]>) -> io::Result<()> {
+        match self {
+            Self::Directory(directory) => directory.delete(key).await,
+            Self::S3(s3) => s3.delete(key, progress).await,
+        }
+    }
+
+    /// How many bytes of an upload are here, of which its record says that they are `recorded`.
+    pub(crate) async fn uploaded(&self, key: &str, recorded: u64) -> io::Result<u64> {
+        match self {
+            Self::Directory(directory) => Ok(directory.size(key).await?.unwrap_or(0)),
+            Self::S3(_) => Ok(recorded),
+        }
+    }
+
+    /// Goes on with an object from what its record says; from the beginning if there is nothing yet.
+    pub(crate) async fn resume(&self, key: &str, progress: Option<&[u8]>) -> io::Result<Writer> {
+        Ok(match self {
+            Self::Directory(directory) => Writer::File(directory.resume(key).await?),
+            Self::S3(s3) => Writer::Parts(s3.resume(key, progress).await?),
+        })
+    }
+}
+
+/// An object that is being written.
+pub(crate) enum Writer {
+    File(FileWriter),
+    Parts(PartWriter),
+}
+
+impl Writer {
+    /// How many bytes it has.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Self::File(writer) => writer.size(),
+            Self::Parts(writer) => writer.size(),
+        }
+    }
+
+    /// Adds bytes. After an error the writer is of no use; what is there can be resumed.
+    pub(crate) async fn write(self, pieces: Vec<Bytes>) -> io::Result<Self> {
+        Ok(match self {
+            Self::File(writer) => Self::File(writer.write(pieces).await?),
+            Self::Parts(writer) => Self::Parts(writer.write(pieces).await?),
+        })
+    }
+
+    /// Makes all bytes durable. What this returns must be recorded if they are to be found again; `None`: nothing need be.
+    pub(crate) async fn sync(self) -> io::Result<(Self, Option<Vec<u8>>)> {
+        Ok(match self {
+            Self::File(writer) => (Self::File(writer.sync().await?), None),
+            Self::Parts(writer) => {
+                let (writer, progress) = writer.sync().await?;
+                (Self::Parts(writer), Some(progress))
+            }
+        })
+    }
+
+    /// The object is whole and durable when this has returned. The hasher has hashed all of it.
+    pub(crate) async fn complete(self) -> io::Result<(u64, Hasher)> {
+        match self {
+            Self::File(writer) => writer.complete().await,
+            Self::Parts(writer) => writer.complete().await,
+        }
+    }
+}

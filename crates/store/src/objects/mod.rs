@@ -1,0 +1,11 @@
+//! Where the bytes of blobs are kept: files in a directory, or a bucket of S3.
+//!
+//! An object has a key that means nothing, and that no other object gets again. Which object is which blob stands in the records;
+//! nothing here lists objects to find out.
+
+mod directory;
+mod engine;
+mod s3;
+
+pub use self::engine::BlobReader;
+pub(crate) use self::engine::{Objects, Writer};

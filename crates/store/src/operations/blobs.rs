@@ -1,0 +1,173 @@
+//! Blobs: found, read, mounted, deleted.
+
+use std::io;
+use std::ops::Range;
+
+use crate::digest::Digest;
+use crate::error::{Result, StoreError};
+use crate::model::Blob;
+use crate::name::RepositoryName;
+use crate::objects::BlobReader;
+use crate::records::{blobs, repositories};
+use crate::store::{Store, now};
+
+impl Store {
+    /// A blob of a repository, and the promise that it stays for half the grace time: a client that was told that it is here need not
+    /// push it before its manifest.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn blob(&self, repository: &RepositoryName, digest: &Digest) -> Result<Option<Blob>> {
+        let Some(found) = self.linked(repository, digest).await? else {
+            return Ok(None);
+        };
+        // One write in half the grace time, not one for each request.
+        if found.added.saturating_add(self.grace() / 2) > now() {
+            return Ok(Some(found.blob));
+        }
+        let (repository, digest) = (repository.clone(), digest.clone());
+        self.write_records("promise a blob", move |tx| {
+            match repositories::find(tx, &repository)? {
+                Some(id) => blobs::promise(tx, id, &digest, now()),
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// A blob of a repository, without a promise. This writes nothing.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn peek_blob(&self, repository: &RepositoryName, digest: &Digest) -> Result<Option<Blob>> {
+        let found = self.linked(repository, digest).await?;
+        Ok(found.map(|linked| linked.blob))
+    }
+
+    async fn linked(&self, repository: &RepositoryName, digest: &Digest) -> Result<Option<blobs::Linked>> {
+        let (repository, digest) = (repository.clone(), digest.clone());
+        self.read_records("find a blob", move |tx| {
+            match repositories::find(tx, &repository)? {
+                Some(id) => blobs::of_repository(tx, id, &digest),
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// A blob, whichever repository has it. For the server's own use: a client must not learn of it.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn any_blob(&self, digest: &Digest) -> Result<Option<Blob>> {
+        let digest = digest.clone();
+        self.read_records("find a blob", move |tx| blobs::any(tx, &digest))
+            .await
+    }
+
+    /// Gives a repository a blob that is here, whichever has it. For the server's own use, when it has seen that who may read the
+    /// repository may have the blob; [`Store::mount`] is for clients.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn adopt_blob(&self, repository: &RepositoryName, digest: &Digest) -> Result<Option<Blob>> {
+        let (repository, digest) = (repository.clone(), digest.clone());
+        self.write_records("give a repository a blob", move |tx| {
+            let found = blobs::any(tx, &digest)?;
+            if found.is_some() {
+                let id = repositories::find_or_make(tx, &repository, now())?;
+                blobs::link(tx, id, &digest, now())?;
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// Reads a range of a blob.
+    ///
+    /// # Errors
+    /// If its object is gone, or the object store fails.
+    pub async fn read(&self, blob: &Blob, range: Range<u64>) -> Result<BlobReader> {
+        let end = range.end.min(blob.size);
+        let range = range.start.min(end)..end;
+        let first = self.inner.objects.read(&blob.object, range.clone()).await;
+        let Err(error) = first else {
+            return first.map_err(|source| self.unreadable(blob, source));
+        };
+        if error.kind() != io::ErrorKind::NotFound {
+            return Err(self.unreadable(blob, error));
+        }
+        // Somebody has pushed it again since the caller looked, and it has another object now.
+        let current = self.any_blob(&blob.digest).await?;
+        let current = current.filter(|current| current.object != blob.object);
+        let current = current.ok_or_else(|| StoreError::Lost(blob.digest.clone()))?;
+        let second = self.inner.objects.read(&current.object, range).await;
+        second.map_err(|source| self.unreadable(&current, source))
+    }
+
+    fn unreadable(&self, blob: &Blob, source: io::Error) -> StoreError {
+        StoreError::Object {
+            doing: "read a blob",
+            key: blob.object.clone(),
+            source,
+        }
+    }
+
+    /// Gives `to` a blob that it has already, or that `from` has. The caller has checked the client's right to read `from`. `None`:
+    /// the client has to upload it.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn mount(
+        &self,
+        to: &RepositoryName,
+        digest: &Digest,
+        from: Option<&RepositoryName>,
+    ) -> Result<Option<Blob>> {
+        let from: Vec<RepositoryName> = from.into_iter().cloned().collect();
+        self.mount_from_any(to, digest, &from).await
+    }
+
+    /// The same from whichever of several repositories has it, all of which the client may read.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn mount_from_any(
+        &self,
+        to: &RepositoryName,
+        digest: &Digest,
+        from: &[RepositoryName],
+    ) -> Result<Option<Blob>> {
+        let (to, digest, from) = (to.clone(), digest.clone(), from.to_vec());
+        self.write_records("mount a blob", move |tx| {
+            for name in std::iter::once(&to).chain(&from) {
+                let source = repositories::find(tx, name)?;
+                let found = source.map_or(Ok(None), |id| blobs::of_repository(tx, id, &digest))?;
+                if let Some(found) = found {
+                    let id = repositories::find_or_make(tx, &to, now())?;
+                    blobs::link(tx, id, &digest, now())?;
+                    return Ok(Some(found.blob));
+                }
+            }
+            Ok(None)
+        })
+        .await
+    }
+
+    /// Takes a blob from a repository, also one that a manifest of it names; `false` if it has none. Its bytes go with a collection,
+    /// when no repository has it any more.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn delete_blob(&self, repository: &RepositoryName, digest: &Digest) -> Result<bool> {
+        let (repository, digest) = (repository.clone(), digest.clone());
+        self.write_records(
+            "take a blob from a repository",
+            move |tx| match repositories::find(tx, &repository)? {
+                Some(id) => blobs::unlink(tx, id, &digest, now()),
+                None => Ok(false),
+            },
+        )
+        .await
+    }
+}

@@ -1,0 +1,197 @@
+//! Manifests: pushed, found, deleted; and who refers to whom.
+
+use crate::digest::Digest;
+use crate::error::{Result, StoreError};
+use crate::model::{Manifest, NewManifest, Page, PutManifest, ReferenceKind, Referrer};
+use crate::name::{RepositoryName, Tag};
+use crate::records::manifests::{self, Refusal};
+use crate::records::{referrers, repositories, tags};
+use crate::store::{Store, now};
+
+impl Store {
+    /// Takes a manifest, and has tags name it: all of it or nothing. When this has returned, it is durable.
+    ///
+    /// # Errors
+    /// If it names what the repository lacks, a tag may not be moved, the digest is not that of the content, or the database fails.
+    pub async fn put_manifest(
+        &self,
+        repository: &RepositoryName,
+        new: &NewManifest,
+        new_tags: &[Tag],
+    ) -> Result<PutManifest> {
+        let (size, limit) = (new.content.len() as u64, self.inner.config.max_manifest);
+        if size > limit {
+            return Err(StoreError::ManifestTooLarge { size, limit });
+        }
+        let found = Digest::of(new.digest.algorithm(), &new.content);
+        if found != new.digest {
+            let wanted = new.digest.clone();
+            return Err(StoreError::DigestMismatch { wanted, found });
+        }
+        let (name, new, new_tags) = (repository.clone(), new.clone(), new_tags.to_vec());
+        let put = self
+            .write_records("record a manifest", move |tx| {
+                manifests::put(tx, &name, &new, &new_tags, now())
+            })
+            .await?;
+        put.map_err(|refusal| {
+            let repository = repository.clone();
+            match refusal {
+                Refusal::Missing(missing) => StoreError::MissingReferences { repository, missing },
+                Refusal::Immutable(tag, digest) => StoreError::ImmutableTag {
+                    repository,
+                    tag,
+                    digest,
+                },
+            }
+        })
+    }
+
+    /// A manifest of a repository.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn manifest(&self, repository: &RepositoryName, digest: &Digest) -> Result<Option<Manifest>> {
+        let (repository, digest) = (repository.clone(), digest.clone());
+        self.read_records("find a manifest", move |tx| {
+            match repositories::find(tx, &repository)? {
+                Some(id) => manifests::find(tx, id, &digest),
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// The manifest that a tag names.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn tagged_manifest(&self, repository: &RepositoryName, tag: &Tag) -> Result<Option<Manifest>> {
+        let (repository, tag) = (repository.clone(), tag.clone());
+        self.read_records("find the manifest of a tag", move |tx| {
+            let Some(id) = repositories::find(tx, &repository)? else {
+                return Ok(None);
+            };
+            match tags::find(tx, id, &tag)? {
+                Some(tag) => manifests::find(tx, id, &tag.digest),
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// What a manifest names; empty if there is none.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn references(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<Vec<(ReferenceKind, Digest)>> {
+        let (repository, digest) = (repository.clone(), digest.clone());
+        self.read_records(
+            "find what a manifest names",
+            move |tx| match repositories::find(tx, &repository)? {
+                Some(id) => manifests::references(tx, id, &digest),
+                None => Ok(Vec::new()),
+            },
+        )
+        .await
+    }
+
+    /// Deletes a manifest and the tags that name it; `false` if the repository has none. Blobs that it alone names go with a
+    /// collection.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn delete_manifest(&self, repository: &RepositoryName, digest: &Digest) -> Result<bool> {
+        let (repository, digest) = (repository.clone(), digest.clone());
+        self.write_records("delete a manifest", move |tx| {
+            match repositories::find(tx, &repository)? {
+                Some(id) => manifests::delete(tx, id, &digest),
+                None => Ok(false),
+            }
+        })
+        .await
+    }
+
+    /// All manifests of a repository, in the order of their digests.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn manifests(
+        &self,
+        repository: &RepositoryName,
+        n: usize,
+        after: Option<&Digest>,
+    ) -> Result<Page<Referrer>> {
+        let (repository, after) = (repository.clone(), after.cloned());
+        let found = self
+            .read_records("list manifests", move |tx| {
+                match repositories::find(tx, &repository)? {
+                    Some(id) => referrers::list(tx, id, n.saturating_add(1), after.as_ref()),
+                    None => Ok(Vec::new()),
+                }
+            })
+            .await?;
+        Ok(Page::cut(found, n))
+    }
+
+    /// The manifests of a repository that refer to `subject`, which need not be here, in the order of their digests.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn referrers(
+        &self,
+        repository: &RepositoryName,
+        subject: &Digest,
+        artifact_type: Option<&str>,
+        n: usize,
+        after: Option<&Digest>,
+    ) -> Result<Page<Referrer>> {
+        let (repository, subject, after) = (repository.clone(), subject.clone(), after.cloned());
+        let artifact_type = artifact_type.map(str::to_owned);
+        let found = self
+            .read_records("list referrers", move |tx| {
+                let Some(id) = repositories::find(tx, &repository)? else {
+                    return Ok(Vec::new());
+                };
+                let n = n.saturating_add(1);
+                referrers::of_subject(tx, id, &subject, artifact_type.as_deref(), n, after.as_ref())
+            })
+            .await?;
+        Ok(Page::cut(found, n))
+    }
+
+    /// Notes in memory that a manifest was pulled, by this tag. [`Store::write_pulls`] writes it down.
+    pub fn note_pull(&self, repository: &RepositoryName, digest: &Digest, tag: Option<&Tag>) {
+        let pull = (repository.clone(), digest.clone(), tag.cloned());
+        self.inner.pulls.note(pull, now());
+    }
+
+    /// Writes down what was pulled since the last time. The server calls it about once a minute, and when it ends.
+    ///
+    /// # Errors
+    /// If the database fails. What was noted is lost then.
+    pub async fn write_pulls(&self) -> Result<()> {
+        let pulls = self.inner.pulls.take();
+        for some in pulls.chunks(256) {
+            let some = some.to_vec();
+            self.write_records("note what was pulled", move |tx| {
+                for ((repository, digest, tag), at) in &some {
+                    let Some(id) = repositories::find(tx, repository)? else {
+                        continue;
+                    };
+                    manifests::note_pull(tx, id, digest, *at)?;
+                    if let Some(tag) = tag {
+                        tags::note_pull(tx, id, tag, *at)?;
+                    }
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,9 @@
+//! What a store does, by subject.
+
+mod blobs;
+mod collect;
+mod manifests;
+mod tags;
+mod uploads;
+
+pub use self::collect::{CollectOptions, Collected};

@@ -1,0 +1,106 @@
+//! Tags and repositories: found, listed, deleted.
+
+use crate::digest::Digest;
+use crate::error::Result;
+use crate::model::{Page, TagRecord, Usage};
+use crate::name::{RepositoryName, Tag};
+use crate::records::{repositories, tags};
+use crate::store::Store;
+
+impl Store {
+    /// A tag, and the digest of the manifest that it names.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn tag(&self, repository: &RepositoryName, tag: &Tag) -> Result<Option<TagRecord>> {
+        let (repository, tag) = (repository.clone(), tag.clone());
+        self.read_records("find a tag", move |tx| {
+            match repositories::find(tx, &repository)? {
+                Some(id) => tags::find(tx, id, &tag),
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// The tags of a repository after one, in the order of their bytes; `None` if there is no such repository.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn tags(
+        &self,
+        repository: &RepositoryName,
+        n: usize,
+        after: Option<&str>,
+    ) -> Result<Option<Page<TagRecord>>> {
+        let (repository, after) = (repository.clone(), after.map(str::to_owned));
+        let found = self
+            .read_records("list tags", move |tx| {
+                let Some(id) = repositories::find(tx, &repository)? else {
+                    return Ok(None);
+                };
+                let found = tags::list(tx, id, n.saturating_add(1), after.as_deref())?;
+                let is_there = !found.is_empty() || repositories::has_content(tx, id)?;
+                Ok(is_there.then_some(found))
+            })
+            .await?;
+        Ok(found.map(|found| Page::cut(found, n)))
+    }
+
+    /// The tags that name a manifest.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn tags_of(&self, repository: &RepositoryName, digest: &Digest) -> Result<Vec<TagRecord>> {
+        let (repository, digest) = (repository.clone(), digest.clone());
+        self.read_records(
+            "find the tags of a manifest",
+            move |tx| match repositories::find(tx, &repository)? {
+                Some(id) => tags::of_manifest(tx, id, &digest),
+                None => Ok(Vec::new()),
+            },
+        )
+        .await
+    }
+
+    /// Deletes a tag, not the manifest that it names; `false` if there is none.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn delete_tag(&self, repository: &RepositoryName, tag: &Tag) -> Result<bool> {
+        let (repository, tag) = (repository.clone(), tag.clone());
+        self.write_records("delete a tag", move |tx| {
+            match repositories::find(tx, &repository)? {
+                Some(id) => tags::delete(tx, id, &tag),
+                None => Ok(false),
+            }
+        })
+        .await
+    }
+
+    /// The repositories after one that have a manifest or a blob, in the order of their bytes.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn repositories(&self, n: usize, after: Option<&str>) -> Result<Page<RepositoryName>> {
+        let after = after.map(str::to_owned);
+        let found = self
+            .read_records("list repositories", move |tx| {
+                repositories::list(tx, n.saturating_add(1), after.as_deref())
+            })
+            .await?;
+        Ok(Page::cut(found, n))
+    }
+
+    /// What the repository of that name and those below it take up; all, if `prefix` is empty.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn usage(&self, prefix: &str) -> Result<Usage> {
+        let prefix = prefix.trim_end_matches('/').to_owned();
+        self.read_records("add up what repositories take", move |tx| {
+            repositories::usage(tx, &prefix)
+        })
+        .await
+    }
+}

@@ -1,0 +1,378 @@
+//! Uploads: begun, continued, finished. What was acknowledged is on the disk.
+//!
+//! A task of its own writes what a request sends, so that a client that goes away in the middle loses nothing that came before.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, pin_mut};
+use tokio::sync::mpsc;
+
+use crate::digest::{Algorithm, Digest, Hasher};
+use crate::error::{AppendError, Result, StoreError};
+use crate::model::{Blob, Garbage, UploadRecord};
+use crate::name::{RepositoryName, UploadId};
+use crate::objects::{Objects, Writer};
+use crate::records::{blobs, garbage, repositories, uploads};
+use crate::sessions::Held;
+use crate::store::{Store, milliseconds, now};
+
+/// So many bytes are written at once. An upload holds three times as many in memory.
+const BATCH: usize = 128 << 10;
+/// How often an upload under way is noted as such, at most.
+const TOUCH: Duration = Duration::from_secs(30);
+
+/// An upload that a request wants to continue.
+enum TakenUp {
+    Writer(UploadRecord, Held, Box<Writer>),
+    Busy,
+    Unknown,
+}
+
+impl Store {
+    /// Begins an upload.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn begin_upload(&self, repository: &RepositoryName) -> Result<UploadId> {
+        let random = |source| StoreError::System {
+            doing: "begin an upload",
+            source,
+        };
+        let id = UploadId::random().map_err(random)?;
+        let object = Objects::new_key().map_err(random)?;
+        let (repository, begun) = (repository.clone(), id.clone());
+        self.write_records("begin an upload", move |tx| {
+            uploads::begin(tx, &repository, &begun, &object, now())
+        })
+        .await?;
+        Ok(id)
+    }
+
+    /// How many bytes of an upload are safely here; `None` if the repository has no such upload.
+    ///
+    /// # Errors
+    /// If the database or the object store fails.
+    pub async fn upload(&self, repository: &RepositoryName, id: &UploadId) -> Result<Option<u64>> {
+        let Some(record) = self.upload_record(repository, id).await? else {
+            return Ok(None);
+        };
+        if let Some(size) = self.inner.sessions.size(id) {
+            return Ok(Some(size));
+        }
+        let size = self.inner.objects.uploaded(&record.object, record.size).await;
+        size.map(Some).map_err(|source| StoreError::Object {
+            doing: "see how far an upload is",
+            key: record.object,
+            source,
+        })
+    }
+
+    async fn upload_record(
+        &self,
+        repository: &RepositoryName,
+        id: &UploadId,
+    ) -> Result<Option<UploadRecord>> {
+        let (repository, id) = (repository.clone(), id.clone());
+        self.read_records("find an upload", move |tx| uploads::find(tx, &repository, &id))
+            .await
+    }
+
+    /// Adds a body to an upload, at its end; `at` is where the client believes that to be. Returns how many bytes are safely here now.
+    ///
+    /// # Errors
+    /// If the body breaks off, the offset is wrong, or anything fails. What came before is kept.
+    pub async fn append(
+        &self,
+        repository: &RepositoryName,
+        id: &UploadId,
+        at: Option<u64>,
+        body: impl Stream<Item = io::Result<Bytes>> + Send,
+    ) -> Result<u64, AppendError> {
+        let unknown = || AppendError::Unknown {
+            repository: repository.clone(),
+            id: id.clone(),
+        };
+        let (record, held, writer) = match self.take_up(repository, id).await? {
+            TakenUp::Writer(record, held, writer) => (record, held, *writer),
+            TakenUp::Busy => return Err(AppendError::Busy(id.clone())),
+            TakenUp::Unknown => return Err(unknown()),
+        };
+        let size = writer.size();
+        if let Some(at) = at.filter(|at| *at != size) {
+            tracing::debug!("upload {id} is at {size}, the client at {at}");
+            held.leave(writer);
+            return Err(AppendError::WrongOffset { at: size });
+        }
+        let (batches, received) = mpsc::channel(1);
+        let store = self.clone();
+        let upload = (id.clone(), record);
+        let writing = tokio::spawn(async move { store.write_batches(upload, held, writer, received).await });
+        let limit = self.inner.config.max_blob;
+        let sent = send_in_batches(body, batches, size, limit).await;
+        let written = writing.await.map_err(|error| StoreError::System {
+            doing: "write an upload",
+            source: io::Error::other(error),
+        })?;
+        let size = written?.ok_or_else(unknown)?;
+        sent.map(|()| size)
+    }
+
+    /// Takes an upload for this request. It is noted as touched before its object is, so that no collection takes the record and leaves
+    /// the object.
+    async fn take_up(&self, repository: &RepositoryName, id: &UploadId) -> Result<TakenUp> {
+        let Some(record) = self.upload_record(repository, id).await? else {
+            return Ok(TakenUp::Unknown);
+        };
+        let Some((held, writer)) = self.inner.sessions.hold(id) else {
+            return Ok(TakenUp::Busy);
+        };
+        let is_stale = record.touched.saturating_add(milliseconds(self.touch_interval())) <= now();
+        if is_stale && !self.touch(id, record.size, record.progress.clone()).await? {
+            return Ok(TakenUp::Unknown);
+        }
+        if let Some(writer) = writer {
+            return Ok(TakenUp::Writer(record, held, Box::new(writer)));
+        }
+        let resumed = self
+            .inner
+            .objects
+            .resume(&record.object, record.progress.as_deref())
+            .await;
+        let writer = resumed.map_err(|source| StoreError::Object {
+            doing: "go on with an upload",
+            key: record.object.clone(),
+            source,
+        })?;
+        held.note(writer.size());
+        Ok(TakenUp::Writer(record, held, Box::new(writer)))
+    }
+
+    /// How often an upload under way is noted as such: several times before it would be given up.
+    fn touch_interval(&self) -> Duration {
+        TOUCH.min(self.inner.config.upload_timeout / 4)
+    }
+
+    /// Writes what comes until nothing more comes; `None` if the upload is gone meanwhile.
+    async fn write_batches(
+        &self,
+        (id, record): (UploadId, UploadRecord),
+        held: Held,
+        mut writer: Writer,
+        mut received: mpsc::Receiver<Vec<Bytes>>,
+    ) -> Result<Option<u64>> {
+        let failed = |source| StoreError::Object {
+            doing: "write an upload",
+            key: record.object.clone(),
+            source,
+        };
+        let mut touched = Instant::now();
+        while let Some(batch) = received.recv().await {
+            writer = writer.write(batch).await.map_err(failed)?;
+            if touched.elapsed() < self.touch_interval() {
+                continue;
+            }
+            touched = Instant::now();
+            let (synced, progress) = writer.sync().await.map_err(failed)?;
+            writer = synced;
+            if !self.touch(&id, writer.size(), progress).await? {
+                return Ok(None);
+            }
+            held.note(writer.size());
+        }
+        let (writer, progress) = writer.sync().await.map_err(failed)?;
+        let size = writer.size();
+        if progress.is_some() && !self.touch(&id, size, progress).await? {
+            return Ok(None);
+        }
+        held.leave(writer);
+        Ok(Some(size))
+    }
+
+    async fn touch(&self, id: &UploadId, size: u64, progress: Option<Vec<u8>>) -> Result<bool> {
+        let id = id.clone();
+        self.write_records("note how far an upload is", move |tx| {
+            uploads::touch(tx, &id, size, progress.as_deref(), now())
+        })
+        .await
+    }
+
+    /// Makes a blob of an upload. When this has returned, the blob is the repository's, and durable.
+    ///
+    /// # Errors
+    /// If the bytes have another digest: then nothing of them is kept. If anything else fails: then this can be tried again.
+    pub async fn finish_upload(
+        &self,
+        repository: &RepositoryName,
+        id: &UploadId,
+        digest: &Digest,
+    ) -> Result<Blob> {
+        let unknown = || StoreError::UnknownUpload {
+            repository: repository.clone(),
+            id: id.clone(),
+        };
+        let (record, _held, writer) = match self.take_up(repository, id).await? {
+            TakenUp::Writer(record, held, writer) => (record, held, *writer),
+            TakenUp::Busy => return Err(StoreError::Busy(id.clone())),
+            TakenUp::Unknown => return Err(unknown()),
+        };
+        let completed = writer.complete().await;
+        let (size, hasher) = completed.map_err(|source| StoreError::Object {
+            doing: "finish an upload",
+            key: record.object.clone(),
+            source,
+        })?;
+        let found = match digest.algorithm() {
+            Algorithm::Sha256 => hasher.finish(),
+            Algorithm::Sha512 => self.digest_of(&record.object, size, Algorithm::Sha512).await?,
+        };
+        if found != *digest {
+            self.end_upload(repository, id, size).await?;
+            let wanted = digest.clone();
+            return Err(StoreError::DigestMismatch { wanted, found });
+        }
+        let blob = Blob {
+            digest: found,
+            size,
+            object: record.object,
+        };
+        self.record_blob(repository, id, blob).await?.ok_or_else(unknown)
+    }
+
+    /// Reads an object from its beginning to its end.
+    pub(crate) async fn digest_of(&self, object: &str, size: u64, algorithm: Algorithm) -> Result<Digest> {
+        let failed = |source| StoreError::Object {
+            doing: "read what was uploaded",
+            key: object.to_owned(),
+            source,
+        };
+        let mut hasher = Hasher::new(algorithm);
+        let mut pieces = self.inner.objects.read(object, 0..size).await.map_err(failed)?;
+        while let Some(piece) = pieces.next().await {
+            hasher.update(&piece.map_err(failed)?);
+        }
+        Ok(hasher.finish())
+    }
+
+    /// The one transaction by which an upload becomes a blob; `None` if the upload is gone.
+    async fn record_blob(
+        &self,
+        repository: &RepositoryName,
+        id: &UploadId,
+        blob: Blob,
+    ) -> Result<Option<Blob>> {
+        // A record without its object is mended by the object that was just pushed.
+        let old = self.any_blob(&blob.digest).await?;
+        let sound = match old {
+            Some(old) if self.inner.objects.size(&old.object).await.ok().flatten() == Some(old.size) => {
+                Some(old.object)
+            }
+            _ => None,
+        };
+        let (repository, id, size) = (repository.clone(), id.clone(), blob.size);
+        let recorded = self
+            .write_records("record a blob", move |tx| {
+                if !uploads::end(tx, &id)? {
+                    return Ok(None);
+                }
+                let repository = repositories::find_or_make(tx, &repository, now())?;
+                let recorded = blobs::record(tx, &blob, sound.as_deref(), now())?;
+                blobs::link(tx, repository, &blob.digest, now())?;
+                Ok(Some(recorded))
+            })
+            .await?;
+        Ok(recorded.map(|(blob, thrown_away)| {
+            if let Some(object) = thrown_away {
+                let progress = None;
+                self.sweep_soon(Garbage {
+                    object,
+                    size,
+                    progress,
+                });
+            }
+            blob
+        }))
+    }
+
+    /// Ends an upload and removes what there is of it; `false` if the repository has no such upload.
+    ///
+    /// # Errors
+    /// If another request continues it, or the database fails.
+    pub async fn cancel_upload(&self, repository: &RepositoryName, id: &UploadId) -> Result<bool> {
+        let held = self
+            .inner
+            .sessions
+            .hold(id)
+            .ok_or_else(|| StoreError::Busy(id.clone()))?;
+        let size = self.upload(repository, id).await?;
+        let is_ended = match size {
+            Some(size) => self.end_upload(repository, id, size).await?,
+            None => false,
+        };
+        drop(held);
+        Ok(is_ended)
+    }
+
+    /// Makes garbage of an upload; `false` if it is gone already.
+    pub(crate) async fn end_upload(
+        &self,
+        repository: &RepositoryName,
+        id: &UploadId,
+        size: u64,
+    ) -> Result<bool> {
+        let (repository, id) = (repository.clone(), id.clone());
+        let ended = self
+            .write_records("end an upload", move |tx| {
+                let Some(record) = uploads::find(tx, &repository, &id)? else {
+                    return Ok(None);
+                };
+                uploads::end(tx, &id)?;
+                garbage::throw_away(tx, &record.object, size, record.progress.as_deref(), now())?;
+                Ok(Some(Garbage {
+                    object: record.object,
+                    size,
+                    progress: record.progress,
+                }))
+            })
+            .await?;
+        let is_ended = ended.is_some();
+        ended.into_iter().for_each(|garbage| self.sweep_soon(garbage));
+        Ok(is_ended)
+    }
+}
+
+/// Passes a body on in batches. What came before the body breaks off is passed on, too.
+async fn send_in_batches(
+    body: impl Stream<Item = io::Result<Bytes>> + Send,
+    batches: mpsc::Sender<Vec<Bytes>>,
+    mut size: u64,
+    limit: u64,
+) -> Result<(), AppendError> {
+    pin_mut!(body);
+    let (mut batch, mut length) = (Vec::new(), 0);
+    let mut result = Ok(());
+    while let Some(piece) = body.next().await {
+        match piece {
+            Ok(piece) if size + piece.len() as u64 > limit => result = Err(AppendError::TooLarge { limit }),
+            Ok(piece) => {
+                size += piece.len() as u64;
+                length += piece.len();
+                batch.push(piece);
+            }
+            Err(error) => result = Err(AppendError::Body(error)),
+        }
+        if result.is_err() {
+            break;
+        }
+        if length >= BATCH {
+            length = 0;
+            // If the writing task has ended it says why itself.
+            if batches.send(std::mem::take(&mut batch)).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+    let _ = batches.send(batch).await;
+    result
+}

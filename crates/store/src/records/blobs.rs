@@ -1,0 +1,177 @@
+//! Blobs, and which repository has which.
+
+use crate::database::{DatabaseError, Row, Transaction};
+use crate::digest::Digest;
+use crate::model::Blob;
+use crate::records::garbage;
+
+/// A blob that a repository has.
+pub(crate) struct Linked {
+    pub(crate) blob: Blob,
+    /// Since when, or when it was promised to a client last.
+    pub(crate) added: u64,
+}
+
+fn blob(row: &mut Row) -> Result<Blob, DatabaseError> {
+    Ok(Blob {
+        digest: row.parsed(0)?,
+        size: row.unsigned(1)?,
+        object: row.text(2)?,
+    })
+}
+
+/// A blob of a repository. A damaged one is absent: whoever asks may push it again, which mends it.
+pub(crate) fn of_repository(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+) -> Result<Option<Linked>, DatabaseError> {
+    let row = tx.first(
+        "SELECT blobs.digest, size, object, added FROM repository_blobs
+         JOIN blobs ON blobs.digest = repository_blobs.digest
+         WHERE repository = $1 AND repository_blobs.digest = $2 AND damaged = 0",
+        &[repository.into(), digest.into()],
+    )?;
+    row.map(|mut row| {
+        Ok(Linked {
+            blob: blob(&mut row)?,
+            added: row.unsigned(3)?,
+        })
+    })
+    .transpose()
+}
+
+/// A blob, whoever has it.
+pub(crate) fn any(tx: &mut dyn Transaction, digest: &Digest) -> Result<Option<Blob>, DatabaseError> {
+    let row = tx.first(
+        "SELECT digest, size, object FROM blobs WHERE digest = $1 AND damaged = 0",
+        &[digest.into()],
+    )?;
+    row.map(|mut row| blob(&mut row)).transpose()
+}
+
+/// A repository has this blob from now on. A condemned one is not any more.
+pub(crate) fn link(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+    now: u64,
+) -> Result<(), DatabaseError> {
+    tx.execute(
+        "INSERT INTO repository_blobs (repository, digest, added) VALUES ($1, $2, $3)
+         ON CONFLICT (repository, digest) DO UPDATE SET added = excluded.added",
+        &[repository.into(), digest.into(), now.into()],
+    )?;
+    tx.execute(
+        "UPDATE blobs SET state = 'present', changed = $2 WHERE digest = $1 AND state <> 'present'",
+        &[digest.into(), now.into()],
+    )?;
+    Ok(())
+}
+
+/// Renews the promise that a blob is here, if the repository still has it.
+pub(crate) fn promise(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+    now: u64,
+) -> Result<Option<Blob>, DatabaseError> {
+    let found = of_repository(tx, repository, digest)?;
+    if found.is_some() {
+        link(tx, repository, digest, now)?;
+    }
+    Ok(found.map(|linked| linked.blob))
+}
+
+/// Takes a blob from a repository; `false` if it had none.
+pub(crate) fn unlink(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+    now: u64,
+) -> Result<bool, DatabaseError> {
+    let removed = tx.execute(
+        "DELETE FROM repository_blobs WHERE repository = $1 AND digest = $2",
+        &[repository.into(), digest.into()],
+    )?;
+    tx.execute(
+        "UPDATE blobs SET changed = $2 WHERE digest = $1 AND state = 'present'",
+        &[digest.into(), now.into()],
+    )?;
+    Ok(removed > 0)
+}
+
+/// Records an object that is whole as a blob. If the blob has an object already, and it is `sound`, that is kept and the new one is
+/// garbage; else the new one takes its place. Returns the blob, and the object that is garbage now.
+pub(crate) fn record(
+    tx: &mut dyn Transaction,
+    new: &Blob,
+    sound: Option<&str>,
+    now: u64,
+) -> Result<(Blob, Option<String>), DatabaseError> {
+    let row = tx.first(
+        "SELECT digest, size, object, damaged FROM blobs WHERE digest = $1",
+        &[(&new.digest).into()],
+    )?;
+    let Some(mut row) = row else {
+        tx.execute(
+            "INSERT INTO blobs (digest, size, object, state, changed) VALUES ($1, $2, $3, 'present', $4)",
+            &[
+                (&new.digest).into(),
+                new.size.into(),
+                new.object.as_str().into(),
+                now.into(),
+            ],
+        )?;
+        return Ok((new.clone(), None));
+    };
+    let old = blob(&mut row)?;
+    if row.integer(3)? == 0 && sound == Some(old.object.as_str()) {
+        garbage::throw_away(tx, &new.object, new.size, None, now)?;
+        return Ok((old, Some(new.object.clone())));
+    }
+    tx.execute(
+        "UPDATE blobs SET object = $2, size = $3, damaged = 0, changed = $4 WHERE digest = $1",
+        &[
+            (&new.digest).into(),
+            new.object.as_str().into(),
+            new.size.into(),
+            now.into(),
+        ],
+    )?;
+    garbage::throw_away(tx, &old.object, old.size, None, now)?;
+    Ok((new.clone(), Some(old.object)))
+}
+
+/// Notes what reading a blob again has shown, unless its object is another one meanwhile.
+pub(crate) fn note_scrub(
+    tx: &mut dyn Transaction,
+    blob: &Blob,
+    is_sound: bool,
+    now: u64,
+) -> Result<(), DatabaseError> {
+    let damaged = if is_sound { 0 } else { now };
+    tx.execute(
+        "UPDATE blobs SET scrubbed = $3, damaged = $4 WHERE digest = $1 AND object = $2",
+        &[
+            (&blob.digest).into(),
+            blob.object.as_str().into(),
+            now.into(),
+            damaged.into(),
+        ],
+    )?;
+    Ok(())
+}
+
+/// Blobs in the order of their digests, damaged ones among them.
+pub(crate) fn list(
+    tx: &mut dyn Transaction,
+    n: usize,
+    after: Option<&Digest>,
+) -> Result<Vec<Blob>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT digest, size, object FROM blobs WHERE digest > $1 ORDER BY digest LIMIT $2",
+        &[after.map(Digest::to_string).unwrap_or_default().into(), n.into()],
+    )?;
+    rows.into_iter().map(|mut row| blob(&mut row)).collect()
+}

@@ -1,0 +1,237 @@
+//! Manifests, and what they name.
+
+use std::collections::BTreeMap;
+
+use crate::database::{DatabaseError, Transaction};
+use crate::digest::Digest;
+use crate::model::{Manifest, NewManifest, PutManifest, Reference, ReferenceKind};
+use crate::name::{RepositoryName, Tag};
+use crate::records::{blobs, repositories, tags};
+
+/// Why a manifest was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// What it requires and the repository lacks.
+    Missing(Vec<Digest>),
+    /// A tag that may not be moved, and the manifest that it names.
+    Immutable(Tag, Digest),
+}
+
+pub(crate) fn exists(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+) -> Result<bool, DatabaseError> {
+    let found = tx.first(
+        "SELECT 1 FROM manifests WHERE repository = $1 AND digest = $2",
+        &[repository.into(), digest.into()],
+    )?;
+    Ok(found.is_some())
+}
+
+/// Takes a manifest and sets tags, all or nothing. The links of its blobs are renewed in the same transaction, so that no collection
+/// comes between.
+pub(crate) fn put(
+    tx: &mut dyn Transaction,
+    name: &RepositoryName,
+    new: &NewManifest,
+    new_tags: &[Tag],
+    now: u64,
+) -> Result<Result<PutManifest, Refusal>, DatabaseError> {
+    let known = repositories::find(tx, name)?;
+    if let Some(refusal) = refusal(tx, known, new, new_tags)? {
+        return Ok(Err(refusal));
+    }
+    let repository = match known {
+        Some(id) => id,
+        None => repositories::find_or_make(tx, name, now)?,
+    };
+    let is_new = !exists(tx, repository, &new.digest)?;
+    write(tx, repository, new, now)?;
+    let mut moved = Vec::new();
+    for tag in new_tags {
+        let old = tags::find(tx, repository, tag)?.map(|tag| tag.digest);
+        tags::set(tx, repository, tag, &new.digest, now)?;
+        if old.as_ref() != Some(&new.digest) {
+            moved.push((tag.clone(), old));
+        }
+    }
+    Ok(Ok(PutManifest { is_new, moved }))
+}
+
+fn refusal(
+    tx: &mut dyn Transaction,
+    repository: Option<i64>,
+    new: &NewManifest,
+    new_tags: &[Tag],
+) -> Result<Option<Refusal>, DatabaseError> {
+    let mut missing = Vec::new();
+    for reference in new.references.iter().filter(|reference| reference.required) {
+        let is_here = match (repository, reference.kind) {
+            (None, _) => false,
+            (Some(id), ReferenceKind::Manifest) => exists(tx, id, &reference.digest)?,
+            (Some(id), _) => blobs::of_repository(tx, id, &reference.digest)?.is_some(),
+        };
+        if !is_here && !missing.contains(&reference.digest) {
+            missing.push(reference.digest.clone());
+        }
+    }
+    if !missing.is_empty() {
+        return Ok(Some(Refusal::Missing(missing)));
+    }
+    for tag in new_tags.iter().filter(|tag| new.immutable.contains(tag)) {
+        let old = repository.map_or(Ok(None), |id| tags::find(tx, id, tag))?;
+        if let Some(old) = old.filter(|old| old.digest != new.digest) {
+            return Ok(Some(Refusal::Immutable(tag.clone(), old.digest)));
+        }
+    }
+    Ok(None)
+}
+
+fn write(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    new: &NewManifest,
+    now: u64,
+) -> Result<(), DatabaseError> {
+    tx.execute(
+        "INSERT INTO manifest_contents (digest, content) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING",
+        &[(&new.digest).into(), new.content.to_vec().into()],
+    )?;
+    let annotations = serde_json::to_string(&new.annotations)
+        .map_err(|error| DatabaseError::Engine(format!("annotations: {error}")))?;
+    tx.execute(
+        "INSERT INTO manifests
+         (repository, digest, media_type, artifact_type, subject, annotations, size, created, pulled)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)
+         ON CONFLICT (repository, digest) DO UPDATE SET media_type = excluded.media_type,
+         artifact_type = excluded.artifact_type, subject = excluded.subject, annotations = excluded.annotations",
+        &[
+            repository.into(),
+            (&new.digest).into(),
+            new.media_type.as_str().into(),
+            new.artifact_type.as_deref().into(),
+            new.subject.as_ref().into(),
+            annotations.into(),
+            new.content.len().into(),
+            now.into(),
+        ],
+    )?;
+    remove_references(tx, repository, &new.digest)?;
+    for Reference { kind, digest, .. } in &new.references {
+        tx.execute(
+            "INSERT INTO manifest_references (repository, manifest, kind, digest) VALUES ($1, $2, $3, $4)
+             ON CONFLICT DO NOTHING",
+            &[
+                repository.into(),
+                (&new.digest).into(),
+                kind.name().into(),
+                digest.into(),
+            ],
+        )?;
+        if *kind != ReferenceKind::Manifest {
+            blobs::promise(tx, repository, digest, now)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_references(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+) -> Result<(), DatabaseError> {
+    tx.execute(
+        "DELETE FROM manifest_references WHERE repository = $1 AND manifest = $2",
+        &[repository.into(), digest.into()],
+    )?;
+    Ok(())
+}
+
+pub(crate) fn find(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+) -> Result<Option<Manifest>, DatabaseError> {
+    let row = tx.first(
+        "SELECT manifests.digest, media_type, content, subject, artifact_type, annotations, created, pulled
+         FROM manifests JOIN manifest_contents ON manifest_contents.digest = manifests.digest
+         WHERE repository = $1 AND manifests.digest = $2",
+        &[repository.into(), digest.into()],
+    )?;
+    let Some(mut row) = row else {
+        return Ok(None);
+    };
+    Ok(Some(Manifest {
+        digest: row.parsed(0)?,
+        media_type: row.text(1)?,
+        content: row.bytes(2)?.into(),
+        subject: row.optional_text(3)?.map(|text| parsed(&text)).transpose()?,
+        artifact_type: row.optional_text(4)?,
+        annotations: annotations(&row.text(5)?)?,
+        created: row.unsigned(6)?,
+        pulled: row.unsigned(7)?,
+    }))
+}
+
+pub(crate) fn parsed(text: &str) -> Result<Digest, DatabaseError> {
+    text.parse()
+        .map_err(|error: crate::digest::InvalidDigest| DatabaseError::Damaged(error.to_string()))
+}
+
+pub(crate) fn annotations(text: &str) -> Result<BTreeMap<String, String>, DatabaseError> {
+    serde_json::from_str(text).map_err(|error| DatabaseError::Damaged(format!("annotations: {error}")))
+}
+
+/// What a manifest names.
+pub(crate) fn references(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+) -> Result<Vec<(ReferenceKind, Digest)>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT kind, digest FROM manifest_references WHERE repository = $1 AND manifest = $2 ORDER BY kind, digest",
+        &[repository.into(), digest.into()],
+    )?;
+    let references = rows.into_iter().map(|mut row| {
+        let kind = row.text(0)?;
+        let kind = ReferenceKind::from_name(&kind)
+            .ok_or_else(|| DatabaseError::Damaged(format!("{kind:?} is no kind of reference")))?;
+        Ok((kind, row.parsed(1)?))
+    });
+    references.collect()
+}
+
+/// Deletes a manifest and the tags that name it; `false` if there is none.
+pub(crate) fn delete(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+) -> Result<bool, DatabaseError> {
+    let values = [repository.into(), digest.into()];
+    tx.execute("DELETE FROM tags WHERE repository = $1 AND digest = $2", &values)?;
+    remove_references(tx, repository, digest)?;
+    let deleted = tx.execute(
+        "DELETE FROM manifests WHERE repository = $1 AND digest = $2",
+        &values,
+    )?;
+    tx.execute(
+        "DELETE FROM manifest_contents WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM manifests WHERE digest = $1)",
+        &[digest.into()],
+    )?;
+    Ok(deleted > 0)
+}
+
+/// Notes when a manifest was pulled last.
+pub(crate) fn note_pull(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+    at: u64,
+) -> Result<(), DatabaseError> {
+    tx.execute(
+        "UPDATE manifests SET pulled = $3 WHERE repository = $1 AND digest = $2 AND pulled < $3",
+        &[repository.into(), digest.into(), at.into()],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! The records, a file for each table: functions over a transaction, written once for both engines.
+
+pub(crate) mod blobs;
+pub(crate) mod garbage;
+pub(crate) mod manifests;
+pub(crate) mod referrers;
+pub(crate) mod repositories;
+pub(crate) mod tags;
+pub(crate) mod uploads;

@@ -1,0 +1,94 @@
+//! Repositories: a name, and a number by which the other tables know it.
+
+use crate::database::{DatabaseError, Transaction, Value};
+use crate::model::Usage;
+use crate::name::RepositoryName;
+
+pub(crate) fn find(tx: &mut dyn Transaction, name: &RepositoryName) -> Result<Option<i64>, DatabaseError> {
+    let found = tx.first("SELECT id FROM repositories WHERE name = $1", &[name.into()])?;
+    found.map(|mut row| row.integer(0)).transpose()
+}
+
+pub(crate) fn find_or_make(
+    tx: &mut dyn Transaction,
+    name: &RepositoryName,
+    now: u64,
+) -> Result<i64, DatabaseError> {
+    if let Some(id) = find(tx, name)? {
+        return Ok(id);
+    }
+    // The numbers mean nothing. Random ones are given out without waiting for others who make repositories.
+    let id = fastrand::i64(1..i64::MAX);
+    let values = [id.into(), name.into(), now.into()];
+    tx.execute(
+        "INSERT INTO repositories (id, name, created) VALUES ($1, $2, $3)",
+        &values,
+    )?;
+    Ok(id)
+}
+
+/// Those that have a manifest or a blob.
+pub(crate) fn list(
+    tx: &mut dyn Transaction,
+    n: usize,
+    after: Option<&str>,
+) -> Result<Vec<RepositoryName>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT name FROM repositories WHERE name > $1
+         AND (EXISTS (SELECT 1 FROM manifests WHERE repository = id)
+             OR EXISTS (SELECT 1 FROM repository_blobs WHERE repository = id))
+         ORDER BY name LIMIT $2",
+        &[after.unwrap_or_default().into(), n.into()],
+    )?;
+    rows.into_iter().map(|mut row| row.parsed(0)).collect()
+}
+
+/// Whether it has a manifest or a blob.
+pub(crate) fn has_content(tx: &mut dyn Transaction, id: i64) -> Result<bool, DatabaseError> {
+    let found = tx.first(
+        "SELECT 1 FROM manifests WHERE repository = $1
+         UNION ALL SELECT 1 FROM repository_blobs WHERE repository = $1 LIMIT 1",
+        &[id.into()],
+    )?;
+    Ok(found.is_some())
+}
+
+/// Of the repository of that name and those below it; of all, if it is empty.
+pub(crate) fn usage(tx: &mut dyn Transaction, prefix: &str) -> Result<Usage, DatabaseError> {
+    let below = "SELECT id FROM repositories WHERE $1 = '' OR name = $1 OR (name > $2 AND name < $3)";
+    // '0' comes right after '/'.
+    let range: [Value; 3] = [
+        prefix.into(),
+        format!("{prefix}/").into(),
+        format!("{prefix}0").into(),
+    ];
+    let mut count = |table: &str, sizes: &str| -> Result<(u64, u64), DatabaseError> {
+        let sql = format!(
+            "SELECT COUNT(*), CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM {sizes}
+             WHERE digest IN (SELECT digest FROM {table} WHERE repository IN ({below}))"
+        );
+        let row = tx.first(&sql, &range)?;
+        row.map_or(Ok((0, 0)), |mut row| Ok((row.unsigned(0)?, row.unsigned(1)?)))
+    };
+    let (blobs, blob_bytes) = count("repository_blobs", "blobs")?;
+    let (manifests, manifest_bytes) = count(
+        "manifests",
+        "(SELECT DISTINCT digest, size FROM manifests) AS sizes",
+    )?;
+    Ok(Usage {
+        bytes: blob_bytes + manifest_bytes,
+        blobs,
+        manifests,
+    })
+}
+
+/// Removes repositories that have been empty since before that time; how many.
+pub(crate) fn remove_empty(tx: &mut dyn Transaction, before: u64) -> Result<u64, DatabaseError> {
+    tx.execute(
+        "DELETE FROM repositories WHERE created < $1
+         AND NOT EXISTS (SELECT 1 FROM manifests WHERE manifests.repository = repositories.id)
+         AND NOT EXISTS (SELECT 1 FROM repository_blobs WHERE repository_blobs.repository = repositories.id)
+         AND NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.repository = repositories.id)",
+        &[before.into()],
+    )
+}

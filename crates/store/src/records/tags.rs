@@ -1,0 +1,94 @@
+//! Tags.
+
+use crate::database::{DatabaseError, Row, Transaction};
+use crate::digest::Digest;
+use crate::model::TagRecord;
+use crate::name::Tag;
+
+fn record(row: &mut Row) -> Result<TagRecord, DatabaseError> {
+    Ok(TagRecord {
+        name: row.parsed(0)?,
+        digest: row.parsed(1)?,
+        created: row.unsigned(2)?,
+        updated: row.unsigned(3)?,
+        pulled: row.unsigned(4)?,
+    })
+}
+
+pub(crate) fn find(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    tag: &Tag,
+) -> Result<Option<TagRecord>, DatabaseError> {
+    let row = tx.first(
+        "SELECT name, digest, created, updated, pulled FROM tags WHERE repository = $1 AND name = $2",
+        &[repository.into(), tag.into()],
+    )?;
+    row.map(|mut row| record(&mut row)).transpose()
+}
+
+/// The tag names this manifest from now on.
+pub(crate) fn set(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    tag: &Tag,
+    digest: &Digest,
+    now: u64,
+) -> Result<(), DatabaseError> {
+    tx.execute(
+        "INSERT INTO tags (repository, name, digest, created, updated, pulled) VALUES ($1, $2, $3, $4, $4, 0)
+         ON CONFLICT (repository, name) DO UPDATE SET digest = excluded.digest, updated = excluded.updated",
+        &[repository.into(), tag.into(), digest.into(), now.into()],
+    )?;
+    Ok(())
+}
+
+pub(crate) fn delete(tx: &mut dyn Transaction, repository: i64, tag: &Tag) -> Result<bool, DatabaseError> {
+    let deleted = tx.execute(
+        "DELETE FROM tags WHERE repository = $1 AND name = $2",
+        &[repository.into(), tag.into()],
+    )?;
+    Ok(deleted > 0)
+}
+
+pub(crate) fn list(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    n: usize,
+    after: Option<&str>,
+) -> Result<Vec<TagRecord>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT name, digest, created, updated, pulled FROM tags
+         WHERE repository = $1 AND name > $2 ORDER BY name LIMIT $3",
+        &[repository.into(), after.unwrap_or_default().into(), n.into()],
+    )?;
+    rows.into_iter().map(|mut row| record(&mut row)).collect()
+}
+
+/// The tags that name a manifest.
+pub(crate) fn of_manifest(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+) -> Result<Vec<TagRecord>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT name, digest, created, updated, pulled FROM tags
+         WHERE repository = $1 AND digest = $2 ORDER BY name",
+        &[repository.into(), digest.into()],
+    )?;
+    rows.into_iter().map(|mut row| record(&mut row)).collect()
+}
+
+/// Notes when a tag was pulled last.
+pub(crate) fn note_pull(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    tag: &Tag,
+    at: u64,
+) -> Result<(), DatabaseError> {
+    tx.execute(
+        "UPDATE tags SET pulled = $3 WHERE repository = $1 AND name = $2 AND pulled < $3",
+        &[repository.into(), tag.into(), at.into()],
+    )?;
+    Ok(())
+}

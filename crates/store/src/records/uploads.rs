@@ -1,0 +1,94 @@
+//! Uploads under way. The record is there before the object, so that no object is without one.
+
+use crate::database::{DatabaseError, Transaction};
+use crate::model::UploadRecord;
+use crate::name::{RepositoryName, UploadId};
+use crate::records::repositories;
+
+pub(crate) fn begin(
+    tx: &mut dyn Transaction,
+    repository: &RepositoryName,
+    id: &UploadId,
+    object: &str,
+    now: u64,
+) -> Result<(), DatabaseError> {
+    let repository = repositories::find_or_make(tx, repository, now)?;
+    tx.execute(
+        "INSERT INTO uploads (id, repository, object, size, started, touched) VALUES ($1, $2, $3, 0, $4, $4)",
+        &[id.into(), repository.into(), object.into(), now.into()],
+    )?;
+    Ok(())
+}
+
+pub(crate) fn find(
+    tx: &mut dyn Transaction,
+    repository: &RepositoryName,
+    id: &UploadId,
+) -> Result<Option<UploadRecord>, DatabaseError> {
+    let row = tx.first(
+        "SELECT name, object, size, progress, touched FROM uploads JOIN repositories ON repositories.id = repository
+         WHERE uploads.id = $1 AND name = $2",
+        &[id.into(), repository.into()],
+    )?;
+    row.map(|mut row| {
+        Ok(UploadRecord {
+            repository: row.parsed(0)?,
+            object: row.text(1)?,
+            size: row.unsigned(2)?,
+            progress: row.optional_bytes(3)?,
+            touched: row.unsigned(4)?,
+        })
+    })
+    .transpose()
+}
+
+/// Notes that somebody continues it, and how far it is; `false` if it is gone.
+pub(crate) fn touch(
+    tx: &mut dyn Transaction,
+    id: &UploadId,
+    size: u64,
+    progress: Option<&[u8]>,
+    now: u64,
+) -> Result<bool, DatabaseError> {
+    let changed = tx.execute(
+        "UPDATE uploads SET size = $2, progress = $3, touched = $4 WHERE id = $1",
+        &[
+            id.into(),
+            size.into(),
+            progress.map(<[u8]>::to_vec).into(),
+            now.into(),
+        ],
+    )?;
+    Ok(changed > 0)
+}
+
+/// Ends it; `false` if it is gone already. Its object is the caller's to record elsewhere, in the same transaction.
+pub(crate) fn end(tx: &mut dyn Transaction, id: &UploadId) -> Result<bool, DatabaseError> {
+    Ok(tx.execute("DELETE FROM uploads WHERE id = $1", &[id.into()])? > 0)
+}
+
+/// So many of those that nobody has touched since that time, in the order of their ids.
+pub(crate) fn abandoned(
+    tx: &mut dyn Transaction,
+    before: u64,
+    n: usize,
+    after: Option<&UploadId>,
+) -> Result<Vec<(UploadId, UploadRecord)>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT uploads.id, name, object, size, progress, touched FROM uploads
+         JOIN repositories ON repositories.id = repository
+         WHERE touched < $1 AND uploads.id > $3 ORDER BY uploads.id LIMIT $2",
+        &[before.into(), n.into(), after.map_or("", UploadId::as_str).into()],
+    )?;
+    let records = rows.into_iter().map(|mut row| {
+        let record = UploadRecord {
+            repository: row.parsed(1)?,
+            object: row.text(2)?,
+            size: row.unsigned(3)?,
+            progress: row.optional_bytes(4)?,
+            touched: row.unsigned(5)?,
+        };
+        Ok((row.parsed(0)?, record))
+    });
+    records.collect()
+}

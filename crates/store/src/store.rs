@@ -1,0 +1,134 @@
+//! The store itself: its engines, opened, and what every operation needs of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xebec_kernel::clock::milliseconds_since_1970;
+
+use crate::config::StoreConfig;
+use crate::database::{Database, DatabaseError, Transaction};
+use crate::error::{Result, StoreError};
+use crate::model::Garbage;
+use crate::objects::Objects;
+use crate::pulls::Pulls;
+use crate::records::garbage;
+use crate::sessions::Sessions;
+
+/// What a registry keeps. It is cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) config: StoreConfig,
+    pub(crate) database: Database,
+    pub(crate) objects: Objects,
+    pub(crate) sessions: Sessions,
+    pub(crate) pulls: Pulls,
+}
+
+impl Store {
+    /// Opens what `config` names, makes what is missing, and brings the database's schema up to date.
+    ///
+    /// # Errors
+    /// If the root directory cannot be made, or an engine does not answer.
+    pub async fn open(config: &StoreConfig) -> Result<Self> {
+        let config = config.clone();
+        let opening = tokio::task::spawn_blocking(move || Self::open_blocking(config));
+        opening.await.map_err(|error| StoreError::System {
+            doing: "open the store",
+            source: std::io::Error::other(error),
+        })?
+    }
+
+    fn open_blocking(config: StoreConfig) -> Result<Self> {
+        let root = config.root.display().to_string();
+        let opened = |what: String| move |source| StoreError::Open { what, source };
+        make_root(&config.root).map_err(opened(root.clone()))?;
+        let objects = Objects::open(&config.objects, &config.root)
+            .map_err(opened(format!("the objects ({:?}, root {root})", config.objects)))?;
+        let database =
+            Database::open(&config.database, &config.root).map_err(|source| StoreError::Database {
+                doing: "bring the schema up to date",
+                source,
+            })?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                config,
+                database,
+                objects,
+                sessions: Sessions::default(),
+                pulls: Pulls::default(),
+            }),
+        })
+    }
+
+    /// What it was opened with.
+    pub fn config(&self) -> &StoreConfig {
+        &self.inner.config
+    }
+
+    pub(crate) async fn read_records<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnMut(&mut dyn Transaction) -> Result<T, DatabaseError> + Send + 'static,
+    ) -> Result<T> {
+        let result = self.inner.database.read(work).await;
+        result.map_err(|source| StoreError::Database { doing, source })
+    }
+
+    pub(crate) async fn write_records<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnMut(&mut dyn Transaction) -> Result<T, DatabaseError> + Send + 'static,
+    ) -> Result<T> {
+        let result = self.inner.database.write(work).await;
+        result.map_err(|source| StoreError::Database { doing, source })
+    }
+
+    /// Deletes an object that the records call garbage, then its record.
+    pub(crate) async fn sweep(&self, garbage: Garbage) -> Result<()> {
+        let Garbage { object, progress, .. } = garbage;
+        let deleted = self.inner.objects.delete(&object, progress.as_deref()).await;
+        deleted.map_err(|source| StoreError::Object {
+            doing: "delete what no blob has",
+            key: object.clone(),
+            source,
+        })?;
+        self.write_records("forget a deleted object", move |tx| garbage::forget(tx, &object))
+            .await
+    }
+
+    /// The same in the background. If it fails, the next collection does it.
+    pub(crate) fn sweep_soon(&self, garbage: Garbage) {
+        let store = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = store.sweep(garbage).await {
+                tracing::warn!("{error}; the next collection tries again");
+            }
+        });
+    }
+
+    /// The milliseconds of grace.
+    pub(crate) fn grace(&self) -> u64 {
+        milliseconds(self.inner.config.grace)
+    }
+}
+
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The time, as records have it.
+pub(crate) fn now() -> u64 {
+    milliseconds_since_1970()
+}
+
+fn make_root(root: &std::path::Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(root)
+}

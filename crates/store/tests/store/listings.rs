@@ -1,0 +1,116 @@
+//! Listings: in the order of bytes, in pages, each item once.
+
+use crate::common::*;
+use xebec_store::*;
+
+#[tokio::test]
+async fn tags_come_in_pages() {
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        assert_eq!(store.tags(&a, 10, None).await.unwrap(), None, "{}", test.engine);
+        let tags: Vec<Tag> = ["B", "a", "_", "b1", "b10", "b2", "Z"].map(tag).into();
+        store
+            .put_manifest(&a, &manifest("one", Vec::new()), &tags)
+            .await
+            .unwrap();
+        let mut found = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let page = store.tags(&a, 3, after.as_deref()).await.unwrap().unwrap();
+            found.extend(page.items.iter().map(|tag| tag.name.as_str().to_owned()));
+            after = found.last().cloned();
+            if !page.next {
+                break;
+            }
+        }
+        // By bytes, as the specification has it, whatever the language of the database.
+        assert_eq!(found, ["B", "Z", "_", "a", "b1", "b10", "b2"]);
+        let none = store.tags(&a, 0, None).await.unwrap().unwrap();
+        assert_eq!((none.items.len(), none.next), (0, true));
+    }
+}
+
+#[tokio::test]
+async fn repositories_with_content_come_in_pages() {
+    for test in engines(|_| ()).await {
+        let store = &test.store;
+        for repository in ["b", "a/b", "a"] {
+            store
+                .put_manifest(&name(repository), &manifest("one", Vec::new()), &[])
+                .await
+                .unwrap();
+        }
+        push(store, &name("a-b"), b"bytes").await.unwrap();
+        store.begin_upload(&name("empty")).await.unwrap();
+        let first = store.repositories(2, None).await.unwrap();
+        assert_eq!(
+            (first.items, first.next),
+            (vec![name("a"), name("a-b")], true),
+            "{}",
+            test.engine
+        );
+        let rest = store.repositories(2, Some("a-b")).await.unwrap();
+        assert_eq!((rest.items, rest.next), (vec![name("a/b"), name("b")], false));
+    }
+}
+
+#[tokio::test]
+async fn referrers_are_filtered_and_paged() {
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        let subject = digest(b"a subject that is not here yet");
+        for number in 0..5 {
+            let kind = if number % 2 == 0 { "even" } else { "odd" };
+            let new = referring(&number.to_string(), &subject, kind);
+            store.put_manifest(&a, &new, &[]).await.unwrap();
+            store.put_manifest(&name("b"), &new, &[]).await.unwrap();
+        }
+        store
+            .put_manifest(&a, &referring("other", &digest(b"other"), "even"), &[])
+            .await
+            .unwrap();
+        let all = store.referrers(&a, &subject, None, 10, None).await.unwrap();
+        assert_eq!((all.items.len(), all.next), (5, false), "{}", test.engine);
+        assert!(all.items.is_sorted_by(|one, other| one.digest < other.digest));
+        let even = store
+            .referrers(&a, &subject, Some("even"), 10, None)
+            .await
+            .unwrap();
+        assert_eq!(even.items.len(), 3);
+        assert_eq!(even.items[0].annotations.len(), 1);
+        let first = store.referrers(&a, &subject, None, 3, None).await.unwrap();
+        let last = &first.items[2].digest;
+        let rest = store.referrers(&a, &subject, None, 3, Some(last)).await.unwrap();
+        assert_eq!([first.items, rest.items].concat(), all.items);
+        assert_eq!(store.manifests(&a, 10, None).await.unwrap().items.len(), 6);
+    }
+}
+
+#[tokio::test]
+async fn usage_counts_what_is_shared_once() {
+    for test in engines(|_| ()).await {
+        let store = &test.store;
+        for repository in ["team", "team/one", "team/two", "teamwork"] {
+            let repository = name(repository);
+            push(store, &repository, b"shared").await.unwrap();
+            push(store, &repository, repository.as_str().as_bytes())
+                .await
+                .unwrap();
+            store
+                .put_manifest(&repository, &manifest("m", vec![layer(b"shared")]), &[])
+                .await
+                .unwrap();
+        }
+        let team = store.usage("team").await.unwrap();
+        assert_eq!(
+            (team.bytes, team.blobs, team.manifests),
+            (6 + 4 + 8 + 8 + 1, 4, 1),
+            "{}",
+            test.engine
+        );
+        assert_eq!(store.usage("team/").await.unwrap(), team);
+        assert_eq!(store.usage("team/one").await.unwrap().bytes, 6 + 8 + 1);
+        assert_eq!(store.usage("").await.unwrap().bytes, 6 + 4 + 8 + 8 + 8 + 1);
+        assert_eq!(store.usage("nobody").await.unwrap(), Usage::default());
+    }
+}

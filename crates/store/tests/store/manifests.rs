@@ -1,0 +1,142 @@
+//! Manifests and tags: taken whole or not at all.
+
+use crate::common::*;
+use xebec_store::*;
+
+#[tokio::test]
+async fn a_manifest_needs_what_it_names() {
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        push(store, &a, b"here").await.unwrap();
+        push(store, &name("b"), b"there").await.unwrap();
+        let new = manifest("one", vec![layer(b"here"), layer(b"there"), layer(b"nowhere")]);
+        let error = store.put_manifest(&a, &new, &[tag("latest")]).await.unwrap_err();
+        let StoreError::MissingReferences { missing, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(missing, [digest(b"there"), digest(b"nowhere")], "{}", test.engine);
+        assert_eq!(store.tag(&a, &tag("latest")).await.unwrap(), None);
+        assert_eq!(store.manifest(&a, &new.digest).await.unwrap(), None);
+        // What clients fetch elsewhere need not be here.
+        let mut foreign = layer(b"nowhere");
+        foreign.required = false;
+        let new = manifest("two", vec![layer(b"here"), foreign]);
+        let put = store.put_manifest(&a, &new, &[tag("latest")]).await.unwrap();
+        assert_eq!(put.moved, [(tag("latest"), None)]);
+        assert!(put.is_new);
+        let found = store.tagged_manifest(&a, &tag("latest")).await.unwrap().unwrap();
+        assert_eq!(found.content, new.content);
+        assert_eq!(store.references(&a, &new.digest).await.unwrap().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn an_index_needs_its_manifests() {
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        let one = manifest("one", Vec::new());
+        let index = manifest("index", vec![child(&one)]);
+        let error = store.put_manifest(&a, &index, &[]).await.unwrap_err();
+        assert!(matches!(error, StoreError::MissingReferences { .. }), "{error}");
+        store.put_manifest(&a, &one, &[]).await.unwrap();
+        store.put_manifest(&a, &index, &[]).await.unwrap();
+        assert!(
+            store.manifest(&a, &index.digest).await.unwrap().is_some(),
+            "{}",
+            test.engine
+        );
+    }
+}
+
+#[tokio::test]
+async fn tags_move_unless_they_may_not() {
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        let (one, mut two) = (manifest("one", Vec::new()), manifest("two", Vec::new()));
+        store.put_manifest(&a, &one, &[tag("x"), tag("y")]).await.unwrap();
+        let put = store.put_manifest(&a, &one, &[tag("x")]).await.unwrap();
+        assert_eq!(put, PutManifest::default(), "{}", test.engine);
+        two.immutable = vec![tag("x")];
+        let error = store
+            .put_manifest(&a, &two, &[tag("y"), tag("x")])
+            .await
+            .unwrap_err();
+        assert!(matches!(error, StoreError::ImmutableTag { .. }), "{error}");
+        assert_eq!(
+            store.tag(&a, &tag("y")).await.unwrap().unwrap().digest,
+            one.digest
+        );
+        assert_eq!(store.manifest(&a, &two.digest).await.unwrap(), None);
+        two.immutable.clear();
+        let put = store.put_manifest(&a, &two, &[tag("x")]).await.unwrap();
+        assert_eq!(put.moved, [(tag("x"), Some(one.digest.clone()))]);
+        assert_eq!(store.tags_of(&a, &one.digest).await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_manifest_takes_its_tags_along() {
+    for test in engines(|_| ()).await {
+        let (store, a, b) = (&test.store, name("a"), name("b"));
+        let one = manifest("one", Vec::new());
+        store.put_manifest(&a, &one, &[tag("x"), tag("y")]).await.unwrap();
+        store.put_manifest(&b, &one, &[tag("x")]).await.unwrap();
+        assert!(store.delete_tag(&a, &tag("y")).await.unwrap());
+        assert!(!store.delete_tag(&a, &tag("y")).await.unwrap());
+        assert!(
+            store.manifest(&a, &one.digest).await.unwrap().is_some(),
+            "{}",
+            test.engine
+        );
+        assert!(store.delete_manifest(&a, &one.digest).await.unwrap());
+        assert!(!store.delete_manifest(&a, &one.digest).await.unwrap());
+        assert_eq!(store.tag(&a, &tag("x")).await.unwrap(), None);
+        let other = store.tagged_manifest(&b, &tag("x")).await.unwrap().unwrap();
+        assert_eq!(other.content, one.content);
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_is_what_it_is_called_and_not_too_large() {
+    for test in engines(|config| config.max_manifest = 5).await {
+        let (store, a) = (&test.store, name("a"));
+        let mut wrong = manifest("one", Vec::new());
+        wrong.digest = digest(b"two");
+        let error = store.put_manifest(&a, &wrong, &[]).await.unwrap_err();
+        assert!(matches!(error, StoreError::DigestMismatch { .. }), "{error}");
+        let error = store
+            .put_manifest(&a, &manifest("larger", Vec::new()), &[])
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, StoreError::ManifestTooLarge { size: 6, limit: 5 }),
+            "{error}"
+        );
+        assert_eq!(
+            store.repositories(10, None).await.unwrap().items,
+            [],
+            "{}",
+            test.engine
+        );
+    }
+}
+
+#[tokio::test]
+async fn pulls_are_noted() {
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        let one = manifest("one", Vec::new());
+        store.put_manifest(&a, &one, &[tag("x"), tag("y")]).await.unwrap();
+        store.note_pull(&a, &one.digest, Some(&tag("x")));
+        store.note_pull(&name("unknown"), &one.digest, None);
+        store.write_pulls().await.unwrap();
+        assert_ne!(
+            store.tag(&a, &tag("x")).await.unwrap().unwrap().pulled,
+            0,
+            "{}",
+            test.engine
+        );
+        assert_eq!(store.tag(&a, &tag("y")).await.unwrap().unwrap().pulled, 0);
+        assert_ne!(store.manifest(&a, &one.digest).await.unwrap().unwrap().pulled, 0);
+    }
+}

@@ -1,0 +1,184 @@
+//! The deletion protocol of docs/formats/store.md, explored whole: every order of every step of clients and collectors, each of which
+//! may also end for ever after any step, with time passing anywhere between.
+//!
+//! Each variant is the protocol with one rule taken away. The explorer has to find what goes wrong then, or it proves nothing.
+
+mod clients;
+mod collector;
+mod state;
+
+use std::collections::{HashMap, VecDeque};
+
+use clients::{Client, Kind};
+use state::{Blob, State};
+
+/// The protocol, or what is left of it without one of its rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Variant {
+    Protocol,
+    /// A blob is claimed without a look at who has it.
+    ClaimUnlooked,
+    /// Links go without a grace time.
+    UnlinkAtOnce,
+    /// A blob is recorded before its object is whole.
+    RecordFirst,
+    /// An object is called by its digest, so that a new one has the key of the old one.
+    KeyIsDigest,
+    /// The record of garbage goes before the object.
+    ForgetFirst,
+    /// An upload is continued without a note of it.
+    Untouched,
+    /// Of two objects with the same bytes the second is forgotten.
+    ForgetDuplicate,
+    /// A client is told that a blob is here, and nothing is noted.
+    NoPromise,
+}
+
+/// Follows every order of steps; the first state in which something is wrong, with the steps to it.
+fn explore(start: State, variant: Variant) -> Result<usize, String> {
+    let mut known: HashMap<State, Option<(State, &'static str)>> = HashMap::new();
+    let mut queue = VecDeque::from([start.clone()]);
+    known.insert(start, None);
+    while let Some(state) = queue.pop_front() {
+        let wrong = state.wrong().or_else(|| left_over(&state, variant));
+        if let Some(wrong) = wrong {
+            return Err(story(&known, &state, wrong));
+        }
+        let mut next = Vec::new();
+        clients::steps(&state, variant, &mut next);
+        collector::steps(&state, variant, &mut next);
+        if let Some(later) = state.later() {
+            next.push(("time passes", later));
+        }
+        for (step, reached) in next {
+            if !known.contains_key(&reached) {
+                known.insert(reached.clone(), Some((state.clone(), step)));
+                queue.push_back(reached);
+            }
+        }
+    }
+    Ok(known.len())
+}
+
+fn story(known: &HashMap<State, Option<(State, &'static str)>>, end: &State, wrong: &str) -> String {
+    let mut steps = Vec::new();
+    let mut at = end.clone();
+    while let Some(Some((before, step))) = known.get(&at) {
+        steps.push(*step);
+        at = before.clone();
+    }
+    steps.reverse();
+    format!("{wrong}: {}", steps.join("; "))
+}
+
+/// If all clients end here, for ever: whether collections leave something behind, or take too much.
+fn left_over(state: &State, variant: Variant) -> Option<&'static str> {
+    let mut state = state.clone();
+    state.end_all();
+    // Unlinked after one grace time, condemned after another, claimed after a third.
+    for _ in 0..4 {
+        for _ in 0..=state::OLD {
+            state = state.later().unwrap_or(state);
+        }
+        while let Some(next) = collector::whole(&state, variant) {
+            state = next;
+        }
+    }
+    let blob = usize::from(state.blob.is_some());
+    let objects = state
+        .objects
+        .iter()
+        .filter(|object| **object != state::Object::Absent)
+        .count();
+    let is_needed = state
+        .manifests
+        .iter()
+        .zip(&state.links)
+        .any(|(has, link)| *has && link.is_some());
+    if objects != blob {
+        return Some("an object stays without a record, or a record without its object");
+    }
+    match (is_needed, blob) {
+        (true, 0) => Some("a blob that a manifest names was collected"),
+        (false, 1) => Some("a blob that nobody needs stays"),
+        _ => None,
+    }
+}
+
+/// Where it may begin: nothing is here; the blob is here and a manifest names it; it is here, and nothing names it any more; it is
+/// condemned.
+fn starts() -> Vec<State> {
+    let empty = State::default();
+    let mut kept = empty.with_blob(Blob::old(false));
+    kept.links[0] = Some(state::OLD);
+    kept.manifests[0] = true;
+    let mut loose = empty.with_blob(Blob::old(false));
+    loose.links[0] = Some(state::OLD);
+    vec![
+        empty.clone(),
+        kept,
+        loose,
+        empty.with_blob(Blob::old(false)),
+        empty.with_blob(Blob::old(true)),
+    ]
+}
+
+/// Clients that work beside each other and the collectors.
+fn casts() -> Vec<Vec<Kind>> {
+    use Kind::{Cancel, DeleteBlob, DeleteManifest, Look, Mount, Push, Read};
+    vec![
+        vec![Push(0), Push(1)],
+        vec![Push(0), Push(0)],
+        vec![Push(0), DeleteManifest],
+        vec![Push(0), DeleteBlob],
+        vec![Push(0), Cancel],
+        vec![Push(0), Look],
+        vec![Push(1), Mount],
+        vec![Look, DeleteManifest],
+        vec![Look, DeleteBlob],
+        vec![Look, Mount],
+        vec![Mount, DeleteManifest, DeleteBlob],
+        vec![Read, DeleteManifest, Push(1)],
+    ]
+}
+
+fn explore_all(variant: Variant) -> Result<usize, String> {
+    let mut states = 0;
+    for cast in casts() {
+        for start in starts() {
+            let start = State {
+                clients: cast.iter().map(|kind| Client::new(*kind)).collect(),
+                ..start
+            };
+            states += explore(start, variant)?;
+        }
+    }
+    Ok(states)
+}
+
+#[test]
+fn in_no_order_of_steps_is_anything_lost_or_left() {
+    let states = explore_all(Variant::Protocol).unwrap();
+    assert!(states > 100_000, "only {states} states: the model does nothing");
+}
+
+#[test]
+fn each_rule_of_the_protocol_is_needed() {
+    use Variant::*;
+    let variants = [
+        ClaimUnlooked,
+        UnlinkAtOnce,
+        RecordFirst,
+        KeyIsDigest,
+        ForgetFirst,
+        Untouched,
+        ForgetDuplicate,
+        NoPromise,
+    ];
+    for variant in variants {
+        assert!(
+            explore_all(variant).is_err(),
+            "without that rule nothing goes wrong: {variant:?}"
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! The records and objects of one digest, as far as the protocol cares, and how old everything is.
+
+use super::clients::Client;
+
+/// The grace time, in ticks. Everything older is as old as that.
+pub(super) const GRACE: u8 = 2;
+pub(super) const OLD: u8 = GRACE + 1;
+/// Uploads that are older are given up.
+pub(super) const TIMEOUT: u8 = 2;
+/// No client takes longer between two steps that belong together: half of either time.
+pub(super) const PATIENCE: u8 = 1;
+/// Keys of objects: one for each client, and one that was there before.
+pub(super) const KEYS: usize = 4;
+pub(super) const FIRST_KEY: usize = KEYS - 1;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Object {
+    #[default]
+    Absent,
+    Part,
+    Whole,
+}
+
+/// The blob's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Blob {
+    pub(super) key: usize,
+    pub(super) condemned: bool,
+    pub(super) age: u8,
+}
+
+impl Blob {
+    pub(super) fn old(condemned: bool) -> Self {
+        Self {
+            key: FIRST_KEY,
+            condemned,
+            age: OLD,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    pub(super) blob: Option<Blob>,
+    /// How old the link of each repository is.
+    pub(super) links: [Option<u8>; 2],
+    /// Which repository has a manifest that names the blob.
+    pub(super) manifests: [bool; 2],
+    /// From which repository a user has taken the blob: what a manifest lacks there is not the protocol's fault.
+    pub(super) taken: [bool; 2],
+    /// How long ago each upload was touched.
+    pub(super) uploads: [Option<u8>; KEYS],
+    pub(super) garbage: [bool; KEYS],
+    pub(super) objects: [Object; KEYS],
+    pub(super) clients: Vec<Client>,
+    /// The object that the collector is deleting, and whether that is done.
+    pub(super) sweeping: Option<(usize, bool)>,
+    /// What a client found wrong.
+    pub(super) complaint: Option<&'static str>,
+}
+
+impl State {
+    pub(super) fn with_blob(&self, blob: Blob) -> Self {
+        let mut state = self.clone();
+        state.objects[blob.key] = Object::Whole;
+        state.blob = Some(blob);
+        state
+    }
+
+    /// The transaction by which a repository has the blob.
+    pub(super) fn link(&mut self, repository: usize) {
+        self.links[repository] = Some(0);
+        self.taken[repository] = false;
+        if let Some(blob) = self.blob.as_mut().filter(|blob| blob.condemned) {
+            blob.condemned = false;
+            blob.age = 0;
+        }
+    }
+
+    /// One tick; `None` if nothing gets older by it.
+    pub(super) fn later(&self) -> Option<Self> {
+        let mut later = self.clone();
+        let grow = |age: &mut u8| *age = OLD.min(*age + 1);
+        later.blob.iter_mut().for_each(|blob| grow(&mut blob.age));
+        later.links.iter_mut().flatten().for_each(grow);
+        later.uploads.iter_mut().flatten().for_each(grow);
+        later.clients.iter_mut().for_each(|client| grow(&mut client.age));
+        (later != *self).then_some(later)
+    }
+
+    /// All processes are gone.
+    pub(super) fn end_all(&mut self) {
+        self.clients.clear();
+        self.sweeping = None;
+    }
+
+    pub(super) fn wrong(&self) -> Option<&'static str> {
+        if self.complaint.is_some() {
+            return self.complaint;
+        }
+        if self
+            .blob
+            .is_some_and(|blob| self.objects[blob.key] != Object::Whole)
+        {
+            return Some("a blob has no whole object");
+        }
+        if self.blob.is_none() && self.links.iter().any(Option::is_some) {
+            return Some("a repository has a blob that is not there");
+        }
+        for repository in 0..2 {
+            if self.manifests[repository] && self.links[repository].is_none() && !self.taken[repository] {
+                return Some("a manifest lacks its blob");
+            }
+        }
+        None
+    }
+}
