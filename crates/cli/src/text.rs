@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-pub(crate) use xebec_protocol::amounts::size;
+pub(crate) use xebec_kernel::size::for_people as size;
 use xebec_protocol::failure::{Failure, FailureKind};
 
 /// A share in per cent; `-` of nothing. Only all of it is 100 %, and only nothing is 0 %.

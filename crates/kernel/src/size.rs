@@ -1,4 +1,4 @@
-//! Sizes as users write them, in docker's notation.
+//! Sizes as users write them, in docker's notation, and as they read them.
 
 use std::str::FromStr;
 
@@ -41,6 +41,24 @@ impl FromStr for Bytes {
     }
 }
 
+/// A size as people read it: `48.8 MB`. Decimal units, as registries and networks count.
+pub fn for_people(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64;
+    let mut unit = "B";
+    for next in UNITS {
+        if value < 999.95 {
+            break;
+        }
+        value /= 1000.0;
+        unit = next;
+    }
+    format!("{value:.1} {unit}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +96,19 @@ mod tests {
             ".5g",
         ] {
             assert_eq!(size(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_by_people() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (48_800_000, "48.8 MB"),
+            (999_960, "1.0 MB"),
+        ] {
+            assert_eq!(for_people(bytes), text);
         }
     }
 }

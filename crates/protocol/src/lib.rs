@@ -4,7 +4,6 @@
 //! * [`failure`]: what a command failed with; its kind is the exit code.
 //! * [`explain`], [`start_report`]: parts of replies that are shown as they are: why readers waited, what a start read.
 //! * [`paths`]: where everything lies below the root directory and the run directory; [`closed`]: both are closed to other users.
-//! * [`amounts`]: sizes as people read them.
 //! * [`settings`]: `daemon.toml`, and what the command line sets in its place.
 //!
 //! Promises: fields of messages are only added, with a default, so that a command line and a daemon of neighbouring versions
@@ -13,7 +12,6 @@
 //! May use: `container` for the user that a container runs as, `cache` and `oci` for their errors and texts of durations,
 //! `trust`, `kernel`, `format`. Everything of the daemon may use this crate.
 
-pub mod amounts;
 pub mod closed;
 pub mod explain;
 pub mod failure;

@@ -5,10 +5,12 @@
 //! * [`audit`], [`webhooks`]: what was done by whom, written down and told to others.
 //! * [`upstream`]: images of other registries, fetched when they are asked for.
 //! * [`indexing`]: each layer's index, made when the layer has come.
+//! * [`page`]: what is here, for people.
 
 pub mod audit;
 pub mod auth;
 pub mod events;
 pub mod indexing;
+pub mod page;
 pub mod upstream;
 pub mod webhooks;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tracing::info;
-use xebec_protocol::amounts::size;
+use xebec_kernel::size::for_people as size;
 use xebec_protocol::wire::Reply;
 
 use super::choice::Choice;

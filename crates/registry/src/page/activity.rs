@@ -1,0 +1,120 @@
+//! Recent errors and slow requests: the last [`KEPT`] of each, in memory.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many of each kind are kept.
+pub const KEPT: usize = 100;
+/// Longest text of an entry, in bytes; the rest is cut.
+const MAX_TEXT: usize = 512;
+
+/// A request worth showing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// When it ended, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// `GET /v2/…`
+    pub request: String,
+    /// The repository that it is about, by which it is decided who may see it.
+    pub repository: Option<String>,
+    /// The answer's status.
+    pub status: u16,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+    /// What was answered, for errors.
+    pub detail: String,
+    /// The request's id, which the log has too.
+    pub id: String,
+}
+
+/// What happened lately.
+#[derive(Debug, Default)]
+pub struct Activity {
+    lists: Mutex<Lists>,
+}
+
+#[derive(Debug, Default)]
+struct Lists {
+    errors: VecDeque<Entry>,
+    slow: VecDeque<Entry>,
+}
+
+impl Activity {
+    /// Remembers a request that failed by the server's own fault or an upstream's.
+    pub fn failed(&self, entry: Entry) {
+        push(&mut self.lock().errors, entry);
+    }
+
+    /// Remembers a request that took long until its first byte.
+    pub fn slow(&self, entry: Entry) {
+        push(&mut self.lock().slow, entry);
+    }
+
+    /// Errors and slow requests that `may_see` lets through by their repositories, the newest first.
+    pub fn seen_by(&self, may_see: impl Fn(Option<&str>) -> bool) -> (Vec<Entry>, Vec<Entry>) {
+        let lists = self.lock();
+        let seen = |list: &VecDeque<Entry>| {
+            let seen = list.iter().rev();
+            seen.filter(|entry| may_see(entry.repository.as_deref()))
+                .cloned()
+                .collect()
+        };
+        (seen(&lists.errors), seen(&lists.slow))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn push(list: &mut VecDeque<Entry>, mut entry: Entry) {
+    cut(&mut entry.request);
+    cut(&mut entry.detail);
+    if list.len() == KEPT {
+        list.pop_front();
+    }
+    list.push_back(entry);
+}
+
+fn cut(text: &mut String) {
+    if text.len() > MAX_TEXT {
+        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        text.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(number: u64, repository: Option<&str>) -> Entry {
+        Entry {
+            at_ms: number,
+            request: "é".repeat(1000),
+            repository: repository.map(str::to_owned),
+            status: 500,
+            took_ms: 1,
+            detail: String::new(),
+            id: number.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_last_are_kept_and_texts_are_bounded() {
+        let activity = Activity::default();
+        (0..250).for_each(|number| activity.failed(entry(number, None)));
+        let (errors, slow) = activity.seen_by(|_| true);
+        assert_eq!((errors.len(), slow.len()), (KEPT, 0));
+        assert_eq!(errors.first().map(|entry| entry.at_ms), Some(249));
+        assert!(errors.iter().all(|entry| entry.request.len() <= MAX_TEXT + 3));
+    }
+
+    #[test]
+    fn who_may_not_read_a_repository_sees_none_of_its_requests() {
+        let activity = Activity::default();
+        activity.slow(entry(1, Some("secret/app")));
+        activity.slow(entry(2, Some("public/app")));
+        let (_, slow) = activity.seen_by(|name| name.is_some_and(|name| name.starts_with("public/")));
+        assert_eq!(slow.iter().map(|entry| entry.at_ms).collect::<Vec<_>>(), [2]);
+    }
+}

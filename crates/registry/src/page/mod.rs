@@ -1,0 +1,25 @@
+//! The page for people: what the registry holds, read-only, behind the same rights as the API.
+//!
+//! * [`Page`]: which page a path asks for. Pure.
+//! * [`view`]: what a page shows, gathered by the server.
+//! * [`html`]: a page's markup, from what it shows. It works without scripts; with them it copies commands and filters as one types.
+//! * [`activity`]: recent errors and slow requests, bounded.
+//!
+//! Nothing is loaded from elsewhere: [`CONTENT_SECURITY_POLICY`] allows this server's style and script and nothing more.
+
+pub mod activity;
+pub mod html;
+pub mod path;
+pub mod view;
+
+pub use path::Page;
+
+/// The style of all pages.
+pub const STYLE: &str = include_str!("page.css");
+/// What a browser with scripts adds.
+pub const SCRIPT: &str = include_str!("page.js");
+/// `Content-Security-Policy` of each page: no frames, no foreign resources, no inline code.
+pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
+                                           form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// Rows on one page of a list.
+pub const ROWS: usize = 100;

@@ -1,0 +1,139 @@
+//! What pages show. The server gathers it from the store for those who may read it.
+
+/// Why an image starts lazily, or why not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Laziness {
+    /// All of its layers have an index: who made it.
+    Lazy(MadeBy),
+    /// Some layers have none yet: how many of how many.
+    Partly {
+        /// Layers with an index.
+        indexed: usize,
+        /// Layers.
+        layers: usize,
+    },
+    /// The registry is making the indexes.
+    Coming,
+    /// None of its layers has an index, and none will come: why.
+    Not(String),
+    /// It is no image: an artifact, an index of images.
+    DoesNotApply,
+}
+
+/// Who made what makes an image lazy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeBy {
+    /// This registry.
+    Registry,
+    /// Whoever pushed it.
+    Pusher,
+    /// The layers have tables of contents of their own (eStargz, zstd:chunked).
+    Layers,
+}
+
+/// A page of repositories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repositories {
+    /// What was searched for.
+    pub search: String,
+    /// Their names and what is in them.
+    pub rows: Vec<RepositoryRow>,
+    /// The last name, if more follow.
+    pub next: Option<String>,
+}
+
+/// One repository in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepositoryRow {
+    /// Its name.
+    pub name: String,
+    /// How many tags it has, at most [`super::ROWS`] counted.
+    pub tags: usize,
+    /// The upstream registry whose images it holds.
+    pub upstream: Option<String>,
+    /// When a tag last changed, in milliseconds since 1970.
+    pub updated_ms: Option<u64>,
+}
+
+/// A page of one repository's tags.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repository {
+    /// The name by which clients reach this registry: `host:port`.
+    pub host: String,
+    /// Its name.
+    pub name: String,
+    /// The upstream registry whose images it holds.
+    pub upstream: Option<String>,
+    /// Its tags.
+    pub tags: Vec<TagRow>,
+    /// The last tag, if more follow.
+    pub next: Option<String>,
+}
+
+/// One tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagRow {
+    /// Its name.
+    pub tag: String,
+    /// The manifest that it names.
+    pub digest: String,
+    /// Platforms of its images: `linux/amd64`.
+    pub platforms: Vec<String>,
+    /// Bytes of its layers; none for an index of images.
+    pub size: Option<u64>,
+    /// When it last changed, in milliseconds since 1970.
+    pub updated_ms: u64,
+    /// Whether its image is lazy.
+    pub laziness: Laziness,
+}
+
+/// A page of one manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The name by which clients reach this registry: `host:port`.
+    pub host: String,
+    /// The repository's name.
+    pub repository: String,
+    /// The manifest's digest.
+    pub digest: String,
+    /// Its media type.
+    pub media_type: String,
+    /// Tags that name it, at most [`super::ROWS`].
+    pub tags: Vec<String>,
+    /// `linux/amd64`, of an image.
+    pub platform: Option<String>,
+    /// What it is made of: layers, or images of an index.
+    pub parts: Vec<Part>,
+    /// Manifests that refer to it.
+    pub referrers: Vec<Referrer>,
+    /// Whether it is lazy.
+    pub laziness: Laziness,
+}
+
+/// A layer, or an image of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its digest.
+    pub digest: String,
+    /// Its media type.
+    pub media_type: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// What there is to say of it: a platform, why it is not lazy.
+    pub remark: String,
+    /// Whether it is a manifest with a page of its own.
+    pub is_manifest: bool,
+}
+
+/// A manifest whose subject is the image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referrer {
+    /// Its digest.
+    pub digest: String,
+    /// Its artifact type.
+    pub artifact_type: String,
+    /// What it is, for people: "index of layers", "recording", "signature".
+    pub kind: String,
+    /// Its size in bytes.
+    pub size: u64,
+}
