@@ -154,6 +154,16 @@ impl Store {
         .await
     }
 
+    /// Repositories that have a blob, `n` at most, in the order of their names. Which of them a client may read is its caller's to say.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn repositories_with(&self, digest: &Digest, n: usize) -> Result<Vec<RepositoryName>> {
+        let digest = digest.clone();
+        self.read_records("find who has a blob", move |tx| repositories::with_blob(tx, &digest, n))
+            .await
+    }
+
     /// Takes a blob from a repository, also one that a manifest of it names; `false` if it has none. Its bytes go with a collection,
     /// when no repository has it any more.
     ///

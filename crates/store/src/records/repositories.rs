@@ -1,6 +1,7 @@
 //! Repositories: a name, and a number by which the other tables know it.
 
 use crate::database::{DatabaseError, Transaction, Value};
+use crate::digest::Digest;
 use crate::model::Usage;
 use crate::name::RepositoryName;
 
@@ -39,6 +40,20 @@ pub(crate) fn list(
              OR EXISTS (SELECT 1 FROM repository_blobs WHERE repository = id))
          ORDER BY name LIMIT $2",
         &[after.unwrap_or_default().into(), n.into()],
+    )?;
+    rows.into_iter().map(|mut row| row.parsed(0)).collect()
+}
+
+/// Those that have a blob, not all of them.
+pub(crate) fn with_blob(
+    tx: &mut dyn Transaction,
+    digest: &Digest,
+    n: usize,
+) -> Result<Vec<RepositoryName>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT repositories.name FROM repository_blobs JOIN repositories ON repositories.id = repository_blobs.repository
+         WHERE repository_blobs.digest = $1 ORDER BY repositories.name LIMIT $2",
+        &[digest.into(), n.into()],
     )?;
     rows.into_iter().map(|mut row| row.parsed(0)).collect()
 }
