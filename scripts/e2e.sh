@@ -6,6 +6,8 @@ cd "$XEBEC_TOP"
 
 # Built beforehand: the tests run without a network.
 XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
+# Built with it. What needs it and lacks it is skipped.
+XEBEC_REGISTRY_BIN=${XEBEC_REGISTRY_BIN:-$(dirname "$XEBEC_BIN")/xebec-registry}
 E2E_GOTOOLS=$CARGO_TARGET_DIR/gotools
 # Static, because one of them is all that an image of a test has.
 CGO_ENABLED=0 go build -C tests/gotools -o "$E2E_GOTOOLS/" ./...
@@ -14,5 +16,5 @@ CGO_ENABLED=0 go test -C tests/containerd -c -o "$E2E_GOTOOLS/snapshotter-suite"
 # Go's race detector needs cgo.
 CGO_ENABLED=1 go test -C tests/containerd -race -c -o "$E2E_GOTOOLS/snapshotter-suite-race" ./suite
 cargo build --locked --quiet --package xebec-e2e
-export XEBEC_BIN E2E_GOTOOLS
+export XEBEC_BIN XEBEC_REGISTRY_BIN E2E_GOTOOLS
 exec "$CARGO_TARGET_DIR/debug/xebec-e2e" "$@"

@@ -13,6 +13,7 @@ mod groups;
 mod kubelet;
 mod lab;
 mod node;
+mod registry;
 mod runner;
 mod tree;
 mod truth;

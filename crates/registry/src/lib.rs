@@ -1,5 +1,8 @@
 //! A registry whose images are lazy by themselves: the OCI distribution API over a store of blobs and manifests.
 //!
+//! * [`server`]: connections, TLS, limits, the end; [`api`]: from a request to its answer.
+//! * [`route`], [`request`], [`manifest`]: what requests say, read without I/O; [`error`]: what they are told when they are refused.
+//! * [`state`]: what all requests share; [`config`]: what an operator may set; [`metrics`]: figures.
 //! * [`auth`]: who asks, and what they may do.
 //! * [`events`]: what happened, for those who are told of it.
 //! * [`audit`], [`webhooks`]: what was done by whom, written down and told to others.
@@ -7,10 +10,21 @@
 //! * [`indexing`]: each layer's index, made when the layer has come.
 //! * [`page`]: what is here, for people.
 
+pub mod api;
 pub mod audit;
 pub mod auth;
+pub mod body;
+pub mod config;
+pub mod error;
 pub mod events;
 pub mod indexing;
+pub mod manifest;
+pub mod metrics;
 pub mod page;
+pub mod period;
+pub mod request;
+pub mod route;
+pub mod server;
+pub mod state;
 pub mod upstream;
 pub mod webhooks;

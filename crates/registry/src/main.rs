@@ -1,9 +1,53 @@
-//! The binary `xebec-registry`: reads the command line and serves.
+//! The binary `xebec-registry`: reads the command line and does what it says.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+// First, for its macros: all other modules print with them.
+#[macro_use]
+mod print;
+
+mod args;
+mod collect;
+mod logging;
+mod serve;
+
 use std::process::ExitCode;
 
+use clap::Parser as _;
+use xebec_registry::config::{Config, ConfigError};
+
+use crate::args::{Cli, Command, Place};
+
 fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Serve(args) => serve::serve(&args, cli.verbose),
+        Command::CheckConfig { file } => check(&file),
+        Command::Gc(args) => collect::collect(&args, cli.verbose),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            errln!("xebec-registry: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The configuration, with what the command line says instead.
+fn configured(place: &Place) -> Result<Config, ConfigError> {
+    let mut config = match &place.config {
+        Some(file) => Config::read(file)?,
+        None => Config::usual(),
+    };
+    if let Some(root) = &place.root {
+        config.store.root.clone_from(root);
+    }
+    Ok(config)
+}
+
+fn check(file: &std::path::Path) -> anyhow::Result<()> {
+    Config::read(file)?;
+    outln!("{}: nothing is wrong with it", file.display());
+    Ok(())
 }

@@ -25,6 +25,7 @@ mod preparing;
 mod private;
 mod quota;
 mod reading;
+mod registry;
 mod runtime;
 mod service;
 mod soak;
@@ -117,6 +118,7 @@ pub(crate) fn all() -> Vec<Case> {
         containers::cases(),
         volumes::cases(),
         differential::cases(),
+        registry::cases(),
         tour::cases(),
         soak::cases(),
     ]

@@ -1,0 +1,75 @@
+//! `/v2/NAME/blobs/DIGEST`: blobs are read, whole or in part, and deleted.
+
+use hyper::{Method, StatusCode};
+use xebec_store::{Blob, Digest, RepositoryName};
+
+use super::call::{Call, Outcome, What};
+use super::failure;
+use super::part::{self, Sent};
+use super::reply;
+use crate::body;
+use crate::error::{ApiError, Code};
+use crate::events::EventKind;
+
+/// What blobs are sent as: only their manifest knows what they are.
+const MEDIA_TYPE: &str = "application/octet-stream";
+
+/// Sends a blob, a part of it, or only what is known of it.
+pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, digest: &Digest) -> Outcome {
+    let store = &call.registry.store;
+    // A client that asks whether a blob is here may push a manifest next that names it.
+    let found = match call.parts.method == Method::HEAD {
+        true => store.blob(repository, digest).await,
+        false => store.peek_blob(repository, digest).await,
+    };
+    let blob = found.map_err(|error| failure::of("looking up the blob", &error))?;
+    let blob = blob.ok_or_else(|| unknown(repository, digest))?;
+    send(call, repository, &blob).await
+}
+
+async fn send(call: &Call<'_>, repository: &RepositoryName, blob: &Blob) -> Outcome {
+    let sent = part::sent(call.parts, &blob.digest, blob.size)?;
+    let answer = part::answer(&blob.digest, MEDIA_TYPE, blob.size, &sent, true);
+    let range = match sent {
+        _ if call.parts.method == Method::HEAD => return Ok(answer),
+        Sent::Nothing => return Ok(answer),
+        Sent::Whole => 0..blob.size,
+        Sent::Part(range) => range,
+    };
+    let length = range.end - range.start;
+    let stream = call.registry.store.read(blob, range).await;
+    let stream = stream.map_err(|error| failure::of("reading the blob", &error))?;
+    let what = What {
+        digest: Some(&blob.digest),
+        media_type: Some(MEDIA_TYPE),
+        size: Some(length),
+        ..What::default()
+    };
+    call.tell(EventKind::PullBlob, repository, what);
+    Ok(part::with_body(answer, body::streamed(length, stream)))
+}
+
+/// Takes a blob out of a repository. Others keep it.
+pub(crate) async fn delete(call: &Call<'_>, repository: &RepositoryName, digest: &Digest) -> Outcome {
+    let deleted = call.registry.store.delete_blob(repository, digest).await;
+    match deleted.map_err(|error| failure::of("deleting the blob", &error))? {
+        true => {
+            let what = What {
+                digest: Some(digest),
+                ..What::default()
+            };
+            call.tell(EventKind::DeleteBlob, repository, what);
+            Ok(reply::status(StatusCode::ACCEPTED))
+        }
+        false => Err(unknown(repository, digest)),
+    }
+}
+
+fn unknown(repository: &RepositoryName, digest: &Digest) -> ApiError {
+    ApiError::new(
+        Code::BlobUnknown,
+        format!(
+            "{repository} does not have {digest}; push it there, or mount it from a repository that has it"
+        ),
+    )
+}

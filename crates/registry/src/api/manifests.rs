@@ -1,0 +1,314 @@
+//! `/v2/NAME/manifests/REFERENCE`: manifests are pulled, pushed and deleted, and tags with them.
+
+use hyper::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LOCATION};
+use hyper::{Method, StatusCode};
+use xebec_store::{Algorithm, Digest, Manifest, NewManifest, RepositoryName, Tag};
+
+use super::call::{Call, Outcome, What};
+use super::failure;
+use super::fallback_tag;
+use super::part::{self, Sent};
+use super::reply;
+use crate::body;
+use crate::error::{ApiError, Code};
+use crate::events::EventKind;
+use crate::manifest::{DOCKER_MANIFEST, Facts, OCI_MANIFEST, is_index, usual_platform};
+use crate::request::{Accept, percent_encode};
+use crate::route::Reference;
+
+/// Tells a client that the registry knows subjects, so that it need not keep a fallback tag.
+const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
+/// The tags that a push by digest has set.
+const OCI_TAG: HeaderName = HeaderName::from_static("oci-tag");
+/// The most tags of one push.
+const MAX_TAGS: usize = 64;
+
+/// Sends a manifest, or only what is known of it.
+pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference: &Reference) -> Outcome {
+    let manifest = match reference {
+        // Who names a digest wants these bytes and no others.
+        Reference::Digest(digest) => find(call, repository, digest).await?,
+        Reference::Tag(tag) => {
+            let found = call.registry.store.tagged_manifest(repository, tag).await;
+            let found = found.map_err(|error| failure::of("looking up the tag", &error))?;
+            if let Some(subject) = fallback_tag::subject(tag)
+                && let Some(list) = fallback_tag::listing(call, repository, &subject, found.as_ref()).await?
+            {
+                return Ok(listing(call, list));
+            }
+            match found {
+                Some(manifest) => Some(acceptable(call, repository, manifest).await?),
+                None => None,
+            }
+        }
+    };
+    let manifest = manifest.ok_or_else(|| unknown(repository, reference))?;
+    send(call, repository, reference, &manifest)
+}
+
+/// The list of what refers to a manifest, made just now.
+fn listing(call: &Call<'_>, content: Vec<u8>) -> reply::Answer {
+    let digest = Digest::of(Algorithm::Sha256, &content);
+    let size = content.len() as u64;
+    let answer = part::answer(&digest, crate::manifest::OCI_INDEX, size, &Sent::Whole, false);
+    match call.parts.method == Method::HEAD {
+        true => answer,
+        false => part::with_body(answer, body::full(content)),
+    }
+}
+
+async fn find(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    digest: &Digest,
+) -> Result<Option<Manifest>, ApiError> {
+    let found = call.registry.store.manifest(repository, digest).await;
+    found.map_err(|error| failure::of("looking up the manifest", &error))
+}
+
+/// The manifest itself if the client takes its type; of an index for a client that knows none, the manifest of the usual platform.
+async fn acceptable(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    manifest: Manifest,
+) -> Result<Manifest, ApiError> {
+    let values = call.parts.headers.get_all(ACCEPT).into_iter();
+    let accept = Accept::parse(values.filter_map(|value| value.to_str().ok()));
+    if accept.takes(&manifest.media_type) {
+        return Ok(manifest);
+    }
+    if is_index(&manifest.media_type)
+        && (accept.takes(OCI_MANIFEST) || accept.takes(DOCKER_MANIFEST))
+        && let Some(digest) = usual_platform(&manifest.content)
+        && let Some(usual) = find(call, repository, &digest).await?
+        && accept.takes(&usual.media_type)
+    {
+        return Ok(usual);
+    }
+    Err(ApiError::new(
+        Code::ManifestUnknown,
+        format!(
+            "the manifest has the type {}, and the client takes only {}; use a client that knows that type, or ask by digest ({})",
+            manifest.media_type,
+            accept.shown(),
+            manifest.digest
+        ),
+    ))
+}
+
+fn send(call: &Call<'_>, repository: &RepositoryName, reference: &Reference, manifest: &Manifest) -> Outcome {
+    let size = manifest.content.len() as u64;
+    let sent = part::sent(call.parts, &manifest.digest, size)?;
+    let lasting = matches!(reference, Reference::Digest(_));
+    let answer = part::answer(&manifest.digest, &manifest.media_type, size, &sent, lasting);
+    if call.parts.method == Method::HEAD {
+        return Ok(answer);
+    }
+    let content = match sent {
+        Sent::Nothing => return Ok(answer),
+        Sent::Whole => manifest.content.clone(),
+        Sent::Part(range) => {
+            let place = |at: u64| {
+                usize::try_from(at)
+                    .unwrap_or(usize::MAX)
+                    .min(manifest.content.len())
+            };
+            manifest.content.slice(place(range.start)..place(range.end))
+        }
+    };
+    let tags = match reference {
+        Reference::Tag(tag) => std::slice::from_ref(tag),
+        Reference::Digest(_) => &[],
+    };
+    call.registry
+        .store
+        .note_pull(repository, &manifest.digest, tags.first());
+    let what = What {
+        digest: Some(&manifest.digest),
+        tags,
+        media_type: Some(&manifest.media_type),
+        size: Some(size),
+        ..What::default()
+    };
+    call.tell(EventKind::PullManifest, repository, what);
+    Ok(part::with_body(answer, body::full(content)))
+}
+
+/// Takes a manifest, under a tag or its digest, and further tags that the query names.
+pub(crate) async fn put(call: &mut Call<'_>, repository: &RepositoryName, reference: &Reference) -> Outcome {
+    let tags = tags(call, reference)?;
+    let content = content(call).await?;
+    let digest = match reference {
+        Reference::Tag(_) => Digest::of(Algorithm::Sha256, &content),
+        Reference::Digest(digest) => digest.clone(),
+    };
+    let actual = Digest::of(digest.algorithm(), &content);
+    if actual != digest {
+        let detail = format!("the manifest's digest is {actual}, and the request says {digest}");
+        return Err(ApiError::new(Code::DigestInvalid, detail));
+    }
+    let facts = Facts::read(&content, call.header(CONTENT_TYPE))
+        .map_err(|error| ApiError::new(Code::ManifestInvalid, error.to_string()))?;
+    let size = content.len() as u64;
+    let media_type = facts.media_type.clone();
+    let subject = facts.subject.clone();
+    let has_foreign = facts.references.iter().any(|reference| !reference.required);
+    let manifest = stored(call, &digest, content, facts);
+    let put = call
+        .registry
+        .store
+        .put_manifest(repository, &manifest, &tags)
+        .await;
+    put.map_err(|error| failure::of_manifest(repository, &error))?;
+    let what = What {
+        digest: Some(&digest),
+        tags: &tags,
+        media_type: Some(&media_type),
+        size: Some(size),
+        ..What::default()
+    };
+    call.tell(EventKind::PushManifest, repository, what);
+    Ok(accepted(
+        repository,
+        reference,
+        &digest,
+        subject.as_ref(),
+        &tags,
+        has_foreign,
+    ))
+}
+
+fn stored(call: &Call<'_>, digest: &Digest, content: bytes::Bytes, facts: Facts) -> NewManifest {
+    let mut references = facts.references;
+    if call.registry.settings.sparse {
+        for reference in &mut references {
+            reference.required = false;
+        }
+    }
+    NewManifest {
+        digest: digest.clone(),
+        media_type: facts.media_type,
+        content,
+        references,
+        subject: facts.subject,
+        artifact_type: facts.artifact_type,
+        annotations: facts.annotations,
+        immutable: Vec::new(),
+    }
+}
+
+fn accepted(
+    repository: &RepositoryName,
+    reference: &Reference,
+    digest: &Digest,
+    subject: Option<&Digest>,
+    tags: &[Tag],
+    has_foreign: bool,
+) -> reply::Answer {
+    let place = format!(
+        "/v2/{repository}/manifests/{}",
+        percent_encode(&digest.to_string())
+    );
+    let answer = reply::with(reply::status(StatusCode::CREATED), LOCATION, place);
+    let answer = reply::with(answer, CONTENT_LENGTH, "0");
+    let mut answer = reply::with_digest(answer, digest);
+    if let Some(subject) = subject {
+        answer = reply::with(answer, OCI_SUBJECT, subject.to_string());
+    }
+    if matches!(reference, Reference::Digest(_)) {
+        for tag in tags {
+            answer = reply::with(answer, OCI_TAG, tag.as_str());
+        }
+    }
+    if has_foreign {
+        let text = "the image has layers that may not be distributed; this registry need not have them, and the image specification \
+                    advises against such layers";
+        answer = reply::with_warning(answer, text);
+    }
+    answer
+}
+
+/// The tags that the request wants the manifest to have.
+fn tags(call: &Call<'_>, reference: &Reference) -> Result<Vec<Tag>, ApiError> {
+    let mut tags = match reference {
+        Reference::Tag(tag) => vec![tag.clone()],
+        Reference::Digest(_) => Vec::new(),
+    };
+    for text in call.query.all("tag") {
+        let tag = text
+            .parse()
+            .map_err(|error: xebec_store::InvalidName| ApiError::new(Code::TagInvalid, error.to_string()))?;
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    match tags.len() <= MAX_TAGS {
+        true => Ok(tags),
+        false => Err(ApiError::new(
+            Code::TagInvalid,
+            format!(
+                "the request names {} tags; this registry takes {MAX_TAGS} at once",
+                tags.len()
+            ),
+        )),
+    }
+}
+
+/// The request's body, if it is as small as a manifest.
+async fn content(call: &mut Call<'_>) -> Result<bytes::Bytes, ApiError> {
+    let limit = call.registry.settings.max_manifest;
+    match call.body.read(limit).await {
+        Ok(Some(content)) => Ok(content),
+        Ok(None) => Err(ApiError::new(
+            Code::SizeInvalid,
+            format!(
+                "a manifest has {limit} bytes at most; put what is large into a blob that the manifest names"
+            ),
+        )
+        .with_status(StatusCode::PAYLOAD_TOO_LARGE)),
+        Err(error) => Err(failure::of_body(&error)),
+    }
+}
+
+/// Deletes a manifest with its tags, or a tag alone.
+pub(crate) async fn delete(call: &Call<'_>, repository: &RepositoryName, reference: &Reference) -> Outcome {
+    let store = &call.registry.store;
+    let (deleted, kind, what) = match reference {
+        Reference::Tag(tag) => {
+            let what = What {
+                tags: std::slice::from_ref(tag),
+                ..What::default()
+            };
+            (
+                store.delete_tag(repository, tag).await,
+                EventKind::DeleteTag,
+                what,
+            )
+        }
+        Reference::Digest(digest) => {
+            let what = What {
+                digest: Some(digest),
+                ..What::default()
+            };
+            let deleted = store.delete_manifest(repository, digest).await;
+            (deleted, EventKind::DeleteManifest, what)
+        }
+    };
+    match deleted.map_err(|error| failure::of("deleting the manifest", &error))? {
+        true => {
+            call.tell(kind, repository, what);
+            Ok(reply::status(StatusCode::ACCEPTED))
+        }
+        false => Err(unknown(repository, reference)),
+    }
+}
+
+fn unknown(repository: &RepositoryName, reference: &Reference) -> ApiError {
+    let detail = match reference {
+        Reference::Tag(tag) => {
+            format!("{repository} has no tag {tag}; /v2/{repository}/tags/list has those that there are")
+        }
+        Reference::Digest(digest) => format!("{repository} does not have the manifest {digest}"),
+    };
+    ApiError::new(Code::ManifestUnknown, detail)
+}

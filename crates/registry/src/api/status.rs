@@ -1,0 +1,54 @@
+//! What is asked about the registry itself: whether it is one, whether it lives and is ready, and its figures.
+
+use hyper::StatusCode;
+use xebec_store::Store;
+
+use super::call::Outcome;
+use super::reply::{self, Answer};
+use crate::error::ApiError;
+use crate::state::Registry;
+
+/// What Prometheus' text format is sent as.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The way clients find out that this is a registry.
+pub(crate) fn ping() -> Answer {
+    reply::bytes("application/json", "{}")
+}
+
+/// The process lives, since it answers.
+pub(crate) fn health() -> Answer {
+    reply::bytes("text/plain", "ok\n")
+}
+
+/// Whether requests should be sent here: the database answers, and the server is not about to end.
+pub(crate) async fn ready(registry: &Registry) -> Answer {
+    let (status, text) = match registry.is_ending() {
+        true => (StatusCode::SERVICE_UNAVAILABLE, "ending\n".to_owned()),
+        false => match probe(&registry.store).await {
+            Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
+            Err(error) => {
+                tracing::warn!("not ready: {error}");
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the database does not answer; see the log\n".to_owned(),
+                )
+            }
+        },
+    };
+    let mut answer = reply::bytes("text/plain", text);
+    *answer.status_mut() = status;
+    answer
+}
+
+async fn probe(store: &Store) -> Result<(), xebec_store::StoreError> {
+    store.repositories(1, None).await.map(|_| ())
+}
+
+/// The figures.
+pub(crate) fn metrics(registry: &Registry) -> Outcome {
+    match registry.metrics.text() {
+        Ok(text) => Ok(reply::bytes(OPENMETRICS, text)),
+        Err(error) => Err(ApiError::internal("writing the metrics", &error)),
+    }
+}

@@ -1,0 +1,115 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+const EXAMPLES: &str = "Examples:
+  xebec-registry serve --listen :5000 --root /var/lib/xebec-registry
+  xebec-registry serve --config /etc/xebec-registry.toml
+  xebec-registry check-config /etc/xebec-registry.toml
+  xebec-registry gc --dry-run --config /etc/xebec-registry.toml
+
+A configuration with every key and its meaning is docs/registry.toml.";
+
+/// A container registry whose images start lazily by themselves.
+#[derive(Debug, Parser)]
+#[command(name = "xebec-registry", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Say more in the log; twice: still more.
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub(crate) verbose: u8,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Answer clients until the process is told to end.
+    Serve(Serve),
+    /// Say what is wrong with a configuration, and in which line.
+    #[command(name = "check-config")]
+    CheckConfig {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Collect what nothing refers to; a registry that serves meanwhile is not disturbed.
+    Gc(Collect),
+}
+
+/// Where the registry keeps its data.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE", env = "XEBEC_REGISTRY_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// The directory for blobs and the embedded database, instead of the configuration's.
+    #[arg(long, value_name = "DIR", env = "XEBEC_REGISTRY_ROOT")]
+    pub(crate) root: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  xebec-registry serve --listen :5000 --root /var/lib/xebec-registry
+  xebec-registry serve --listen :443 --config /etc/xebec-registry.toml
+
+SIGTERM and SIGINT end it: requests that are under way are finished. SIGHUP reads the certificate again.")]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Where clients connect, as 127.0.0.1:5000, or :5000 for all addresses of this host. May be given several times.
+    #[arg(
+        short,
+        long,
+        value_name = "ADDR",
+        env = "XEBEC_REGISTRY_LISTEN",
+        value_delimiter = ','
+    )]
+    pub(crate) listen: Vec<String>,
+    /// The certificate in PEM, with --tls-key; without, plain HTTP.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The certificate's key in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  xebec-registry gc --dry-run --root /var/lib/xebec-registry
+  xebec-registry gc --config /etc/xebec-registry.toml")]
+pub(crate) struct Collect {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Say what would be deleted, and how much; delete nothing.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn nothing_but_an_address_and_a_directory_is_needed() {
+        let cli =
+            Cli::try_parse_from(["xebec-registry", "serve", "--listen", ":5000", "--root", "/r"]).unwrap();
+        let Command::Serve(serve) = cli.command else {
+            panic!("{cli:?}");
+        };
+        assert_eq!(serve.listen, [":5000"]);
+        assert_eq!(serve.place.root, Some(PathBuf::from("/r")));
+    }
+
+    #[test]
+    fn a_certificate_comes_with_its_key() {
+        assert!(Cli::try_parse_from(["xebec-registry", "serve", "--tls-cert", "c"]).is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! The configuration file, as it is written. `docs/registry.toml` has every key with its meaning and its default.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+use xebec_kernel::size::Bytes;
+
+use crate::period::Period;
+use crate::server::Network;
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct File {
+    pub(super) server: Server,
+    pub(super) limits: Limits,
+    pub(super) storage: Storage,
+    pub(super) collection: Collection,
+    pub(super) manifests: Manifests,
+    pub(super) log: Log,
+}
+
+/// `[server]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Server {
+    pub(super) listen: Vec<String>,
+    pub(super) tls: Option<Tls>,
+    pub(super) proxies: Vec<Text<Network>>,
+    pub(super) drain: Period,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: vec!["127.0.0.1:5000".to_owned()],
+            tls: None,
+            proxies: Vec::new(),
+            drain: Period::seconds(600),
+        }
+    }
+}
+
+/// `[server.tls]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tls {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+/// `[limits]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Limits {
+    pub(super) connections: usize,
+    pub(super) connections_per_client: usize,
+    pub(super) requests_per_client: usize,
+    pub(super) header_size: Size,
+    pub(super) header_time: Period,
+    pub(super) idle: Period,
+    pub(super) keep_alive: Period,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let usual = crate::server::Limits::default();
+        Self {
+            connections: usual.connections,
+            connections_per_client: usual.connections_per_client,
+            requests_per_client: usual.requests_per_client,
+            header_size: Size(usual.header_size as u64),
+            header_time: Period(usual.header_time),
+            idle: Period(usual.idle),
+            keep_alive: Period(usual.keep_alive),
+        }
+    }
+}
+
+/// `[storage]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Storage {
+    pub(super) root: PathBuf,
+    pub(super) upload_timeout: Period,
+    pub(super) grace: Period,
+    pub(super) max_blob: Size,
+    pub(super) postgres: Option<Postgres>,
+    pub(super) s3: Option<S3>,
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self {
+            root: PathBuf::from("/var/lib/xebec-registry"),
+            upload_timeout: Period::seconds(7 * 86_400),
+            grace: Period::seconds(86_400),
+            max_blob: Size(1 << 40),
+            postgres: None,
+            s3: None,
+        }
+    }
+}
+
+/// `[storage.postgres]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Postgres {
+    pub(super) url: Option<String>,
+    pub(super) url_env: Option<Spanned<String>>,
+}
+
+/// `[storage.s3]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct S3 {
+    pub(super) endpoint: Option<String>,
+    pub(super) bucket: String,
+    #[serde(default)]
+    pub(super) prefix: String,
+    #[serde(default = "usual_region")]
+    pub(super) region: String,
+    pub(super) access_key_env: Option<Spanned<String>>,
+    pub(super) secret_key_env: Option<Spanned<String>>,
+}
+
+fn usual_region() -> String {
+    "us-east-1".to_owned()
+}
+
+/// `[collection]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Collection {
+    pub(super) every: Period,
+}
+
+impl Default for Collection {
+    fn default() -> Self {
+        Self {
+            every: Period::seconds(3600),
+        }
+    }
+}
+
+/// `[manifests]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Manifests {
+    pub(super) max_size: Size,
+    pub(super) sparse: bool,
+}
+
+impl Default for Manifests {
+    fn default() -> Self {
+        Self {
+            max_size: Size(4 << 20),
+            sparse: false,
+        }
+    }
+}
+
+/// `[log]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Log {
+    pub(super) format: LogFormat,
+}
+
+/// How lines of the log are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// An object of JSON each.
+    Json,
+}
+
+/// A number of bytes, as `4m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size(pub(super) u64);
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let size: Bytes = text.parse().map_err(serde::de::Error::custom)?;
+        Ok(Self(size.0))
+    }
+}
+
+/// Anything that is written as a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Text<T>(pub(super) T);
+
+impl<'de, T> Deserialize<'de> for Text<T>
+where
+    T: std::str::FromStr,
+    T::Err: std::fmt::Display,
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,304 @@
+//! The configuration: read from a file, in which every key has a default, and checked whole before anything is done.
+//!
+//! An error names the file and the line. Passwords do not stand in the file: a key that ends in `_env` names the variable of the
+//! environment that has it.
+
+mod file;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+use xebec_store::{DatabaseConfig, ObjectsConfig, StoreConfig};
+
+pub use file::LogFormat;
+
+use crate::server::{Limits, ServerSettings, TlsSettings};
+use crate::state::ApiSettings;
+use file::File;
+
+/// A configuration file is small; what is larger is not one.
+const MAX_SIZE: u64 = 1 << 20;
+
+/// All that a registry is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where it listens, and its limits.
+    pub server: ServerSettings,
+    /// Where it keeps what it has.
+    pub store: StoreConfig,
+    /// How requests are carried out.
+    pub api: ApiSettings,
+    /// How often what nothing refers to is collected; never if zero.
+    pub collect_every: Duration,
+    /// How lines of the log are written.
+    pub log_format: LogFormat,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {}: {cause}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        cause: std::io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("{}:{line}: {problem}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// Something that is wrong at a place of the file.
+#[derive(Debug)]
+struct Problem {
+    at: Option<Range<usize>>,
+    text: String,
+}
+
+/// Where values of the environment come from.
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl Config {
+    /// What holds without a file.
+    pub fn usual() -> Self {
+        let environment = |_: &str| None;
+        // Every default is right by itself; the test `the_defaults_are_right` sees to that.
+        convert(File::default(), &environment).unwrap_or_else(|_| Self {
+            server: ServerSettings::default(),
+            store: StoreConfig::new("/var/lib/xebec-registry"),
+            api: ApiSettings::default(),
+            collect_every: Duration::ZERO,
+            log_format: LogFormat::Text,
+        })
+    }
+
+    /// Reads a file, with the environment of this process.
+    ///
+    /// # Errors
+    /// What is wrong, and in which line.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |cause| ConfigError::Read {
+            path: path.to_owned(),
+            cause,
+        };
+        let size = std::fs::metadata(path).map_err(unreadable)?.len();
+        if size > MAX_SIZE {
+            let cause = std::io::Error::other(format!(
+                "it has {size} bytes, and a configuration has {MAX_SIZE} at most"
+            ));
+            return Err(unreadable(cause));
+        }
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        Self::parse(&text, path, &|name| std::env::var(name).ok())
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// What is wrong, and in which line.
+    pub fn parse(text: &str, path: &Path, environment: Environment<'_>) -> Result<Self, ConfigError> {
+        let file = toml::from_str(text).map_err(|error: toml::de::Error| Problem {
+            at: error.span(),
+            text: error.message().to_owned(),
+        });
+        let config = file.and_then(|file| convert(file, environment));
+        config.map_err(|problem| ConfigError::Line {
+            path: path.to_owned(),
+            line: problem.at.map_or(1, |at| line(text, at.start)),
+            problem: problem.text,
+        })
+    }
+}
+
+/// The line of a place, counted from 1.
+fn line(text: &str, place: usize) -> usize {
+    let before = text.as_bytes().iter().take(place);
+    before.filter(|byte| **byte == b'\n').count() + 1
+}
+
+fn convert(file: File, environment: Environment<'_>) -> Result<Config, Problem> {
+    let limits = &file.limits;
+    let server = ServerSettings {
+        listen: file.server.listen,
+        tls: file.server.tls.map(|tls| TlsSettings {
+            certificate: tls.certificate,
+            key: tls.key,
+        }),
+        limits: Limits {
+            connections: limits.connections,
+            connections_per_client: limits.connections_per_client,
+            requests_per_client: limits.requests_per_client,
+            header_size: usize::try_from(limits.header_size.0).unwrap_or(usize::MAX),
+            header_time: limits.header_time.0,
+            idle: limits.idle.0,
+            keep_alive: limits.keep_alive.0,
+        },
+        proxies: file.server.proxies.into_iter().map(|proxy| proxy.0).collect(),
+        drain: file.server.drain.0,
+    };
+    let api = ApiSettings {
+        max_manifest: file.manifests.max_size.0,
+        max_blob: file.storage.max_blob.0,
+        sparse: file.manifests.sparse,
+    };
+    Ok(Config {
+        store: store(file.storage, api.max_manifest, environment)?,
+        server,
+        api,
+        collect_every: file.collection.every.0,
+        log_format: file.log.format,
+    })
+}
+
+fn store(
+    storage: file::Storage,
+    max_manifest: u64,
+    environment: Environment<'_>,
+) -> Result<StoreConfig, Problem> {
+    let database = match storage.postgres {
+        None => DatabaseConfig::Embedded,
+        Some(postgres) => {
+            let url = match &postgres.url_env {
+                Some(name) => Some(secret(name, environment)?),
+                None => postgres.url,
+            };
+            let url = url.ok_or_else(|| Problem {
+                at: None,
+                text: "[storage.postgres] has neither url nor url_env; name the variable that has the address and password".to_owned(),
+            })?;
+            DatabaseConfig::Postgres { url }
+        }
+    };
+    let objects = match storage.s3 {
+        None => ObjectsConfig::Directory,
+        Some(s3) => {
+            let secret =
+                |name: Option<Spanned<String>>| name.map(|name| secret(&name, environment)).transpose();
+            ObjectsConfig::S3 {
+                endpoint: s3.endpoint,
+                bucket: s3.bucket,
+                prefix: s3.prefix.trim_matches('/').to_owned(),
+                region: s3.region,
+                access_key: secret(s3.access_key_env)?,
+                secret_key: secret(s3.secret_key_env)?,
+            }
+        }
+    };
+    Ok(StoreConfig {
+        root: storage.root,
+        database,
+        objects,
+        upload_timeout: storage.upload_timeout.0,
+        grace: storage.grace.0,
+        max_manifest,
+        max_blob: storage.max_blob.0,
+    })
+}
+
+/// The value of the variable that a key names.
+fn secret(name: &Spanned<String>, environment: Environment<'_>) -> Result<String, Problem> {
+    let value = environment(name.get_ref()).filter(|value| !value.is_empty());
+    value.ok_or_else(|| Problem {
+        at: Some(name.span()),
+        text: format!(
+            "the environment has no variable {}; set it to the value that this key is for",
+            name.get_ref()
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        let environment = |name: &str| (name == "SECRET").then(|| "s3cr3t".to_owned());
+        Config::parse(text, Path::new("r.toml"), &environment).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_defaults_are_right() {
+        let usual = Config::usual();
+        assert_eq!(usual.server.listen, ["127.0.0.1:5000"]);
+        assert_eq!(usual.server.limits, Limits::default());
+        assert_eq!(usual.collect_every, Duration::from_secs(3600));
+        assert_eq!(usual.store.root, Path::new("/var/lib/xebec-registry"));
+    }
+
+    #[test]
+    fn the_file_of_the_documents_is_the_defaults() {
+        let text = include_str!("../../../../docs/registry.toml");
+        let (written, usual) = (parse(text).unwrap(), Config::usual());
+        assert_eq!(format!("{written:?}"), format!("{usual:?}"));
+        // What is commented out there is right, too.
+        let all: Vec<&str> = text
+            .lines()
+            .map(|line| match line.strip_prefix("#: ") {
+                Some(example) => example,
+                None => line,
+            })
+            .collect();
+        parse(
+            &all.join("\n")
+                .replace("_env = \"XEBEC_REGISTRY_", "_env = \"SECRET\" # \""),
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let error = |text: &str| parse(text).unwrap_err();
+        let at = |text: &str, line: usize, part: &str| {
+            let error = error(text);
+            assert!(error.starts_with(&format!("r.toml:{line}: ")), "{error}");
+            assert!(error.contains(part), "{error}");
+        };
+        at("[server]\nlisten = [\":5000\"]\nlisen = 1\n", 3, "lisen");
+        at("[limits]\n\nidle = \"soon\"", 3, "soon");
+        at("[limits]\nheader_size = \"big\"", 2, "big");
+        at(
+            "[server]\nproxies = [\n \"10.0.0.0/8\",\n \"10.0.0.0/99\"]",
+            4,
+            "10.0.0.0/99",
+        );
+        at("[server\n", 1, "");
+        at("[storage.postgres]\nurl_env = \"NOT_SET\"", 2, "NOT_SET");
+        at(
+            "[storage.s3]\nbucket = \"b\"\nsecret_key_env = \"NOT_SET\"",
+            3,
+            "NOT_SET",
+        );
+        at("[log]\nformat = \"yaml\"", 2, "yaml");
+    }
+
+    #[test]
+    fn secrets_come_from_the_environment_and_are_not_shown() {
+        let config = parse(
+            "[storage.s3]\nbucket = \"b\"\naccess_key_env = \"SECRET\"\nsecret_key_env = \"SECRET\"\n[storage.postgres]\nurl_env = \
+             \"SECRET\"",
+        );
+        let config = config.unwrap();
+        assert!(matches!(&config.store.database, DatabaseConfig::Postgres { url } if url == "s3cr3t"));
+        assert!(!format!("{config:?}").contains("s3cr3t"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_a_panic(text in ".{0,200}") {
+            let _ = parse(&text);
+        }
+    }
+}

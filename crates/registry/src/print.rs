@@ -1,0 +1,30 @@
+//! What this program writes on standard output and standard error. Clippy denies `println!` and its kin, which panic when the other end
+//! is gone. What cannot be written is dropped: the log and the exit code say how a command ended.
+
+use std::fmt;
+use std::io::{self, Write as _};
+
+/// Prints a line on standard output.
+macro_rules! outln {
+    ($($argument:tt)*) => {
+        $crate::print::out(format_args!($($argument)*))
+    };
+}
+
+/// Prints a line on standard error.
+macro_rules! errln {
+    ($($argument:tt)*) => {
+        $crate::print::err(format_args!($($argument)*))
+    };
+}
+
+/// Behind `outln!`.
+pub(crate) fn out(text: fmt::Arguments<'_>) {
+    let _ = io::stdout().lock().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Behind `errln!`.
+pub(crate) fn err(text: fmt::Arguments<'_>) {
+    // In one piece, so that lines of several processes stay whole.
+    let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}

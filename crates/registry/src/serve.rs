@@ -1,0 +1,124 @@
+//! `xebec-registry serve`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use xebec_registry::config::Config;
+use xebec_registry::server::{Server, TlsSettings};
+use xebec_registry::state::Registry;
+use xebec_store::{CollectOptions, Store};
+
+use crate::args::Serve;
+use crate::logging;
+
+/// Pulls are written down this often, and when the server ends.
+const PULLS_WRITTEN_EACH: Duration = Duration::from_secs(60);
+
+/// Serves until a signal ends it.
+pub(crate) fn serve(args: &Serve, verbose: u8) -> anyhow::Result<()> {
+    let mut config = crate::configured(&args.place)?;
+    if !args.listen.is_empty() {
+        config.server.listen.clone_from(&args.listen);
+    }
+    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        config.server.tls = Some(TlsSettings {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        });
+    }
+    logging::start(verbose, config.log_format);
+    allow_files();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the program's threads")?;
+    let outcome = runtime.block_on(run(config));
+    // What reads and writes in the background is finished or harmless; nobody waits for it.
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    outcome
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
+    let store = Store::open(&config.store).await?;
+    let mut registry = Registry::new(store.clone());
+    registry.settings = config.api.clone();
+    let server = Server::listen(Arc::new(registry), config.server.clone()).await?;
+    let scheme = if server.is_safe() { "https" } else { "http" };
+    for address in server.addresses() {
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), root = %config.store.root.display(), "serving at {scheme}://{address}");
+    }
+    let reload = server.reloader();
+    tokio::spawn(reload_on_hangup(signal(SignalKind::hangup())?, reload));
+    if !config.collect_every.is_zero() {
+        tokio::spawn(collect(store.clone(), config.collect_every));
+    }
+    tokio::spawn(write_pulls(store.clone()));
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let ended = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("ending: finishing what is under way; a second signal breaks it off");
+        tokio::spawn(end_at_once(terminate, interrupt));
+    };
+    server.serve(ended).await?;
+    if let Err(error) = store.write_pulls().await {
+        tracing::warn!("when manifests were pulled last is not written down: {error}");
+    }
+    tracing::info!("ended");
+    Ok(())
+}
+
+async fn end_at_once(mut terminate: Signal, mut interrupt: Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    std::process::exit(1);
+}
+
+async fn reload_on_hangup(mut hangup: Signal, reload: xebec_registry::server::Reloader) {
+    while hangup.recv().await.is_some() {
+        match reload.reload() {
+            Ok(()) => tracing::info!("read the certificate again"),
+            Err(error) => tracing::warn!("keeping the certificate as it was: {error}"),
+        }
+    }
+}
+
+/// Writes down when manifests were pulled: not at each pull, which would write to the disk for each.
+async fn write_pulls(store: Store) {
+    loop {
+        tokio::time::sleep(PULLS_WRITTEN_EACH).await;
+        if let Err(error) = store.write_pulls().await {
+            tracing::warn!("when manifests were pulled last is not written down: {error}");
+        }
+    }
+}
+
+/// Collects what nothing refers to, each time after a pause.
+async fn collect(store: Store, every: Duration) {
+    loop {
+        tokio::time::sleep(every).await;
+        match store.collect(&CollectOptions::default()).await {
+            Ok(collected) => tracing::info!(?collected, "collected what nothing refers to"),
+            Err(error) => tracing::error!("collecting what nothing refers to: {error}"),
+        }
+    }
+}
+
+/// Each connection is an open file, and so is each blob that is read; most systems begin with 1,024.
+fn allow_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!("cannot raise the number of open files: {error}");
+    }
+}

@@ -1,0 +1,82 @@
+//! What all requests share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use xebec_store::Store;
+
+use crate::auth::Guard;
+use crate::events::{Event, Listener};
+use crate::metrics::Metrics;
+
+/// How requests are carried out.
+#[derive(Clone, Debug)]
+pub struct ApiSettings {
+    /// The largest manifest that is taken.
+    pub max_manifest: u64,
+    /// The largest blob that is taken.
+    pub max_blob: u64,
+    /// Whether a manifest may name what its repository lacks, as copies of a part of an image do.
+    pub sparse: bool,
+}
+
+impl Default for ApiSettings {
+    fn default() -> Self {
+        Self {
+            max_manifest: 4 << 20,
+            max_blob: 1 << 40,
+            sparse: false,
+        }
+    }
+}
+
+/// A registry: what it keeps, who may use it, and who is told of it.
+pub struct Registry {
+    /// Blobs and manifests.
+    pub store: Store,
+    /// Who may do what.
+    pub guard: Guard,
+    /// How requests are carried out.
+    pub settings: ApiSettings,
+    /// Figures.
+    pub metrics: Metrics,
+    /// Who is told what happens.
+    pub listeners: Vec<Arc<dyn Listener>>,
+    /// Set once the server is about to end.
+    ending: AtomicBool,
+}
+
+impl Registry {
+    /// One over a store, open to everybody, that tells nobody.
+    pub fn new(store: Store) -> Self {
+        Self {
+            store,
+            guard: Guard::open(),
+            settings: ApiSettings::default(),
+            metrics: Metrics::new(),
+            listeners: Vec::new(),
+            ending: AtomicBool::new(false),
+        }
+    }
+
+    /// Tells all listeners.
+    pub fn tell(&self, event: &Event) {
+        for listener in &self.listeners {
+            listener.happened(event);
+        }
+    }
+
+    /// From here on [`Registry::is_ending`], so that no more requests are sent here.
+    pub fn end(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the server is about to end.
+    pub fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
+    }
+}
+
+/// Clients that are told to come back are told to do so after this time.
+pub const RETRY_AFTER: Duration = Duration::from_secs(2);

@@ -1,0 +1,15 @@
+//! The registry from outside: a server on loopback, and clients of several kinds.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on should stop"
+)]
+
+mod connections;
+mod hostile;
+mod listings;
+mod manifests;
+mod running;
+mod uploads;

@@ -1,0 +1,397 @@
+//! `xebec-registry` with the specification's own test, and with clients as they are.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use xebec_testkit::compression::Compression;
+use xebec_testkit::image::ImageBuilder;
+use xebec_testkit::tar::TarBuilder;
+
+use crate::lab;
+use crate::registry::OwnRegistry;
+use crate::runner::{Case, Outcome};
+use crate::world::{World, run};
+
+pub(crate) fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
+        name: format!("registry/{name}"),
+        limit: Duration::from_secs(180),
+        run: Box::new(run),
+    };
+    vec![
+        case("conformance", conformance),
+        case("clients", clients),
+        case("referrers", referrers),
+        case("runs-an-image", runs_an_image),
+        case("restart", restart),
+        case("ten-thousand-connections", ten_thousand_connections),
+    ]
+}
+
+/// Why a case cannot run here, if one of the programs that it needs is missing.
+fn missing(tools: &[&str]) -> Option<Outcome> {
+    if OwnRegistry::program().is_none() {
+        let reason = "xebec-registry is not built: run scripts/release.sh, or set XEBEC_REGISTRY_BIN";
+        return Some(Outcome::Skipped(reason.to_owned()));
+    }
+    let is_there = |tool: &&&str| Command::new(tool).arg("--version").output().is_err();
+    let tool = tools.iter().find(is_there)?;
+    Some(Outcome::Skipped(format!(
+        "{tool} is not installed (make setup-test)"
+    )))
+}
+
+/// The program of the distribution specification, once as it is and once with all that is off by default: manifests whose parts were
+/// not pushed, tags as parameters, uploads that are given up, and digests in headers.
+fn conformance(world: &World) -> Result<Outcome> {
+    if let Some(skipped) = missing(&["conformance"]) {
+        return Ok(skipped);
+    }
+    let mut figures = Vec::new();
+    for (name, configuration, more) in [
+        ("as-it-is", "", &[][..]),
+        (
+            "everything",
+            "[manifests]\nsparse = true\n",
+            &[("OCI_VERSION", "dev"), ("OCI_DATA_SPARSE", "true")][..],
+        ),
+    ] {
+        let registry = OwnRegistry::start(world, name, configuration)?;
+        let results = world.path(&format!("{name}-results"));
+        let output = Command::new(World::tool("conformance")?)
+            .current_dir(world.path(name))
+            .env("OCI_REGISTRY", &registry.address)
+            .env("OCI_TLS", "disabled")
+            .env("OCI_RESULTS_DIR", &results)
+            .envs(more.iter().copied())
+            .output()
+            .context("cannot start the conformance program")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let count = |word: &str| said.lines().filter(|line| line.ends_with(word)).count();
+        let (passed, failed) = (count(": Pass"), count(": FAIL") + count(": Error"));
+        let skipped: Vec<&str> = said.lines().filter(|line| line.ends_with(": Skip")).collect();
+        ensure!(
+            output.status.success() && failed == 0 && passed > 100 && skipped.is_empty(),
+            "{name}: {passed} passed, {failed} failed, skipped {skipped:?}\n{said}\n{}\n{}",
+            String::from_utf8_lossy(&output.stderr),
+            registry.log()
+        );
+        figures.push(format!("{name}: {passed} passed, none failed"));
+        ensure!(registry.end()?, "{name}: the registry did not end well");
+    }
+    Ok(Outcome::Passed(figures.join("; ")))
+}
+
+/// An image of two layers as an OCI layout in the case's directory.
+fn layout(world: &World, programs: bool) -> Result<String> {
+    let mut tar = TarBuilder::new();
+    for directory in [
+        "bin",
+        "lib",
+        "lib/x86_64-linux-gnu",
+        "lib64",
+        "etc",
+        "proc",
+        "sys",
+        "dev",
+        "tmp",
+    ] {
+        tar.directory(directory);
+    }
+    if programs {
+        lab::put_programs(&mut tar, lab::BUSYBOX, 0o755)?;
+    }
+    tar.file("etc/said", b"of the image\n");
+    let mut second = TarBuilder::new();
+    let noise: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
+        .take(3 << 20)
+        .collect();
+    second.directory("data").file("data/noise", noise);
+    let image = ImageBuilder::new()
+        .layer(&tar.into_bytes(), Compression::Gzip(1))?
+        .layer(&second.into_bytes(), Compression::Gzip(1))?
+        .build();
+    let directory = world.path("layout");
+    let blobs = directory.join("blobs/sha256");
+    fs::create_dir_all(&blobs)?;
+    for blob in image.blobs() {
+        fs::write(blobs.join(blob.digest.hex()), &blob.bytes)?;
+    }
+    let manifest = &image.manifest;
+    fs::write(blobs.join(manifest.digest.hex()), &manifest.bytes)?;
+    fs::write(directory.join("oci-layout"), r#"{"imageLayoutVersion": "1.0.0"}"#)?;
+    let index = serde_json::json!({
+        "schemaVersion": 2,
+        "manifests": [{
+            "mediaType": manifest.media_type,
+            "digest": manifest.digest.to_string(),
+            "size": manifest.bytes.len(),
+            "annotations": {"org.opencontainers.image.ref.name": "latest"},
+        }],
+    });
+    fs::write(directory.join("index.json"), index.to_string())?;
+    Ok(format!("oci:{}:latest", directory.display()))
+}
+
+fn skopeo_push(layout: &str, reference: &str, options: &[&str]) -> Result<()> {
+    run(Command::new("skopeo")
+        .args(["copy", "--quiet", "--dest-tls-verify=false"])
+        .args(options)
+        .arg(layout)
+        .arg(format!("docker://{reference}")))?;
+    Ok(())
+}
+
+fn said(command: &mut Command) -> Result<String> {
+    let output = run(command)?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// skopeo and crane push, copy, list, pull, compare and delete.
+fn clients(world: &World) -> Result<Outcome> {
+    if let Some(skipped) = missing(&["skopeo"]) {
+        return Ok(skipped);
+    }
+    let registry = OwnRegistry::start(world, "clients", "")?;
+    let layout = layout(world, false)?;
+    let name = format!("{}/team/app", registry.address);
+    skopeo_push(&layout, &format!("{name}:v1"), &[])?;
+    // Docker's schema 2, and a copy within the registry, whose blobs are mounted.
+    skopeo_push(&layout, &format!("{name}:docker"), &["--format", "v2s2"])?;
+    let other = format!("{}/other/copy", registry.address);
+    run(Command::new("skopeo")
+        .args([
+            "copy",
+            "--quiet",
+            "--src-tls-verify=false",
+            "--dest-tls-verify=false",
+        ])
+        .args([format!("docker://{name}:v1"), format!("docker://{other}:v1")]))?;
+    let back = world.path("back");
+    run(Command::new("skopeo")
+        .args([
+            "copy",
+            "--quiet",
+            "--src-tls-verify=false",
+            &format!("docker://{other}:v1"),
+        ])
+        .arg(format!("oci:{}:back", back.display())))?;
+    let pushed = fs::read_dir(world.path("layout/blobs/sha256"))?.count();
+    ensure!(
+        fs::read_dir(back.join("blobs/sha256"))?.count() == pushed,
+        "what came back is not what was pushed"
+    );
+    let crane = || -> Result<Command> {
+        let mut crane = Command::new(World::tool("crane")?);
+        crane.env("HOME", world.path(""));
+        Ok(crane)
+    };
+    ensure!(
+        said(crane()?.args(["ls", "--insecure", &name]))? == "docker\nv1",
+        "tags"
+    );
+    ensure!(
+        said(crane()?.args(["catalog", "--insecure", &registry.address]))? == "other/copy\nteam/app",
+        "catalog"
+    );
+    run(crane()?.args(["validate", "--insecure", "--remote", &format!("{name}:v1")]))?;
+    run(crane()?.args([
+        "copy",
+        "--insecure",
+        &format!("{name}:v1"),
+        &format!("{}/third:x", registry.address),
+    ]))?;
+    run(crane()?.args(["tag", "--insecure", &format!("{name}:v1"), "v2"]))?;
+    let digest = said(crane()?.args(["digest", "--insecure", &format!("{name}:v2")]))?;
+    ensure!(
+        digest == said(crane()?.args(["digest", "--insecure", &format!("{other}:v1")]))?,
+        "digests differ"
+    );
+    run(Command::new("skopeo").args([
+        "delete",
+        "--tls-verify=false",
+        &format!("docker://{name}@{digest}"),
+    ]))?;
+    ensure!(
+        said(crane()?.args(["ls", "--insecure", &name]))? == "docker",
+        "tags after the deletion"
+    );
+    ensure!(registry.end()?, "the registry did not end well");
+    Ok(Outcome::Passed(
+        "skopeo and crane push, copy, list, validate and delete".to_owned(),
+    ))
+}
+
+/// oras and regctl attach, list and copy what refers to an image.
+fn referrers(world: &World) -> Result<Outcome> {
+    let (oras, regctl) = (World::tool("oras")?, World::tool("regctl")?);
+    let is_there = |tool: &std::path::PathBuf| tool.is_file();
+    if let Some(skipped) = missing(&["skopeo"]) {
+        return Ok(skipped);
+    }
+    if !is_there(&oras) || !is_there(&regctl) {
+        return Ok(Outcome::Skipped(
+            "oras or regctl is not installed (make setup-test)".to_owned(),
+        ));
+    }
+    let registry = OwnRegistry::start(world, "referrers", "")?;
+    let layout = layout(world, false)?;
+    let name = format!("{}/team/app:v1", registry.address);
+    skopeo_push(&layout, &name, &[])?;
+    fs::write(world.path("note.txt"), "a note")?;
+    let tool = |program: &std::path::PathBuf| {
+        let mut command = Command::new(program);
+        command.current_dir(world.path("")).env("HOME", world.path(""));
+        command
+    };
+    run(tool(&oras).args([
+        "attach",
+        "--plain-http",
+        "--artifact-type",
+        "application/x.note",
+        &name,
+        "note.txt:text/plain",
+    ]))?;
+    run(tool(&regctl).args(["registry", "set", "--tls", "disabled", &registry.address]))?;
+    run(tool(&regctl)
+        .args([
+            "artifact",
+            "put",
+            "--artifact-type",
+            "application/x.other",
+            "--subject",
+            &name,
+        ])
+        .args(["--file", "note.txt"]))?;
+    let listed = said(tool(&oras).args(["discover", "--plain-http", "--format", "json", &name]))?;
+    ensure!(
+        listed.contains("application/x.note") && listed.contains("application/x.other"),
+        "{listed}"
+    );
+    let filtered = said(tool(&regctl).args([
+        "artifact",
+        "list",
+        "--filter-artifact-type",
+        "application/x.note",
+        &name,
+    ]))?;
+    ensure!(
+        filtered.contains("application/x.note") && !filtered.contains("application/x.other"),
+        "{filtered}"
+    );
+    let copy = format!("{}/copy/app:v1", registry.address);
+    run(tool(&oras).args(["cp", "-r", "--from-plain-http", "--to-plain-http", &name, &copy]))?;
+    let copied = said(tool(&oras).args(["discover", "--plain-http", "--format", "json", &copy]))?;
+    ensure!(
+        copied.contains("application/x.note") && copied.contains("application/x.other"),
+        "{copied}"
+    );
+    Ok(Outcome::Passed(
+        "oras and regctl attach, list with a filter, and copy with all that refers".to_owned(),
+    ))
+}
+
+/// An image that skopeo has pushed runs by `xebec run`.
+fn runs_an_image(world: &World) -> Result<Outcome> {
+    if let Some(skipped) = missing(&["skopeo", "runc"]) {
+        return Ok(skipped);
+    }
+    let registry = OwnRegistry::start(world, "runs", "")?;
+    let name = format!("{}/team/app:v1", registry.address);
+    skopeo_push(&layout(world, true)?, &name, &[])?;
+    let output = said(&mut world.xebec(&["run", "--rm", &name, "/bin/busybox", "cat", "/etc/said"]))?;
+    ensure!(output == "of the image", "{output:?}");
+    Ok(Outcome::Passed("an image runs that was pushed here".to_owned()))
+}
+
+/// What was pushed is there after a kill and a start, and an upload goes on.
+fn restart(world: &World) -> Result<Outcome> {
+    if let Some(skipped) = missing(&["skopeo"]) {
+        return Ok(skipped);
+    }
+    let registry = OwnRegistry::start(world, "restart", "")?;
+    skopeo_push(
+        &layout(world, false)?,
+        &format!("{}/a/b:v1", registry.address),
+        &[],
+    )?;
+    let begun = ask(&registry.address, "POST /v2/a/b/blobs/uploads/ HTTP/1.1", "")?;
+    let place = begun
+        .lines()
+        .find_map(|line| line.strip_prefix("location: "))
+        .context("no place of the upload")?
+        .trim()
+        .to_owned();
+    ask(&registry.address, &format!("PATCH {place} HTTP/1.1"), "abc")?;
+    // Dropped: that is SIGKILL.
+    drop(registry);
+    let registry = OwnRegistry::start(world, "restart", "")?;
+    let state = ask(&registry.address, &format!("GET {place} HTTP/1.1"), "")?;
+    ensure!(state.contains("204") && state.contains("range: 0-2"), "{state}");
+    let back = world.path("back");
+    run(Command::new("skopeo")
+        .args(["copy", "--quiet", "--src-tls-verify=false"])
+        .arg(format!("docker://{}/a/b:v1", registry.address))
+        .arg(format!("oci:{}:back", back.display())))?;
+    ensure!(registry.end()?, "the registry did not end well");
+    Ok(Outcome::Passed(
+        "an image and an upload outlive a kill".to_owned(),
+    ))
+}
+
+/// One request, and the answer as it comes.
+fn ask(address: &str, line: &str, body: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    write!(
+        stream,
+        "{line}\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// 10,000 connections of one client that say nothing, against a registry that lets one client have 1,024: others are served, and
+/// memory is bounded.
+fn ten_thousand_connections(world: &World) -> Result<Outcome> {
+    if let Some(skipped) = missing(&[]) {
+        return Ok(skipped);
+    }
+    let registry = OwnRegistry::start(world, "flood", "")?;
+    // The flood comes from one address of loopback, the client from another.
+    let target: std::net::SocketAddr = registry.address.parse()?;
+    let mut held = Vec::new();
+    let mut refused = 0_u32;
+    for _ in 0..10_000 {
+        match TcpStream::connect_timeout(&target, Duration::from_secs(2)) {
+            Ok(stream) => held.push(stream),
+            Err(_) => refused += 1,
+        }
+        // This process may have fewer files open than that; those that were closed by the registry make room.
+        if held.len() >= 900 {
+            held.drain(..300);
+        }
+    }
+    let answer = run(Command::new("curl").args([
+        "--silent",
+        "--fail",
+        "--max-time",
+        "5",
+        "--interface",
+        "127.0.0.2",
+        &format!("http://{}/v2/", registry.address),
+    ]))?;
+    ensure!(answer.stdout == b"{}", "{answer:?}");
+    let memory = registry.peak_memory()?;
+    ensure!(memory < 128, "{memory} MiB");
+    drop(held);
+    Ok(Outcome::Passed(format!(
+        "others are served; {memory} MiB at most; {refused} connections refused by the kernel"
+    )))
+}
