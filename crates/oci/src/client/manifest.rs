@@ -14,7 +14,7 @@ use crate::transport::Ask;
 use crate::transport::registry::Endpoint;
 
 /// The header in which registries say a manifest's digest.
-const DIGEST_HEADER: &str = "docker-content-digest";
+pub(super) const DIGEST_HEADER: &str = "docker-content-digest";
 
 /// A manifest as the registry sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]

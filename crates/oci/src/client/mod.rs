@@ -7,6 +7,7 @@
 mod blob;
 pub(crate) mod call_options;
 mod failover;
+mod head;
 mod manifest;
 pub(crate) mod outage;
 mod probe;

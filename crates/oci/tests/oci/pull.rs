@@ -492,3 +492,39 @@ async fn ranges_out_of_bounds() {
         .unwrap();
     assert!(matches!(answer, RangeAnswer::Part(bytes) if bytes == image.layer[5..9]));
 }
+
+#[tokio::test]
+async fn heads_say_what_a_tag_names_and_how_large_a_blob_is() {
+    let registry = FaultyRegistry::with(Options {
+        redirect_blobs: Some(Duration::from_secs(60)),
+        ..Options::default()
+    })
+    .unwrap();
+    let image = put_image(&registry, 5000);
+    let (client, repository) = (client(), repository(&registry));
+    let accept = [OCI_MANIFEST];
+    let named = tagged(&registry).manifest_name();
+    let said = client
+        .manifest_digest(&repository, &named, &accept)
+        .await
+        .unwrap();
+    assert_eq!(said, Some(image.manifest_digest));
+    let size = client.blob_size(&repository, &image.layer_digest).await.unwrap();
+    assert_eq!(size, 5000);
+    assert!(
+        registry
+            .log()
+            .iter()
+            .all(|request| request.bytes_sent == 0 || request.head.path == "/v2/")
+    );
+    let missing = client.manifest_digest(&repository, "none", &accept).await;
+    assert!(
+        matches!(missing, Err(ClientError::NotFound { .. })),
+        "{missing:?}"
+    );
+    let missing = client.blob_size(&repository, &Digest::of(b"none")).await;
+    assert!(
+        matches!(missing, Err(ClientError::NotFound { .. })),
+        "{missing:?}"
+    );
+}
