@@ -171,6 +171,37 @@ pub struct Usage {
     pub manifests: u64,
 }
 
+/// A manifest whose layers are to be indexed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexingTask {
+    /// Where it is.
+    pub repository: RepositoryName,
+    /// Its digest.
+    pub manifest: Digest,
+    /// How often it was taken, this time included.
+    pub tries: u64,
+}
+
+/// A manifest that could not be indexed, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexingProblem {
+    /// Where it is.
+    pub repository: RepositoryName,
+    /// Its digest.
+    pub manifest: Digest,
+    /// For people.
+    pub problem: String,
+}
+
+/// What came of indexing a layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayerOutcome {
+    /// There is an index; where, the indexer knows by this text.
+    Made(String),
+    /// There can be none; why, for people.
+    Problem(String),
+}
+
 /// An upload under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UploadRecord {

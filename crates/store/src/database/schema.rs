@@ -5,7 +5,10 @@
 
 use super::transaction::{DatabaseError, Row, Transaction};
 
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001.sql"),
+    include_str!("migrations/0002.sql"),
+];
 
 /// How an engine writes what the two do not have in common.
 #[derive(Clone, Copy)]

@@ -2,6 +2,7 @@
 
 mod blobs;
 mod collect;
+mod indexing;
 mod manifests;
 mod tags;
 mod uploads;
