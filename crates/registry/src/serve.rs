@@ -6,9 +6,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 use xebec_registry::config::Config;
+use xebec_registry::indexing::Indexer;
 use xebec_registry::server::{Server, TlsSettings};
 use xebec_registry::state::Registry;
+use xebec_registry::upstream::Upstreams;
 use xebec_store::{CollectOptions, Store};
 
 use crate::args::Serve;
@@ -45,6 +48,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let store = Store::open(&config.store).await?;
     let mut registry = Registry::new(store.clone());
     registry.settings = config.api.clone();
+    look_elsewhere(&mut registry, &config)?;
     let server = Server::listen(Arc::new(registry), config.server.clone()).await?;
     let scheme = if server.is_safe() { "https" } else { "http" };
     for address in server.addresses() {
@@ -70,6 +74,20 @@ async fn run(config: Config) -> anyhow::Result<()> {
         tracing::warn!("when manifests were pulled last is not written down: {error}");
     }
     tracing::info!("ended");
+    Ok(())
+}
+
+/// Has the registry fetch what others have, and index what comes.
+fn look_elsewhere(registry: &mut Registry, config: &Config) -> anyhow::Result<()> {
+    let arrived = Arc::new(Notify::new());
+    let environment = |name: &str| std::env::var(name).ok();
+    registry.upstreams = Upstreams::new(&config.upstreams, &registry.store, &arrived, environment)?;
+    if config.indexing.enabled {
+        let (store, upstreams) = (registry.store.clone(), registry.upstreams.clone());
+        let indexer = Arc::new(Indexer::new(&config.indexing, store, upstreams, arrived)?);
+        registry.listeners.push(indexer.clone());
+        tokio::spawn(indexer.run());
+    }
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use xebec_store::Store;
 use crate::auth::Guard;
 use crate::events::{Event, Listener};
 use crate::metrics::Metrics;
+use crate::upstream::Upstreams;
 
 /// How requests are carried out.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub struct Registry {
     pub guard: Guard,
     /// How requests are carried out.
     pub settings: ApiSettings,
+    /// Where what is not here may be.
+    pub upstreams: Upstreams,
     /// Figures.
     pub metrics: Metrics,
     /// Who is told what happens.
@@ -54,6 +57,7 @@ impl Registry {
             store,
             guard: Guard::open(),
             settings: ApiSettings::default(),
+            upstreams: Upstreams::default(),
             metrics: Metrics::new(),
             listeners: Vec::new(),
             ending: AtomicBool::new(false),

@@ -7,6 +7,7 @@ use super::call::{Call, Outcome, What};
 use super::failure;
 use super::part::{self, Sent};
 use super::reply;
+use super::through::{self, Elsewhere};
 use crate::body;
 use crate::error::{ApiError, Code};
 use crate::events::EventKind;
@@ -23,8 +24,14 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, digest: &
         false => store.peek_blob(repository, digest).await,
     };
     let blob = found.map_err(|error| failure::of("looking up the blob", &error))?;
-    let blob = blob.ok_or_else(|| unknown(repository, digest))?;
-    send(call, repository, &blob).await
+    if let Some(blob) = blob {
+        return send(call, repository, &blob).await;
+    }
+    match through::blob(call, repository, digest, MEDIA_TYPE).await? {
+        Elsewhere::Here(blob) => send(call, repository, &blob).await,
+        Elsewhere::There(answer) => Ok(answer),
+        Elsewhere::Nowhere => Err(unknown(repository, digest)),
+    }
 }
 
 async fn send(call: &Call<'_>, repository: &RepositoryName, blob: &Blob) -> Outcome {

@@ -9,6 +9,7 @@ use super::failure;
 use super::fallback_tag;
 use super::part::{self, Sent};
 use super::reply;
+use super::through;
 use crate::body;
 use crate::error::{ApiError, Code};
 use crate::events::EventKind;
@@ -25,6 +26,11 @@ const MAX_TAGS: usize = 64;
 
 /// Sends a manifest, or only what is known of it.
 pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference: &Reference) -> Outcome {
+    let listed = match reference {
+        Reference::Tag(tag) => fallback_tag::subject(tag),
+        Reference::Digest(_) => None,
+    };
+    let warning = through::manifest(call, repository, reference, listed.as_ref()).await?;
     let manifest = match reference {
         // Who names a digest wants these bytes and no others.
         Reference::Digest(digest) => find(call, repository, digest).await?,
@@ -43,7 +49,11 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference
         }
     };
     let manifest = manifest.ok_or_else(|| unknown(repository, reference))?;
-    send(call, repository, reference, &manifest)
+    let answer = send(call, repository, reference, &manifest)?;
+    Ok(match warning {
+        Some(warning) => reply::with_warning(answer, &warning),
+        None => answer,
+    })
 }
 
 /// The list of what refers to a manifest, made just now.

@@ -13,6 +13,7 @@ mod part;
 mod referrers;
 mod reply;
 mod status;
+mod through;
 mod uploads;
 
 use hyper::header::ALLOW;
@@ -41,7 +42,10 @@ pub struct AnsweredTo(pub Option<String>);
 
 /// Carries a request out.
 pub async fn answer(registry: &Registry, parts: &Parts, body: &mut RequestBody) -> Answer {
-    let (kind, outcome) = match Route::parse(parts.uri.path()) {
+    // A client may take this registry for a mirror of another one.
+    let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+    let here = registry.upstreams.path(path, query);
+    let (kind, outcome) = match Route::parse(here.as_deref().unwrap_or(path)) {
         Ok(route) => {
             let kind = route.kind();
             (kind, routed(registry, parts, body, &route).await)

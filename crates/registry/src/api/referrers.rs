@@ -9,6 +9,7 @@ use xebec_store::{Digest, Referrer, RepositoryName};
 use super::call::{Call, Outcome};
 use super::failure;
 use super::reply;
+use super::through;
 use crate::error::{ApiError, Code};
 use crate::manifest::OCI_INDEX;
 use crate::request::{MAX_PAGE, percent_encode};
@@ -62,6 +63,7 @@ pub(crate) async fn list(call: &Call<'_>, repository: &RepositoryName, subject: 
     let artifact_type = call.query.get("artifactType").filter(|text| !text.is_empty());
     let after = call.query.get("last").map(str::parse::<Digest>).transpose();
     let after = after.map_err(|error| ApiError::new(Code::DigestInvalid, error.to_string()))?;
+    let warning = through::referrers(call, repository, subject).await?;
     let page = call
         .registry
         .store
@@ -75,6 +77,9 @@ pub(crate) async fn list(call: &Call<'_>, repository: &RepositoryName, subject: 
         .flatten();
     let content = serde_json::to_vec(&Index::of(items)).unwrap_or_default();
     let mut answer = reply::with(reply::bytes(OCI_INDEX, content), CACHE_CONTROL, "no-cache");
+    if let Some(warning) = warning {
+        answer = reply::with_warning(answer, &warning);
+    }
     if artifact_type.is_some() {
         answer = reply::with(answer, FILTERS_APPLIED, "artifactType");
     }

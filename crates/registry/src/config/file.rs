@@ -6,8 +6,10 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use xebec_kernel::size::Bytes;
 
+use crate::indexing::IndexingSettings;
 use crate::period::Period;
 use crate::server::Network;
+use crate::upstream::UpstreamSettings;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -19,6 +21,8 @@ pub(super) struct File {
     pub(super) collection: Collection,
     pub(super) manifests: Manifests,
     pub(super) log: Log,
+    pub(super) indexing: IndexingSettings,
+    pub(super) upstream: Vec<UpstreamSettings>,
 }
 
 /// `[server]`

@@ -14,8 +14,10 @@ use xebec_store::{DatabaseConfig, ObjectsConfig, StoreConfig};
 
 pub use file::LogFormat;
 
+use crate::indexing::IndexingSettings;
 use crate::server::{Limits, ServerSettings, TlsSettings};
 use crate::state::ApiSettings;
+use crate::upstream::UpstreamSettings;
 use file::File;
 
 /// A configuration file is small; what is larger is not one.
@@ -34,6 +36,10 @@ pub struct Config {
     pub collect_every: Duration,
     /// How lines of the log are written.
     pub log_format: LogFormat,
+    /// How layers are indexed.
+    pub indexing: IndexingSettings,
+    /// Other registries whose images are fetched when they are asked for.
+    pub upstreams: Vec<UpstreamSettings>,
 }
 
 /// Why a configuration cannot be used.
@@ -80,6 +86,8 @@ impl Config {
             api: ApiSettings::default(),
             collect_every: Duration::ZERO,
             log_format: LogFormat::Text,
+            indexing: IndexingSettings::default(),
+            upstreams: Vec::new(),
         })
     }
 
@@ -158,6 +166,8 @@ fn convert(file: File, environment: Environment<'_>) -> Result<Config, Problem> 
         api,
         collect_every: file.collection.every.0,
         log_format: file.log.format,
+        indexing: file.indexing,
+        upstreams: file.upstream,
     })
 }
 

@@ -9,7 +9,10 @@
 
 mod connections;
 mod hostile;
+mod images;
+mod indexing;
 mod listings;
 mod manifests;
 mod running;
 mod uploads;
+mod upstream;

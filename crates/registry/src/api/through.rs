@@ -1,0 +1,142 @@
+//! Requests for what an upstream has. Before the store is looked at, the upstream is asked for what is missing or may have changed.
+
+use hyper::header::RETRY_AFTER;
+use hyper::{Method, StatusCode};
+use xebec_store::{Blob, Digest, RepositoryName};
+
+use super::call::{Call, Outcome, What};
+use super::failure;
+use super::part::{self, Sent};
+use super::reply::Answer;
+use crate::body;
+use crate::error::{ApiError, Code};
+use crate::events::EventKind;
+use crate::route::Reference;
+use crate::upstream::{Found, Freshness, Upstream, UpstreamError};
+
+/// When a client may ask again for what an upstream that is away has.
+const AWAY: &str = "5";
+
+/// Brings what a reference names into the store, if its repository is of an upstream and that has it. If the reference is the fallback
+/// tag of a manifest, what refers to that one is `listed`. What the client is to be told, if anything.
+pub(crate) async fn manifest(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    reference: &Reference,
+    listed: Option<&Digest>,
+) -> Result<Option<String>, ApiError> {
+    let Some(upstream) = call.registry.upstreams.of(repository) else {
+        return Ok(None);
+    };
+    let found = match reference {
+        Reference::Digest(digest) => upstream
+            .refresh_manifest(repository, digest)
+            .await
+            .map(|()| Freshness::Fresh),
+        Reference::Tag(tag) => {
+            if let Some(subject) = listed {
+                let listed = upstream.refresh_referrers(repository, subject).await;
+                listed.map_err(|error| refused(&error))?;
+            }
+            upstream.refresh_tag(repository, tag).await
+        }
+    };
+    told(found)
+}
+
+/// The same for what refers to a manifest.
+pub(crate) async fn referrers(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    subject: &Digest,
+) -> Result<Option<String>, ApiError> {
+    match call.registry.upstreams.of(repository) {
+        Some(upstream) => told(upstream.refresh_referrers(repository, subject).await),
+        None => Ok(None),
+    }
+}
+
+fn told(found: Result<Freshness, UpstreamError>) -> Result<Option<String>, ApiError> {
+    match found {
+        Ok(freshness) => Ok(freshness.warning()),
+        // The store says what it has instead.
+        Err(UpstreamError::NotFound(_)) => Ok(None),
+        Err(error) => Err(refused(&error)),
+    }
+}
+
+/// Where a blob is that the store's repository lacks.
+pub(crate) enum Elsewhere {
+    /// It is the repository's from now on.
+    Here(Blob),
+    /// At the upstream: this is the answer, while it comes in.
+    There(Answer),
+    /// Nowhere.
+    Nowhere,
+}
+
+/// Looks for a blob at the upstream, and sends it as `media_type` if it has to come from there.
+pub(crate) async fn blob(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    digest: &Digest,
+    media_type: &'static str,
+) -> Result<Elsewhere, ApiError> {
+    let Some(upstream) = call.registry.upstreams.of(repository) else {
+        return Ok(Elsewhere::Nowhere);
+    };
+    match upstream.blob(repository, digest).await {
+        Ok(Found::Here(blob)) => Ok(Elsewhere::Here(blob)),
+        Ok(Found::There(size)) => {
+            let answer = send(call, upstream, repository, (digest, size), media_type).await;
+            answer.map(Elsewhere::There)
+        }
+        Err(UpstreamError::NotFound(_)) => Ok(Elsewhere::Nowhere),
+        Err(error) => Err(refused(&error)),
+    }
+}
+
+async fn send(
+    call: &Call<'_>,
+    upstream: &Upstream,
+    repository: &RepositoryName,
+    (digest, size): (&Digest, u64),
+    media_type: &'static str,
+) -> Outcome {
+    let sent = part::sent(call.parts, digest, size)?;
+    let answer = part::answer(digest, media_type, size, &sent, true);
+    let range = match sent {
+        _ if call.parts.method == Method::HEAD => return Ok(answer),
+        Sent::Nothing => return Ok(answer),
+        Sent::Whole => 0..size,
+        Sent::Part(range) => range,
+    };
+    let length = range.end - range.start;
+    let stream = upstream.read(repository, digest, size, range).await;
+    let stream = stream.map_err(|error| refused(&error))?;
+    let what = What {
+        digest: Some(digest),
+        media_type: Some(media_type),
+        size: Some(length),
+        ..What::default()
+    };
+    call.tell(EventKind::PullBlob, repository, what);
+    Ok(part::with_body(answer, body::streamed(length, stream)))
+}
+
+/// What a client is answered when an upstream does not give what only it has. Never that it is not there.
+fn refused(error: &UpstreamError) -> ApiError {
+    let said = |code| ApiError::new(code, error.to_string());
+    match error {
+        UpstreamError::Limited { after, .. } => {
+            said(Code::TooManyRequests).with_header(RETRY_AFTER, after.as_secs().max(1).to_string())
+        }
+        UpstreamError::Refused { .. } => said(Code::Denied),
+        UpstreamError::Away { .. } => said(Code::Unavailable).with_header(RETRY_AFTER, AWAY.to_owned()),
+        UpstreamError::NotFound(_) | UpstreamError::Wrong { .. } => {
+            said(Code::Unknown).with_status(StatusCode::BAD_GATEWAY)
+        }
+        UpstreamError::Store(error) => failure::of("reading what an upstream has", error),
+        UpstreamError::Host { .. } => said(Code::Unknown),
+    }
+}

@@ -1,0 +1,243 @@
+//! Takes one waiting manifest after the other and indexes its layers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use tokio::sync::Notify;
+use xebec_artifact::artifact::{ARTIFACT_TYPE, Artifact, LayerBlobs};
+use xebec_oci::image_config::MAX_CONFIG_SIZE;
+use xebec_store::{Blob, DatabaseConfig, Digest, IndexingTask, LayerOutcome, RepositoryName, Store};
+
+use super::image::{Image, Layer};
+use super::known::Note;
+use super::layer::{self, LayerError};
+use super::publish::{self, here};
+use super::settings::{IndexingSettings, Signer, SignerError};
+use crate::events::{Event, EventKind, Listener};
+use crate::upstream::{UpstreamError, Upstreams};
+
+/// A manifest that a process took is taken again after this time, if nobody has said what came of it: that process is gone.
+const LEASE: Duration = Duration::from_secs(3600);
+/// So often a manifest is tried when the reason is a passing one.
+const MOST_TRIES: u64 = 6;
+/// After the first try; doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+/// How often the store is asked for what is due, beside each time that something comes.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// See the module.
+pub struct Indexer {
+    store: Store,
+    upstreams: Upstreams,
+    signer: Option<Signer>,
+    jobs: usize,
+    /// Told when a manifest has come.
+    arrived: Arc<Notify>,
+}
+
+impl Indexer {
+    /// One that works once [`Indexer::run`] is called. It is also woken by `arrived`.
+    ///
+    /// # Errors
+    /// If there is to be a signature and the key cannot be used.
+    pub fn new(
+        settings: &IndexingSettings,
+        store: Store,
+        upstreams: Upstreams,
+        arrived: Arc<Notify>,
+    ) -> Result<Self, SignerError> {
+        Ok(Self {
+            store,
+            upstreams,
+            signer: settings.signer()?,
+            jobs: settings.jobs.max(1),
+            arrived,
+        })
+    }
+
+    /// Works until the program ends.
+    pub async fn run(self: Arc<Self>) {
+        if matches!(self.store.config().database, DatabaseConfig::Embedded)
+            && let Err(error) = self.store.release_indexing().await
+        {
+            tracing::warn!("{error}");
+        }
+        let jobs = (0..self.jobs).map(|_| self.clone().work());
+        futures_util::future::join_all(jobs).await;
+    }
+
+    async fn work(self: Arc<Self>) {
+        loop {
+            match self.work_once().await {
+                Ok(true) => {}
+                Ok(false) => {
+                    let _ = tokio::time::timeout(LOOK, self.arrived.notified()).await;
+                }
+                Err(error) => {
+                    tracing::warn!("indexing waits for the store: {error}");
+                    tokio::time::sleep(LOOK).await;
+                }
+            }
+        }
+    }
+
+    /// Indexes the next manifest; `false` if none is due.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn work_once(&self) -> Result<bool, xebec_store::StoreError> {
+        let Some(task) = self.store.take_indexing(LEASE).await? else {
+            return Ok(false);
+        };
+        let IndexingTask {
+            repository,
+            manifest,
+            tries,
+        } = &task;
+        match self.index(&task).await {
+            Ok(None) => self.store.settle_indexing(&task, None).await?,
+            Ok(Some(problem)) | Err(LayerError::Never(problem) | LayerError::Here(problem)) => {
+                tracing::info!(%repository, %manifest, "not indexed, or not all of it: {problem}");
+                self.store.settle_indexing(&task, Some(problem)).await?;
+            }
+            Err(LayerError::Now(problem)) if *tries < MOST_TRIES => {
+                tracing::debug!(%repository, %manifest, "not indexed yet: {problem}");
+                let pause =
+                    FIRST_PAUSE * 2_u32.saturating_pow(u32::try_from(*tries).unwrap_or(0).saturating_sub(1));
+                self.store.postpone_indexing(&task, pause, problem).await?;
+            }
+            Err(LayerError::Now(problem)) => {
+                tracing::warn!(%repository, %manifest, "not indexed, and given up after {tries} tries: {problem}");
+                self.store.settle_indexing(&task, Some(problem)).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Indexes a manifest's layers and lists what came of them; what could not be indexed, for people.
+    async fn index(&self, task: &IndexingTask) -> Result<Option<String>, LayerError> {
+        let repository = &task.repository;
+        let Some(manifest) = self.store.manifest(repository, &task.manifest).await? else {
+            return Ok(None);
+        };
+        let image = Image::of(&manifest.media_type, &manifest.content).map_err(LayerError::Never)?;
+        let Some(image) = image else {
+            return Ok(None);
+        };
+        if self.is_listed(task).await? {
+            return Ok(None);
+        }
+        let config = self.config(repository, &image).await?;
+        let (mut artifact, mut problems) = (Artifact::default(), Vec::new());
+        for layer in image.layers(&config).map_err(LayerError::Never)? {
+            match self.layer(repository, layer).await {
+                Ok(blobs) => {
+                    artifact.layers.insert(layer.digest, blobs);
+                }
+                Err(LayerError::Never(problem) | LayerError::Here(problem)) => {
+                    problems.push(format!("layer {}: {problem}", layer.digest));
+                }
+                Err(passing @ LayerError::Now(_)) => return Err(passing),
+            }
+        }
+        if !artifact.layers.is_empty() {
+            let digest = publish::publish(&self.store, repository, &image, &artifact).await?;
+            if let Some(signer) = &self.signer {
+                publish::sign(&self.store, repository, signer, digest).await?;
+            }
+            tracing::info!(%repository, manifest = %task.manifest, artifact = %digest, "indexed");
+        }
+        Ok((!problems.is_empty()).then(|| problems.join("; ")))
+    }
+
+    /// Whether the image has an index artifact: pushed by somebody, or listed by its upstream.
+    async fn is_listed(&self, task: &IndexingTask) -> Result<bool, LayerError> {
+        let (repository, subject) = (&task.repository, &task.manifest);
+        if let Some(upstream) = self.upstreams.of(repository) {
+            upstream
+                .refresh_referrers(repository, subject)
+                .await
+                .map_err(passing)?;
+        }
+        let listed = self
+            .store
+            .referrers(repository, subject, Some(ARTIFACT_TYPE), 1, None)
+            .await?;
+        Ok(!listed.items.is_empty())
+    }
+
+    async fn config(&self, repository: &RepositoryName, image: &Image) -> Result<Vec<u8>, LayerError> {
+        let descriptor = image.config();
+        if descriptor.size > MAX_CONFIG_SIZE {
+            return Err(LayerError::Never(format!(
+                "a configuration of {} bytes is not read",
+                descriptor.size
+            )));
+        }
+        let blob = self.blob(repository, &here(descriptor.digest)).await?;
+        let mut stream = self.store.read(&blob, 0..blob.size.min(MAX_CONFIG_SIZE)).await?;
+        let mut config = Vec::new();
+        while let Some(part) = stream.next().await {
+            config.extend_from_slice(&part.map_err(|error| LayerError::Now(error.to_string()))?);
+        }
+        Ok(config)
+    }
+
+    /// A blob of the repository, which its upstream may have to give first.
+    async fn blob(&self, repository: &RepositoryName, digest: &Digest) -> Result<Blob, LayerError> {
+        if let Some(blob) = self.store.peek_blob(repository, digest).await? {
+            return Ok(blob);
+        }
+        match self.upstreams.of(repository) {
+            Some(upstream) => upstream.bring(repository, digest).await.map_err(passing),
+            None => Err(LayerError::Here(format!("{repository} does not have {digest}"))),
+        }
+    }
+
+    async fn layer(&self, repository: &RepositoryName, layer: Layer) -> Result<LayerBlobs, LayerError> {
+        let digest = here(layer.digest);
+        match self.store.layer_outcome(&digest).await? {
+            Some(LayerOutcome::Problem(problem)) => return Err(LayerError::Never(problem)),
+            Some(LayerOutcome::Made(text)) => {
+                let note = Note::read(&text).filter(|note| note.is_of(layer.diff_id));
+                if let Some(note) = note
+                    && note.give(&self.store, repository).await?
+                {
+                    return Ok(note.blobs());
+                }
+            }
+            None => {}
+        }
+        let blob = self.blob(repository, &digest).await?;
+        let made = match layer::index(&self.store, &blob, layer).await {
+            Ok(made) => made,
+            Err(LayerError::Never(problem)) => {
+                let outcome = LayerOutcome::Problem(problem.clone());
+                self.store.note_layer_outcome(&digest, outcome).await?;
+                return Err(LayerError::Never(problem));
+            }
+            Err(other) => return Err(other),
+        };
+        let blobs = made.blobs();
+        publish::keep_index(&self.store, repository, made).await?;
+        let outcome = LayerOutcome::Made(Note::new(layer.diff_id, &blobs).text());
+        self.store.note_layer_outcome(&digest, outcome).await?;
+        Ok(blobs)
+    }
+}
+
+fn passing(error: UpstreamError) -> LayerError {
+    match error.is_passing() {
+        true => LayerError::Now(error.to_string()),
+        false => LayerError::Here(error.to_string()),
+    }
+}
+
+impl Listener for Indexer {
+    fn happened(&self, event: &Event) {
+        if event.kind == EventKind::PushManifest {
+            self.arrived.notify_one();
+        }
+    }
+}

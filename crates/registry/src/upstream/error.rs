@@ -1,0 +1,126 @@
+//! Why something of an upstream is not to be had.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xebec_oci::{ClientError, Fault};
+use xebec_store::StoreError;
+
+/// How long a client is told to wait for an upstream that limits requests and does not say for how long.
+const USUAL_LIMIT: Duration = Duration::from_secs(60);
+/// How long it is told to wait at most.
+const LONGEST_LIMIT: Duration = Duration::from_secs(3600);
+
+/// Why something of an upstream is not to be had. Several clients may wait for one answer, so it can be cloned.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// It is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// The upstream limits requests.
+    #[error("the upstream {registry} limits requests; try again in {} s, or give this registry credentials for it", after.as_secs())]
+    Limited {
+        /// Which upstream.
+        registry: String,
+        /// For how long.
+        after: Duration,
+    },
+    /// The upstream refuses this registry.
+    #[error(
+        "the upstream {registry} refuses this registry ({reason}); see the credentials of that upstream in the configuration"
+    )]
+    Refused {
+        /// Which upstream.
+        registry: String,
+        /// Its words.
+        reason: String,
+    },
+    /// The upstream cannot be reached, or does not answer.
+    #[error("the upstream {registry} cannot be reached ({reason}); try again when it is back")]
+    Away {
+        /// Which upstream.
+        registry: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The upstream answers, but not with what was asked for.
+    #[error(
+        "the upstream {registry} sent something else than what was asked for ({reason}); nothing of it is kept"
+    )]
+    Wrong {
+        /// Which upstream.
+        registry: String,
+        /// What it sent.
+        reason: String,
+    },
+    /// This registry failed.
+    #[error(transparent)]
+    Store(Arc<StoreError>),
+    /// This host failed.
+    #[error("cannot {doing}: {reason}")]
+    Host {
+        /// What was to be done.
+        doing: &'static str,
+        /// Why it was not.
+        reason: String,
+    },
+}
+
+impl From<StoreError> for UpstreamError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Arc::new(error))
+    }
+}
+
+impl UpstreamError {
+    /// What a call to the upstream `registry` came to.
+    pub(super) fn of(registry: &str, error: &ClientError) -> Self {
+        let registry = registry.to_owned();
+        match error {
+            ClientError::NotFound { .. } | ClientError::NoTag { .. } | ClientError::NoRepository { .. } => {
+                Self::NotFound(error.to_string())
+            }
+            ClientError::RateLimited { cause, .. } => Self::Limited {
+                registry,
+                after: cause.retry_after().unwrap_or(USUAL_LIMIT).min(LONGEST_LIMIT),
+            },
+            ClientError::Unauthorized { cause, .. } => Self::Refused {
+                registry,
+                reason: cause.to_string(),
+            },
+            ClientError::Denied { message, .. } => Self::Refused {
+                registry,
+                reason: message.clone(),
+            },
+            ClientError::WrongDigest { got, .. } => Self::Wrong {
+                registry,
+                reason: format!("content with digest {got}"),
+            },
+            ClientError::Failed { cause, .. }
+                if matches!(cause, Fault::WrongRange(_) | Fault::WrongDigest { .. }) =>
+            {
+                Self::Wrong {
+                    registry,
+                    reason: cause.to_string(),
+                }
+            }
+            ClientError::Unreachable { cause, .. } | ClientError::Failed { cause, .. } => Self::Away {
+                registry,
+                reason: cause.to_string(),
+            },
+            ClientError::UnknownHost { host, .. } => Self::Away {
+                registry,
+                reason: format!("there is no host named {host}"),
+            },
+            other => Self::Wrong {
+                registry,
+                reason: other.to_string(),
+            },
+        }
+    }
+
+    /// Whether the same could succeed later.
+    pub fn is_passing(&self) -> bool {
+        !matches!(self, Self::NotFound(_))
+    }
+}
