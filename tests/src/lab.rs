@@ -202,6 +202,16 @@ impl<'a> Lab<'a> {
             .context("write daemon.toml")
     }
 
+    /// Adds to a root's `registries.toml`.
+    pub(crate) fn registries(&self, root: &str, more: &str) -> Result<()> {
+        self.settle(root)?;
+        write_settings(
+            &self.path(root).join("registries.toml"),
+            &format!("{SETTINGS}{more}"),
+        )
+        .context("write registries.toml")
+    }
+
     /// Writes a root's `trust.toml`.
     pub(crate) fn trust(&self, root: &str, text: &str) -> Result<()> {
         self.settle(root)?;

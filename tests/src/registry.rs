@@ -30,6 +30,11 @@ impl OwnRegistry {
 
     /// Starts one with its data in a directory of the case, and this configuration.
     pub(crate) fn start(world: &World, name: &str, configuration: &str) -> Result<Self> {
+        Self::start_at(world, name, configuration, 0)
+    }
+
+    /// The same at a port that is known beforehand.
+    pub(crate) fn start_at(world: &World, name: &str, configuration: &str, port: u16) -> Result<Self> {
         let directory = world.path(name);
         fs::create_dir_all(&directory)?;
         let file = directory.join("registry.toml");
@@ -37,7 +42,7 @@ impl OwnRegistry {
         let log = directory.join("log");
         let program = Self::program().context("xebec-registry is not built")?;
         let process = Command::new(program)
-            .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+            .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--config"])
             .arg(&file)
             .arg("--root")
             .arg(directory.join("data"))

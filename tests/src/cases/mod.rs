@@ -26,6 +26,7 @@ mod private;
 mod quota;
 mod reading;
 mod registry;
+mod registry_lazy;
 mod runtime;
 mod service;
 mod soak;
@@ -102,6 +103,7 @@ pub(crate) fn all() -> Vec<Case> {
         trust::cases(),
         runtime::cases(),
         laziness::cases(),
+        registry_lazy::cases(),
         lingering::cases(),
         deaths::cases(),
         succession::cases(),
