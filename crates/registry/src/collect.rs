@@ -1,8 +1,9 @@
 //! `xebec-registry gc`.
 
 use anyhow::Context as _;
+use xebec_kernel::size;
 use xebec_registry::config::LogFormat;
-use xebec_store::{CollectOptions, Store};
+use xebec_store::{CollectOptions, Collected, Store};
 
 use crate::args::Collect;
 use crate::logging;
@@ -20,10 +21,59 @@ pub(crate) fn collect(args: &Collect, verbose: u8) -> anyhow::Result<()> {
         let store = Store::open(&config.store).await?;
         let options = CollectOptions {
             dry_run: args.dry_run,
-            ..CollectOptions::default()
         };
         let collected = store.collect(&options).await?;
-        outln!("{collected:#?}");
+        report(&collected, args.dry_run);
         Ok(())
     })
+}
+
+/// What was done, or would be, a line for each kind of thing.
+fn report(collected: &Collected, dry_run: bool) {
+    let verb = if dry_run { "would be " } else { "" };
+    let lines = [
+        (
+            "uploads that nobody continued",
+            collected.uploads,
+            Some(collected.upload_bytes),
+            "given up",
+        ),
+        (
+            "blobs that no manifest of their repository names",
+            collected.unlinked,
+            None,
+            "taken from it",
+        ),
+        (
+            "blobs that no repository has",
+            collected.condemned,
+            Some(collected.condemned_bytes),
+            "marked",
+        ),
+        (
+            "blobs that were marked before",
+            collected.deleted,
+            Some(collected.deleted_bytes),
+            "deleted",
+        ),
+        (
+            "objects in the store",
+            collected.objects,
+            Some(collected.object_bytes),
+            "deleted",
+        ),
+        ("empty repositories", collected.repositories, None, "forgotten"),
+    ];
+    for (what, count, bytes, done) in lines {
+        match bytes {
+            Some(bytes) => outln!("{count:>10}  {what} {verb}{done}: {}", size::for_people(bytes)),
+            None => outln!("{count:>10}  {what} {verb}{done}"),
+        }
+    }
+    if collected.failed > 0 {
+        outln!(
+            "{:>10}  objects could not be deleted; the next collection tries again",
+            collected.failed
+        );
+    }
 }

@@ -38,8 +38,13 @@ fn missing(tools: &[&str]) -> Option<Outcome> {
         let reason = "xebec-registry is not built: run scripts/release.sh, or set XEBEC_REGISTRY_BIN";
         return Some(Outcome::Skipped(reason.to_owned()));
     }
-    let is_there = |tool: &&&str| Command::new(tool).arg("--version").output().is_err();
-    let tool = tools.iter().find(is_there)?;
+    // Some of these do their work whatever they are told, so none is started.
+    let is_missing = |tool: &&&str| {
+        let built = World::tool(tool).is_ok_and(|path| path.is_file());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        !built && !std::env::split_paths(&path).any(|directory| directory.join(tool).is_file())
+    };
+    let tool = tools.iter().find(is_missing)?;
     Some(Outcome::Skipped(format!(
         "{tool} is not installed (make setup-test)"
     )))
@@ -153,7 +158,7 @@ fn said(command: &mut Command) -> Result<String> {
 
 /// skopeo and crane push, copy, list, pull, compare and delete.
 fn clients(world: &World) -> Result<Outcome> {
-    if let Some(skipped) = missing(&["skopeo"]) {
+    if let Some(skipped) = missing(&["skopeo", "crane"]) {
         return Ok(skipped);
     }
     let registry = OwnRegistry::start(world, "clients", "")?;
@@ -228,16 +233,10 @@ fn clients(world: &World) -> Result<Outcome> {
 
 /// oras and regctl attach, list and copy what refers to an image.
 fn referrers(world: &World) -> Result<Outcome> {
-    let (oras, regctl) = (World::tool("oras")?, World::tool("regctl")?);
-    let is_there = |tool: &std::path::PathBuf| tool.is_file();
-    if let Some(skipped) = missing(&["skopeo"]) {
+    if let Some(skipped) = missing(&["skopeo", "oras", "regctl"]) {
         return Ok(skipped);
     }
-    if !is_there(&oras) || !is_there(&regctl) {
-        return Ok(Outcome::Skipped(
-            "oras or regctl is not installed (make setup-test)".to_owned(),
-        ));
-    }
+    let (oras, regctl) = (World::tool("oras")?, World::tool("regctl")?);
     let registry = OwnRegistry::start(world, "referrers", "")?;
     let layout = layout(world, false)?;
     let name = format!("{}/team/app:v1", registry.address);
