@@ -34,11 +34,15 @@ pub(crate) async fn manifest(
             .await
             .map(|()| Freshness::Fresh),
         Reference::Tag(tag) => {
-            if let Some(subject) = listed {
-                let listed = upstream.refresh_referrers(repository, subject).await;
-                listed.map_err(|error| refused(&error))?;
+            let refreshed = match listed {
+                Some(subject) => list(call, upstream, repository, subject).await?,
+                None => None,
+            };
+            match (upstream.refresh_tag(repository, tag).await, refreshed) {
+                // What is here makes a list, though the tag itself cannot be asked for.
+                (Err(_), Some(freshness)) => Ok(freshness),
+                (found, _) => found,
             }
-            upstream.refresh_tag(repository, tag).await
         }
     };
     told(found)
@@ -54,6 +58,21 @@ pub(crate) async fn referrers(
         Some(upstream) => told(upstream.refresh_referrers(repository, subject).await),
         None => Ok(None),
     }
+}
+
+/// Brings what refers to a manifest into the store; `None` if there is nothing then.
+async fn list(
+    call: &Call<'_>,
+    upstream: &Upstream,
+    repository: &RepositoryName,
+    subject: &Digest,
+) -> Result<Option<Freshness>, ApiError> {
+    let refreshed = upstream.refresh_referrers(repository, subject).await;
+    let freshness = refreshed.map_err(|error| refused(&error))?;
+    let store = &call.registry.store;
+    let listed = store.referrers(repository, subject, None, 1, None).await;
+    let listed = listed.map_err(|error| failure::of("listing referrers", &error))?;
+    Ok((!listed.items.is_empty()).then_some(freshness))
 }
 
 fn told(found: Result<Freshness, UpstreamError>) -> Result<Option<String>, ApiError> {
@@ -132,7 +151,7 @@ fn refused(error: &UpstreamError) -> ApiError {
             said(Code::TooManyRequests).with_header(RETRY_AFTER, after.as_secs().max(1).to_string())
         }
         UpstreamError::Refused { .. } => said(Code::Denied),
-        UpstreamError::Away { .. } => said(Code::Unavailable).with_header(RETRY_AFTER, AWAY.to_owned()),
+        UpstreamError::Away { .. } => said(Code::Unavailable).with_header(RETRY_AFTER, AWAY),
         UpstreamError::NotFound(_) | UpstreamError::Wrong { .. } => {
             said(Code::Unknown).with_status(StatusCode::BAD_GATEWAY)
         }

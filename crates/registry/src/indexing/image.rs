@@ -20,6 +20,12 @@ pub(super) struct Layer {
     pub(super) diff_id: Digest,
 }
 
+/// Whether a manifest may be of an image, by what it is listed as among what refers to something: its artifact type, or the type of its
+/// configuration.
+pub(super) fn is_image(listed_as: Option<&str>) -> bool {
+    matches!(listed_as, Some(OCI_CONFIG | DOCKER_CONFIG))
+}
+
 impl Image {
     /// The image that a manifest is of; `None` if it is of something else: an index, an artifact, an image whose layers all bring a
     /// table of contents.
@@ -32,7 +38,7 @@ impl Image {
             Ok(Manifest::Index(_)) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
-        let is_image = matches!(manifest.config.media_type.as_str(), OCI_CONFIG | DOCKER_CONFIG)
+        let is_image = is_image(Some(&manifest.config.media_type))
             && manifest.artifact_type.is_none()
             && manifest
                 .layers

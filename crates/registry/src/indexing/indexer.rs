@@ -9,7 +9,7 @@ use xebec_artifact::artifact::{ARTIFACT_TYPE, Artifact, LayerBlobs};
 use xebec_oci::image_config::MAX_CONFIG_SIZE;
 use xebec_store::{Blob, DatabaseConfig, Digest, IndexingTask, LayerOutcome, RepositoryName, Store};
 
-use super::image::{Image, Layer};
+use super::image::{self, Image, Layer};
 use super::known::Note;
 use super::layer::{self, LayerError};
 use super::publish::{self, here};
@@ -121,6 +121,9 @@ impl Indexer {
         let Some(manifest) = self.store.manifest(repository, &task.manifest).await? else {
             return Ok(None);
         };
+        if !image::is_image(manifest.artifact_type.as_deref()) {
+            return Ok(None);
+        }
         let image = Image::of(&manifest.media_type, &manifest.content).map_err(LayerError::Never)?;
         let Some(image) = image else {
             return Ok(None);

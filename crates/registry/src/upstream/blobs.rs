@@ -115,28 +115,28 @@ impl Upstream {
         let spool = Arc::new(spool);
         let fetch = Fetch::new(spool.clone());
         fetches.insert(key.clone(), fetch.clone());
-        let upstream = self.clone();
-        tokio::spawn(async move {
-            let (repository, digest) = key.clone();
-            let result = download::run(upstream.clone(), repository, digest, spool).await;
-            let mut fetches = upstream
-                .state()
-                .fetches
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            fetches.remove(&key);
-            drop(fetches);
-            if result.is_err() {
-                // What was said of its size may be wrong, too.
-                let mut sizes = upstream
-                    .state()
-                    .sizes
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                sizes.remove(&key);
-            }
-        });
+        tokio::spawn(self.clone().fetch_into(key, spool));
         Ok(fetch)
+    }
+
+    async fn fetch_into(self, key: (RepositoryName, Digest), spool: Arc<Spool>) {
+        let (repository, digest) = &key;
+        let result = download::run(&self, repository, digest, &spool).await;
+        if let Err(error) = &result {
+            tracing::warn!(%repository, %digest, "a blob was not fetched: {error}");
+            // What was said of its size may be wrong, too.
+            let mut sizes = self.state().sizes.lock().unwrap_or_else(PoisonError::into_inner);
+            sizes.remove(&key);
+        }
+        let mut fetches = self
+            .state()
+            .fetches
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        fetches.remove(&key);
+        drop(fetches);
+        // Last: who is told of a failure and asks again begins anew.
+        spool.end(result);
     }
 
     /// Fetches a blob into the store, unless it is there, and waits for that: for work in the background, of which little is done at

@@ -4,35 +4,25 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _};
 use xebec_oci::BlobStream;
-use xebec_store::{AppendError, Digest, RepositoryName, StoreError, UploadId};
+use xebec_store::{AppendError, Blob, Digest, RepositoryName, StoreError, UploadId};
 
 use super::error::UpstreamError;
 use super::spool::Spool;
 use super::upstreams::{Upstream, known};
 
-/// Brings the blob into the store. When this has returned, the readers of the spool know what it came to.
+/// Brings the blob into the store, and meanwhile into the spool. The caller tells its readers what it came to.
 pub(super) async fn run(
-    upstream: Upstream,
-    repository: RepositoryName,
-    digest: Digest,
-    spool: Arc<Spool>,
-) -> Result<(), UpstreamError> {
-    let result = bring(&upstream, &repository, &digest, &spool).await;
-    if let Err(error) = &result {
-        tracing::warn!(%repository, %digest, "a blob was not fetched: {error}");
-    }
-    spool.end(result.clone());
-    result
-}
-
-async fn bring(
     upstream: &Upstream,
     repository: &RepositoryName,
     digest: &Digest,
     spool: &Arc<Spool>,
 ) -> Result<(), UpstreamError> {
+    // It may have come between the moment when a client missed it and this one.
+    if let Some(blob) = upstream.store().peek_blob(repository, digest).await? {
+        return copy(upstream, &blob, spool).await;
+    }
     let theirs = upstream.theirs(repository)?;
     let opened = upstream
         .client()
@@ -50,6 +40,22 @@ async fn bring(
         tracing::debug!("{error}");
     }
     kept
+}
+
+/// Puts a blob that is here into the spool, for readers who wait for it.
+async fn copy(upstream: &Upstream, blob: &Blob, spool: &Arc<Spool>) -> Result<(), UpstreamError> {
+    let failed = |error: io::Error| UpstreamError::Host {
+        doing: "read a blob that is here",
+        reason: error.to_string(),
+    };
+    let mut stream = upstream.store().read(blob, 0..blob.size).await?;
+    let mut at = 0;
+    while let Some(part) = stream.next().await {
+        let part = part.map_err(failed)?;
+        spool.add(at, &part).map_err(failed)?;
+        at += part.len() as u64;
+    }
+    Ok(())
 }
 
 async fn keep(

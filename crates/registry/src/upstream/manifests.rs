@@ -105,6 +105,10 @@ impl Upstream {
         tag: &Tag,
         stored: Option<Digest>,
     ) -> Result<(), UpstreamError> {
+        // It may have come between the moment when a client missed it and this one.
+        if stored.is_none() && self.store().tag(repository, tag).await?.is_some() {
+            return Ok(());
+        }
         let theirs = self.theirs(repository)?;
         let said = self
             .client()
@@ -117,14 +121,19 @@ impl Upstream {
         {
             // Confirmed: the store notes when.
             return self
-                .put(repository, &manifest.media_type, manifest.content, &[tag.clone()])
+                .put(
+                    repository,
+                    &manifest.media_type,
+                    manifest.content,
+                    std::slice::from_ref(tag),
+                )
                 .await;
         }
         // By digest, if it is known: what comes is compared with it.
         let name = said.map_or_else(|| tag.to_string(), |digest| digest.to_string());
         let fetched = self.client().manifest(&theirs, &name, ACCEPT_IMAGE).await;
         let fetched = self.noted(repository, tag.as_str(), fetched)?;
-        self.keep(repository, fetched, &[tag.clone()]).await
+        self.keep(repository, fetched, std::slice::from_ref(tag)).await
     }
 
     /// Sees that the store has a manifest.
@@ -144,8 +153,13 @@ impl Upstream {
         let upstream = self.clone();
         let key = (repository.clone(), name.clone());
         let ask = || {
-            let repository = repository.clone();
-            async move { upstream.ask_manifest(&repository, &name).await }
+            let (repository, digest) = (repository.clone(), digest.clone());
+            async move {
+                match upstream.store().manifest(&repository, &digest).await? {
+                    Some(_) => Ok(()),
+                    None => upstream.ask_manifest(&repository, &name).await,
+                }
+            }
         };
         known(digest)?;
         self.state().asked_manifests.answer(key, ask).await

@@ -7,7 +7,7 @@ use xebec_testkit::tar::TarBuilder;
 /// One of a layer with a file of these contents.
 pub(crate) fn image(contents: &[u8]) -> Image {
     let mut tar = TarBuilder::new();
-    tar.file("file", contents.to_vec());
+    tar.file("file", contents);
     ImageBuilder::new()
         .layer(&tar.into_bytes(), Compression::Gzip(6))
         .unwrap()

@@ -163,7 +163,7 @@ async fn what_is_no_layer_is_noted_and_the_others_are_indexed() {
     let broken = b"\x1f\x8b this is no gzip".to_vec();
     let broken = Blob::new(broken, "application/vnd.oci.image.layer.v1.tar+gzip");
     let mut tar = TarBuilder::new();
-    tar.file("file", b"contents".to_vec());
+    tar.file("file", b"contents");
     let image = ImageBuilder::new()
         .layer(&tar.into_bytes(), Compression::Gzip(6))
         .unwrap()
