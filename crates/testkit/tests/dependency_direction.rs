@@ -72,7 +72,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-cache",
             "xebec-protocol",
             "xebec-artifact",
-            "xebec-store",
         ],
     ),
     (
@@ -129,7 +128,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-fill",
             "xebec-views",
             "xebec-artifact",
-            "xebec-store",
         ],
     ),
     (
