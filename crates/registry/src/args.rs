@@ -9,6 +9,7 @@ const EXAMPLES: &str = "Examples:
   xebec-registry serve --config /etc/xebec-registry.toml
   xebec-registry check-config /etc/xebec-registry.toml
   xebec-registry gc --dry-run --config /etc/xebec-registry.toml
+  xebec-registry user add anna --config /etc/xebec-registry.toml
 
 A configuration with every key and its meaning is docs/registry.toml.";
 
@@ -35,6 +36,48 @@ pub(crate) enum Command {
     },
     /// Collect what nothing refers to; a registry that serves meanwhile is not disturbed.
     Gc(Collect),
+    /// Add, change, remove and list the users of an htpasswd file.
+    User(Users),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  xebec-registry user add anna --htpasswd /etc/xebec-registry.htpasswd
+  pwgen 24 1 | xebec-registry user add ci --config /etc/xebec-registry.toml
+  xebec-registry user list --config /etc/xebec-registry.toml
+
+A registry that serves meanwhile reads the file again by itself.")]
+pub(crate) struct Users {
+    #[command(subcommand)]
+    pub(crate) action: UserAction,
+    /// The htpasswd file, instead of the configuration's (auth.htpasswd).
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) htpasswd: Option<PathBuf>,
+    /// The configuration file.
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "XEBEC_REGISTRY_CONFIG",
+        global = true
+    )]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserAction {
+    /// Add a user, or change the password of one. The password comes from the terminal, or from standard input.
+    Add {
+        /// The user's name.
+        name: String,
+    },
+    /// Remove a user.
+    Rm {
+        /// The user's name.
+        name: String,
+    },
+    /// Print the users' names, a line each.
+    List,
 }
 
 /// Where the registry keeps its data.

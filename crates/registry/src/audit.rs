@@ -1,1 +1,318 @@
-//! What was done by whom: a line of JSON for each request that changes something.
+//! What was done by whom: a line of JSON for each thing that happened, and for each request that was refused to somebody who showed
+//! who they are.
+//!
+//! Lines go to a file or to standard error. A request never waits for them: they pass through a bounded queue to a thread that
+//! writes. If the disk is slower than the requests for so long that the queue is full, lines are lost, and the next line that is
+//! written says how many. The file may be moved away at any time (logrotate): the next line makes it anew. A line has at most 8 KiB.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hyper::header::{AUTHORIZATION, USER_AGENT};
+use hyper::http::request::Parts;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use xebec_kernel::clock;
+
+use crate::auth::credentials::Credentials;
+use crate::auth::{Need, Observer, Peer, Refusal};
+use crate::events::{Event, EventKind, Listener};
+
+/// The longest line, in bytes.
+pub const MAX_LINE: usize = 8 * 1024;
+
+/// The longest text of one field, in characters. What clients say of themselves has no limit of its own.
+const MAX_FIELD: usize = 300;
+
+/// The most tags of one event that are named.
+const MAX_TAGS: usize = 10;
+
+/// How many lines wait to be written.
+const QUEUE: usize = 8192;
+
+/// How many lines are written at once.
+const BATCH: usize = 256;
+
+/// `[audit]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditSettings {
+    /// The file; without it, standard error.
+    pub file: Option<PathBuf>,
+    /// Which reads are written down. Everything that changes something always is.
+    #[serde(default)]
+    pub pulls: Pulls,
+}
+
+/// Which reads are written down.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pulls {
+    /// None.
+    None,
+    /// Those of manifests: one for each image that somebody takes.
+    #[default]
+    Manifests,
+    /// Those of blobs too.
+    All,
+}
+
+/// The file cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the audit log {path} cannot be written: {cause}; make its directory, or name another file ([audit])"
+)]
+pub struct AuditError {
+    path: PathBuf,
+    cause: io::Error,
+}
+
+/// Writes down what happens.
+#[derive(Debug)]
+pub struct Audit {
+    lines: SyncSender<String>,
+    pulls: Pulls,
+    lost: Arc<AtomicU64>,
+}
+
+impl Audit {
+    /// Begins to write. The thread ends when this has gone and all lines are written.
+    ///
+    /// # Errors
+    /// [`AuditError`], if the file cannot be opened.
+    pub fn open(settings: &AuditSettings) -> Result<Arc<Self>, AuditError> {
+        let output = match &settings.file {
+            None => Output::StandardError,
+            Some(path) => {
+                let failed = |cause| AuditError {
+                    path: path.clone(),
+                    cause,
+                };
+                Output::File(path.clone(), Some(open(path).map_err(failed)?))
+            }
+        };
+        let (lines, queue) = sync_channel(QUEUE);
+        let lost = Arc::new(AtomicU64::new(0));
+        let writer = Writer {
+            output,
+            lost: Arc::clone(&lost),
+            failing: false,
+        };
+        let thread = std::thread::Builder::new().name("audit".to_owned());
+        thread
+            .spawn(move || writer.run(&queue))
+            .map_err(|cause| AuditError {
+                path: settings.file.clone().unwrap_or_default(),
+                cause,
+            })?;
+        Ok(Arc::new(Self {
+            lines,
+            pulls: settings.pulls,
+            lost,
+        }))
+    }
+
+    /// How many lines were lost so far and are not yet reported.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn write(&self, fields: Map<String, Value>) {
+        let line = line(fields);
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.lines.try_send(line) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Listener for Audit {
+    fn happened(&self, event: &Event) {
+        let wanted = match event.kind {
+            EventKind::PullBlob => self.pulls == Pulls::All,
+            EventKind::PullManifest => self.pulls != Pulls::None,
+            _ => true,
+        };
+        if wanted {
+            self.write(of_event(event));
+        }
+    }
+}
+
+impl Observer for Audit {
+    /// A first request without credentials is how every client begins, and is not written down.
+    fn refused(&self, parts: &Parts, needs: &[Need], refusal: &Refusal) {
+        let shown = parts.headers.get(AUTHORIZATION);
+        let (outcome, detail) = match refusal {
+            Refusal::Unauthorized { .. } if shown.is_none() => return,
+            Refusal::Unauthorized { detail, .. } => ("unauthorized", detail),
+            Refusal::Denied { detail } => ("denied", detail),
+            Refusal::Unavailable { detail, .. } => ("unavailable", detail),
+        };
+        let claimed = match shown.map(|value| Credentials::parse(value.as_bytes())) {
+            Some(Ok(Credentials::Password { name, .. })) => text(&name),
+            _ => Value::Null,
+        };
+        let needs: Vec<String> = needs
+            .iter()
+            .take(MAX_TAGS)
+            .map(|need| format!("{} {}", need.action.name(), need.repository))
+            .collect();
+        let header = parts
+            .headers
+            .get(USER_AGENT)
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let fields = json!({
+            "time": time(SystemTime::now()),
+            "event": "refused",
+            "outcome": outcome,
+            "claimed_user": claimed,
+            "address": parts.extensions.get::<Peer>().map(|peer| peer.0.to_string()),
+            "method": parts.method.as_str(),
+            "path": text(parts.uri.path()),
+            "needs": needs,
+            "detail": text(detail),
+            "user_agent": header.map(|agent| text(&agent)),
+        });
+        if let Value::Object(fields) = fields {
+            self.write(fields);
+        }
+    }
+}
+
+fn of_event(event: &Event) -> Map<String, Value> {
+    let optional = |value: &Option<String>| value.as_deref().map(text);
+    let fields = json!({
+        "time": time(event.time),
+        "event": name(event.kind),
+        "outcome": "done",
+        "user": optional(&event.origin.user),
+        "address": event.origin.peer.map(|peer| peer.to_string()),
+        "repository": text(&event.repository),
+        "digest": optional(&event.digest),
+        "tags": event.tags.iter().take(MAX_TAGS).map(|tag| text(tag)).collect::<Vec<_>>(),
+        "media_type": optional(&event.media_type),
+        "size": event.size,
+        "from": optional(&event.from),
+        "method": text(&event.origin.method),
+        "host": text(&event.origin.host),
+        "user_agent": text(&event.origin.user_agent),
+        "request_id": text(&event.origin.request_id),
+    });
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn name(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::PullManifest => "pull-manifest",
+        EventKind::PullBlob => "pull-blob",
+        EventKind::PushManifest => "push-manifest",
+        EventKind::PushBlob => "push-blob",
+        EventKind::MountBlob => "mount-blob",
+        EventKind::DeleteManifest => "delete-manifest",
+        EventKind::DeleteBlob => "delete-blob",
+        EventKind::DeleteTag => "delete-tag",
+    }
+}
+
+fn text(text: &str) -> Value {
+    Value::String(text.chars().take(MAX_FIELD).collect())
+}
+
+fn time(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    clock::rfc3339_milliseconds(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The line, with its end. Characters that JSON escapes may make it longer than its fields are: then only what matters stays.
+fn line(mut fields: Map<String, Value>) -> String {
+    fields.retain(|_, value| !value.is_null());
+    let mut line = Value::Object(fields.clone()).to_string();
+    if line.len() >= MAX_LINE {
+        fields.retain(|name, _| {
+            matches!(
+                name.as_str(),
+                "time" | "event" | "outcome" | "user" | "address" | "digest"
+            )
+        });
+        fields.insert("shortened".to_owned(), true.into());
+        line = Value::Object(fields).to_string();
+    }
+    line.push('\n');
+    line
+}
+
+/// Appends to what is there; nobody but the owner's group reads who did what.
+fn open(path: &Path) -> io::Result<File> {
+    File::options().create(true).append(true).mode(0o640).open(path)
+}
+
+enum Output {
+    StandardError,
+    File(PathBuf, Option<File>),
+}
+
+struct Writer {
+    output: Output,
+    lost: Arc<AtomicU64>,
+    /// Whether the last line could not be written, so that the log says so once.
+    failing: bool,
+}
+
+impl Writer {
+    fn run(mut self, queue: &Receiver<String>) {
+        while let Ok(mut lines) = queue.recv() {
+            let mut count = 1;
+            while count < BATCH {
+                let Ok(line) = queue.try_recv() else { break };
+                lines.push_str(&line);
+                count += 1;
+            }
+            let lost = self.lost.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                let note = json!({"time": time(SystemTime::now()), "event": "lost", "lines": lost});
+                lines.push_str(&format!("{note}\n"));
+            }
+            match self.write(lines.as_bytes()) {
+                Ok(()) => self.failing = false,
+                Err(error) => {
+                    self.lost.fetch_add(lost + count as u64, Ordering::Relaxed);
+                    if !self.failing {
+                        tracing::error!(%error, "the audit log cannot be written; its lines are lost until it can");
+                    }
+                    self.failing = true;
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let (path, file) = match &mut self.output {
+            Output::StandardError => return io::stderr().lock().write_all(bytes),
+            Output::File(path, file) => (path, file),
+        };
+        // Moved away, or removed: who follows the name shall find the lines.
+        let moved = match (&*file, std::fs::metadata(&*path)) {
+            (Some(file), Ok(there)) => {
+                file.metadata().map(|open| (open.dev(), open.ino()))? != (there.dev(), there.ino())
+            }
+            _ => true,
+        };
+        if moved {
+            *file = None;
+            *file = Some(open(path)?);
+        }
+        match file {
+            Some(file) => file.write_all(bytes),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,11 +1,13 @@
 //! What a client is told when a request is not carried out: the codes of the distribution specification, each with a detail that says
 //! what is wrong and what to do.
 
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, StatusCode};
 use serde::Serialize;
 
 use crate::auth::Refusal;
+use crate::policy::immutability::ImmutableTag;
+use crate::policy::mode::ModeRefusal;
 use crate::route::RouteError;
 
 /// The most errors of one answer; a manifest may lack thousands of blobs.
@@ -245,7 +247,27 @@ impl From<Refusal> for ApiError {
                 Self::new(Code::Unauthorized, detail).with_header(hyper::header::WWW_AUTHENTICATE, challenge)
             }
             Refusal::Denied { detail } => Self::new(Code::Denied, detail),
+            Refusal::Unavailable { detail, retry_after } => {
+                Self::new(Code::Unavailable, detail).with_header(RETRY_AFTER, retry_after.to_string())
+            }
         }
+    }
+}
+
+impl From<ModeRefusal> for ApiError {
+    fn from(refusal: ModeRefusal) -> Self {
+        match refusal.retry_after {
+            None => Self::new(Code::Unsupported, refusal.detail),
+            Some(seconds) => {
+                Self::new(Code::Unavailable, refusal.detail).with_header(RETRY_AFTER, seconds.to_string())
+            }
+        }
+    }
+}
+
+impl From<ImmutableTag> for ApiError {
+    fn from(refusal: ImmutableTag) -> Self {
+        Self::new(Code::Denied, refusal.to_string())
     }
 }
 

@@ -6,6 +6,8 @@
 //! * [`auth`]: who asks, and what they may do.
 //! * [`events`]: what happened, for those who are told of it.
 //! * [`audit`], [`webhooks`]: what was done by whom, written down and told to others.
+//! * [`policy`]: what stays, what goes, and how much there may be; [`mode_file`]: whether anything may be written now.
+//! * [`pattern`], [`period`], [`outgoing`]: what several of them need.
 //! * [`upstream`]: images of other registries, fetched when they are asked for.
 //! * [`indexing`]: each layer's index, made when the layer has come.
 //! * [`page`]: what is here, for people.
@@ -20,8 +22,12 @@ pub mod events;
 pub mod indexing;
 pub mod manifest;
 pub mod metrics;
+pub mod mode_file;
+pub mod outgoing;
 pub mod page;
+pub mod pattern;
 pub mod period;
+pub mod policy;
 pub mod request;
 pub mod route;
 pub mod server;

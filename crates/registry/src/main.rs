@@ -10,6 +10,7 @@ mod args;
 mod collect;
 mod logging;
 mod serve;
+mod users;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::serve(&args, cli.verbose),
         Command::CheckConfig { file } => check(&file),
         Command::Gc(args) => collect::collect(&args, cli.verbose),
+        Command::User(args) => users::carry_out(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

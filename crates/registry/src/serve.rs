@@ -7,11 +7,16 @@ use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
+use xebec_registry::audit::Audit;
+use xebec_registry::auth::Guard;
 use xebec_registry::config::Config;
 use xebec_registry::indexing::Indexer;
+use xebec_registry::mode_file::ModeFile;
+use xebec_registry::policy::quota::Quotas;
 use xebec_registry::server::{Server, TlsSettings};
 use xebec_registry::state::Registry;
 use xebec_registry::upstream::Upstreams;
+use xebec_registry::webhooks::Webhooks;
 use xebec_store::{CollectOptions, Store};
 
 use crate::args::Serve;
@@ -49,6 +54,10 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let mut registry = Registry::new(store.clone());
     registry.settings = config.api.clone();
     look_elsewhere(&mut registry, &config)?;
+    registry.immutability = config.immutability.clone();
+    registry.quotas = Quotas::new(config.quotas.clone());
+    registry.mode = ModeFile::new(config.store.root.join("mode"), config.mode.clone());
+    protect(&mut registry, &config)?;
     let server = Server::listen(Arc::new(registry), config.server.clone()).await?;
     let scheme = if server.is_safe() { "https" } else { "http" };
     for address in server.addresses() {
@@ -87,6 +96,28 @@ fn look_elsewhere(registry: &mut Registry, config: &Config) -> anyhow::Result<()
         let indexer = Arc::new(Indexer::new(&config.indexing, store, upstreams, arrived)?);
         registry.listeners.push(indexer.clone());
         tokio::spawn(indexer.run());
+    }
+    Ok(())
+}
+
+/// Has the registry recognize who asks, write down what they do, and tell others of it.
+fn protect(registry: &mut Registry, config: &Config) -> anyhow::Result<()> {
+    match &config.auth {
+        Some(auth) => {
+            registry.guard = Guard::new(auth.clone(), &config.store.root, config.server.tls.is_some())?
+        }
+        None => tracing::warn!("everybody may do everything: the configuration has no [auth]"),
+    }
+    if let Some(settings) = &config.audit {
+        let audit = Audit::open(settings)?;
+        registry.guard = registry.guard.clone().observed_by(audit.clone());
+        registry.listeners.push(audit);
+    }
+    if !config.webhooks.is_empty() {
+        let instance = config.server.listen.join(",");
+        registry
+            .listeners
+            .push(Webhooks::start(&config.webhooks, &instance)?);
     }
     Ok(())
 }

@@ -9,6 +9,9 @@ use xebec_store::Store;
 use crate::auth::Guard;
 use crate::events::{Event, Listener};
 use crate::metrics::Metrics;
+use crate::mode_file::ModeFile;
+use crate::policy::immutability::Immutability;
+use crate::policy::quota::Quotas;
 use crate::upstream::Upstreams;
 
 /// How requests are carried out.
@@ -44,6 +47,12 @@ pub struct Registry {
     pub upstreams: Upstreams,
     /// Figures.
     pub metrics: Metrics,
+    /// Which tags stay as they are.
+    pub immutability: Immutability,
+    /// How much may be stored.
+    pub quotas: Quotas,
+    /// Whether anything may be written, or served.
+    pub mode: ModeFile,
     /// Who is told what happens.
     pub listeners: Vec<Arc<dyn Listener>>,
     /// Set once the server is about to end.
@@ -59,6 +68,9 @@ impl Registry {
             settings: ApiSettings::default(),
             upstreams: Upstreams::default(),
             metrics: Metrics::new(),
+            immutability: Immutability::default(),
+            quotas: Quotas::default(),
+            mode: ModeFile::default(),
             listeners: Vec::new(),
             ending: AtomicBool::new(false),
         }

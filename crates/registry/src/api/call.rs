@@ -34,12 +34,12 @@ impl Call<'_> {
     }
 
     /// Whether the caller may also do this.
-    pub(crate) async fn may(&self, repository: &RepositoryName, action: Action) -> bool {
+    pub(crate) fn may(&self, repository: &RepositoryName, action: Action) -> bool {
         let need = Need {
             repository: repository.to_string(),
             action,
         };
-        self.registry.guard.check(self.parts, &[need]).await.is_ok()
+        self.registry.guard.may(&self.caller, &need)
     }
 
     /// Tells all listeners what happened.

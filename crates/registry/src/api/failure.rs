@@ -63,6 +63,9 @@ pub(crate) fn of_append(error: &AppendError) -> ApiError {
 
 /// The answer to a request whose body did not come whole. Most clients are gone by then.
 pub(crate) fn of_body(error: &io::Error) -> ApiError {
+    if error.kind() == io::ErrorKind::QuotaExceeded {
+        return ApiError::new(Code::Denied, error.to_string());
+    }
     let detail =
         format!("the request's body broke off: {error}; an upload goes on after what its state says is here");
     let answer = ApiError::new(Code::BlobUploadInvalid, detail);

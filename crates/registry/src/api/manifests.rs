@@ -163,7 +163,13 @@ pub(crate) async fn put(call: &mut Call<'_>, repository: &RepositoryName, refere
     let media_type = facts.media_type.clone();
     let subject = facts.subject.clone();
     let has_foreign = facts.references.iter().any(|reference| !reference.required);
-    let manifest = stored(call, &digest, content, facts);
+    let mut manifest = stored(call, &digest, content, facts);
+    let immutable = |tag: &&Tag| {
+        let rules = &call.registry.immutability;
+        rules.rule_for(repository.as_str(), tag.as_str()).is_some()
+    };
+    // The store compares in the transaction of the push, so that of two pushes at once one is refused.
+    manifest.immutable = tags.iter().filter(immutable).cloned().collect();
     let put = call
         .registry
         .store
@@ -283,6 +289,7 @@ async fn content(call: &mut Call<'_>) -> Result<bytes::Bytes, ApiError> {
 /// Deletes a manifest with its tags, or a tag alone.
 pub(crate) async fn delete(call: &Call<'_>, repository: &RepositoryName, reference: &Reference) -> Outcome {
     let store = &call.registry.store;
+    may_go(call, repository, reference).await?;
     let (deleted, kind, what) = match reference {
         Reference::Tag(tag) => {
             let what = What {
@@ -311,6 +318,24 @@ pub(crate) async fn delete(call: &Call<'_>, repository: &RepositoryName, referen
         }
         false => Err(unknown(repository, reference)),
     }
+}
+
+/// Whether a tag, or each tag of a manifest, may be removed.
+async fn may_go(call: &Call<'_>, repository: &RepositoryName, reference: &Reference) -> Result<(), ApiError> {
+    let rules = &call.registry.immutability;
+    if rules.is_empty() {
+        return Ok(());
+    }
+    match reference {
+        Reference::Tag(tag) => rules.check_removal(repository.as_str(), tag.as_str())?,
+        Reference::Digest(digest) => {
+            let tags = call.registry.store.tags_of(repository, digest).await;
+            for tag in tags.map_err(|error| failure::of("looking up the manifest's tags", &error))? {
+                rules.check_removal(repository.as_str(), tag.name.as_str())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn unknown(repository: &RepositoryName, reference: &Reference) -> ApiError {

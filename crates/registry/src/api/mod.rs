@@ -10,10 +10,12 @@ mod fallback_tag;
 mod lists;
 mod manifests;
 mod part;
+mod quota;
 mod referrers;
 mod reply;
 mod status;
 mod through;
+mod token;
 mod uploads;
 
 use hyper::header::ALLOW;
@@ -83,6 +85,17 @@ async fn routed(registry: &Registry, parts: &Parts, body: &mut RequestBody, rout
         Route::Metrics => return status::metrics(registry),
         _ => {}
     }
+    let writes = !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
+    if let Some(refusal) = registry
+        .mode
+        .now()
+        .refusal(writes && !matches!(route, Route::Token))
+    {
+        return Err(refusal.into());
+    }
+    if matches!(route, Route::Token) {
+        return token::answer(registry, parts, body).await;
+    }
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let query = query.ok_or_else(|| ApiError::new(Code::Unsupported, "the query is not encoded as a URL's"));
     let query = query.map_err(|error| error.with_status(StatusCode::BAD_REQUEST))?;
@@ -141,10 +154,10 @@ async fn carried_out(call: &mut Call<'_>, route: &Route) -> Outcome {
         Route::Uploads(repository) => uploads::begin(call, repository).await,
         Route::Upload(repository, id) => uploads::one(call, repository, id).await,
         Route::Referrers(repository, subject) => referrers::list(call, repository, subject).await,
-        Route::Token | Route::Health | Route::Ready | Route::Metrics => Err(ApiError::new(
-            Code::Unsupported,
-            "this registry gives out no tokens; log in with a name and a password",
-        )
-        .with_status(StatusCode::NOT_FOUND)),
+        // Answered before anybody is recognized.
+        Route::Token | Route::Health | Route::Ready | Route::Metrics => {
+            Err(ApiError::new(Code::Unsupported, "there is no such endpoint")
+                .with_status(StatusCode::NOT_FOUND))
+        }
     }
 }

@@ -8,10 +8,12 @@ use xebec_store::{AppendError, Blob, Digest, RepositoryName, UploadId};
 
 use super::call::{Call, Outcome, What};
 use super::failure;
+use super::quota::{self, Counted};
 use super::reply::{self, Answer};
 use crate::auth::Action;
 use crate::error::{ApiError, Code};
 use crate::events::EventKind;
+use crate::policy::quota::Reservation;
 use crate::request::{percent_encode, upload_range};
 
 const UPLOAD_UUID: HeaderName = HeaderName::from_static("docker-upload-uuid");
@@ -76,7 +78,7 @@ async fn mount(
     };
     let mut readable = Vec::new();
     for from in named {
-        if call.may(&from, Action::Pull).await {
+        if call.may(&from, Action::Pull) {
             readable.push(from);
         }
     }
@@ -127,6 +129,8 @@ async fn append_and_finish(
     if !call.body.is_empty() || at.is_some() {
         add(call, repository, id, at).await?;
     }
+    // Held until the blob is recorded, so that of two pushes at once only one takes the last room.
+    let _room = room_to_finish(call, repository, id, digest).await?;
     let finished = call.registry.store.finish_upload(repository, id, digest).await;
     let blob = finished.map_err(|error| failure::of("finishing the upload", &error))?;
     let what = What {
@@ -138,6 +142,26 @@ async fn append_and_finish(
     Ok(created(repository, digest))
 }
 
+/// Room for what an upload has brought, once it becomes a blob. What the repository has already needs none.
+async fn room_to_finish(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    id: &UploadId,
+    digest: &Digest,
+) -> Result<Option<Reservation>, ApiError> {
+    if call.registry.quotas.of(repository.as_str()).is_empty() {
+        return Ok(None);
+    }
+    let there = call.registry.store.peek_blob(repository, digest).await;
+    match there.map_err(|error| failure::of("looking up the blob", &error))? {
+        Some(_) => Ok(None),
+        None => {
+            let here = size(call, repository, id).await?;
+            quota::room(call, repository, here).await
+        }
+    }
+}
+
 /// Adds the request's body to the upload, and says how many bytes it has now.
 async fn add(
     call: &mut Call<'_>,
@@ -145,11 +169,11 @@ async fn add(
     id: &UploadId,
     at: Option<u64>,
 ) -> Result<u64, ApiError> {
-    let appended = call
-        .registry
-        .store
-        .append(repository, id, at, &mut *call.body)
-        .await;
+    let announced = quota::announced(call);
+    let mut room = quota::room(call, repository, announced.unwrap_or(0)).await?;
+    let growing = room.as_mut().filter(|_| announced.is_none());
+    let body = Counted::new(&mut *call.body, growing);
+    let appended = call.registry.store.append(repository, id, at, body).await;
     match appended {
         Ok(size) => Ok(size),
         Err(AppendError::WrongOffset { at }) => Err(ApiError::new(

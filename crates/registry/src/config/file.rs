@@ -6,10 +6,16 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use xebec_kernel::size::Bytes;
 
+use crate::audit::AuditSettings;
+use crate::auth::settings::AuthSettings;
 use crate::indexing::IndexingSettings;
 use crate::period::Period;
+use crate::policy::immutability::ImmutableRule;
+use crate::policy::mode::Serving;
+use crate::policy::quota::Quota;
 use crate::server::Network;
 use crate::upstream::UpstreamSettings;
+use crate::webhooks::WebhookSettings;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -23,6 +29,23 @@ pub(super) struct File {
     pub(super) log: Log,
     pub(super) indexing: IndexingSettings,
     pub(super) upstream: Vec<UpstreamSettings>,
+    pub(super) auth: Option<Spanned<AuthSettings>>,
+    pub(super) audit: Option<AuditSettings>,
+    pub(super) mode: ModeSettings,
+    #[serde(rename = "webhook")]
+    pub(super) webhooks: Vec<Spanned<WebhookSettings>>,
+    #[serde(rename = "immutable")]
+    pub(super) immutable: Vec<ImmutableRule>,
+    #[serde(rename = "quota")]
+    pub(super) quotas: Vec<Quota>,
+}
+
+/// `[mode]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ModeSettings {
+    pub(super) serving: Serving,
+    pub(super) reason: String,
 }
 
 /// `[server]`

@@ -14,10 +14,16 @@ use xebec_store::{DatabaseConfig, ObjectsConfig, StoreConfig};
 
 pub use file::LogFormat;
 
+use crate::audit::AuditSettings;
+use crate::auth::settings::AuthSettings;
 use crate::indexing::IndexingSettings;
+use crate::policy::immutability::Immutability;
+use crate::policy::mode::Mode;
+use crate::policy::quota::Quota;
 use crate::server::{Limits, ServerSettings, TlsSettings};
 use crate::state::ApiSettings;
 use crate::upstream::UpstreamSettings;
+use crate::webhooks::WebhookSettings;
 use file::File;
 
 /// A configuration file is small; what is larger is not one.
@@ -40,6 +46,18 @@ pub struct Config {
     pub indexing: IndexingSettings,
     /// Other registries whose images are fetched when they are asked for.
     pub upstreams: Vec<UpstreamSettings>,
+    /// Who may do what; without it, everybody everything.
+    pub auth: Option<AuthSettings>,
+    /// Where it is written down who did what.
+    pub audit: Option<AuditSettings>,
+    /// Who is told of what happens.
+    pub webhooks: Vec<WebhookSettings>,
+    /// Which tags stay as they are.
+    pub immutability: Immutability,
+    /// How much may be stored.
+    pub quotas: Vec<Quota>,
+    /// Whether anything may be written, or served, unless the file `mode` says otherwise.
+    pub mode: Mode,
 }
 
 /// Why a configuration cannot be used.
@@ -88,6 +106,12 @@ impl Config {
             log_format: LogFormat::Text,
             indexing: IndexingSettings::default(),
             upstreams: Vec::new(),
+            auth: None,
+            audit: None,
+            webhooks: Vec::new(),
+            immutability: Immutability::default(),
+            quotas: Vec::new(),
+            mode: Mode::default(),
         })
     }
 
@@ -168,7 +192,37 @@ fn convert(file: File, environment: Environment<'_>) -> Result<Config, Problem> 
         log_format: file.log.format,
         indexing: file.indexing,
         upstreams: file.upstream,
+        auth: file.auth.map(auth).transpose()?,
+        audit: file.audit,
+        webhooks: file.webhooks.into_iter().map(webhook).collect::<Result<_, _>>()?,
+        immutability: Immutability::new(file.immutable),
+        quotas: file.quotas,
+        mode: Mode {
+            serving: file.mode.serving,
+            reason: file.mode.reason,
+        },
     })
+}
+
+fn auth(auth: Spanned<AuthSettings>) -> Result<AuthSettings, Problem> {
+    let problems = auth.get_ref().problems();
+    match problems.is_empty() {
+        true => Ok(auth.into_inner()),
+        false => Err(Problem {
+            at: Some(auth.span()),
+            text: problems.join("; "),
+        }),
+    }
+}
+
+fn webhook(webhook: Spanned<WebhookSettings>) -> Result<WebhookSettings, Problem> {
+    match webhook.get_ref().check() {
+        Ok(()) => Ok(webhook.into_inner()),
+        Err(error) => Err(Problem {
+            at: Some(webhook.span()),
+            text: error.to_string(),
+        }),
+    }
 }
 
 fn store(

@@ -7,12 +7,16 @@
     reason = "a test that cannot go on should stop"
 )]
 
+mod auth;
 mod connections;
 mod hostile;
 mod images;
 mod indexing;
 mod listings;
 mod manifests;
+mod policy;
+mod protected;
 mod running;
+mod telling;
 mod uploads;
 mod upstream;

@@ -1,0 +1,13 @@
+//! Who asks, and what they may do.
+
+mod configuration;
+mod endpoint;
+pub(crate) mod guard;
+mod jwks;
+mod logins;
+mod patterns;
+mod rights;
+mod scopes;
+pub(crate) mod server;
+mod signing;
+mod tokens;

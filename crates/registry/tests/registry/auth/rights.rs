@@ -1,0 +1,135 @@
+//! Who may do what by which rules.
+
+use proptest::prelude::*;
+use xebec_registry::auth::action::{Action, Actions};
+use xebec_registry::auth::identity::{Identity, Recognized};
+use xebec_registry::auth::rights::{Rights, Rule, Who};
+use xebec_registry::auth::settings::AuthSettings;
+use xebec_registry::pattern::RepositoryPattern;
+
+pub(super) fn user(name: &str, groups: &[&str]) -> Identity {
+    Identity {
+        name: name.to_owned(),
+        recognized: Recognized::Password,
+        groups: groups.iter().map(|&group| group.to_owned()).collect(),
+    }
+}
+
+fn rule(pattern: &str, who: &[&str], actions: Actions) -> Rule {
+    Rule {
+        repositories: RepositoryPattern::parse(pattern).unwrap(),
+        who: who
+            .iter()
+            .map(|&who| Who::try_from(who.to_owned()).unwrap())
+            .collect(),
+        actions,
+    }
+}
+
+fn rights(rules: Vec<Rule>) -> Rights {
+    Rights::new(
+        rules,
+        vec![Who::Authenticated],
+        vec![Who::Group("operators".to_owned())],
+    )
+}
+
+#[test]
+fn the_most_specific_pattern_decides_alone() {
+    let rights = rights(vec![
+        rule("**", &["anyone"], Actions::PULL),
+        rule("team/**", &["authenticated"], Actions::PULL_AND_PUSH),
+        rule("team/secret", &["user:anna"], Actions::ALL),
+        rule("team/secret", &["group:auditors"], Actions::PULL),
+        rule("team/closed", &["anyone"], Actions::NONE),
+    ]);
+    let (anna, bob, nobody) = (
+        user("anna", &[]),
+        user("bob", &["auditors"]),
+        Identity::anonymous(),
+    );
+    assert_eq!(rights.on("public", &nobody), Actions::PULL);
+    assert_eq!(rights.on("team/app", &nobody), Actions::NONE);
+    assert_eq!(rights.on("team/app", &bob), Actions::PULL_AND_PUSH);
+    assert_eq!(rights.on("team/secret", &anna), Actions::ALL);
+    assert_eq!(rights.on("team/secret", &bob), Actions::PULL);
+    assert_eq!(rights.on("team/secret", &user("carl", &[])), Actions::NONE);
+    assert_eq!(rights.on("team/secret", &nobody), Actions::NONE);
+    assert_eq!(rights.on("team/closed", &anna), Actions::NONE);
+    let operator = user("olga", &["operators"]);
+    assert_eq!(rights.on("team/closed", &operator), Actions::ALL);
+    assert!(rights.administers(&operator) && !rights.administers(&anna));
+    assert!(rights.may_list(&anna) && !rights.may_list(&nobody));
+    assert!(rights.anybody_may_read());
+}
+
+#[test]
+fn without_a_name_nobody_is_a_user_or_in_a_group() {
+    let rights = rights(vec![rule(
+        "a",
+        &["user:x", "group:g", "authenticated"],
+        Actions::ALL,
+    )]);
+    assert_eq!(rights.on("a", &Identity::anonymous()), Actions::NONE);
+    assert_eq!(rights.on("b", &user("x", &["g"])), Actions::NONE);
+    let mut odd = Identity::anonymous();
+    odd.name = "x".to_owned();
+    odd.groups = vec!["g".to_owned()];
+    assert_eq!(rights.on("a", &odd), Actions::NONE);
+}
+
+#[test]
+fn without_rules_users_may_do_everything_and_others_what_is_said() {
+    let closed: AuthSettings = toml::from_str("htpasswd = '/x'").unwrap();
+    assert_eq!(closed.rights().on("a", &user("x", &[])), Actions::ALL);
+    assert_eq!(closed.rights().on("a", &Identity::anonymous()), Actions::NONE);
+    let open: AuthSettings = toml::from_str("htpasswd = '/x'\nanonymous_pull = true").unwrap();
+    assert_eq!(open.rights().on("a", &user("x", &[])), Actions::ALL);
+    assert_eq!(open.rights().on("a", &Identity::anonymous()), Actions::PULL);
+    assert_eq!(Rights::open().on("a", &Identity::anonymous()), Actions::ALL);
+}
+
+#[test]
+fn who_may_push_may_read() {
+    let settings: AuthSettings =
+        toml::from_str("[[rule]]\nrepositories = 'a'\nwho = ['anyone']\nactions = ['push']").unwrap();
+    assert_eq!(
+        settings.rights().on("a", &Identity::anonymous()),
+        Actions::PULL_AND_PUSH
+    );
+}
+
+fn any_rule() -> impl Strategy<Value = Rule> {
+    let pattern = prop::sample::select(vec!["**", "*", "a", "a/**", "a/*", "a/b", "**/b", "b"]);
+    let who = prop::sample::select(vec!["anyone", "anonymous", "authenticated", "user:x", "group:g"]);
+    let actions = prop::sample::select(vec![
+        Actions::NONE,
+        Actions::PULL,
+        Actions::PULL_AND_PUSH,
+        Actions::ALL,
+    ]);
+    (pattern, who, actions).prop_map(|(pattern, who, actions)| rule(pattern, &[who], actions))
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_rules_means_nothing(rules in prop::collection::vec(any_rule(), 0..6), name in "[ab](/[ab]){0,2}") {
+        let mut turned = rules.clone();
+        turned.reverse();
+        for identity in [Identity::anonymous(), user("x", &["g"]), user("y", &[])] {
+            prop_assert_eq!(rights(rules.clone()).on(&name, &identity), rights(turned.clone()).on(&name, &identity));
+        }
+    }
+
+    #[test]
+    fn no_right_comes_from_a_rule_that_does_not_cover_or_name(rules in prop::collection::vec(any_rule(), 0..6), name in "[ab](/[ab]){0,2}") {
+        let identity = user("x", &["g"]);
+        let given = rights(rules.clone()).on(&name, &identity);
+        for action in [Action::Pull, Action::Push, Action::Delete] {
+            let named = rules.iter().any(|rule| {
+                rule.repositories.covers(&name) && rule.actions.contain(action.into()) && rule.who.iter().any(|who| who.means(&identity))
+            });
+            prop_assert!(named || !given.contain(action.into()));
+        }
+    }
+}
