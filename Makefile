@@ -59,6 +59,10 @@ e2e: setup ## end-to-end tests against real tools, as root; ONLY=NAME picks test
 test-snapshotter: setup-test ## containerd's own tests of our snapshotter ten times, and with Go's race detector, as root (once is part of e2e)
 	@XEBEC_SUITE_RUNS=10 scripts/e2e.sh containerd/suite
 
+.PHONY: soak-store
+soak-store: setup-test ## a thousand kills of the registry's store over each of its engines
+	@XEBEC_STORE_KILLS=1000 cargo test --locked -p xebec-store --test store -- --nocapture kill:: engines::
+
 .PHONY: soak
 soak: setup-test ## the soak tests in their full form, as root (their short form is part of e2e)
 	@scripts/soak.sh $(ONLY)

@@ -1,6 +1,7 @@
 //! What a store refuses, and what fails in it. Each message names the thing, the cause and the next step.
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::database::DatabaseError;
 use crate::digest::Digest;
@@ -102,6 +103,25 @@ pub enum StoreError {
         size: u64,
         /// The limit.
         limit: u64,
+    },
+    /// A file of a backup, or of what is restored.
+    #[error("cannot {doing} {path}: {source}")]
+    File {
+        /// What was to be done.
+        doing: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why it was not.
+        source: io::Error,
+    },
+    /// A backup that lacks objects, or has wrong ones.
+    #[error(
+        "the backup is not whole: {}; nothing was restored, take another backup",
+        list(damaged)
+    )]
+    BadBackup {
+        /// The blobs and manifests whose bytes are missing or wrong.
+        damaged: Vec<Digest>,
     },
     /// What the store is asked is not possible with its engines.
     #[error("{0}")]

@@ -50,5 +50,5 @@ pub use self::model::{
 };
 pub use self::name::{InvalidName, LONGEST_NAME, LONGEST_TAG, RepositoryName, Tag, UploadId};
 pub use self::objects::BlobReader;
-pub use self::operations::{CollectOptions, Collected};
+pub use self::operations::{BackedUp, CollectOptions, Collected, Restored, ScrubOptions, Scrubbed};
 pub use self::store::Store;

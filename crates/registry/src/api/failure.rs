@@ -30,9 +30,11 @@ pub(crate) fn of(doing: &str, error: &StoreError) -> ApiError {
                 format!("{doing} failed: what the registry keeps its data in did not do it; try again");
             later(ApiError::new(Code::Unavailable, detail))
         }
-        StoreError::Lost(_) | StoreError::Open { .. } | StoreError::MissingReferences { .. } => {
-            ApiError::internal(doing, error)
-        }
+        StoreError::Lost(_)
+        | StoreError::Open { .. }
+        | StoreError::File { .. }
+        | StoreError::BadBackup { .. }
+        | StoreError::MissingReferences { .. } => ApiError::internal(doing, error),
     }
 }
 

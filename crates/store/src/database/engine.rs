@@ -24,6 +24,19 @@ impl Database {
         }
     }
 
+    /// Opens an embedded one at any place. Blocks.
+    pub(crate) fn open_file(path: &Path) -> Result<Self, DatabaseError> {
+        Ok(Self::Sqlite(Arc::new(Sqlite::open(path)?)))
+    }
+
+    /// The embedded database, if that is it.
+    pub(crate) fn embedded(&self) -> Option<Arc<Sqlite>> {
+        match self {
+            Self::Sqlite(engine) => Some(Arc::clone(engine)),
+            Self::Postgres(_) => None,
+        }
+    }
+
     /// Reads, all from one moment.
     pub(crate) async fn read<T: Send + 'static>(
         &self,

@@ -10,5 +10,6 @@ mod sqlite;
 mod transaction;
 
 pub(crate) use self::engine::Database;
+pub(crate) use self::sqlite::Sqlite;
 pub use self::transaction::DatabaseError;
 pub(crate) use self::transaction::{Row, Transaction, Value};

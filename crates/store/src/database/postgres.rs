@@ -1,21 +1,285 @@
 //! PostgreSQL: any number of nodes share it.
+//!
+//! Each job runs in one serializable transaction, on a thread for blocking work. If another transaction is in its way, it runs again.
 
-use super::transaction::{DatabaseError, Job};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-pub(crate) struct Postgres {}
+use bytes::BytesMut;
+use postgres::error::SqlState;
+use postgres::types::{IsNull, ToSql, Type};
+use postgres::{Client, IsolationLevel, NoTls, Statement};
+use tokio::sync::Semaphore;
+
+use super::schema::{Dialect, migrate};
+use super::transaction::{DatabaseError, Job, Row, Transaction, Value};
+
+/// So many connections at most.
+const CONNECTIONS: usize = 16;
+/// So often a transaction that others are in the way of is tried.
+const ATTEMPTS: u32 = 30;
+/// A server that does not answer for so long is away.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Two nodes that start together migrate one after the other: "xebec" as a number.
+const MIGRATION_LOCK: i64 = 0x0078_6562_6563;
+
+pub(crate) struct Postgres {
+    config: postgres::Config,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    permits: Arc<Semaphore>,
+}
+
+/// A connection, and the statements that it has prepared.
+struct Connection {
+    client: Client,
+    statements: HashMap<String, Statement>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
 
 impl Postgres {
-    pub(super) fn open(_url: &str) -> Result<Self, DatabaseError> {
-        Err(DatabaseError::Engine(
-            "PostgreSQL is not built in yet: leave the database out of the configuration".to_owned(),
-        ))
+    pub(super) fn open(url: &str) -> Result<Self, DatabaseError> {
+        let parsed: Result<postgres::Config, _> = url.parse();
+        let mut config = parsed.map_err(|error| {
+            // The address may hold a password, and is not shown.
+            DatabaseError::Engine(format!(
+                "its address cannot be read ({error}): write it as libpq takes it"
+            ))
+        })?;
+        config
+            .connect_timeout(PATIENCE)
+            .application_name("xebec-registry");
+        let mut connection = connect(&config)?;
+        let mut first: Job = Box::new(|transaction| {
+            transaction.query(
+                "SELECT CAST(pg_advisory_xact_lock($1) AS TEXT)",
+                &[MIGRATION_LOCK.into()],
+            )?;
+            migrate(transaction, Dialect::Postgres)
+        });
+        // Not serializable: what waited for the lock has to see what the other node did.
+        attempt(
+            &mut connection,
+            &mut first,
+            IsolationLevel::ReadCommitted,
+            Access::Write,
+        )?;
+        Ok(Self {
+            config,
+            idle: Arc::new(Mutex::new(vec![connection])),
+            permits: Arc::new(Semaphore::new(CONNECTIONS)),
+        })
     }
 
-    pub(super) async fn read(&self, _job: Job) -> Result<(), DatabaseError> {
-        Err(DatabaseError::Closed)
+    pub(super) async fn read(&self, job: Job) -> Result<(), DatabaseError> {
+        self.run(job, IsolationLevel::RepeatableRead, Access::Read).await
     }
 
-    pub(super) async fn write(&self, _job: Job) -> Result<(), DatabaseError> {
-        Err(DatabaseError::Closed)
+    pub(super) async fn write(&self, job: Job) -> Result<(), DatabaseError> {
+        self.run(job, IsolationLevel::Serializable, Access::Write).await
+    }
+
+    async fn run(
+        &self,
+        mut job: Job,
+        isolation: IsolationLevel,
+        access: Access,
+    ) -> Result<(), DatabaseError> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        let permit = permit.map_err(|_| DatabaseError::Closed)?;
+        let (config, idle) = (self.config.clone(), Arc::clone(&self.idle));
+        let running = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
+            // The guard ends with this line, before anything is waited for.
+            let kept = lock().pop().filter(|kept| !kept.client.is_closed());
+            let mut connection = kept.map_or_else(|| connect(&config), Ok)?;
+            let result = repeat(&config, &mut connection, &mut job, isolation, access);
+            if !connection.client.is_closed() {
+                lock().push(connection);
+            }
+            result
+        });
+        running.await.map_err(|_| DatabaseError::Closed)?
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let connections = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        // A connection ends by waiting, which tasks must not.
+        std::thread::spawn(move || drop(connections));
+    }
+}
+
+fn connect(config: &postgres::Config) -> Result<Connection, DatabaseError> {
+    let client = config.connect(NoTls).map_err(|error| {
+        DatabaseError::Engine(format!("{}; see that it runs and takes this user", said(&error)))
+    })?;
+    Ok(Connection {
+        client,
+        statements: HashMap::new(),
+    })
+}
+
+/// Runs a job until no other transaction is in its way.
+fn repeat(
+    config: &postgres::Config,
+    connection: &mut Connection,
+    job: &mut Job,
+    isolation: IsolationLevel,
+    access: Access,
+) -> Result<(), DatabaseError> {
+    let mut attempts = 0;
+    loop {
+        let result = attempt(connection, job, isolation, access);
+        attempts += 1;
+        let is_last = attempts >= ATTEMPTS;
+        match result {
+            Err(DatabaseError::Conflict(_)) if !is_last => {
+                let most = 2_u64 << attempts.min(8);
+                std::thread::sleep(Duration::from_millis(fastrand::u64(1..=most)));
+            }
+            // What was read may be read again. Whether a write was committed is not known: who asked decides.
+            Err(_) if access == Access::Read && attempts == 1 && connection.client.is_closed() => {
+                *connection = connect(config)?;
+            }
+            result => return result,
+        }
+    }
+}
+
+fn attempt(
+    connection: &mut Connection,
+    job: &mut Job,
+    isolation: IsolationLevel,
+    access: Access,
+) -> Result<(), DatabaseError> {
+    let Connection { client, statements } = connection;
+    let begin = client
+        .build_transaction()
+        .isolation_level(isolation)
+        .read_only(access == Access::Read);
+    let mut transaction = PostgresTransaction {
+        transaction: begin.start().map_err(from_engine)?,
+        statements,
+    };
+    // Dropped without a commit, it is rolled back.
+    job(&mut transaction)?;
+    transaction.transaction.commit().map_err(from_engine)
+}
+
+struct PostgresTransaction<'a> {
+    transaction: postgres::Transaction<'a>,
+    statements: &'a mut HashMap<String, Statement>,
+}
+
+impl PostgresTransaction<'_> {
+    fn prepared(&mut self, sql: &str) -> Result<Statement, DatabaseError> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.transaction.prepare(sql).map_err(from_engine)?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+}
+
+fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
+    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+}
+
+impl Transaction for PostgresTransaction<'_> {
+    fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, DatabaseError> {
+        let statement = self.prepared(sql)?;
+        let rows = self.transaction.query(&statement, &parameters(values));
+        rows.map_err(from_engine)?.iter().map(row).collect()
+    }
+
+    fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, DatabaseError> {
+        let statement = self.prepared(sql)?;
+        let changed = self.transaction.execute(&statement, &parameters(values));
+        changed.map_err(from_engine)
+    }
+
+    fn batch(&mut self, sql: &str) -> Result<(), DatabaseError> {
+        self.transaction.batch_execute(sql).map_err(from_engine)
+    }
+}
+
+fn row(row: &postgres::Row) -> Result<Row, DatabaseError> {
+    let values = row
+        .columns()
+        .iter()
+        .enumerate()
+        .map(|(at, column)| match *column.type_() {
+            Type::INT8 => row.try_get::<_, Option<i64>>(at).map(Value::from),
+            Type::INT4 => row
+                .try_get::<_, Option<i32>>(at)
+                .map(|number| Value::from(number.map(i64::from))),
+            Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(at).map(Value::from),
+            _ => row.try_get::<_, Option<String>>(at).map(Value::from),
+        });
+    let values: Result<Vec<Value>, _> = values.collect();
+    values.map(Row).map_err(from_engine)
+}
+
+impl ToSql for Value {
+    fn to_sql(
+        &self,
+        ty: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Self::Null => Ok(IsNull::Yes),
+            Self::Integer(number) if *ty == Type::INT4 => i32::try_from(*number)?.to_sql(ty, out),
+            Self::Integer(number) => number.to_sql(ty, out),
+            Self::Text(text) => text.to_sql(ty, out),
+            Self::Bytes(bytes) => bytes.to_sql(ty, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    fn to_sql_checked(
+        &self,
+        ty: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        self.to_sql(ty, out)
+    }
+}
+
+/// The server's own words, which the error itself keeps to its cause.
+fn said(error: &postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(server) => format!("PostgreSQL: {}", server.message()),
+        None => match std::error::Error::source(error) {
+            Some(cause) => format!("PostgreSQL: {error}: {cause}"),
+            None => format!("PostgreSQL: {error}"),
+        },
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
+fn from_engine(error: postgres::Error) -> DatabaseError {
+    let code = error.code();
+    let is_conflict = [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        // Two have made the same record at the same time; whoever is second finds it.
+        SqlState::UNIQUE_VIOLATION,
+        SqlState::FOREIGN_KEY_VIOLATION,
+    ];
+    match code.is_some_and(|code| is_conflict.contains(code)) {
+        true => DatabaseError::Conflict(said(&error)),
+        false => DatabaseError::Engine(said(&error)),
     }
 }

@@ -5,8 +5,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 use tokio::sync::{Semaphore, oneshot};
@@ -23,7 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Sqlite {
     path: PathBuf,
-    writer: mpsc::Sender<Write>,
+    /// Both until this is dropped.
+    writer: Option<(mpsc::Sender<Write>, JoinHandle<()>)>,
     idle: Arc<Mutex<Vec<Connection>>>,
     readers: Arc<Semaphore>,
 }
@@ -41,20 +44,37 @@ impl Sqlite {
         })?;
         let (writer, jobs) = mpsc::channel();
         let thread = std::thread::Builder::new().name("records".to_owned());
-        thread
+        let thread = thread
             .spawn(move || write_jobs(&mut connection, &jobs))
             .map_err(|error| DatabaseError::Engine(format!("no thread for writing: {error}")))?;
         Ok(Self {
             path: path.to_owned(),
-            writer,
+            writer: Some((writer, thread)),
             idle: Arc::default(),
             readers: Arc::new(Semaphore::new(READERS)),
         })
     }
 
-    /// The file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// Writes all that is committed to a new file, which is durable then. Reads and writes go on meanwhile. Blocks.
+    pub(crate) fn copy_to(&self, path: &Path) -> Result<(), DatabaseError> {
+        let source = connect(&self.path)?;
+        let failed =
+            |error: &dyn std::fmt::Display| DatabaseError::Engine(format!("{}: {error}", path.display()));
+        let mut target = Connection::open(path).map_err(|error| failed(&error))?;
+        let backup = Backup::new(&source, &mut target).map_err(from_engine)?;
+        // In one step: a copy in several begins again whenever somebody writes.
+        match backup.step(-1).map_err(from_engine)? {
+            StepResult::Done => {}
+            _ => return Err(failed(&"the records could not be read in one step; try again")),
+        }
+        drop(backup);
+        // One file, without a log beside it.
+        target
+            .execute_batch("PRAGMA journal_mode = DELETE")
+            .map_err(from_engine)?;
+        drop(target);
+        let sync = || std::fs::File::open(path)?.sync_all();
+        sync().map_err(|error| failed(&error))
     }
 
     pub(super) async fn read(&self, mut job: Job) -> Result<(), DatabaseError> {
@@ -75,9 +95,20 @@ impl Sqlite {
 
     pub(super) async fn write(&self, job: Job) -> Result<(), DatabaseError> {
         let (done, result) = oneshot::channel();
-        let sent = self.writer.send(Write { job, done });
+        let (writer, _) = self.writer.as_ref().ok_or(DatabaseError::Closed)?;
+        let sent = writer.send(Write { job, done });
         sent.map_err(|_| DatabaseError::Closed)?;
         result.await.map_err(|_| DatabaseError::Closed)?
+    }
+}
+
+/// What was sent is written, and the log is in the file, when this has gone and nobody reads.
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        if let Some((writer, thread)) = self.writer.take() {
+            drop(writer);
+            let _ = thread.join();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! A file has its final name from its first byte on. Nobody looks for it before a record names it as a blob's, and that is written
 //! after file and name are synced.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -17,6 +17,8 @@ use xebec_kernel::file::sync_directory;
 
 use crate::digest::{Algorithm, Hasher};
 
+/// Held by who deletes an object, shared, and by who copies all of them, alone.
+const LOCK: &str = ".lock";
 /// So many bytes are read at once. Each reader holds a few pieces of this size.
 const PIECE: u64 = 128 << 10;
 
@@ -26,7 +28,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    pub(super) fn open(top: &Path) -> io::Result<Self> {
+    pub(crate) fn open(top: &Path) -> io::Result<Self> {
         make_directory(top)?;
         Ok(Self { top: top.to_owned() })
     }
@@ -76,11 +78,27 @@ impl Directory {
 
     pub(super) async fn delete(&self, key: &str) -> io::Result<()> {
         let path = self.path(key)?;
-        blocking(move || match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        let lock = self.top.join(LOCK);
+        blocking(move || {
+            let lock = open_lock(&lock)?;
+            match lock.try_lock_shared() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(io::Error::other("a backup is under way")),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            }
         })
         .await
+    }
+
+    /// Nothing is deleted, by any process, before the returned file is closed. Blocks.
+    pub(crate) fn keep_all(&self) -> io::Result<File> {
+        let lock = open_lock(&self.top.join(LOCK))?;
+        lock.lock()?;
+        Ok(lock)
     }
 
     pub(super) async fn resume(&self, key: &str) -> io::Result<FileWriter> {
@@ -89,7 +107,17 @@ impl Directory {
     }
 }
 
-fn make_directory(path: &Path) -> io::Result<()> {
+fn open_lock(path: &Path) -> io::Result<File> {
+    File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Makes a directory that is durable then.
+pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }

@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::BoxStream;
 
 use super::directory::{Directory, FileWriter};
-use super::s3::{PartWriter, S3};
+use super::s3::{Bucket, PartWriter};
 use crate::config::ObjectsConfig;
 use crate::digest::Hasher;
 
@@ -19,7 +20,7 @@ use crate::digest::Hasher;
 #[derive(Clone)]
 pub(crate) enum Objects {
     Directory(Directory),
-    S3(S3),
+    S3(Bucket),
 }
 
 /// The bytes of a blob, or a range of them, in pieces.
@@ -38,7 +39,7 @@ impl Objects {
     pub(crate) fn open(config: &ObjectsConfig, root: &Path) -> io::Result<Self> {
         match config {
             ObjectsConfig::Directory => Directory::open(&root.join("objects")).map(Self::Directory),
-            ObjectsConfig::S3 { .. } => S3::open(config).map(Self::S3),
+            ObjectsConfig::S3 { .. } => Bucket::open(config).map(Self::S3),
         }
     }
 
@@ -84,6 +85,22 @@ impl Objects {
         }
     }
 
+    /// An address at which anybody may read an object for a while, if the store can be read by others.
+    pub(crate) async fn signed_address(&self, key: &str, lasting: Duration) -> io::Result<Option<String>> {
+        match self {
+            Self::Directory(_) => Ok(None),
+            Self::S3(bucket) => bucket.signed_address(key, lasting).await.map(Some),
+        }
+    }
+
+    /// The directory, if objects are files.
+    pub(crate) fn directory(&self) -> Option<&Directory> {
+        match self {
+            Self::Directory(directory) => Some(directory),
+            Self::S3(_) => None,
+        }
+    }
+
     /// Goes on with an object from what its record says; from the beginning if there is nothing yet.
     pub(crate) async fn resume(&self, key: &str, progress: Option<&[u8]>) -> io::Result<Writer> {
         Ok(match self {
@@ -108,12 +125,28 @@ impl Writer {
         }
     }
 
+    /// How many of them are in the store.
+    pub(crate) fn recorded(&self) -> u64 {
+        match self {
+            Self::File(writer) => writer.size(),
+            Self::Parts(writer) => writer.recorded(),
+        }
+    }
+
     /// Adds bytes. After an error the writer is of no use; what is there can be resumed.
     pub(crate) async fn write(self, pieces: Vec<Bytes>) -> io::Result<Self> {
         Ok(match self {
             Self::File(writer) => Self::File(writer.write(pieces).await?),
             Self::Parts(writer) => Self::Parts(writer.write(pieces).await?),
         })
+    }
+
+    /// What its record has to say before more is written.
+    pub(crate) fn unrecorded(&mut self) -> Option<Vec<u8>> {
+        match self {
+            Self::File(_) => None,
+            Self::Parts(writer) => writer.unrecorded(),
+        }
     }
 
     /// Makes all bytes durable. What this returns must be recorded if they are to be found again; `None`: nothing need be.

@@ -7,5 +7,6 @@ mod directory;
 mod engine;
 mod s3;
 
+pub(crate) use self::directory::{Directory, make_directory};
 pub use self::engine::BlobReader;
 pub(crate) use self::engine::{Objects, Writer};

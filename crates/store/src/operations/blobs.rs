@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::time::Duration;
 
 use crate::digest::Digest;
 use crate::error::{Result, StoreError};
@@ -105,6 +106,15 @@ impl Store {
         second.map_err(|source| self.unreadable(&current, source))
     }
 
+    /// An address at which whoever has it may read a blob for a while, without this server; `None` if the object store has none.
+    ///
+    /// # Errors
+    /// If the object store has no valid credentials.
+    pub async fn signed_address(&self, blob: &Blob, lasting: Duration) -> Result<Option<String>> {
+        let signed = self.inner.objects.signed_address(&blob.object, lasting).await;
+        signed.map_err(|source| self.unreadable(blob, source))
+    }
+
     fn unreadable(&self, blob: &Blob, source: io::Error) -> StoreError {
         StoreError::Object {
             doing: "read a blob",
@@ -160,8 +170,10 @@ impl Store {
     /// If the database fails.
     pub async fn repositories_with(&self, digest: &Digest, n: usize) -> Result<Vec<RepositoryName>> {
         let digest = digest.clone();
-        self.read_records("find who has a blob", move |tx| repositories::with_blob(tx, &digest, n))
-            .await
+        self.read_records("find who has a blob", move |tx| {
+            repositories::with_blob(tx, &digest, n)
+        })
+        .await
     }
 
     /// Takes a blob from a repository, also one that a manifest of it names; `false` if it has none. Its bytes go with a collection,

@@ -55,14 +55,15 @@ impl Store {
     /// If the database fails.
     pub async fn collect(&self, options: &CollectOptions) -> Result<Collected> {
         let mut collected = Collected::default();
+        // One time for all steps: what one of them changes is nothing for the next.
+        let before = now().saturating_sub(self.grace());
         self.end_abandoned_uploads(options, &mut collected).await?;
-        self.unlink(options, &mut collected).await?;
+        self.unlink(options, before, &mut collected).await?;
         // Claimed before others are condemned: a blob must have been condemned for the whole grace time.
-        self.claim(options, &mut collected).await?;
-        self.condemn(options, &mut collected).await?;
+        self.claim(options, before, &mut collected).await?;
+        self.condemn(options, before, &mut collected).await?;
         self.sweep_all(options, &mut collected).await?;
         if !options.dry_run {
-            let before = now().saturating_sub(self.grace());
             collected.repositories = self
                 .write_records("remove empty repositories", move |tx| {
                     repositories::remove_empty(tx, before)
@@ -125,8 +126,7 @@ impl Store {
         .await
     }
 
-    async fn unlink(&self, options: &CollectOptions, collected: &mut Collected) -> Result<()> {
-        let before = now().saturating_sub(self.grace());
+    async fn unlink(&self, options: &CollectOptions, before: u64, collected: &mut Collected) -> Result<()> {
         let dry_run = options.dry_run;
         let mut after: Option<Loose> = None;
         loop {
@@ -159,8 +159,7 @@ impl Store {
         }
     }
 
-    async fn condemn(&self, options: &CollectOptions, collected: &mut Collected) -> Result<()> {
-        let before = now().saturating_sub(self.grace());
+    async fn condemn(&self, options: &CollectOptions, before: u64, collected: &mut Collected) -> Result<()> {
         let (blobs, bytes) = self
             .step_through("present", before, options.dry_run, |tx, digest| {
                 garbage::condemn(tx, digest, now())
@@ -171,8 +170,7 @@ impl Store {
         Ok(())
     }
 
-    async fn claim(&self, options: &CollectOptions, collected: &mut Collected) -> Result<()> {
-        let before = now().saturating_sub(self.grace());
+    async fn claim(&self, options: &CollectOptions, before: u64, collected: &mut Collected) -> Result<()> {
         let (blobs, bytes) = self
             .step_through("condemned", before, options.dry_run, |tx, digest| {
                 garbage::claim(tx, digest, now())

@@ -1,10 +1,16 @@
 //! What a store does, by subject.
 
+mod backup;
 mod blobs;
 mod collect;
 mod indexing;
 mod manifests;
+mod restore;
+mod scrub;
 mod tags;
 mod uploads;
 
+pub use self::backup::BackedUp;
 pub use self::collect::{CollectOptions, Collected};
+pub use self::restore::Restored;
+pub use self::scrub::{ScrubOptions, Scrubbed};

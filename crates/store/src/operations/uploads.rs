@@ -170,6 +170,14 @@ impl Store {
         let mut touched = Instant::now();
         while let Some(batch) = received.recv().await {
             writer = writer.write(batch).await.map_err(failed)?;
+            if let Some(progress) = writer.unrecorded() {
+                // Bytes in memory are not safe, and do not count.
+                let size = writer.recorded();
+                if !self.touch(&id, size, Some(progress)).await? {
+                    return Ok(None);
+                }
+                touched = Instant::now();
+            }
             if touched.elapsed() < self.touch_interval() {
                 continue;
             }

@@ -143,15 +143,15 @@ pub(crate) fn record(
     Ok((new.clone(), Some(old.object)))
 }
 
-/// Notes what reading a blob again has shown, unless its object is another one meanwhile.
+/// Notes what reading a blob again has shown; `false` if it is gone or has another object meanwhile.
 pub(crate) fn note_scrub(
     tx: &mut dyn Transaction,
     blob: &Blob,
     is_sound: bool,
     now: u64,
-) -> Result<(), DatabaseError> {
+) -> Result<bool, DatabaseError> {
     let damaged = if is_sound { 0 } else { now };
-    tx.execute(
+    let changed = tx.execute(
         "UPDATE blobs SET scrubbed = $3, damaged = $4 WHERE digest = $1 AND object = $2",
         &[
             (&blob.digest).into(),
@@ -160,18 +160,20 @@ pub(crate) fn note_scrub(
             damaged.into(),
         ],
     )?;
-    Ok(())
+    Ok(changed > 0)
 }
 
-/// Blobs in the order of their digests, damaged ones among them.
+/// Blobs in the order of their digests that were not read since that time; damaged ones among them.
 pub(crate) fn list(
     tx: &mut dyn Transaction,
     n: usize,
     after: Option<&Digest>,
+    unread_since: u64,
 ) -> Result<Vec<Blob>, DatabaseError> {
+    let after = after.map(Digest::to_string).unwrap_or_default();
     let rows = tx.query(
-        "SELECT digest, size, object FROM blobs WHERE digest > $1 ORDER BY digest LIMIT $2",
-        &[after.map(Digest::to_string).unwrap_or_default().into(), n.into()],
+        "SELECT digest, size, object FROM blobs WHERE digest > $1 AND scrubbed < $3 ORDER BY digest LIMIT $2",
+        &[after.into(), n.into(), unread_since.into()],
     )?;
     rows.into_iter().map(|mut row| blob(&mut row)).collect()
 }

@@ -57,7 +57,6 @@ pub(crate) fn forget(tx: &mut dyn Transaction, object: &str) -> Result<(), Datab
 pub(crate) struct Loose {
     pub(crate) repository: i64,
     pub(crate) digest: Digest,
-    pub(crate) size: u64,
 }
 
 /// Links that no manifest of their repository needs, and that were not promised since that time.
@@ -71,20 +70,18 @@ pub(crate) fn loose_links(
         (loose.repository, loose.digest.to_string())
     });
     let rows = tx.query(
-        "SELECT repository, repository_blobs.digest, size FROM repository_blobs
-         JOIN blobs ON blobs.digest = repository_blobs.digest
-         WHERE (repository > $2 OR (repository = $2 AND repository_blobs.digest > $3)) AND added < $1
+        "SELECT repository, digest FROM repository_blobs
+         WHERE (repository > $2 OR (repository = $2 AND digest > $3)) AND added < $1
          AND NOT EXISTS (SELECT 1 FROM manifest_references
              WHERE manifest_references.repository = repository_blobs.repository
              AND manifest_references.digest = repository_blobs.digest)
-         ORDER BY repository, repository_blobs.digest LIMIT $4",
+         ORDER BY repository, digest LIMIT $4",
         &[before.into(), repository.into(), digest.into(), n.into()],
     )?;
     let loose = rows.into_iter().map(|mut row| {
         Ok(Loose {
             repository: row.integer(0)?,
             digest: row.parsed(1)?,
-            size: row.unsigned(2)?,
         })
     });
     loose.collect()

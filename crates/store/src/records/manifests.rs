@@ -235,3 +235,19 @@ pub(crate) fn note_pull(
     )?;
     Ok(())
 }
+
+/// Manifests of any repository with their bytes, in the order of their digests.
+pub(crate) fn contents(
+    tx: &mut dyn Transaction,
+    n: usize,
+    after: Option<&Digest>,
+) -> Result<Vec<(Digest, Vec<u8>)>, DatabaseError> {
+    let after = after.map(Digest::to_string).unwrap_or_default();
+    let rows = tx.query(
+        "SELECT digest, content FROM manifest_contents WHERE digest > $1 ORDER BY digest LIMIT $2",
+        &[after.into(), n.into()],
+    )?;
+    rows.into_iter()
+        .map(|mut row| Ok((row.parsed(0)?, row.bytes(1)?)))
+        .collect()
+}

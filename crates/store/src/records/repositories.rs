@@ -107,3 +107,9 @@ pub(crate) fn remove_empty(tx: &mut dyn Transaction, before: u64) -> Result<u64,
         &[before.into()],
     )
 }
+
+/// How many there are.
+pub(crate) fn count(tx: &mut dyn Transaction) -> Result<u64, DatabaseError> {
+    let row = tx.first("SELECT COUNT(*) FROM repositories", &[])?;
+    row.map_or(Ok(0), |mut row| row.unsigned(0))
+}

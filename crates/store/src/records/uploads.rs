@@ -92,3 +92,8 @@ pub(crate) fn abandoned(
     });
     records.collect()
 }
+
+/// Forgets all that is under way, in a copy of the records: the objects are not copied.
+pub(crate) fn forget_all(tx: &mut dyn Transaction) -> Result<(), DatabaseError> {
+    tx.batch("DELETE FROM uploads; DELETE FROM garbage;")
+}

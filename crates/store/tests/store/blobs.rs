@@ -86,7 +86,7 @@ async fn a_push_mends_a_record_without_an_object() {
     for test in engines(|_| ()).await {
         let store = &test.store;
         let first = push(store, &name("a"), b"bytes").await.unwrap();
-        std::fs::remove_file(test.directory.path().join("objects").join(&first.object)).unwrap();
+        std::fs::remove_file(object(test.directory.path(), &first.object)).unwrap();
         let Err(lost) = store.read(&first, 0..5).await else {
             panic!("a missing object is read")
         };

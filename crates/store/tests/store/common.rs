@@ -1,11 +1,22 @@
 //! Stores for tests, and short ways to use them.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use xebec_store::*;
+
+/// Where a PostgreSQL is, if the tests are to use it: as libpq takes it, without a database.
+pub(crate) const POSTGRES: &str = "XEBEC_STORE_TEST_POSTGRES";
+/// Where an S3 server is, if the tests are to use it.
+pub(crate) const S3: &str = "XEBEC_STORE_TEST_S3";
+/// The directory in which that keeps its bucket.
+pub(crate) const S3_DIRECTORY: &str = "XEBEC_STORE_TEST_S3_DIRECTORY";
+pub(crate) const S3_KEY: &str = "xebec";
+pub(crate) const S3_SECRET: &str = "for tests only";
+pub(crate) const BUCKET: &str = "blobs";
 
 /// A store of its own, gone with this.
 pub(crate) struct TestStore {
@@ -14,14 +25,76 @@ pub(crate) struct TestStore {
     pub(crate) directory: tempfile::TempDir,
 }
 
-/// One store over each engine that is here.
+/// The engines that the environment names, over a directory, which gives the database and the prefix their names.
+pub(crate) fn config(root: &Path) -> StoreConfig {
+    let mut config = StoreConfig::new(root);
+    let name = root
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .trim_start_matches('.');
+    if let Ok(server) = std::env::var(POSTGRES) {
+        let url = format!("{server} dbname='{name}'");
+        config.database = DatabaseConfig::Postgres { url };
+    }
+    if let Ok(endpoint) = std::env::var(S3) {
+        config.objects = ObjectsConfig::S3 {
+            endpoint: Some(endpoint),
+            bucket: BUCKET.to_owned(),
+            prefix: name.to_owned(),
+            region: "us-east-1".to_owned(),
+            access_key: Some(S3_KEY.to_owned()),
+            secret_key: Some(S3_SECRET.to_owned()),
+        };
+    }
+    config
+}
+
+/// Makes what `config` needs and a store does not make itself.
+pub(crate) fn prepare(root: &Path) {
+    let Ok(server) = std::env::var(POSTGRES) else {
+        return;
+    };
+    let name = root
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .trim_start_matches('.')
+        .to_owned();
+    // The client waits, which a task must not.
+    let making = std::thread::spawn(move || {
+        let url = format!("{server} dbname=postgres");
+        let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+        client
+            .batch_execute(&format!("CREATE DATABASE \"{name}\""))
+            .unwrap();
+    });
+    making.join().unwrap();
+}
+
+pub(crate) fn engine() -> &'static str {
+    match (
+        std::env::var_os(POSTGRES).is_some(),
+        std::env::var_os(S3).is_some(),
+    ) {
+        (false, false) => "SQLite and a directory",
+        (true, false) => "PostgreSQL and a directory",
+        (false, true) => "SQLite and S3",
+        (true, true) => "PostgreSQL and S3",
+    }
+}
+
+/// A store over the engines that the environment names.
 pub(crate) async fn engines(change: impl Fn(&mut StoreConfig)) -> Vec<TestStore> {
     let directory = tempfile::tempdir().unwrap();
-    let mut config = StoreConfig::new(directory.path());
+    prepare(directory.path());
+    let mut config = config(directory.path());
     change(&mut config);
     vec![TestStore {
         store: Store::open(&config).await.unwrap(),
-        engine: "SQLite and directory",
+        engine: engine(),
         directory,
     }]
 }
@@ -44,7 +117,7 @@ pub(crate) fn digest(bytes: &[u8]) -> Digest {
 
 pub(crate) fn body(
     pieces: &[&[u8]],
-) -> impl futures_util::Stream<Item = std::io::Result<Bytes>> + Send + 'static {
+) -> impl futures_util::Stream<Item = std::io::Result<Bytes>> + Send + use<> {
     let pieces: Vec<_> = pieces
         .iter()
         .map(|piece| Ok(Bytes::copy_from_slice(piece)))
@@ -67,13 +140,8 @@ pub(crate) async fn contents(store: &Store, blob: &Blob) -> Vec<u8> {
 }
 
 pub(crate) async fn range(store: &Store, blob: &Blob, range: std::ops::Range<u64>) -> Vec<u8> {
-    let pieces: Vec<Bytes> = store
-        .read(blob, range)
-        .await
-        .unwrap()
-        .map(Result::unwrap)
-        .collect()
-        .await;
+    let reader = store.read(blob, range).await.unwrap();
+    let pieces: Vec<Bytes> = reader.map(|piece| piece.unwrap()).collect().await;
     pieces.concat()
 }
 
@@ -115,21 +183,75 @@ pub(crate) fn referring(text: &str, subject: &Digest, artifact_type: &str) -> Ne
     }
 }
 
+/// Where the object of that key is a file.
+pub(crate) fn object(root: &Path, key: &str) -> PathBuf {
+    objects(root).join(key)
+}
+
+fn objects(root: &Path) -> PathBuf {
+    match std::env::var_os(S3_DIRECTORY) {
+        Some(bucket) => {
+            let name = root
+                .file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .trim_start_matches('.');
+            Path::new(&bucket).join(BUCKET).join(name)
+        }
+        None => root.join("objects"),
+    }
+}
+
 /// The files of objects that are there.
-pub(crate) fn files(store: &TestStore) -> usize {
-    let shards = std::fs::read_dir(store.directory.path().join("objects")).unwrap();
-    shards
-        .map(|shard| std::fs::read_dir(shard.unwrap().path()).unwrap().count())
-        .sum()
+pub(crate) fn files(test: &TestStore) -> usize {
+    files_below(&objects(test.directory.path()))
+}
+
+fn files_below(directory: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return 0;
+    };
+    let entries = entries
+        .flatten()
+        .filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+    let counts = entries.map(|entry| match entry.path().is_dir() {
+        true => files_below(&entry.path()),
+        false => 1,
+    });
+    counts.sum()
 }
 
 /// Waits until what is done in the background has left so many files.
-pub(crate) async fn files_become(store: &TestStore, wanted: usize) {
+pub(crate) async fn files_become(test: &TestStore, wanted: usize) {
     for _ in 0..500 {
-        if files(store) == wanted {
+        if files(test) == wanted {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("{} files, {wanted} wanted", files(store));
+    panic!("{} files, {wanted} wanted", files(test));
+}
+
+/// Deletes all manifests, and collects until nothing is left to do.
+pub(crate) async fn collect_all(test: &TestStore) {
+    let store = &test.store;
+    for repository in store.repositories(1000, None).await.unwrap().items {
+        for found in store.manifests(&repository, 100_000, None).await.unwrap().items {
+            store.delete_manifest(&repository, &found.digest).await.unwrap();
+        }
+    }
+    // A test with a longer one leaves no upload.
+    let upload_timeout = store.config().upload_timeout;
+    let is_short = upload_timeout < Duration::from_secs(10);
+    let pause = store
+        .config()
+        .grace
+        .max(if is_short { upload_timeout } else { Duration::ZERO });
+    for _ in 0..5 {
+        tokio::time::sleep(pause + Duration::from_millis(3)).await;
+        let collected = store.collect(&CollectOptions::default()).await.unwrap();
+        assert_eq!(collected.failed, 0);
+    }
+    assert_eq!(store.usage("").await.unwrap(), Usage::default());
 }

@@ -7,9 +7,16 @@
     reason = "a test that cannot go on should stop"
 )]
 
+mod backup;
 mod blobs;
+mod collection;
 mod common;
+mod engines;
+mod kill;
 mod listings;
 mod manifests;
 mod model;
+mod property;
+mod race;
+mod scrub;
 mod uploads;

@@ -1,0 +1,146 @@
+//! The bucket: objects in it by their keys.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path;
+use object_store::signer::Signer;
+use object_store::{ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt};
+
+use super::progress::Progress;
+use super::writer::PartWriter;
+use crate::config::ObjectsConfig;
+
+/// A store that says nothing for so long is away.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A bucket, and what stands before each key in it.
+#[derive(Clone)]
+pub(crate) struct Bucket {
+    pub(super) client: Arc<AmazonS3>,
+    prefix: String,
+}
+
+impl Bucket {
+    pub(crate) fn open(config: &ObjectsConfig) -> io::Result<Self> {
+        let ObjectsConfig::S3 {
+            endpoint,
+            bucket,
+            prefix,
+            region,
+            access_key,
+            secret_key,
+        } = config
+        else {
+            return Err(io::Error::other("no bucket is configured"));
+        };
+        // Another part of the program may have installed one before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let options = ClientOptions::new()
+            .with_timeout_disabled()
+            .with_read_timeout(PATIENCE)
+            .with_connect_timeout(PATIENCE);
+        let mut builder = AmazonS3Builder::new()
+            .with_client_options(options)
+            .with_bucket_name(bucket)
+            .with_region(region);
+        if let Some(endpoint) = endpoint {
+            builder = builder
+                .with_endpoint(endpoint)
+                .with_allow_http(endpoint.starts_with("http://"));
+        }
+        if let (Some(access_key), Some(secret_key)) = (access_key, secret_key) {
+            builder = builder
+                .with_access_key_id(access_key)
+                .with_secret_access_key(secret_key);
+        }
+        Ok(Self {
+            client: Arc::new(builder.build().map_err(from_store)?),
+            prefix: prefix.clone(),
+        })
+    }
+
+    pub(super) fn path(&self, key: &str) -> Path {
+        match self.prefix.is_empty() {
+            true => Path::from(key),
+            false => Path::from(format!("{}/{key}", self.prefix)),
+        }
+    }
+
+    pub(crate) async fn size(&self, key: &str) -> io::Result<Option<u64>> {
+        match self.client.head(&self.path(key)).await {
+            Ok(found) => Ok(Some(found.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(from_store(error)),
+        }
+    }
+
+    pub(crate) async fn read(
+        &self,
+        key: &str,
+        range: Range<u64>,
+    ) -> io::Result<BoxStream<'static, io::Result<Bytes>>> {
+        if range.is_empty() {
+            return Ok(stream::empty().boxed());
+        }
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            ..GetOptions::default()
+        };
+        let found = self
+            .client
+            .get_opts(&self.path(key), options)
+            .await
+            .map_err(from_store)?;
+        if found.range != range {
+            let message = format!("it has bytes {:?} only, of {range:?}", found.range);
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
+        }
+        Ok(found.into_stream().map(|piece| piece.map_err(from_store)).boxed())
+    }
+
+    pub(crate) async fn delete(&self, key: &str, progress: Option<&[u8]>) -> io::Result<()> {
+        if let Some(progress) = progress.and_then(Progress::parse) {
+            progress.abandon(self, key).await?;
+        }
+        self.remove(&self.path(key)).await
+    }
+
+    pub(super) async fn remove(&self, path: &Path) -> io::Result<()> {
+        match self.client.delete(path).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(from_store(error)),
+        }
+    }
+
+    pub(crate) async fn resume(&self, key: &str, progress: Option<&[u8]>) -> io::Result<PartWriter> {
+        PartWriter::resume(self, key, progress).await
+    }
+
+    /// An address at which anybody may read an object for a while.
+    pub(crate) async fn signed_address(&self, key: &str, lasting: Duration) -> io::Result<String> {
+        let signed = self
+            .client
+            .signed_url(reqwest::Method::GET, &self.path(key), lasting)
+            .await;
+        signed.map(|address| address.to_string()).map_err(from_store)
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
+pub(super) fn from_store(error: object_store::Error) -> io::Error {
+    let kind = match error {
+        object_store::Error::NotFound { .. } => io::ErrorKind::NotFound,
+        object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
+            io::ErrorKind::PermissionDenied
+        }
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error.to_string())
+}

@@ -1,0 +1,184 @@
+//! Backup while serving, of embedded records and objects in files.
+//!
+//! A backup is a directory like the root: `records.db` and `objects`. While it is taken nothing is deleted, by any process; then all
+//! objects are there that the copy of the records names. Objects never change, so they are linked where that is possible, and those that
+//! an earlier backup in the same directory has stay.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use xebec_kernel::file::sync_directory;
+
+use crate::database::{Database, Sqlite};
+use crate::error::{Result, StoreError};
+use crate::model::Blob;
+use crate::objects::{Directory, make_directory};
+use crate::records::{blobs, uploads};
+use crate::store::Store;
+
+/// So many records are looked up at once.
+pub(super) const STEP: usize = 1024;
+pub(super) const RECORDS: &str = "records.db";
+pub(super) const OBJECTS: &str = "objects";
+
+/// What a backup has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackedUp {
+    /// Blobs.
+    pub blobs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those of them that an earlier backup had already.
+    pub kept: u64,
+    /// Those of them that could not be linked, and were copied.
+    pub copied: u64,
+    /// Blobs whose object is missing here: scrub the store.
+    pub missing: u64,
+}
+
+pub(super) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::File { doing, path, source }
+}
+
+impl Store {
+    /// Takes a backup in `directory`, which is made if it is missing. Pushes and pulls go on.
+    ///
+    /// # Errors
+    /// If records or objects are elsewhere than in the root directory, or a file cannot be written.
+    pub async fn backup(&self, directory: &Path) -> Result<BackedUp> {
+        let unsupported = || {
+            let advice = "a backup is for embedded records and objects in files; use pg_dump, and the bucket's own versions or copies";
+            StoreError::Unsupported(advice.to_owned())
+        };
+        let database = self.inner.database.embedded().ok_or_else(unsupported)?;
+        let objects = self.inner.objects.directory().cloned().ok_or_else(unsupported)?;
+        let directory = directory.to_owned();
+        // Held until all objects are copied.
+        let kept = objects.clone();
+        let lock = blocking(move || {
+            kept.keep_all()
+                .map_err(failed("lock", Path::new("the store's objects")))
+        })
+        .await?;
+        let to = directory.clone();
+        let copied = blocking(move || copy_records(&database, &to)).await?;
+        let backed_up = copy_objects(&copied, objects, &directory).await;
+        drop(lock);
+        let backed_up = backed_up?;
+        // The records come last: a directory with them is a whole backup.
+        blocking(move || {
+            // Closed, they are one file.
+            drop(copied);
+            let (from, to) = (directory.join(".records.db.new"), directory.join(RECORDS));
+            let sync = || fs::File::open(&from)?.sync_all();
+            sync().map_err(failed("sync", &from))?;
+            fs::rename(&from, &to).map_err(failed("give the records their name:", &to))?;
+            sync_directory(&directory).map_err(failed("sync", &directory))
+        })
+        .await?;
+        Ok(backed_up)
+    }
+}
+
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| StoreError::System {
+        doing: "work on a backup",
+        source: io::Error::other(error),
+    })?
+}
+
+/// Copies the records, without what is under way.
+fn copy_records(database: &Sqlite, directory: &Path) -> Result<Database> {
+    let path = directory.join(".records.db.new");
+    make_directory(directory).map_err(failed("make", directory))?;
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("replace", &path)(error)),
+        _ => {}
+    }
+    let copied = database.copy_to(&path).and_then(|()| Database::open_file(&path));
+    copied.map_err(|source| StoreError::Database {
+        doing: "copy the records",
+        source,
+    })
+}
+
+async fn copy_objects(records: &Database, objects: Directory, directory: &Path) -> Result<BackedUp> {
+    let database = |source| StoreError::Database {
+        doing: "read the copy of the records",
+        source,
+    };
+    records.write(uploads::forget_all).await.map_err(database)?;
+    let target = Directory::open(&directory.join(OBJECTS)).map_err(failed("make", directory))?;
+    let mut backed_up = BackedUp::default();
+    let mut after = None;
+    loop {
+        let from = after.take();
+        let listed = records
+            .read(move |tx| blobs::list(tx, STEP, from.as_ref(), u64::MAX))
+            .await;
+        let blobs = listed.map_err(database)?;
+        let is_last = blobs.len() < STEP;
+        after = blobs.last().map(|blob| blob.digest.clone());
+        let (objects, target) = (objects.clone(), target.clone());
+        backed_up = blocking(move || {
+            let mut backed_up = backed_up;
+            for blob in &blobs {
+                copy_object(blob, &objects, &target, &mut backed_up)?;
+            }
+            Ok(backed_up)
+        })
+        .await?;
+        if is_last {
+            return Ok(backed_up);
+        }
+    }
+}
+
+fn copy_object(blob: &Blob, objects: &Directory, target: &Directory, backed_up: &mut BackedUp) -> Result<()> {
+    let place = |directory: &Directory| -> Result<PathBuf> {
+        let path = directory.path(&blob.object);
+        path.map_err(failed("find", Path::new(&blob.object)))
+    };
+    let (from, to) = (place(objects)?, place(target)?);
+    if fs::metadata(&to).is_ok_and(|found| found.len() == blob.size) {
+        backed_up.kept += 1;
+    } else {
+        match link_or_copy(&from, &to) {
+            Ok(is_copied) => backed_up.copied += u64::from(is_copied),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                backed_up.missing += 1;
+                return Ok(());
+            }
+            Err(error) => return Err(failed("back up", &from)(error)),
+        }
+    }
+    backed_up.blobs += 1;
+    backed_up.bytes += blob.size;
+    Ok(())
+}
+
+/// Whether it was copied.
+pub(super) fn link_or_copy(from: &Path, to: &Path) -> io::Result<bool> {
+    to.parent().map_or(Ok(()), make_directory)?;
+    match fs::remove_file(to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let is_copied = match fs::hard_link(from, to) {
+        Ok(()) => false,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
+        // On another file system, or one without links.
+        Err(_) => {
+            fs::copy(from, to)?;
+            fs::File::open(to)?.sync_all()?;
+            true
+        }
+    };
+    to.parent().map_or(Ok(()), sync_directory)?;
+    Ok(is_copied)
+}

@@ -1,0 +1,192 @@
+//! A process that pushes, deletes and collects is killed at random, again and again. What it had acknowledged is there after that,
+//! byte for byte; and when everything is deleted at last, a collection leaves nothing.
+//!
+//! The process is this program once more. It says on its standard output what was acknowledged, a line each.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::common::*;
+use xebec_store::*;
+
+const CHILD: &str = "XEBEC_STORE_TEST_CHILD";
+/// How often the process is killed; `make soak` has more.
+const KILLS: &str = "XEBEC_STORE_KILLS";
+const GRACE: Duration = Duration::from_millis(40);
+
+fn hasty(root: &Path) -> StoreConfig {
+    let mut config = config(root);
+    config.grace = GRACE;
+    config.upload_timeout = Duration::from_secs(1);
+    config
+}
+
+fn bytes(seed: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let length = random.usize(..300_000);
+    std::iter::repeat_with(|| random.u8(..)).take(length).collect()
+}
+
+fn image(seed: u64) -> NewManifest {
+    manifest(
+        &format!("image {seed}"),
+        vec![layer(&bytes(seed)), layer(&bytes(seed % 5))],
+    )
+}
+
+fn say(line: &str) {
+    // In one write, so that a kill leaves no half of it.
+    let _ = std::io::stdout().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Pushes images, and deletes some again.
+async fn push_images(store: Store, worker: u64) {
+    let mut random = fastrand::Rng::new();
+    let repository = name(&format!("worker{worker}"));
+    loop {
+        let seed = random.u64(5..1_000_000);
+        for bytes in [bytes(seed), bytes(seed % 5)] {
+            let found = store.blob(&repository, &digest(&bytes)).await.unwrap();
+            if found.is_none() {
+                match push(&store, &repository, &bytes).await {
+                    // The machine was busy for longer than an upload may rest.
+                    Ok(_) | Err(StoreError::UnknownUpload { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        match store
+            .put_manifest(&repository, &image(seed), &[tag(&format!("t{seed}"))])
+            .await
+        {
+            Ok(_) => say(&format!("pushed {worker} {seed}")),
+            // The machine was busy for longer than the promise.
+            Err(StoreError::MissingReferences { .. }) => continue,
+            Err(error) => panic!("{error}"),
+        }
+        if random.bool() {
+            say(&format!("deleting {worker} {seed}"));
+            store
+                .delete_manifest(&repository, &image(seed).digest)
+                .await
+                .unwrap();
+        }
+    }
+}
+
+/// Begins uploads that nobody finishes.
+async fn begin_uploads(store: Store) {
+    let repository = name("unfinished");
+    loop {
+        let id = store.begin_upload(&repository).await.unwrap();
+        let _ = store
+            .append(&repository, &id, None, body(&[&bytes(fastrand::u64(..))]))
+            .await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[test]
+fn child() {
+    let Some(root) = std::env::var_os(CHILD) else {
+        return;
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = Store::open(&hasty(Path::new(&root))).await.unwrap();
+        for worker in 0..3 {
+            tokio::spawn(push_images(store.clone(), worker));
+        }
+        tokio::spawn(begin_uploads(store.clone()));
+        loop {
+            store.collect(&CollectOptions::default()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+}
+
+/// Runs the process, kills it after a while, and returns what it said. `is_early`: it may not have said anything yet.
+fn run_and_kill(root: &Path, is_early: bool, after: Duration) -> Vec<String> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "kill::child", "--nocapture"])
+        .env(CHILD, root)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let (send, lines) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for line in output.lines().map_while(Result::ok) {
+            let _ = send.send(line);
+        }
+    });
+    let is_word = |line: &String| line.starts_with("pushed");
+    let mut said = Vec::new();
+    while !is_early && !said.last().is_some_and(is_word) {
+        let line = lines.recv_timeout(Duration::from_secs(60));
+        said.push(line.expect("the process does nothing"));
+    }
+    std::thread::sleep(after);
+    assert!(child.try_wait().unwrap().is_none(), "the process ended by itself");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap();
+    said.extend(lines.try_iter());
+    said
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_kills() {
+    let kills: u32 = std::env::var(KILLS).map_or(60, |kills| kills.parse().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    prepare(directory.path());
+    // What was pushed, and whether it may be deleted.
+    let mut images: BTreeMap<(u64, u64), bool> = BTreeMap::new();
+    let mut random = fastrand::Rng::new();
+    let (mut pushed, mut deleted) = (0, 0);
+    for _ in 0..kills {
+        let after = Duration::from_millis(random.u64(..120));
+        for line in run_and_kill(directory.path(), random.u8(..4) == 0, after) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let &[what @ ("pushed" | "deleting"), worker, seed] = words.as_slice() else {
+                continue;
+            };
+            let is_deleted = what == "deleting";
+            *(if is_deleted { &mut deleted } else { &mut pushed }) += 1;
+            images.insert((worker.parse().unwrap(), seed.parse().unwrap()), is_deleted);
+        }
+    }
+    assert!(
+        pushed > kills && deleted > 0,
+        "{pushed} images in {kills} runs: nothing was tried"
+    );
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let test = TestStore {
+            store: Store::open(&hasty(directory.path())).await.unwrap(),
+            engine: engine(),
+            directory,
+        };
+        for (&(worker, seed), _) in images.iter().filter(|(_, is_deleted)| !**is_deleted) {
+            let repository = name(&format!("worker{worker}"));
+            let found = test
+                .store
+                .tagged_manifest(&repository, &tag(&format!("t{seed}")))
+                .await
+                .unwrap();
+            assert_eq!(found.expect("an acknowledged image").digest, image(seed).digest);
+            for wanted in [bytes(seed), bytes(seed % 5)] {
+                let blob = test.store.peek_blob(&repository, &digest(&wanted)).await.unwrap();
+                assert!(
+                    contents(&test.store, &blob.expect("its blob")).await == wanted,
+                    "wrong bytes"
+                );
+            }
+        }
+        collect_all(&test).await;
+        assert_eq!(files(&test), 0, "garbage that no collection takes");
+    });
+}
