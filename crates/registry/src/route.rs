@@ -135,6 +135,19 @@ impl Route {
         }
     }
 
+    /// The repository that it is about.
+    pub fn repository(&self) -> Option<&RepositoryName> {
+        match self {
+            Self::Tags(name)
+            | Self::Manifest(name, _)
+            | Self::Blob(name, _)
+            | Self::Uploads(name)
+            | Self::Upload(name, _)
+            | Self::Referrers(name, _) => Some(name),
+            Self::Ping | Self::Catalog | Self::Token | Self::Health | Self::Ready | Self::Metrics => None,
+        }
+    }
+
     /// The kind of request, for logs and metrics: few values, none of which a client chooses.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -10,6 +10,7 @@ use crate::auth::Guard;
 use crate::events::{Event, Listener};
 use crate::metrics::Metrics;
 use crate::mode_file::ModeFile;
+use crate::page::activity::Activity;
 use crate::policy::immutability::Immutability;
 use crate::policy::quota::Quotas;
 use crate::upstream::Upstreams;
@@ -53,6 +54,8 @@ pub struct Registry {
     pub quotas: Quotas,
     /// Whether anything may be written, or served.
     pub mode: ModeFile,
+    /// What failed or was slow lately.
+    pub activity: Activity,
     /// Who is told what happens.
     pub listeners: Vec<Arc<dyn Listener>>,
     /// Set once the server is about to end.
@@ -71,6 +74,7 @@ impl Registry {
             immutability: Immutability::default(),
             quotas: Quotas::default(),
             mode: ModeFile::default(),
+            activity: Activity::default(),
             listeners: Vec::new(),
             ending: AtomicBool::new(false),
         }

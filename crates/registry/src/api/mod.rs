@@ -28,6 +28,7 @@ pub use reply::Answer;
 use crate::auth::{Action, Need};
 use crate::body::RequestBody;
 use crate::error::{ApiError, Code};
+use crate::page;
 use crate::request::Query;
 use crate::route::Route;
 use crate::state::Registry;
@@ -44,6 +45,10 @@ pub struct AnsweredTo(pub Option<String>);
 
 /// Carries a request out.
 pub async fn answer(registry: &Registry, parts: &Parts, body: &mut RequestBody) -> Answer {
+    if let Some(mut answer) = page::answer(registry, parts).await {
+        answer.extensions_mut().insert(Kind("page"));
+        return answer;
+    }
     // A client may take this registry for a mirror of another one.
     let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
     let here = registry.upstreams.path(path, query);

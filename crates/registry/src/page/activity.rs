@@ -21,8 +21,6 @@ pub struct Entry {
     pub status: u16,
     /// How long it took, in milliseconds.
     pub took_ms: u64,
-    /// What was answered, for errors.
-    pub detail: String,
     /// The request's id, which the log has too.
     pub id: String,
 }
@@ -50,16 +48,11 @@ impl Activity {
         push(&mut self.lock().slow, entry);
     }
 
-    /// Errors and slow requests that `may_see` lets through by their repositories, the newest first.
-    pub fn seen_by(&self, may_see: impl Fn(Option<&str>) -> bool) -> (Vec<Entry>, Vec<Entry>) {
+    /// Errors and slow requests, the newest first.
+    pub fn all(&self) -> (Vec<Entry>, Vec<Entry>) {
         let lists = self.lock();
-        let seen = |list: &VecDeque<Entry>| {
-            let seen = list.iter().rev();
-            seen.filter(|entry| may_see(entry.repository.as_deref()))
-                .cloned()
-                .collect()
-        };
-        (seen(&lists.errors), seen(&lists.slow))
+        let newest_first = |list: &VecDeque<Entry>| list.iter().rev().cloned().collect();
+        (newest_first(&lists.errors), newest_first(&lists.slow))
     }
 
     fn lock(&self) -> MutexGuard<'_, Lists> {
@@ -69,7 +62,6 @@ impl Activity {
 
 fn push(list: &mut VecDeque<Entry>, mut entry: Entry) {
     cut(&mut entry.request);
-    cut(&mut entry.detail);
     if list.len() == KEPT {
         list.pop_front();
     }
@@ -94,7 +86,6 @@ mod tests {
             repository: repository.map(str::to_owned),
             status: 500,
             took_ms: 1,
-            detail: String::new(),
             id: number.to_string(),
         }
     }
@@ -103,18 +94,9 @@ mod tests {
     fn the_last_are_kept_and_texts_are_bounded() {
         let activity = Activity::default();
         (0..250).for_each(|number| activity.failed(entry(number, None)));
-        let (errors, slow) = activity.seen_by(|_| true);
+        let (errors, slow) = activity.all();
         assert_eq!((errors.len(), slow.len()), (KEPT, 0));
         assert_eq!(errors.first().map(|entry| entry.at_ms), Some(249));
         assert!(errors.iter().all(|entry| entry.request.len() <= MAX_TEXT + 3));
-    }
-
-    #[test]
-    fn who_may_not_read_a_repository_sees_none_of_its_requests() {
-        let activity = Activity::default();
-        activity.slow(entry(1, Some("secret/app")));
-        activity.slow(entry(2, Some("public/app")));
-        let (_, slow) = activity.seen_by(|name| name.is_some_and(|name| name.starts_with("public/")));
-        assert_eq!(slow.iter().map(|entry| entry.at_ms).collect::<Vec<_>>(), [2]);
     }
 }

@@ -8,7 +8,7 @@ mod repository;
 use maud::{DOCTYPE, Markup, html};
 use xebec_kernel::clock::rfc3339;
 
-use super::view::{Laziness, MadeBy};
+use super::view::Laziness;
 
 pub use activity::activity;
 pub use image::image;
@@ -78,16 +78,11 @@ fn short(digest: &str) -> String {
 /// Whether an image is lazy, in words.
 fn laziness(laziness: &Laziness) -> Markup {
     match laziness {
-        Laziness::Lazy(MadeBy::Registry) => html! { span.good { "lazy" } " (indexed here)" },
-        Laziness::Lazy(MadeBy::Pusher) => html! { span.good { "lazy" } " (indexed by its pusher)" },
-        Laziness::Lazy(MadeBy::Layers) => {
-            html! { span.good { "lazy" } " (its layers have tables of contents)" }
-        }
+        Laziness::Lazy => html! { span.good { "lazy" } },
         Laziness::Partly { indexed, layers } => html! {
             span.warn { "partly lazy" } (format!(" ({indexed} of {layers} layers are indexed)"))
         },
-        Laziness::Coming => html! { span.warn { "soon lazy" } " (being indexed)" },
-        Laziness::Not(reason) => html! { span.warn { "not lazy" } " (" (reason) ")" },
+        Laziness::Not => html! { span.warn { "not lazy" } " (no layer is indexed)" },
         Laziness::DoesNotApply => html! { span.soft { "–" } },
     }
 }

@@ -1,17 +1,21 @@
 //! The page for people: what the registry holds, read-only, behind the same rights as the API.
 //!
 //! * [`Page`]: which page a path asks for. Pure.
-//! * [`view`]: what a page shows, gathered by the server.
+//! * [`view`]: what a page shows; [`gather`] finds it in the store.
 //! * [`html`]: a page's markup, from what it shows. It works without scripts; with them it copies commands and filters as one types.
+//! * [`answer`]: from a request to its answer.
 //! * [`activity`]: recent errors and slow requests, bounded.
 //!
 //! Nothing is loaded from elsewhere: [`CONTENT_SECURITY_POLICY`] allows this server's style and script and nothing more.
 
 pub mod activity;
+mod answer;
+pub mod gather;
 pub mod html;
 pub mod path;
 pub mod view;
 
+pub use answer::answer;
 pub use path::Page;
 
 /// The style of all pages.

@@ -3,8 +3,8 @@
 /// Why an image starts lazily, or why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Laziness {
-    /// All of its layers have an index: who made it.
-    Lazy(MadeBy),
+    /// All of its layers have an index, or a table of contents of their own.
+    Lazy,
     /// Some layers have none yet: how many of how many.
     Partly {
         /// Layers with an index.
@@ -12,23 +12,10 @@ pub enum Laziness {
         /// Layers.
         layers: usize,
     },
-    /// The registry is making the indexes.
-    Coming,
-    /// None of its layers has an index, and none will come: why.
-    Not(String),
+    /// None of its layers has an index.
+    Not,
     /// It is no image: an artifact, an index of images.
     DoesNotApply,
-}
-
-/// Who made what makes an image lazy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MadeBy {
-    /// This registry.
-    Registry,
-    /// Whoever pushed it.
-    Pusher,
-    /// The layers have tables of contents of their own (eStargz, zstd:chunked).
-    Layers,
 }
 
 /// A page of repositories.
@@ -49,8 +36,6 @@ pub struct RepositoryRow {
     pub name: String,
     /// How many tags it has, at most [`super::ROWS`] counted.
     pub tags: usize,
-    /// The upstream registry whose images it holds.
-    pub upstream: Option<String>,
     /// When a tag last changed, in milliseconds since 1970.
     pub updated_ms: Option<u64>,
 }
@@ -62,8 +47,6 @@ pub struct Repository {
     pub host: String,
     /// Its name.
     pub name: String,
-    /// The upstream registry whose images it holds.
-    pub upstream: Option<String>,
     /// Its tags.
     pub tags: Vec<TagRow>,
     /// The last tag, if more follow.

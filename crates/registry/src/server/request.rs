@@ -17,6 +17,7 @@ use hyper::header::{EXPECT, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response};
 use tracing::Instrument as _;
+use xebec_kernel::clock::milliseconds_since_1970;
 
 use super::clients::{self, Admitted};
 use super::connection::Busy;
@@ -26,9 +27,13 @@ use crate::auth::Peer;
 use crate::body::{self, AnswerBody, RequestBody};
 use crate::error::{ApiError, Code};
 use crate::metrics::Held;
+use crate::page::activity::Entry;
+use crate::route::Route;
 use crate::state::RETRY_AFTER as WAIT;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// An answer that begins later than this is slow.
+const SLOW: Duration = Duration::from_secs(1);
 /// The longest id that is taken over from a client.
 const MAX_ID: usize = 64;
 
@@ -76,6 +81,7 @@ pub(super) async fn serve(
             .and_then(|to| to.0.clone()),
         status: answer.status().as_u16(),
         agent: text(&parts, hyper::header::USER_AGENT),
+        id,
         parts,
         origin: origin.to_string(),
         kind,
@@ -144,6 +150,7 @@ struct Record {
     parts: Parts,
     origin: String,
     user: Option<String>,
+    id: String,
     agent: String,
     kind: &'static str,
     status: u16,
@@ -157,8 +164,33 @@ struct Record {
     _held: (Held, Option<Admitted>, Busy),
 }
 
+impl Record {
+    /// Remembers what failed or took long until it was answered, for the page that shows it.
+    fn remember(&self) {
+        let is_failure = self.status >= 500;
+        if self.kind == "status" || (!is_failure && self.after < SLOW) {
+            return;
+        }
+        let route = Route::parse(self.parts.uri.path()).ok();
+        let entry = Entry {
+            at_ms: milliseconds_since_1970(),
+            request: format!("{} {}", self.parts.method, self.parts.uri.path()),
+            repository: route.and_then(|route| route.repository().map(ToString::to_string)),
+            status: self.status,
+            took_ms: self.after.as_millis().try_into().unwrap_or(u64::MAX),
+            id: self.id.clone(),
+        };
+        let activity = &self.shared.registry.activity;
+        match is_failure {
+            true => activity.failed(entry),
+            false => activity.slow(entry),
+        }
+    }
+}
+
 impl Drop for Record {
     fn drop(&mut self) {
+        self.remember();
         self.shared.registry.metrics.moved(self.received, self.sent);
         let _entered = self.span.enter();
         let (head, whole) = (milliseconds(self.after), milliseconds(self.begun.elapsed()));

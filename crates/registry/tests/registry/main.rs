@@ -14,6 +14,7 @@ mod images;
 mod indexing;
 mod listings;
 mod manifests;
+mod pages;
 mod policy;
 mod protected;
 mod running;

@@ -33,14 +33,13 @@ pub fn repositories(view: &Repositories) -> String {
             div.scroll {
                 table id="repositories" {
                     caption { "Repositories that you may pull from" }
-                    thead { tr { th scope="col" { "Name" } th.number scope="col" { "Tags" } th scope="col" { "Changed (UTC)" } th scope="col" { "From" } } }
+                    thead { tr { th scope="col" { "Name" } th.number scope="col" { "Tags" } th scope="col" { "Changed (UTC)" } } }
                     tbody {
                         @for row in &view.rows {
                             tr {
                                 th scope="row" { a href={ "/repositories/" (encoded(&row.name)) } { (row.name) } }
                                 td.number { (row.tags) @if row.tags >= ROWS { "+" } }
                                 td { @if let Some(updated) = row.updated_ms { (moment(updated)) } }
-                                td { @if let Some(upstream) = &row.upstream { (upstream) } }
                             }
                         }
                     }
@@ -62,7 +61,6 @@ mod tests {
         let row = RepositoryRow {
             name: "team/app".to_owned(),
             tags: ROWS,
-            upstream: Some("docker.io".to_owned()),
             updated_ms: Some(1_700_000_000_000),
         };
         let page = repositories(&Repositories {
@@ -75,7 +73,6 @@ mod tests {
             "100+",
             "2023-11-14 22:13:20",
             "/?search=a%20b&amp;after=team/app",
-            "docker.io",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }

@@ -15,9 +15,6 @@ pub fn repository(view: &Repository) -> String {
         .as_ref()
         .map(|last| format!("/repositories/{name}?after={}", encoded(last)));
     let content = html! {
-        @if let Some(upstream) = &view.upstream {
-            p.soft { "Images come from " (upstream) " when they are asked for." }
-        }
         @if view.tags.is_empty() {
             p { "No tag is here. Images may still be named by digest." }
         } @else {
@@ -66,21 +63,20 @@ pub fn repository(view: &Repository) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::view::{Laziness, MadeBy, TagRow};
+    use crate::page::view::{Laziness, TagRow};
 
     #[test]
     fn a_tag_has_its_image_and_a_line_to_copy() {
         let page = repository(&Repository {
             host: "registry.example:5000".to_owned(),
             name: "team/app".to_owned(),
-            upstream: None,
             tags: vec![TagRow {
                 tag: "1.0".to_owned(),
                 digest: format!("sha256:{}", "ab".repeat(32)),
                 platforms: vec!["linux/amd64".to_owned(), "linux/arm64".to_owned()],
                 size: Some(48_800_000),
                 updated_ms: 0,
-                laziness: Laziness::Lazy(MadeBy::Registry),
+                laziness: Laziness::Lazy,
             }],
             next: Some("1.0".to_owned()),
         });
@@ -88,7 +84,7 @@ mod tests {
             "abababababab</code>",
             "linux/amd64, linux/arm64",
             "48.8 MB",
-            "indexed here",
+            "lazy",
             "xebec run --rm registry.example:5000/team/app:1.0",
             "/repositories/team/app?after=1.0",
         ] {

@@ -1,0 +1,267 @@
+//! What pages show, found in the store. What a page costs is bounded: names, tags, manifests and referrers are read up to a number.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::BoxFuture;
+use xebec_artifact::artifact::Artifact;
+use xebec_artifact::own_table::has_table_of_contents;
+use xebec_oci::{Descriptor, ImageManifest, Index, Manifest};
+use xebec_store::{Digest, Manifest as Stored, RepositoryName, Result, Store, Tag, TagRecord};
+use xebec_trust::ARTIFACT_TYPE;
+
+use super::ROWS;
+use super::view::{Image, Laziness, Part, Referrer, Repositories, Repository, RepositoryRow, TagRow};
+
+/// Names that are looked at in one step of a search.
+const STEP: usize = 1000;
+/// Names that one page's search looks at.
+const LOOKED_AT: usize = 20_000;
+/// Artifacts with indexes that are looked at for one image.
+const ARTIFACTS: usize = 16;
+
+/// The repositories whose names contain `search` and that `may_read` lets through.
+///
+/// # Errors
+/// When the records cannot be read.
+pub async fn repositories<'a>(
+    store: &Store,
+    search: &str,
+    after: Option<&str>,
+    may_read: impl Fn(String) -> BoxFuture<'a, bool>,
+) -> Result<Repositories> {
+    let wanted = search.to_lowercase();
+    let mut view = Repositories {
+        search: search.to_owned(),
+        ..Repositories::default()
+    };
+    let mut last = after.map(str::to_owned);
+    for _ in 0..LOOKED_AT / STEP {
+        let page = store.repositories(STEP, last.as_deref()).await?;
+        for name in &page.items {
+            if view.rows.len() == ROWS {
+                view.next = view.rows.last().map(|row| row.name.clone());
+                return Ok(view);
+            }
+            if name.as_str().contains(&wanted) && may_read(name.to_string()).await {
+                view.rows.push(row(store, name).await?);
+            }
+        }
+        last = page.items.last().map(ToString::to_string).or(last);
+        if !page.next {
+            return Ok(view);
+        }
+    }
+    view.next = last;
+    Ok(view)
+}
+
+async fn row(store: &Store, name: &RepositoryName) -> Result<RepositoryRow> {
+    let tags = store.tags(name, ROWS, None).await?.map(|page| page.items);
+    let tags = tags.unwrap_or_default();
+    Ok(RepositoryRow {
+        name: name.to_string(),
+        tags: tags.len(),
+        updated_ms: tags.iter().map(|tag| tag.updated).max(),
+    })
+}
+
+/// The tags of a repository. `None` when there is no such repository.
+///
+/// # Errors
+/// When the records cannot be read.
+pub async fn repository(
+    store: &Store,
+    host: &str,
+    name: &RepositoryName,
+    after: Option<&str>,
+) -> Result<Option<Repository>> {
+    let Some(page) = store.tags(name, ROWS, after).await? else {
+        return Ok(None);
+    };
+    let mut tags = Vec::with_capacity(page.items.len());
+    for tag in &page.items {
+        tags.push(tag_row(store, name, tag).await?);
+    }
+    Ok(Some(Repository {
+        host: host.to_owned(),
+        name: name.to_string(),
+        next: tags.last().filter(|_| page.next).map(|row| row.tag.clone()),
+        tags,
+    }))
+}
+
+async fn tag_row(store: &Store, name: &RepositoryName, tag: &TagRecord) -> Result<TagRow> {
+    let stored = store.manifest(name, &tag.digest).await?;
+    let manifest = stored.as_ref().and_then(parsed);
+    let (platforms, size) = match &manifest {
+        Some(Manifest::Index(index)) => (index.platforms(), None),
+        Some(Manifest::Image(image)) => (Vec::new(), Some(size(image))),
+        None => (Vec::new(), None),
+    };
+    Ok(TagRow {
+        tag: tag.name.to_string(),
+        digest: tag.digest.to_string(),
+        platforms,
+        size,
+        updated_ms: tag.updated,
+        laziness: laziness(store, name, &tag.digest, manifest.as_ref()).await?,
+    })
+}
+
+/// A manifest. `None` when the repository has it not.
+///
+/// # Errors
+/// When the records cannot be read.
+pub async fn image(
+    store: &Store,
+    host: &str,
+    name: &RepositoryName,
+    digest: &Digest,
+) -> Result<Option<Image>> {
+    let Some(stored) = store.manifest(name, digest).await? else {
+        return Ok(None);
+    };
+    let manifest = parsed(&stored);
+    let indexed = indexed_layers(store, name, digest).await?;
+    let parts = match &manifest {
+        Some(Manifest::Image(image)) => image
+            .layers
+            .iter()
+            .map(|layer| part_of(layer, &indexed))
+            .collect(),
+        Some(Manifest::Index(index)) => images_of(index),
+        None => Vec::new(),
+    };
+    let tags = store.tags(name, ROWS, None).await?.map(|page| page.items);
+    let tags = tags.unwrap_or_default().into_iter();
+    let referrers = store.referrers(name, digest, None, ROWS, None).await?.items;
+    Ok(Some(Image {
+        host: host.to_owned(),
+        repository: name.to_string(),
+        digest: digest.to_string(),
+        media_type: stored.media_type.clone(),
+        tags: tags
+            .filter(|tag| tag.digest == *digest)
+            .map(|tag: TagRecord| Tag::to_string(&tag.name))
+            .collect(),
+        platform: None,
+        parts,
+        referrers: referrers
+            .into_iter()
+            .map(|referrer| {
+                let artifact_type = referrer.artifact_type.unwrap_or_default();
+                Referrer {
+                    digest: referrer.digest.to_string(),
+                    kind: kind(&artifact_type).to_owned(),
+                    artifact_type,
+                    size: referrer.size,
+                }
+            })
+            .collect(),
+        laziness: laziness(store, name, digest, manifest.as_ref()).await?,
+    }))
+}
+
+/// A manifest that is an image or an index of images by digests of SHA-256.
+fn parsed(stored: &Stored) -> Option<Manifest> {
+    Manifest::parse(&stored.content, Some(&stored.media_type)).ok()
+}
+
+fn size(image: &ImageManifest) -> u64 {
+    image
+        .layers
+        .iter()
+        .map(|layer| layer.size)
+        .fold(0, u64::saturating_add)
+}
+
+fn part_of(layer: &Descriptor, indexed: &BTreeSet<String>) -> Part {
+    let digest = layer.digest.to_string();
+    let remark = match () {
+        () if indexed.contains(&digest) => "indexed",
+        () if has_table_of_contents(layer) => "has a table of contents",
+        () => "not indexed",
+    };
+    Part {
+        remark: remark.to_owned(),
+        digest,
+        media_type: layer.media_type.clone(),
+        size: layer.size,
+        is_manifest: false,
+    }
+}
+
+fn images_of(index: &Index) -> Vec<Part> {
+    let images = index.manifests.iter().map(|descriptor| Part {
+        digest: descriptor.digest.to_string(),
+        media_type: descriptor.media_type.clone(),
+        size: descriptor.size,
+        remark: descriptor
+            .platform
+            .as_ref()
+            .map_or_else(String::new, ToString::to_string),
+        is_manifest: true,
+    });
+    images.collect()
+}
+
+/// Whether a manifest's image is lazy.
+async fn laziness(
+    store: &Store,
+    name: &RepositoryName,
+    digest: &Digest,
+    manifest: Option<&Manifest>,
+) -> Result<Laziness> {
+    let Some(Manifest::Image(image)) = manifest.filter(|manifest| is_image(manifest)) else {
+        return Ok(Laziness::DoesNotApply);
+    };
+    let found = indexed_layers(store, name, digest).await?;
+    let is_indexed =
+        |layer: &&Descriptor| found.contains(&layer.digest.to_string()) || has_table_of_contents(layer);
+    let (layers, indexed) = (image.layers.len(), image.layers.iter().filter(is_indexed).count());
+    Ok(match indexed {
+        0 if layers > 0 => Laziness::Not,
+        some if some < layers => Laziness::Partly { indexed, layers },
+        _ => Laziness::Lazy,
+    })
+}
+
+fn is_image(manifest: &Manifest) -> bool {
+    matches!(manifest, Manifest::Image(image) if image.is_image())
+}
+
+/// The layers of an image that an artifact of indexes lists.
+async fn indexed_layers(store: &Store, name: &RepositoryName, digest: &Digest) -> Result<BTreeSet<String>> {
+    let mut layers = BTreeSet::new();
+    let Ok(subject) = digest.to_string().parse() else {
+        return Ok(layers);
+    };
+    let page = store
+        .referrers(name, digest, Some(ARTIFACT_TYPE), ARTIFACTS, None)
+        .await?;
+    for referrer in &page.items {
+        let stored = store.manifest(name, &referrer.digest).await?;
+        let artifact = stored.as_ref().and_then(parsed);
+        let artifact = artifact.and_then(|manifest| Artifact::decode(manifest, subject).ok());
+        layers.extend(
+            artifact
+                .iter()
+                .flat_map(|artifact| artifact.layers.keys())
+                .map(ToString::to_string),
+        );
+    }
+    Ok(layers)
+}
+
+/// What an artifact type is, for people.
+fn kind(artifact_type: &str) -> &'static str {
+    match artifact_type {
+        ARTIFACT_TYPE => "index of layers",
+        kind if kind.starts_with("application/vnd.xebec.runtime") => "recording of starts",
+        kind if kind.contains("cosign") || kind.contains("sigstore") || kind.contains("signature") => {
+            "signature"
+        }
+        kind if kind.contains("spdx") || kind.contains("cyclonedx") => "bill of materials",
+        _ => "artifact",
+    }
+}
