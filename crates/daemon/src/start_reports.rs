@@ -181,14 +181,9 @@ impl StartReports {
 
     /// The container that a command runs now.
     fn container_of_command(&self, holder: &Holder) -> Option<Record> {
-        let Holder::Process { pid, start_time, .. } = holder else {
-            return None;
-        };
         let running = xebec_container::list(&self.containers.run).ok()?;
-        let mut own = running.records.into_iter();
-        own.find(|record| {
-            record.supervisor.unsigned_abs() == *pid && record.supervisor_started == *start_time
-        })
+        let mut records = running.records.into_iter();
+        records.find(|record| holder.supervises(record))
     }
 
     /// The last start: of a container or an image, if that is named.
