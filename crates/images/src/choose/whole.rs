@@ -47,7 +47,9 @@ impl Choice<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use xebec_protocol::paths::Paths;
     use xebec_protocol::wire::{ImageRequest, PullPolicy};
@@ -101,7 +103,7 @@ mod tests {
         let told = notices.clone();
         let report: Report = Arc::new(move |reply| {
             if let Reply::Notice { text } = reply {
-                told.lock().unwrap().push(text);
+                told.lock().push(text);
             }
         });
         let mut prepared = images.prepare(&request, false, &report).await.unwrap();
@@ -111,7 +113,7 @@ mod tests {
             images.prepare(&request, true, &report).await.is_ok(),
             "they are here now"
         );
-        let notices = notices.lock().unwrap();
+        let notices = notices.lock();
         notices.clone()
     }
 

@@ -1,10 +1,11 @@
 //! What is known of each registry: scheme, places, whether it honours ranges.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::Url;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -73,12 +74,11 @@ impl Server {
 
     /// Leaves this mirror out for a while.
     pub(crate) fn rest(&self) {
-        *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Instant::now() + MIRROR_REST);
+        *self.resting_until.lock() = Some(Instant::now() + MIRROR_REST);
     }
 
     fn is_resting(&self) -> bool {
-        let until = *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = *self.resting_until.lock();
         until.is_some_and(|until| until > Instant::now())
     }
 }
@@ -144,10 +144,7 @@ impl Servers {
         let key = format!("{}://{authority}{prefix}", scheme.unwrap_or_default());
         let scheme = scheme.or_else(|| self.allows_plain_http(&authority).then_some("http"));
         let server = Arc::new(Server::new(&authority, prefix, scheme, &self.budget));
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key.clone(), server);
+        self.known.lock().insert(key.clone(), server);
         Ok(key)
     }
 
@@ -158,7 +155,7 @@ impl Servers {
 
     /// The server of the registry `name` (`host[:port]`).
     pub(crate) fn registry(&self, name: &str) -> Arc<Server> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(server) = known.get(name) {
             return server.clone();
         }
@@ -178,12 +175,7 @@ impl Servers {
     pub(crate) fn readable(&self, name: &str, by_digest: bool, with_resting: bool) -> Vec<Endpoint> {
         let mut endpoints = Vec::new();
         for (key, mirror) in self.mirrors.get(name).into_iter().flatten() {
-            let server = self
-                .known
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get(key)
-                .cloned();
+            let server = self.known.lock().get(key).cloned();
             if let Some(server) = server.filter(|server| with_resting || !server.is_resting())
                 && (by_digest || mirror.resolve_tags)
             {
