@@ -29,7 +29,7 @@ pub(crate) fn list(paths: &Paths, args: &PsArgs) -> Result<(), Failure> {
             .iter()
             .any(|filter| matches!(filter, Filter::Status(_)));
     let is_listed = |container: &Container| {
-        (is_all || container.is_active()) && args.filter.iter().all(|filter| filter.matches(container))
+        (is_all || container.is_active()) && Filter::all_match(&args.filter, container)
     };
     let listed: Vec<Container> = found.containers.into_iter().filter(is_listed).collect();
     if args.json {
@@ -137,6 +137,22 @@ fn status(container: &Container, now: u64) -> String {
 }
 
 impl Filter {
+    /// Whether a container fits: of filters by the same property one of them, of others all, as docker does.
+    fn all_match(filters: &[Self], container: &Container) -> bool {
+        filters.iter().all(|filter| {
+            let mut alike = filters.iter().filter(|other| other.is_alike(filter));
+            alike.any(|other| other.matches(container))
+        })
+    }
+
+    /// Whether another filter is by the same property. Labels are not: each has to be there.
+    fn is_alike(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Label(..), _) => self == other,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+
     fn matches(&self, container: &Container) -> bool {
         match self {
             Self::Name(part) => container.name.contains(part),

@@ -15,6 +15,8 @@ use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::{Overrides, Settings};
 use xebec_protocol::wire::{MAX_LINE, Reply, Request, Status};
 
+use crate::guard;
+
 /// How long a daemon that was just started may take until its socket answers.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long another keeper, that was started at the same moment and won, may take to listen.
@@ -77,7 +79,11 @@ impl Daemon {
     /// # Errors
     /// The daemon's own failures; a daemon that dies again and again.
     pub fn ask_running(&self, request: &Request) -> Result<Option<Reply>, Failure> {
+        // A daemon whose cache was deleted must still be ended, and say what uses it.
+        let is_for_any = matches!(request, Request::Stop { .. } | Request::Status)
+            && guard::shows_deleted_cache(&self.paths.guarded());
         let connect = || match UnixStream::connect(self.paths.socket()) {
+            Ok(stream) if is_for_any => Ok(Some(stream)),
             Ok(stream) => self.check_root().map(|()| Some(stream)),
             Err(_) => Ok(None),
         };
@@ -183,6 +189,14 @@ impl Daemon {
         if !is_mounted || is_same(&self.paths.layers(), &guarded) {
             return Ok(());
         }
+        if guard::shows_deleted_cache(&guarded) {
+            let message = format!(
+                "{} was removed while the daemon ran; end that daemon by `xebec daemon stop --force`, and the next command starts \
+                 another",
+                self.paths.layers().display()
+            );
+            return Err(Failure::new(FailureKind::Host, message));
+        }
         let message = format!(
             "the daemon of {} has another root directory than {}; give the one that it was started with by --root, or another \
              --run",
@@ -196,9 +210,10 @@ impl Daemon {
         let log = self.paths.run().join("daemon.log");
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         let last = text.lines().rfind(|line| !line.trim().is_empty());
-        let last = last.unwrap_or("nothing is in its log");
+        // What it said counts, not that nobody listens where it would.
+        let last = last.map_or_else(|| format!("its log is empty, and its socket: {error}"), str::to_owned);
         let message = format!(
-            "the daemon did not start ({error}): {last}; see {}, and try `xebec doctor`",
+            "the daemon did not start: {last}; see {}, and try `xebec doctor`",
             log.display()
         );
         Failure::new(FailureKind::Host, message)

@@ -36,7 +36,7 @@ impl Choice<'_> {
                 (several, all) => format!("{} of {all} layers are", several.len()),
             };
             let text = format!(
-                "{which} read whole now ({}), so this start is not lazy: {reason}",
+                "{which} read whole now ({}) and not when they are needed: {reason}",
                 size(bytes)
             );
             report(Reply::Notice { text });
