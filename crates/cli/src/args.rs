@@ -116,7 +116,10 @@ impl Cli {
         // The same with the arguments as they are documented.
         read().map_err(|error: clap::Error| {
             let documented = Self::documented();
-            let text: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            let text: Vec<String> = words
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
             foreign::told(usage::told(error, &documented, &words), &documented, &text)
         })
     }

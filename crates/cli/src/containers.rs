@@ -1,6 +1,7 @@
 //! `xebec ps`, and `xebec inspect` of a container.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use xebec_container::{Container, FindError, RecordedNetwork, Status, containers, find};
@@ -15,9 +16,27 @@ use crate::text;
 /// How much of a command line a table shows.
 const COMMAND: usize = 30;
 
+/// How long a listing waits until the ends of containers are written down.
+const SETTLED_WITHIN: Duration = Duration::from_secs(1);
+/// How often it looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// What `read` gives, once none of its containers has just ended: its supervisor writes down within milliseconds how.
+fn settled<T, E>(read: impl Fn() -> Result<T, E>, containers: impl Fn(&T) -> &[Container]) -> Result<T, E> {
+    let deadline = Instant::now() + SETTLED_WITHIN;
+    loop {
+        let found = read()?;
+        if !containers(&found).iter().any(Container::is_between_states) || Instant::now() > deadline {
+            return Ok(found);
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
 /// `xebec ps`.
 pub(crate) fn list(paths: &Paths, args: &PsArgs) -> Result<(), Failure> {
-    let found = containers(&directories(paths)).map_err(|error| Failure::host("list containers", error))?;
+    let found = settled(|| containers(&directories(paths)), |found| &found.containers);
+    let found = found.map_err(|error| Failure::host("list containers", error))?;
     for error in &found.unreadable {
         errln!(
             "{error}; the container of that name is neither listed nor cleaned up until you remove the file"
@@ -253,7 +272,8 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<bool, Failure
     if args.kind != Some(InspectType::Container) && !args.may_be_a_container() {
         return Ok(false);
     }
-    let container = match find(&directories(paths), &args.image.image.image) {
+    let name = &args.image.image.image;
+    let container = match settled(|| find(&directories(paths), name), std::slice::from_ref) {
         Ok(container) => container,
         Err(FindError::Unreadable(error)) => return Err(Failure::host("look for a container", error)),
         Err(error) if args.kind.is_some() => return Err(Failure::new(FailureKind::NotFound, error)),

@@ -191,7 +191,7 @@ impl Daemon {
         }
         if guard::shows_deleted_cache(&guarded) {
             let message = format!(
-                "{} was removed while the daemon ran; end that daemon by `xebec daemon stop --force`, and the next command starts \
+                "{} was removed while the daemon runs; end that daemon by `xebec daemon stop --force`, and the next command starts \
                  another",
                 self.paths.layers().display()
             );
@@ -211,7 +211,10 @@ impl Daemon {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         let last = text.lines().rfind(|line| !line.trim().is_empty());
         // What it said counts, not that nobody listens where it would.
-        let last = last.map_or_else(|| format!("its log is empty, and its socket: {error}"), str::to_owned);
+        let last = last.map_or_else(
+            || format!("its log is empty, and its socket: {error}"),
+            str::to_owned,
+        );
         let message = format!(
             "the daemon did not start: {last}; see {}, and try `xebec doctor`",
             log.display()

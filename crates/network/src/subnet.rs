@@ -46,9 +46,8 @@ impl Subnet {
 
     /// What its addresses are for, if no host of a network may have them.
     fn other_use(self) -> Option<&'static str> {
-        let overlaps = |&&(address, prefix, _): &&(Ipv4Addr, u8, &str)| {
-            self.overlaps(Subnet::around(address, prefix))
-        };
+        let overlaps =
+            |&&(address, prefix, _): &&(Ipv4Addr, u8, &str)| self.overlaps(Subnet::around(address, prefix));
         OTHER_USES.iter().find(overlaps).map(|(_, _, use_)| *use_)
     }
 
