@@ -290,9 +290,8 @@ pub fn is_stopped(directory: &Path) -> bool {
 }
 
 fn of_record(record: Record, dirs: &Directories) -> Container {
-    // The record is trusted to name a directory only if that has the container's name.
-    let own = Some(&record.state).filter(|state| state.file_name() == Some(record.id.as_ref()));
-    let directory = own.cloned().unwrap_or_else(|| dirs.state.join(&record.id));
+    // A run directory belongs to one state directory: the record is not trusted to name another.
+    let directory = dirs.state.join(&record.id);
     Container {
         record: Some(record.clone()),
         ..of_directory(directory, record.id)
