@@ -36,7 +36,7 @@ impl Choice<'_> {
                 (several, all) => format!("{} of {all} layers are", several.len()),
             };
             let text = format!(
-                "{which} read whole now ({}) and not when they are needed: {reason}",
+                "{which} read whole now ({}), so the image is not lazy: {reason}",
                 size(bytes)
             );
             report(Reply::Notice { text });
@@ -124,7 +124,7 @@ mod tests {
             panic!("{said:?}");
         };
         assert!(
-            one.starts_with("3 of 3 layers are read whole now (2.5 MB), so this start is not lazy: "),
+            one.starts_with("3 of 3 layers are read whole now (2.5 MB), so the image is not lazy: "),
             "{one}"
         );
         assert!(one.contains("`xebec index --push"), "{one}");
