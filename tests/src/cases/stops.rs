@@ -329,6 +329,16 @@ fn cache_removed(world: &World) -> Result<Outcome> {
     ensure!(fs::read_dir(&mounted)?.next().is_none(), "it is still mounted");
     let again = lab.mount("root", &names.tag, &["--require-lazy"])?;
     expect_contents(&again.join("file"), &wanted)?;
-    lab.umount("root", &again)?;
+    // The same when the daemon was killed instead: what it had mounted is in nobody's way.
+    fs::remove_dir_all(lab.path("root"))?;
+    lab.settle_patiently("root")?;
+    let (keeper, worker) = (lab.pid("root", "keeper_pid")?, lab.pid("root", "worker_pid")?);
+    kill_process(worker, Signal::STOP)?;
+    kill_process(keeper, Signal::KILL)?;
+    kill_process(worker, Signal::KILL)?;
+    wait_for_the_end(worker)?;
+    let last = lab.mount("root", &names.tag, &["--require-lazy"])?;
+    expect_contents(&last.join("file"), &wanted)?;
+    lab.umount("root", &last)?;
     Ok(Outcome::Passed(refused.err.trim().to_owned()))
 }
