@@ -148,5 +148,8 @@ fn the_settings_of_registries_are_named_by_their_file() {
     // Loopback is spoken to without TLS anyway.
     let output = program.output(&["inspect", "127.0.0.1:1/team/app:v1"]);
     let said = text(&output.stderr);
-    assert!(said.contains("check its name and port") && !said.contains("plain_http"), "{said}");
+    assert!(
+        said.contains("check its name and port") && !said.contains("plain_http"),
+        "{said}"
+    );
 }
