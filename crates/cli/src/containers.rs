@@ -48,7 +48,8 @@ pub(crate) fn list(paths: &Paths, args: &PsArgs) -> Result<(), Failure> {
             .iter()
             .any(|filter| matches!(filter, Filter::Status(_)));
     let is_listed = |container: &Container| {
-        (is_all || container.is_active()) && Filter::all_match(&args.filter, container)
+        let matches = |filter: &Filter| filter.matches(container);
+        (is_all || container.is_active()) && Filter::all_match(&args.filter, matches)
     };
     let listed: Vec<Container> = found.containers.into_iter().filter(is_listed).collect();
     if args.json {
@@ -156,12 +157,11 @@ fn status(container: &Container, now: u64) -> String {
 }
 
 impl Filter {
-    /// Whether a container fits: of filters by the same property one of them, of others all, as docker does.
-    fn all_match(filters: &[Self], container: &Container) -> bool {
-        filters.iter().all(|filter| {
-            let mut alike = filters.iter().filter(|other| other.is_alike(filter));
-            alike.any(|other| other.matches(container))
-        })
+    /// Whether a container of which each filter holds or not is listed: of filters by the same property one must hold, of others
+    /// all, as docker has it.
+    fn all_match(filters: &[Self], holds: impl Fn(&Self) -> bool) -> bool {
+        let is_met = |filter| filters.iter().any(|other| other.is_alike(filter) && holds(other));
+        filters.iter().all(is_met)
     }
 
     /// Whether another filter is by the same property. Labels are not: each has to be there.
@@ -292,6 +292,24 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<bool, Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filters_by_one_property_are_alternatives_but_each_label_must_be_there() {
+        let name = |name: &str| Filter::Name(name.to_owned());
+        let label = |key: &str| Filter::Label(key.to_owned(), None);
+        let status = Filter::Status("exited".to_owned());
+        let listed =
+            |filters: &[Filter], held: &[Filter]| Filter::all_match(filters, |filter| held.contains(filter));
+        assert!(listed(&[], &[]));
+        assert!(listed(&[name("a"), name("b")], &[name("b")]));
+        assert!(!listed(&[name("a"), name("b"), status.clone()], &[name("b")]));
+        assert!(listed(
+            &[name("a"), name("b"), status.clone()],
+            &[name("a"), status]
+        ));
+        assert!(!listed(&[label("x"), label("y")], &[label("x")]));
+        assert!(listed(&[label("x"), label("y")], &[label("x"), label("y")]));
+    }
 
     #[test]
     fn long_command_lines_are_cut_and_control_characters_are_not_printed() {

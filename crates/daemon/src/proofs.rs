@@ -24,12 +24,6 @@ const PROOF_DELAY: Duration = Duration::from_secs(5);
 /// When it is tried again to compare what runtime images brought, after the registry could not be asked.
 const PROOF_AGAIN: Duration = Duration::from_secs(60);
 
-/// How long a proof waits for starts that bring pages.
-const COMPARED_WITHIN: Duration = Duration::from_secs(60);
-
-/// How soon it compares again what they brought meanwhile.
-const COMPARE_AGAIN: Duration = Duration::from_millis(200);
-
 /// Proves layers.
 pub(crate) struct Proofs {
     pub(crate) images: Images,
@@ -85,7 +79,9 @@ impl Proofs {
 
     pub(crate) async fn prove(&self, key: LayerKey) -> Result<Verdict, Failure> {
         // What a runtime image got wrong must not be taken for the index's fault.
-        self.compare_all(key).await?;
+        let served = self.fills.serve(key, None)?;
+        self.integrity.compare_injected(&served).await?;
+        drop(served);
         let verdict = proof::prove(&self.images, key).await?;
         match &verdict {
             Verdict::Proven => info!("{key} is proven"),
@@ -93,21 +89,6 @@ impl Proofs {
             Verdict::Disproved(problem) => self.raise_alarm(key, problem),
         }
         Ok(verdict)
-    }
-
-    /// Compares the pages that runtime images brought. A start that is under way may bring more meanwhile.
-    async fn compare_all(&self, key: LayerKey) -> Result<(), Failure> {
-        let deadline = tokio::time::Instant::now() + COMPARED_WITHIN;
-        loop {
-            let served = self.fills.serve(key, None)?;
-            self.integrity.compare_injected(&served).await?;
-            drop(served);
-            let is_compared = !self.images.store().look(key)?.has_unverified();
-            if is_compared || tokio::time::Instant::now() > deadline {
-                return Ok(());
-            }
-            tokio::time::sleep(COMPARE_AGAIN).await;
-        }
     }
 
     /// The index is marked already, so nothing that starts from now on uses it. What is mounted cannot be taken

@@ -68,7 +68,7 @@ impl Daemon {
     /// # Errors
     /// The daemon's own failures; a daemon that does not start or dies again and again.
     pub fn ask(&self, request: &Request, listen: &mut dyn FnMut(&Reply)) -> Result<Reply, Failure> {
-        let connect = || self.connect().map(Some);
+        let connect = || self.connect(request).map(Some);
         let reply = self.exchange(request, listen, &connect)?;
         reply.ok_or_else(not_running)
     }
@@ -79,12 +79,8 @@ impl Daemon {
     /// # Errors
     /// The daemon's own failures; a daemon that dies again and again.
     pub fn ask_running(&self, request: &Request) -> Result<Option<Reply>, Failure> {
-        // A daemon whose cache was deleted must still be ended, and say what uses it.
-        let is_for_any = matches!(request, Request::Stop { .. } | Request::Status)
-            && guard::shows_deleted_cache(&self.paths.guarded());
         let connect = || match UnixStream::connect(self.paths.socket()) {
-            Ok(stream) if is_for_any => Ok(Some(stream)),
-            Ok(stream) => self.check_root().map(|()| Some(stream)),
+            Ok(stream) => self.check_root(request).map(|()| Some(stream)),
             Err(_) => Ok(None),
         };
         self.exchange(request, &mut |_| (), &connect)
@@ -144,10 +140,10 @@ impl Daemon {
         Ok(None)
     }
 
-    fn connect(&self) -> Result<UnixStream, Failure> {
+    fn connect(&self, request: &Request) -> Result<UnixStream, Failure> {
         let socket = self.paths.socket();
         if let Ok(stream) = UnixStream::connect(&socket) {
-            self.check_root()?;
+            self.check_root(request)?;
             return Ok(stream);
         }
         let keeper = self.start()?;
@@ -172,8 +168,9 @@ impl Daemon {
         }
     }
 
-    /// That the daemon of this run directory keeps its state in this root directory: what it has mounted as the cache tells.
-    fn check_root(&self) -> Result<(), Failure> {
+    /// That the daemon of this run directory keeps its state in this root directory: what it has mounted as the cache tells. A daemon
+    /// whose cache was removed can still be ended, and say what uses it.
+    fn check_root(&self, request: &Request) -> Result<(), Failure> {
         let guarded = self.paths.guarded();
         let status = rustix::fs::statx(
             rustix::fs::CWD,
@@ -190,6 +187,9 @@ impl Daemon {
             return Ok(());
         }
         if guard::shows_deleted_cache(&guarded) {
+            if matches!(request, Request::Stop { .. } | Request::Status) {
+                return Ok(());
+            }
             let message = format!(
                 "{} was removed while the daemon runs; end that daemon by `xebec daemon stop --force`, and the next command starts \
                  another",

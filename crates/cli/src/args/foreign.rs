@@ -46,7 +46,12 @@ pub(super) fn told(error: Error, command: &Command, words: &[String]) -> Error {
     };
     let word = |at: usize| words.get(at).map(String::as_str).unwrap_or_default();
     let before = at.checked_sub(1).map(word).unwrap_or_default();
-    let Some((name, row)) = find(before, unknown, word(at + 1)) else {
+    let found = match command.find_subcommand(before) {
+        // A group of docker's, or a command that docker has not.
+        Some(_) => of_group(before, unknown),
+        None => of_group(unknown, word(at + 1)).or_else(|| alone(unknown)),
+    };
+    let Some((name, row)) = found else {
         return error;
     };
     let advice = match row.class {
@@ -60,20 +65,23 @@ pub(super) fn told(error: Error, command: &Command, words: &[String]) -> Error {
     Error::raw(ErrorKind::InvalidSubcommand, message).with_cmd(command)
 }
 
-/// The row of the command that an unknown word between two others means, with its name as it was typed.
-fn find(before: &str, unknown: &str, after: &str) -> Option<(String, Row<'static>)> {
-    let row = |name: &str| rows(PAGE).find(|(found, _)| *found == name).map(|(_, row)| row);
-    let of_group = |group: &str, name: &str| row(&format!("{group} {name}"));
-    let with_group = [(before, unknown), (unknown, after)];
-    let found = with_group.iter().find_map(|(group, name)| {
-        let row = of_group(group, name)?;
-        Some((format!("{group} {name}"), row))
-    });
-    found.or_else(|| {
-        let mut of_groups = GROUPS.iter().filter_map(|group| of_group(group, unknown));
-        let row = of_groups.next().or_else(|| row(unknown))?;
-        Some((unknown.to_owned(), row))
-    })
+/// The row of a command of docker.
+fn row(name: &str) -> Option<Row<'static>> {
+    rows(PAGE).find(|(found, _)| *found == name).map(|(_, row)| row)
+}
+
+/// The command of a group, with its name as it is typed.
+fn of_group(group: &str, name: &str) -> Option<(String, Row<'static>)> {
+    let whole = format!("{group} {name}");
+    let row = row(&whole)?;
+    Some((whole, row))
+}
+
+/// The command that a name without a group means.
+fn alone(name: &str) -> Option<(String, Row<'static>)> {
+    let mut of_groups = GROUPS.iter().filter_map(|group| row(&format!("{group} {name}")));
+    let row = of_groups.next().or_else(|| row(name))?;
+    Some((name.to_owned(), row))
 }
 
 /// A sentence of the page without what its links lead to.
@@ -133,7 +141,15 @@ mod tests {
 
     #[test]
     fn a_word_that_is_no_command_anywhere_is_told_as_such() {
-        let said = said("imagse");
-        assert!(said.contains("unrecognized subcommand 'imagse'"), "{said}");
+        // `ls` is a command of docker's groups, but not of a cache.
+        for (words, unknown) in [
+            ("imagse", "imagse"),
+            ("cache ls", "ls"),
+            ("daemon attach", "attach"),
+        ] {
+            let said = said(words);
+            let wanted = format!("unrecognized subcommand '{unknown}'");
+            assert!(said.contains(&wanted), "{words}: {said}");
+        }
     }
 }
